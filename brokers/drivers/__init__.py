@@ -1,0 +1,1 @@
+"""The admin interface over the wire, one module per kind of broker."""

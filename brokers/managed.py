@@ -1,0 +1,587 @@
+"""The declared model of managed objects: every type with its attributes, operations and notifications.
+
+One declaration serves everybody: management answers (GET-TYPES, GET-ATTRIBUTES, GET-OPERATIONS), the HTTP API's
+schema, forms, and the object browser are derived from it, so a new attribute is one line here and one value where
+the object is read. The spirit is JMX's: objects have a name made of keys, attributes that can be read and
+sometimes written, operations that can be called, and notifications that can be watched.
+
+This module holds declarations and the syntax of object names only: no value of a running broker, no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What a value is. The unit, where there is one, is told apart by `Attribute.unit`."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    LEVEL = "level"  # an absolute integer (0 or more), or a percentage of the capacity such as "80%"
+    TIMESTAMP = "timestamp"  # integer, milliseconds since the Unix epoch, UTC
+    NAME = "name"  # the name of another managed object
+    LIST = "list"
+    MAP = "map"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of a type, one argument of an operation, or one field of an operation's answer.
+
+    `writable`: may be given to UPDATE (and CREATE). `creatable`: may be given to CREATE only.
+    `nullable`: None is a value and means "not set here" (for limits: inherited).
+    """
+
+    name: str
+    kind: Kind
+    description: str
+    unit: str = ""
+    writable: bool = False
+    creatable: bool = False
+    nullable: bool = False
+    required: bool = False
+    choices: tuple[str, ...] = ()
+
+    def check(self, value: Any) -> Any:
+        """Return `value` in its canonical form; raise ValueError with a sentence that names the value if it is
+        not one of this attribute's kind."""
+        if value is None:
+            if self.nullable:
+                return None
+            raise ValueError(f"{self.name} must not be empty")
+        value = _CHECKS[self.kind](self.name, value)
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{self.name} is {value!r}: it must be one of {', '.join(self.choices)}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation that can be called on an object. `effect` tells a console how much care a call deserves."""
+
+    name: str
+    description: str
+    arguments: tuple[Attribute, ...] = ()
+    returns: tuple[Attribute, ...] = ()
+    effect: str = "read"  # "read": changes nothing; "change": can be undone; "destroy": cannot be undone
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A kind of event that objects of a type send. `code` is the number of its text in the broker log."""
+
+    name: str
+    code: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedType:
+    """A type of managed objects. `keys` are the attributes that make its object name, in order."""
+
+    name: str
+    description: str
+    keys: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    operations: tuple[Operation, ...] = ()
+    notifications: tuple[Notification, ...] = ()
+    creatable: bool = False
+    deletable: bool = False
+    _by_name: dict[str, Attribute] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._by_name.update((a.name, a) for a in self.attributes)
+
+    def attribute(self, name: str) -> Attribute | None:
+        return self._by_name.get(name)
+
+    def operation(self, name: str) -> Operation | None:
+        return next((o for o in self.operations if o.name == name), None)
+
+    @property
+    def writable(self) -> tuple[Attribute, ...]:
+        return tuple(a for a in self.attributes if a.writable)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """The name of a managed object, such as `type=Queue,virtualhost=default,name=orders`.
+
+    `keys` keep the order their type declares. A value with one of `,="\\` or white space at its ends is written in
+    double quotes, with backslash before a quote or a backslash.
+    """
+
+    type: str
+    keys: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return ",".join([f"type={self.type}", *(f"{k}={_quote(v)}" for k, v in self.keys)])
+
+    def __getitem__(self, key: str) -> str:
+        for k, v in self.keys:
+            if k == key:
+                return v
+        raise KeyError(key)
+
+    def get(self, key: str, default: str = "") -> str:
+        return next((v for k, v in self.keys if k == key), default)
+
+    @classmethod
+    def parse(cls, text: str) -> ObjectName:
+        """Raise ValueError, naming the text, unless it is the name of an object of a declared type."""
+        pairs: list[tuple[str, str]] = []
+        at = 0
+        while at < len(text):
+            match = _PAIR.match(text, at)
+            if not match:
+                raise ValueError(f"{text!r} is not an object name: cannot read it from {text[at:]!r}")
+            raw = match["value"]
+            pairs.append((match["key"], re.sub(r"\\(.)", r"\1", raw[1:-1]) if raw.startswith('"') else raw))
+            at = match.end()
+        if not pairs or pairs[0][0] != "type":
+            raise ValueError(f"{text!r} is not an object name: it must start with type=")
+        return object_name(pairs[0][1], **dict(pairs[1:]))
+
+
+_PAIR = re.compile(r'(?P<key>[a-z_]+)=(?P<value>"(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)', re.DOTALL)
+
+
+def _quote(value: str) -> str:
+    if value and value == value.strip() and not re.search(r'[,="\\]', value):
+        return value
+    return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
+def object_name(type_name: str, **keys: str | int) -> ObjectName:
+    """Build a name; raise ValueError if the type is unknown or its keys are not the declared ones."""
+    declared = TYPES.get(type_name)
+    if declared is None:
+        raise ValueError(f"{type_name!r} is not a type of managed objects: there are {', '.join(TYPES)}")
+    if set(keys) != set(declared.keys):
+        wanted = ", ".join(declared.keys) or "no keys"
+        raise ValueError(f"a name of type {type_name} has {wanted}, not {', '.join(keys) or 'none'}")
+    return ObjectName(type_name, tuple((k, str(keys[k])) for k in declared.keys))
+
+
+def parse_level(name: str, value: Any) -> int | str:
+    """An absolute level as an integer of 0 or more, or a percentage of 0 to 100 as text such as "80%" or "62.5%"."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        digits = value.strip()[:-1].strip()
+        if not re.fullmatch(r"\d{1,3}(\.\d{1,3})?", digits) or float(digits) > 100:
+            raise ValueError(f"{name} is {value!r}: a percentage goes from 0% to 100%")
+        return f"{float(digits):g}%"
+    try:
+        return parse_count(name, value)
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}: it must be a whole number of 0 or more, or a percentage") from None
+
+
+def parse_count(name: str, value: Any) -> int:
+    """A whole number of 0 or more that fits an AMQP long."""
+    if isinstance(value, str) and re.fullmatch(r"\s*\d{1,19}\s*", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError(f"{name} is {value!r}: it must be a whole number of 0 or more")
+    return int(value)
+
+
+def _check_string(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}: it must be text")
+    return str(value)
+
+
+def _check_number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{name} is {value!r}: it must be a number")
+    return float(value)
+
+
+def _check_boolean(name: str, value: Any) -> bool:
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}: it must be true or false")
+    return value
+
+
+def _check_list(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{name} is {value!r}: it must be a list")
+    return list(value)
+
+
+def _check_map(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} is {value!r}: it must be a map")
+    return dict(value)
+
+
+_CHECKS: dict[Kind, Any] = {
+    Kind.STRING: _check_string,
+    Kind.INTEGER: parse_count,
+    Kind.NUMBER: _check_number,
+    Kind.BOOLEAN: _check_boolean,
+    Kind.LEVEL: parse_level,
+    Kind.TIMESTAMP: parse_count,
+    Kind.NAME: _check_string,
+    Kind.LIST: _check_list,
+    Kind.MAP: _check_map,
+}
+
+# ---------------------------------------------------------------------------------------------------------------
+# The declarations
+# ---------------------------------------------------------------------------------------------------------------
+
+_A = Attribute
+
+#: The fields of a flow-control policy. A queue, its virtual host and the broker each may set each of them; the most
+#: specific one that is set holds (DOMAIN.md section 5). None = not set here.
+POLICY: tuple[Attribute, ...] = (
+    _A("capacity_bytes", Kind.INTEGER, "Bytes a queue may hold. 0: no limit.", "bytes", writable=True, nullable=True),
+    _A(
+        "capacity_messages",
+        Kind.INTEGER,
+        "Messages a queue may hold. 0: no limit.",
+        "messages",
+        writable=True,
+        nullable=True,
+    ),
+    _A(
+        "flow_stop_bytes",
+        Kind.LEVEL,
+        "Above this many bytes the queue is overfull; absolute, or a percentage of capacity_bytes. Not set: 100%.",
+        "bytes",
+        writable=True,
+        nullable=True,
+    ),
+    _A(
+        "flow_stop_messages",
+        Kind.LEVEL,
+        "Above this many messages the queue is overfull; absolute, or a percentage of capacity_messages."
+        " Not set: 100%.",
+        "messages",
+        writable=True,
+        nullable=True,
+    ),
+    _A(
+        "flow_resume_bytes",
+        Kind.LEVEL,
+        "An overfull queue resumes at or below this many bytes; absolute, or a percentage of capacity_bytes."
+        " Not set: the stop level.",
+        "bytes",
+        writable=True,
+        nullable=True,
+    ),
+    _A(
+        "flow_resume_messages",
+        Kind.LEVEL,
+        "An overfull queue resumes at or below this many messages; absolute, or a percentage of capacity_messages."
+        " Not set: the stop level.",
+        "messages",
+        writable=True,
+        nullable=True,
+    ),
+    _A(
+        "producer_window_messages",
+        Kind.INTEGER,
+        "The most credit that one producer may hold. 0 or not set: 1,000.",
+        "messages",
+        writable=True,
+        nullable=True,
+    ),
+)
+
+_REASON = _A("reason", Kind.STRING, "Why, in the operator's words; kept with the stop and shown to everybody.")
+_ACTOR = _A("actor", Kind.STRING, "On whose behalf the call is made, if not the connection's own user's.")
+_PATTERN = _A(
+    "pattern",
+    Kind.STRING,
+    "Only queues whose name matches: * stands for one word, > or # for any number of words at the end. Empty: all.",
+)
+_STOP_ANSWER = (
+    _A("queues", Kind.INTEGER, "Queues that the call touched.", "queues"),
+    _A("producers", Kind.INTEGER, "Producers attached to those queues.", "producers"),
+    _A("stopped", Kind.INTEGER, "Producers that are blocked and hold no credit.", "producers"),
+    _A("draining", Kind.INTEGER, "Producers whose messages already on their way may still arrive.", "producers"),
+    _A("changed", Kind.BOOLEAN, "False when the same stop was (or was not) already in force."),
+)
+
+
+def _stop_and_start(scope: str, *, pattern: bool) -> tuple[Operation, ...]:
+    arguments = (_REASON, _ACTOR, *((_PATTERN,) if pattern else ()))
+    return (
+        Operation(
+            "stop-producers",
+            f"Block every producer of {scope} until producers are started again. Idempotent, kept across restarts.",
+            arguments,
+            _STOP_ANSWER,
+            "change",
+        ),
+        Operation(
+            "start-producers",
+            f"Lift the operator's stop of {scope}. An overfull queue still holds its producers. Idempotent.",
+            arguments,
+            _STOP_ANSWER,
+            "change",
+        ),
+    )
+
+
+_VERSION = _A("version", Kind.INTEGER, "Number of the object's last change; a change made from another is refused.")
+_LIVE_TOTALS = (
+    _A("queues", Kind.INTEGER, "Queues.", "queues"),
+    _A("overfull_queues", Kind.INTEGER, "Queues that are overfull now.", "queues"),
+    _A("stopped_queues", Kind.INTEGER, "Queues whose producers an operator has stopped.", "queues"),
+    _A("connections", Kind.INTEGER, "Open connections.", "connections"),
+    _A("producers", Kind.INTEGER, "Attached producers.", "producers"),
+    _A("blocked_producers", Kind.INTEGER, "Producers that are blocked now.", "producers"),
+    _A("consumers", Kind.INTEGER, "Attached consumers.", "consumers"),
+    _A("depth_messages", Kind.INTEGER, "Messages in all queues.", "messages"),
+    _A("depth_bytes", Kind.INTEGER, "Bytes in all queues.", "bytes"),
+    _A("stops", Kind.LIST, "Operator stops in force: maps of scope, reason, actor, since (ms)."),
+)
+
+_POLICY_CHANGED = Notification("policy-changed", "HGT-1003", "An attribute of the object was changed.")
+_STOPPED = Notification("producers-stopped", "HGT-1001", "An operator stopped the producers of a scope.")
+_STARTED = Notification("producers-started", "HGT-1002", "An operator started the producers of a scope again.")
+
+QUEUE_STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
+PRODUCER_STATES = ("RUNNING", "BLOCKED")
+
+TYPES: dict[str, ManagedType] = {
+    t.name: t
+    for t in (
+        ManagedType(
+            "Broker",
+            "The broker process: its defaults for every queue, and its totals.",
+            (),
+            (
+                _A("product", Kind.STRING, "What the broker is."),
+                _A("product_version", Kind.STRING, "The broker's version."),
+                _A("started", Kind.TIMESTAMP, "When the broker process started.", "ms"),
+                *POLICY,
+                *_LIVE_TOTALS,
+                _A("last_event", Kind.INTEGER, "Number of the newest event."),
+                _VERSION,
+            ),
+            _stop_and_start("the broker", pattern=True),
+            (
+                Notification("broker-ready", "BRK-1004", "The broker has recovered its objects and takes connections."),
+                _POLICY_CHANGED,
+                _STOPPED,
+                _STARTED,
+            ),
+        ),
+        ManagedType(
+            "VirtualHost",
+            "A name space of queues with its own defaults and admission rules.",
+            ("name",),
+            (
+                _A("name", Kind.STRING, "The virtual host's name.", creatable=True, required=True),
+                _A(
+                    "create_on_attach",
+                    Kind.BOOLEAN,
+                    "Create an unknown queue when a client attaches to it; else the client gets amqp:not-found.",
+                    writable=True,
+                ),
+                _A(
+                    "anonymous",
+                    Kind.BOOLEAN,
+                    "Let clients that did not sign in publish and consume (never manage).",
+                    writable=True,
+                ),
+                *POLICY,
+                *_LIVE_TOTALS,
+                _VERSION,
+            ),
+            _stop_and_start("the virtual host", pattern=True),
+            (_POLICY_CHANGED, _STOPPED, _STARTED),
+            creatable=True,
+            deletable=True,
+        ),
+        ManagedType(
+            "Queue",
+            "A first-in first-out queue with producers, consumers and a flow-control policy.",
+            ("virtualhost", "name"),
+            (
+                _A("virtualhost", Kind.STRING, "The virtual host it belongs to.", creatable=True, required=True),
+                _A("name", Kind.STRING, "The queue's name.", creatable=True, required=True),
+                _A("state", Kind.STRING, "The flow-control state.", choices=QUEUE_STATES),
+                _A("depth_messages", Kind.INTEGER, "Messages held, acquired ones included.", "messages"),
+                _A("depth_bytes", Kind.INTEGER, "Bytes held, acquired messages included.", "bytes"),
+                _A("unacknowledged_messages", Kind.INTEGER, "Messages sent to consumers and not settled.", "messages"),
+                *POLICY,
+                _A("effective_capacity_bytes", Kind.INTEGER, "Capacity in force. 0: no limit.", "bytes"),
+                _A("effective_stop_bytes", Kind.INTEGER, "Stop level in force. 0: no limit.", "bytes"),
+                _A("effective_resume_bytes", Kind.INTEGER, "Resume level in force.", "bytes"),
+                _A("effective_capacity_messages", Kind.INTEGER, "Capacity in force. 0: no limit.", "messages"),
+                _A("effective_stop_messages", Kind.INTEGER, "Stop level in force. 0: no limit.", "messages"),
+                _A("effective_resume_messages", Kind.INTEGER, "Resume level in force.", "messages"),
+                _A("producers", Kind.INTEGER, "Attached producers.", "producers"),
+                _A("blocked_producers", Kind.INTEGER, "Producers that are blocked now.", "producers"),
+                _A("draining_producers", Kind.INTEGER, "Producers whose credit is being taken back.", "producers"),
+                _A("consumers", Kind.INTEGER, "Attached consumers.", "consumers"),
+                _A("credit", Kind.INTEGER, "Credit handed out to producers or not yet back from them.", "messages"),
+                _A("rate_in", Kind.NUMBER, "Messages enqueued in the last second.", "messages/s"),
+                _A("rate_out", Kind.NUMBER, "Messages dequeued in the last second.", "messages/s"),
+                _A("enqueued_messages", Kind.INTEGER, "Messages ever enqueued.", "messages"),
+                _A("dequeued_messages", Kind.INTEGER, "Messages ever dequeued.", "messages"),
+                _A("overfull_since", Kind.TIMESTAMP, "When it became overfull, if it is.", "ms", nullable=True),
+                _A("stopped_since", Kind.TIMESTAMP, "When it was stopped, if it is.", "ms", nullable=True),
+                _A("overfull_count", Kind.INTEGER, "How often it became overfull.", "times"),
+                _A("overfull_ms", Kind.INTEGER, "How long it has been overfull in all.", "ms"),
+                _A("stops", Kind.LIST, "Operator stops that hold it: maps of scope, reason, actor, since (ms)."),
+                _VERSION,
+            ),
+            (
+                *_stop_and_start("the queue", pattern=False),
+                Operation(
+                    "explain",
+                    "Tell each policy field's value in force and where it comes from.",
+                    (),
+                    (_A("fields", Kind.MAP, "Field -> map of value, origin (own, virtualhost, broker, built-in)."),),
+                ),
+                Operation(
+                    "purge",
+                    "Remove every message that no consumer has acquired.",
+                    (_REASON, _ACTOR),
+                    (_A("messages", Kind.INTEGER, "Messages removed.", "messages"),),
+                    "destroy",
+                ),
+            ),
+            (
+                Notification("queue-created", "QUE-1001", "The queue was created."),
+                Notification("queue-deleted", "QUE-1002", "The queue was deleted."),
+                Notification("queue-overfull", "QUE-1003", "The queue went above its stop level."),
+                Notification("queue-underfull", "QUE-1004", "The queue came down to its resume level."),
+                Notification("queue-purged", "HGT-1004", "An operator removed the queue's messages."),
+                _POLICY_CHANGED,
+                _STOPPED,
+                _STARTED,
+            ),
+            creatable=True,
+            deletable=True,
+        ),
+        ManagedType(
+            "Connection",
+            "An AMQP connection of a client.",
+            ("virtualhost", "id"),
+            (
+                _A("virtualhost", Kind.STRING, "The virtual host it opened."),
+                _A("id", Kind.INTEGER, "Number of the connection since the broker started."),
+                _A("remote_address", Kind.STRING, "The peer's host and port."),
+                _A("container_id", Kind.STRING, "The name that the client gave itself."),
+                _A("user", Kind.STRING, "Who signed in; anonymous if nobody did."),
+                _A("opened", Kind.TIMESTAMP, "When it was opened.", "ms"),
+                _A("producers", Kind.INTEGER, "Producers on it.", "producers"),
+                _A("consumers", Kind.INTEGER, "Consumers on it.", "consumers"),
+                _A("idle_timeout", Kind.INTEGER, "The client's idle time-out. 0: none.", "ms"),
+                _VERSION,
+            ),
+            (Operation("close", "End the connection.", (_REASON, _ACTOR), (), "destroy"),),
+            (
+                Notification("connection-opened", "CON-1001", "A client opened a connection."),
+                Notification("connection-closed", "CON-1002", "A connection ended."),
+            ),
+        ),
+        ManagedType(
+            "Producer",
+            "A sending link of a client, and whether flow control holds it.",
+            ("virtualhost", "id"),
+            (
+                _A("virtualhost", Kind.STRING, "The virtual host it publishes in."),
+                _A("id", Kind.INTEGER, "Number of the link since the broker started."),
+                _A("queue", Kind.NAME, "The queue it publishes to."),
+                _A("connection", Kind.NAME, "The connection it belongs to."),
+                _A("link", Kind.STRING, "The link's name, as the client chose it."),
+                _A("client", Kind.STRING, "User, container and address of the client, for people."),
+                _A("state", Kind.STRING, "Whether flow control holds it.", choices=PRODUCER_STATES),
+                _A("reasons", Kind.LIST, "Why it is blocked: queue-overfull:NAME, operator-stop:SCOPE."),
+                _A("blocked_since", Kind.TIMESTAMP, "When it was blocked; None while it runs.", "ms", nullable=True),
+                _A("blocked_ms", Kind.INTEGER, "How long it has been blocked in all.", "ms"),
+                _A("blocked_count", Kind.INTEGER, "How often it was blocked.", "times"),
+                _A("release", Kind.STRING, "What would release it, in words; empty while it runs."),
+                _A("draining", Kind.BOOLEAN, "Its credit was taken back; what was on its way may still arrive."),
+                _A("credit", Kind.INTEGER, "Messages it may send now.", "messages"),
+                _A("messages", Kind.INTEGER, "Messages it has published.", "messages"),
+                _A("bytes", Kind.INTEGER, "Bytes it has published.", "bytes"),
+                _VERSION,
+            ),
+            (),
+            (
+                Notification("producer-blocked", "CHN-1005", "Flow control holds the producer."),
+                Notification("producer-released", "CHN-1006", "The producer's last reason to be blocked has gone."),
+                Notification("producer-detached", "HGT-1005", "The broker ended a link that broke the protocol."),
+            ),
+        ),
+        ManagedType(
+            "Consumer",
+            "A receiving link of a client.",
+            ("virtualhost", "id"),
+            (
+                _A("virtualhost", Kind.STRING, "The virtual host it consumes in."),
+                _A("id", Kind.INTEGER, "Number of the link since the broker started."),
+                _A("queue", Kind.NAME, "The queue it consumes from."),
+                _A("connection", Kind.NAME, "The connection it belongs to."),
+                _A("link", Kind.STRING, "The link's name, as the client chose it."),
+                _A("client", Kind.STRING, "User, container and address of the client, for people."),
+                _A("browsing", Kind.BOOLEAN, "It reads copies and removes nothing."),
+                _A("credit", Kind.INTEGER, "Messages it is ready to take.", "messages"),
+                _A("unacknowledged_messages", Kind.INTEGER, "Messages it got and has not settled.", "messages"),
+                _A("messages", Kind.INTEGER, "Messages sent to it.", "messages"),
+                _VERSION,
+            ),
+        ),
+    )
+}
+
+NOTIFICATIONS: dict[str, Notification] = {n.name: n for t in TYPES.values() for n in t.notifications}
+
+
+def check_attributes(
+    managed_type: ManagedType, values: Mapping[str, Any], *, creating: bool
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Check attribute values given to CREATE or UPDATE: (canonical values, [(attribute, what is wrong)])."""
+    good: dict[str, Any] = {}
+    wrong: list[tuple[str, str]] = []
+    for name, value in values.items():
+        declared = managed_type.attribute(name)
+        if declared is None:
+            wrong.append((name, f"{name} is not an attribute of {managed_type.name}"))
+        elif not (declared.writable or (creating and declared.creatable)):
+            wrong.append((name, f"{name} cannot be changed"))
+        else:
+            _check_into(good, wrong, declared, value)
+    if creating:
+        missing: Iterable[Attribute] = (a for a in managed_type.attributes if a.required and a.name not in values)
+        wrong.extend((a.name, f"{a.name} is missing") for a in missing)
+    return good, wrong
+
+
+def check_arguments(operation: Operation, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Check the arguments of a call: (canonical values, [(argument, what is wrong)])."""
+    good: dict[str, Any] = {}
+    wrong: list[tuple[str, str]] = []
+    declared = {a.name: a for a in operation.arguments}
+    for name, value in values.items():
+        if name not in declared:
+            wrong.append((name, f"{operation.name} has no argument {name}"))
+        else:
+            _check_into(good, wrong, declared[name], value)
+    wrong.extend((a.name, f"{a.name} is missing") for a in operation.arguments if a.required and a.name not in values)
+    return good, wrong
+
+
+def _check_into(good: dict[str, Any], wrong: list[tuple[str, str]], declared: Attribute, value: Any) -> None:
+    try:
+        good[declared.name] = declared.check(value)
+    except ValueError as error:
+        wrong.append((declared.name, str(error)))
