@@ -12,6 +12,7 @@ import errno
 import fcntl
 import ipaddress
 import os
+import shlex
 import socket
 import sys
 import tempfile
@@ -22,7 +23,6 @@ from typing import NoReturn, TextIO
 from brokers.supervisor import Failed, Service, Supervisor
 
 MANAGE = Path(__file__).resolve().parent.parent / "manage.py"
-AGAIN = "manage.py changepassword admin"
 
 
 def main(argv: list[str]) -> int:
@@ -53,7 +53,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     url = f"http://{_authority(host, options.port)}/"
     environment = {
         "HEADGATE_DATA": str(options.data),
-        "HEADGATE_HOST": options.host,
+        "HEADGATE_ALLOWED_HOSTS": ",".join(filter(None, [os.environ.get("HEADGATE_ALLOWED_HOSTS"), host])),
         "HEADGATE_BROKER_HOST": host,
         "HEADGATE_BROKER_PORT": str(options.amqp_port),
     }
@@ -93,17 +93,20 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
 def welcome(url: str, amqp: str, data: Path, printed: str, *, open_to_all: bool) -> str:
     """The lines that a newcomer needs. `printed`: what `ensure_admin` said, `admin PASSWORD` if it made the user."""
     made = next((line.split(None, 1)[1].strip() for line in printed.splitlines() if line.startswith("admin ")), "")
+    reset = "manage.py changepassword admin"
+    if data != Path("data").resolve():
+        reset = f"HEADGATE_DATA={shlex.quote(str(data))} {reset}"
     lines = [
         "",
         "Headgate is ready.",
         f"  Console    {url}",
-        f"  User       admin, password {made}" if made else "  User       admin, password as before",
-        f"             (shown this once; change it with `{AGAIN}`)"
+        f"  User       admin, password {made or 'as before'}",
+        f"             (shown this once; change it with `{reset}`)"
         if made
-        else f"             (reset it with `{AGAIN}`)",
+        else f"             (reset it with `{reset}`)",
         f"  AMQP 1.0   amqp://{amqp}  (virtual host default)",
         f"  Data       {data}",
-        *(["  Beware: this is open to other machines, without encryption."] if open_to_all else []),
+        *(["  Beware: other machines can reach this, and nothing is encrypted."] if open_to_all else []),
         "Ctrl-C stops everything.",
         "",
     ]
@@ -222,6 +225,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=_port, default=8000, help="port of the web console (default: %(default)s)")
     parser.add_argument("--amqp-port", type=_port, default=5672, help="port of the broker (default: %(default)s)")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder for everything kept (default: ./data)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(os.environ.get("HEADGATE_DATA") or "data"),
+        help="folder for everything kept (default: $HEADGATE_DATA or ./data)",
+    )
     parser.add_argument("--verbose", action="store_true", help="show the ordinary output of every process, too")
     return parser
