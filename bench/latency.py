@@ -1,9 +1,9 @@
 """From the crossing of a queue's capacity to the event in a browser's WebSocket.
 
-Everything is started as a user would (`manage.py up`); this signs in as the admin over HTTP and opens the same WebSocket
-as the page. The clock starts just before a producer sends the message that makes the queue overfull, and stops when
-the event `queue-overfull` of that queue has arrived: so it holds the message's own way to the broker, too. Between two
-crossings the queue is purged, and the event that it is underfull again awaited.
+Everything is started as a user would (`manage.py up`); this signs in as the admin over HTTP and opens the same
+WebSocket as the page. The clock starts just before a producer sends the message that makes the queue overfull, and
+stops when the event `queue-overfull` of that queue has arrived: so it holds the message's own way to the broker, too.
+Between two crossings the queue is purged, and the event that it is underfull again is awaited.
 """
 
 from __future__ import annotations
@@ -176,9 +176,7 @@ def main() -> None:
         "From the crossing of a capacity to the event in a WebSocket",
         ["crossings", "median", "p99", "longest"],
         [[f"{len(took)}", *map(shown, (statistics.median(took), statistics.quantiles(took, n=100)[98], max(took)))]],
-        [
-            "From just before the producer sends the message, all on one machine, every process of `manage.py up` running."
-        ],
+        ["From just before the producer sends the message, all on one machine, with all of `manage.py up` running."],
     )
 
 
