@@ -1,0 +1,4 @@
+"""stub"""
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+class LiveConsumer(AsyncJsonWebsocketConsumer):
+    pass
