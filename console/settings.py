@@ -5,6 +5,7 @@ HEADGATE_DEBUG             1: Django's debug pages, static files read anew at ea
 HEADGATE_ALLOWED_HOSTS     host names besides the loopback ones, separated by commas
 HEADGATE_TRUSTED_ORIGINS   origins (https://console.example.org) that may post forms through a reverse proxy
 HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672
+HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
 DATABASE_URL               default: SQLite in the data folder
 """
@@ -48,7 +49,7 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
     {
         "slug": "local",
         "title": "Local broker",
-        "connect": "console.brokers.connect_bundled",
+        "connect": os.environ.get("HEADGATE_BROKER_CONNECT") or "console.brokers.connect_bundled",
         "options": {
             "host": os.environ.get("HEADGATE_BROKER_HOST") or "127.0.0.1",
             "port": int(os.environ.get("HEADGATE_BROKER_PORT") or 5672),
