@@ -1,0 +1,174 @@
+"""Where the declared attributes of managed objects come from: one small function each.
+
+`brokers/managed.py` declares; this reads. A test holds the two to each other. Values are plain: numbers, text, lists
+and maps, None where an attribute is nullable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from brokers.engine.broker import Broker
+from brokers.engine.connection import Connection
+from brokers.engine.consumer import Consumer
+from brokers.engine.credit import draining
+from brokers.engine.limits import UNLIMITED
+from brokers.engine.policy import FIELDS
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Queue
+from brokers.engine.stops import Stop
+from brokers.engine.virtualhost import VirtualHost
+
+Getter = Callable[[Broker, Any], Any]
+
+PRODUCT = "Headgate broker"
+
+
+def _level(level: int) -> int:
+    return 0 if level == UNLIMITED else level
+
+
+def _shown(stops: Iterable[Stop]) -> list[dict[str, Any]]:
+    return [stop.shown() for stop in stops]
+
+
+def _policy(of: Callable[[Any], Mapping[str, Any]]) -> dict[str, Getter]:
+    def getter(field: str) -> Getter:
+        return lambda _, o: of(o).get(field)
+
+    return {field: getter(field) for field in FIELDS}
+
+
+def _totals(queues: Callable[[Broker, Any], Iterable[Queue]]) -> dict[str, Getter]:
+    def total(of: Callable[[Queue], int]) -> Getter:
+        return lambda b, o: sum(of(q) for q in queues(b, o))
+
+    return {
+        "queues": total(lambda q: 1),
+        "overfull_queues": total(lambda q: q.state.overfull),
+        "stopped_queues": total(lambda q: q.state.stopped),
+        "producers": total(lambda q: q.producer_count),
+        "blocked_producers": total(lambda q: q.blocked_producers),
+        "consumers": total(lambda q: q.consumer_count),
+        "depth_messages": total(lambda q: q.depth_messages),
+        "depth_bytes": total(lambda q: q.depth_bytes),
+    }
+
+
+_BROKER: dict[str, Getter] = {
+    "product": lambda b, o: PRODUCT,
+    "product_version": lambda b, o: b.product_version,
+    "started": lambda b, o: b.started,
+    **_policy(lambda o: o.defaults),
+    **_totals(lambda b, o: b.queues()),
+    "connections": lambda b, o: len(b.connections),
+    "stops": lambda b, o: _shown(b.stops.values()),
+    "last_event": lambda b, o: b.last_event,
+    "version": lambda b, o: o.version,
+}
+
+_VIRTUALHOST: dict[str, Getter] = {
+    "name": lambda b, o: o.name,
+    "create_on_attach": lambda b, o: o.create_on_attach,
+    "anonymous": lambda b, o: o.anonymous,
+    **_policy(lambda o: o.defaults),
+    **_totals(lambda b, o: o.queues.values()),
+    "connections": lambda b, o: sum(1 for c in b.connections.values() if c.virtualhost == o.name),
+    "stops": lambda b, o: _shown(s for s in b.stops.values() if s.scope.virtualhost in ("", o.name)),
+    "version": lambda b, o: o.version,
+}
+
+_QUEUE: dict[str, Getter] = {
+    "virtualhost": lambda b, q: q.virtualhost,
+    "name": lambda b, q: q.name,
+    "state": lambda b, q: q.state.value,
+    "depth_messages": lambda b, q: q.depth_messages,
+    "depth_bytes": lambda b, q: q.depth_bytes,
+    "unacknowledged_messages": lambda b, q: q.unacknowledged,
+    **_policy(lambda q: q.own),
+    "effective_capacity_bytes": lambda b, q: q.limits.capacity_bytes,
+    "effective_stop_bytes": lambda b, q: _level(q.limits.stop_bytes),
+    "effective_resume_bytes": lambda b, q: _level(q.limits.resume_bytes),
+    "effective_capacity_messages": lambda b, q: q.limits.capacity_messages,
+    "effective_stop_messages": lambda b, q: _level(q.limits.stop_messages),
+    "effective_resume_messages": lambda b, q: _level(q.limits.resume_messages),
+    "producers": lambda b, q: q.producer_count,
+    "blocked_producers": lambda b, q: q.blocked_producers,
+    "draining_producers": lambda b, q: draining(q.ledger.pending),
+    "consumers": lambda b, q: q.consumer_count,
+    "credit": lambda b, q: q.ledger.reserved,
+    "rate_in": lambda b, q: q.rate_in,
+    "rate_out": lambda b, q: q.rate_out,
+    "enqueued_messages": lambda b, q: q.enqueued,
+    "dequeued_messages": lambda b, q: q.dequeued,
+    "overfull_since": lambda b, q: q.overfull_since,
+    "stopped_since": lambda b, q: q.stopped_since,
+    "dropped_messages": lambda b, q: q.dropped,
+    "overfull_count": lambda b, q: q.overfull_count,
+    "overfull_ms": lambda b, q: q.overfull_ms + (max(0, b.turn.now - q.overfull_since) if q.overfull_since else 0),
+    "stops": lambda b, q: _shown(q.stops.values()),
+    "version": lambda b, q: q.version,
+}
+
+_CONNECTION: dict[str, Getter] = {
+    "virtualhost": lambda b, c: c.virtualhost,
+    "id": lambda b, c: c.id,
+    "remote_address": lambda b, c: c.remote_address,
+    "container_id": lambda b, c: c.container_id,
+    "user": lambda b, c: c.user,
+    "opened": lambda b, c: c.opened,
+    "producers": lambda b, c: len(c.producers),
+    "consumers": lambda b, c: len(c.consumers),
+    "idle_timeout": lambda b, c: c.idle_timeout,
+    "version": lambda b, c: 1,
+}
+
+_LINK: dict[str, Getter] = {
+    "virtualhost": lambda b, link: link.connection.virtualhost,
+    "id": lambda b, link: link.id,
+    "queue": lambda b, link: str(link.queue.object_name),
+    "connection": lambda b, link: str(link.connection.name),
+    "link": lambda b, link: link.link,
+    "client": lambda b, link: link.connection.client,
+    "credit": lambda b, link: link.credit,
+    "messages": lambda b, link: link.messages,
+    "version": lambda b, link: 1,
+}
+
+_PRODUCER: dict[str, Getter] = {
+    **_LINK,
+    "state": lambda b, p: "BLOCKED" if p.blocked else "RUNNING",
+    "reasons": lambda b, p: list(p.reasons),
+    "blocked_since": lambda b, p: p.blocked_since,
+    "blocked_ms": lambda b, p: p.blocked_ms + p.blocked_for(b.turn.now),
+    "blocked_count": lambda b, p: p.blocked_count,
+    "release": lambda b, p: p.release_condition(),
+    "draining": lambda b, p: draining([p]) > 0,
+    "bytes": lambda b, p: p.bytes,
+}
+
+_CONSUMER: dict[str, Getter] = {
+    **_LINK,
+    "browsing": lambda b, c: c.browsing,
+    "unacknowledged_messages": lambda b, c: c.unacknowledged,
+}
+
+#: Type name -> attribute name -> how to read it.
+GETTERS: Mapping[str, Mapping[str, Getter]] = {
+    "Broker": _BROKER,
+    "VirtualHost": _VIRTUALHOST,
+    "Queue": _QUEUE,
+    "Connection": _CONNECTION,
+    "Producer": _PRODUCER,
+    "Consumer": _CONSUMER,
+}
+
+TYPE_OF: Mapping[type, str] = {
+    Broker: "Broker",
+    VirtualHost: "VirtualHost",
+    Queue: "Queue",
+    Connection: "Connection",
+    Producer: "Producer",
+    Consumer: "Consumer",
+}

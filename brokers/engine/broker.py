@@ -1,0 +1,417 @@
+"""The facade that the server drives: virtual hosts, connections, links, stops, and what time does.
+
+Refusals that a client can cause by what it asks for are raised as the errors of `brokers.admin`, since the management
+node and the links both answer with them. What must survive a restart is left in `turn.keep`, record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any
+
+from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, NotFound
+from brokers.engine.connection import ANONYMOUS, Connection
+from brokers.engine.consumer import Consumer
+from brokers.engine.credit import draining
+from brokers.engine.events import queue_subject
+from brokers.engine.limits import InvalidPolicy, Limits, resolve
+from brokers.engine.policy import BROKER, OWN, VIRTUALHOST, Setting, Value, inherit, pattern_fault
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Queue
+from brokers.engine.stops import Scope, Stop, StopOutcome
+from brokers.engine.turn import Close, Detach, Keep, Turn
+from brokers.engine.virtualhost import DEFAULT, VirtualHost
+from brokers.managed import ObjectName, object_name
+
+MAX_NAME = 255
+
+
+class Broker:
+    """`started` and `turn.now` in ms since the epoch. `defaults`: policy fields for every queue."""
+
+    def __init__(self, now: int, *, version: str = "") -> None:
+        self.turn = Turn(now)
+        self.started = now
+        self.product_version = version
+        self.object_name: ObjectName = object_name("Broker")
+        self.version = 1
+        self.defaults: dict[str, Value] = {}
+        self.virtualhosts: dict[str, VirtualHost] = {}
+        self.connections: dict[int, Connection] = {}
+        self.producers: dict[int, Producer] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.stops: dict[Scope, Stop] = {}
+        self.last_event = 0
+        self._numbers = count(1)
+        self._minute = now // 60_000
+
+    # -- objects ----------------------------------------------------------------------------------------------
+
+    def virtualhost(self, name: str) -> VirtualHost:
+        try:
+            return self.virtualhosts[name]
+        except KeyError:
+            raise NotFound(f"there is no virtual host {name}") from None
+
+    def queue(self, virtualhost: str, name: str) -> Queue:
+        try:
+            return self.virtualhost(virtualhost).queues[name]
+        except KeyError:
+            raise NotFound(f"there is no queue {name} in virtual host {virtualhost}") from None
+
+    def queues(self) -> Iterator[Queue]:
+        for host in self.virtualhosts.values():
+            yield from host.queues.values()
+
+    def create_virtualhost(self, name: str) -> VirtualHost:
+        _check_name("virtual host", name)
+        if name in self.virtualhosts:
+            raise AlreadyExists(f"there is a virtual host {name} already")
+        host = self.virtualhosts[name] = VirtualHost(name)
+        self.keep_virtualhost(host)
+        return host
+
+    def delete_virtualhost(self, host: VirtualHost) -> None:
+        if any(c.virtualhost == host.name for c in self.connections.values()):
+            raise InvalidValue({"name": f"virtual host {host.name} has open connections: close them first"})
+        for queue in list(host.queues.values()):
+            self.delete_queue(queue)
+        del self.virtualhosts[host.name]
+        for scope in [s for s in self.stops if s.virtualhost == host.name]:
+            self._forget_stop(scope)
+        self.turn.keep.append(Keep("virtualhost", str(host.object_name), None))
+
+    def create_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value] | None = None) -> Queue:
+        """Raises InvalidValue if the name or the policy is not good, AlreadyExists."""
+        _check_name("queue", name)
+        if name in host.queues:
+            raise AlreadyExists(f"there is a queue {name} in virtual host {host.name} already")
+        queue = Queue(host.name, name, self.turn)
+        queue.own = dict(own or {})
+        settings, limits = self.settle(host, queue.own)
+        queue.set_limits(limits, settings)
+        host.queues[name] = queue
+        queue_fact(queue, "queue-created", "Create")
+        for stop in self.stops.values():
+            if stop.scope.covers(host.name, name):
+                queue.stop(stop)
+        self.turn.changed.add(queue)
+        self.keep_queue(queue)
+        return queue
+
+    def delete_queue(self, queue: Queue) -> None:
+        """Its links are detached, and its messages are gone."""
+        links: list[Producer | Consumer] = [*queue.producers, *queue.consumers, *queue.browsers]
+        for link in links:
+            self.turn.effects.append(Detach(link, "amqp:resource-deleted", f"queue {queue.name} was deleted"))
+            self.detach(link)
+        del self.virtualhosts[queue.virtualhost].queues[queue.name]
+        for each in (self.turn.touched, self.turn.changed, self.turn.watched):
+            each.discard(queue)
+        for scope in [s for s in self.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
+            self._forget_stop(scope)
+        queue_fact(queue, "queue-deleted", "Deleted")
+        self.turn.keep.append(Keep("queue", str(queue.object_name), None))
+
+    # -- policies ---------------------------------------------------------------------------------------------
+
+    def settle(
+        self,
+        host: VirtualHost | None,
+        own: Mapping[str, Value],
+        *,
+        host_defaults: Mapping[str, Value] | None = None,
+        defaults: Mapping[str, Value] | None = None,
+    ) -> tuple[dict[str, Setting], Limits]:
+        """Settings and limits of a queue with these fields of its own; raises InvalidValue."""
+        if host_defaults is None:
+            host_defaults = host.defaults if host else {}
+        settings = inherit(
+            [(OWN, own), (VIRTUALHOST, host_defaults), (BROKER, self.defaults if defaults is None else defaults)]
+        )
+        try:
+            return settings, resolve(settings)
+        except InvalidPolicy as invalid:
+            raise InvalidValue(invalid.errors) from None
+
+    def set_own_policy(self, queue: Queue, own: Mapping[str, Value]) -> None:
+        settings, limits = self.settle(self.virtualhosts[queue.virtualhost], own)
+        queue.own = dict(own)
+        queue.version += 1
+        queue.set_limits(limits, settings)
+        self.turn.changed.add(queue)
+        self.keep_queue(queue)
+
+    def set_virtualhost_defaults(self, host: VirtualHost, defaults: Mapping[str, Value]) -> None:
+        """All or nothing: refused if it would contradict what one of its queues sets."""
+        self.settle(None, {}, host_defaults=defaults)
+        self._apply([(q, *self._try(q, host_defaults=defaults)) for q in host.queues.values()])
+        host.defaults = dict(defaults)
+
+    def set_broker_defaults(self, defaults: Mapping[str, Value]) -> None:
+        """All or nothing: refused if it would contradict what a virtual host or a queue sets."""
+        self.settle(None, {}, defaults=defaults)
+        for host in self.virtualhosts.values():
+            self.settle(host, {}, defaults=defaults)
+        self._apply([(q, *self._try(q, defaults=defaults)) for q in self.queues()])
+        self.defaults = dict(defaults)
+
+    def _try(self, queue: Queue, **layers: Mapping[str, Value]) -> tuple[dict[str, Setting], Limits]:
+        try:
+            return self.settle(self.virtualhosts[queue.virtualhost], queue.own, **layers)
+        except InvalidValue as invalid:
+            raise InvalidValue(
+                {f: f"queue {queue.virtualhost}/{queue.name}: {text}" for f, text in invalid.errors.items()}
+            ) from None
+
+    def _apply(self, settled: Iterable[tuple[Queue, Mapping[str, Setting], Limits]]) -> None:
+        for queue, settings, limits in settled:
+            queue.set_limits(limits, settings)
+            self.turn.changed.add(queue)
+
+    # -- records that survive a restart -----------------------------------------------------------------------
+
+    def keep_queue(self, queue: Queue) -> None:
+        record = {"virtualhost": queue.virtualhost, "name": queue.name, "own": queue.own, "version": queue.version}
+        self.turn.keep.append(Keep("queue", str(queue.object_name), record))
+
+    def keep_virtualhost(self, host: VirtualHost) -> None:
+        record = {
+            "name": host.name,
+            "version": host.version,
+            "defaults": host.defaults,
+            "create_on_attach": host.create_on_attach,
+            "anonymous": host.anonymous,
+        }
+        self.turn.keep.append(Keep("virtualhost", str(host.object_name), record))
+
+    def keep_broker(self) -> None:
+        self.turn.keep.append(Keep("broker", "", {"version": self.version, "defaults": self.defaults}))
+
+    def restore(self, records: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
+        """Take up the records of an earlier run, in any order; kinds that are not the engine's are passed over."""
+        kinds: dict[str, list[Mapping[str, Any]]] = {}
+        for kind, _, record in records:
+            kinds.setdefault(kind, []).append(record)
+        for record in kinds.get("broker", ()):
+            self.version, self.defaults = record["version"], dict(record["defaults"])
+        for record in kinds.get("virtualhost", ()):
+            host = self.virtualhosts[record["name"]] = VirtualHost(record["name"])
+            host.version, host.defaults = record["version"], dict(record["defaults"])
+            host.create_on_attach, host.anonymous = record["create_on_attach"], record["anonymous"]
+        for record in kinds.get("stop", ()):
+            stop = Stop.from_record(dict(record))
+            self.stops[stop.scope] = stop
+        for record in kinds.get("queue", ()):
+            host = self.virtualhost(record["virtualhost"])
+            self.create_queue(host, record["name"], record["own"]).version = record["version"]
+        self.turn.take_facts()  # they were stated when the queues were first created
+        self.turn.take_keep()
+
+    # -- connections and links --------------------------------------------------------------------------------
+
+    def open_connection(
+        self, hostname: str, *, user: str | None, remote_address: str, container_id: str, idle_timeout: int, handle: Any
+    ) -> Connection:
+        """`hostname` as the client sent it; `user` None = did not sign in. Raises NotFound, NotAllowed."""
+        host = self._virtualhost_for(hostname)
+        if user is None and not host.anonymous:
+            raise NotAllowed(f"virtual host {host.name} does not let anonymous clients in")
+        connection = Connection(
+            next(self._numbers),
+            host.name,
+            user=user or ANONYMOUS,
+            remote_address=remote_address,
+            container_id=container_id,
+            idle_timeout=idle_timeout,
+            opened=self.turn.now,
+            handle=handle,
+        )
+        self.connections[connection.id] = connection
+        self._connection_fact(connection, "connection-opened", f"Open : Container : {container_id}")
+        return connection
+
+    def _virtualhost_for(self, hostname: str) -> VirtualHost:
+        """`vhost:NAME` must exist; a plain name may be that of a virtual host; else it is the host that the client
+        dialled, which means the default."""
+        if hostname.startswith("vhost:"):
+            return self.virtualhost(hostname.removeprefix("vhost:"))
+        return self.virtualhosts.get(hostname) or self.virtualhost(DEFAULT)
+
+    def close_connection(self, connection: Connection, why: str = "") -> None:
+        """The connection has ended. Messages its consumers held must have been put back before."""
+        if self.connections.pop(connection.id, None) is None:
+            return
+        links: list[Producer | Consumer] = [*connection.producers, *connection.consumers]
+        for link in links:
+            self.detach(link)
+        self._connection_fact(connection, "connection-closed", f"Close{f' : {why}' if why else ''}")
+
+    def end_connection(self, connection: Connection, description: str) -> None:
+        """Ask the protocol layer to end it."""
+        self.turn.effects.append(Close(connection, "amqp:connection:forced", description))
+
+    def find_or_create_queue(self, connection: Connection, name: str) -> Queue:
+        """The queue a client attaches to. Raises NotFound where the virtual host does not create queues on attach."""
+        host = self.virtualhosts[connection.virtualhost]
+        queue = host.queues.get(name)
+        if queue is not None:
+            return queue
+        if not host.create_on_attach:
+            raise NotFound(f"there is no queue {name} in virtual host {host.name}, and clients may not create it")
+        return self.create_queue(host, name)
+
+    def attach_producer(self, connection: Connection, queue: Queue, link: str, channel: int, handle: Any) -> Producer:
+        producer = Producer(next(self._numbers), connection, queue, link, channel=channel, handle=handle)
+        self.producers[producer.id] = producer
+        connection.producers.add(producer)
+        queue.attach_producer(producer)
+        return producer
+
+    def attach_consumer(
+        self, connection: Connection, queue: Queue, link: str, handle: Any, *, browsing: bool
+    ) -> Consumer:
+        consumer = Consumer(next(self._numbers), connection, queue, link, browsing=browsing, handle=handle)
+        self.consumers[consumer.id] = consumer
+        connection.consumers.add(consumer)
+        queue.attach_consumer(consumer)
+        return consumer
+
+    def detach(self, link: Producer | Consumer) -> None:
+        """The link has ended. What a consumer held must have been put back before. Idempotent."""
+        if isinstance(link, Producer):
+            if self.producers.pop(link.id, None) is not None:
+                link.connection.producers.discard(link)
+                link.queue.detach_producer(link)
+        elif self.consumers.pop(link.id, None) is not None:
+            link.connection.consumers.discard(link)
+            link.queue.detach_consumer(link)
+
+    def refuse_producer(self, producer: Producer, condition: str, description: str) -> None:
+        """The producer broke the protocol: end its link, and say so."""
+        connection = producer.connection
+        self.turn.effects.append(Detach(producer, condition, description))
+        self.turn.state(
+            "producer-detached",
+            producer.name,
+            f"{connection.subject}/ch:{producer.channel}",
+            f"Detached : {condition} : {description}",
+            {"client": connection.client, "link": producer.link, **producer.queue.shown()},
+        )
+        self.detach(producer)
+
+    # -- stops ------------------------------------------------------------------------------------------------
+
+    def stop_producers(self, scope: Scope, reason: str, actor: str) -> StopOutcome:
+        queues = self._covered(scope)
+        changed = scope not in self.stops
+        if changed:
+            stop = self.stops[scope] = Stop(scope, reason, actor, self.turn.now)
+            for queue in queues:
+                queue.stop(stop)
+            self.turn.keep.append(Keep("stop", str(scope), stop.record()))
+        outcome = self._outcome(queues, changed=changed)
+        if changed:
+            self._stop_fact("producers-stopped", Stop(scope, reason, actor, self.turn.now), outcome)
+        return outcome
+
+    def start_producers(self, scope: Scope, reason: str, actor: str) -> StopOutcome:
+        queues = self._covered(scope)
+        lifted = [s for s in self.stops if scope.contains(s)]
+        for each in lifted:
+            self._forget_stop(each)
+            for queue in self._covered(each):
+                queue.start(each)
+        outcome = self._outcome(queues, changed=bool(lifted))
+        if lifted:
+            self._stop_fact("producers-started", Stop(scope, reason, actor, self.turn.now), outcome)
+        return outcome
+
+    def _covered(self, scope: Scope) -> list[Queue]:
+        """Raises NotFound for a scope that names nothing, InvalidValue for a pattern that cannot be read."""
+        if fault := pattern_fault(scope.pattern):
+            raise InvalidValue({"pattern": fault})
+        if scope.queue:
+            return [self.queue(scope.virtualhost, scope.queue)]
+        hosts = [self.virtualhost(scope.virtualhost)] if scope.virtualhost else self.virtualhosts.values()
+        return [q for host in hosts for q in host.queues.values() if scope.covers(host.name, q.name)]
+
+    def _outcome(self, queues: list[Queue], *, changed: bool) -> StopOutcome:
+        producers = [p for q in queues for p in q.producers]
+        on_their_way = draining(producers)
+        blocked = sum(1 for p in producers if p.blocked)
+        return StopOutcome(len(queues), len(producers), max(0, blocked - on_their_way), on_their_way, changed)
+
+    def _forget_stop(self, scope: Scope) -> None:
+        del self.stops[scope]
+        self.turn.keep.append(Keep("stop", str(scope), None))
+
+    def _stop_fact(self, kind: str, asked: Stop, outcome: StopOutcome) -> None:
+        scope, name = asked.scope, self.object_name
+        verb = "Stopped" if kind == "producers-stopped" else "Started"
+        if scope.queue:
+            name = self.queue(scope.virtualhost, scope.queue).object_name
+        elif scope.virtualhost:
+            name = self.virtualhost(scope.virtualhost).object_name
+        words = (
+            f"Producers {verb} : Scope : {scope}, By : {asked.actor}, Reason : {asked.reason},"
+            f" Queues : {outcome.queues:,}, Producers : {outcome.producers:,}"
+        )
+        attributes = {
+            "scope": str(scope),
+            "pattern": scope.pattern,
+            "reason": asked.reason,
+            "actor": asked.actor,
+            "queues": outcome.queues,
+            "producers": outcome.producers,
+        }
+        self.turn.state(kind, name, "broker", words, attributes)
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Once every `credit.HOLD_MS` or so: take back credit that is not used."""
+        for queue in list(self.turn.watched):
+            if not queue.sweep():
+                self.turn.watched.discard(queue)
+        minute = self.turn.now // 60_000
+        if minute != self._minute:
+            self._minute = minute
+            for queue in self.queues():
+                queue.ledger.new_minute()
+
+    def sample(self) -> list[Queue]:
+        """Once a second: the queues that changed since the last time, with their rates brought up to date."""
+        changed, self.turn.changed = self.turn.changed, set()
+        for queue in changed:
+            at, enqueued, dequeued = queue.sampled
+            seconds = min(max(self.turn.now - at, 1), 1000) / 1000
+            queue.rate_in = round((queue.enqueued - enqueued) / seconds, 1)
+            queue.rate_out = round((queue.dequeued - dequeued) / seconds, 1)
+            queue.sampled = (self.turn.now, queue.enqueued, queue.dequeued)
+            if queue.rate_in or queue.rate_out:
+                self.turn.changed.add(queue)  # once more, so that its rates come down to 0
+        return list(changed)
+
+    def _connection_fact(self, connection: Connection, kind: str, words: str) -> None:
+        attributes = {"client": connection.client, "virtualhost": connection.virtualhost}
+        self.turn.state(kind, connection.name, connection.subject, words, attributes)
+
+
+def queue_fact(queue: Queue, kind: str, words: str, attributes: Mapping[str, Any] | None = None) -> None:
+    """State a fact about a queue."""
+    subject = queue_subject(queue.virtualhost, queue.name)
+    queue.turn.state(kind, queue.object_name, subject, words, {**queue.shown(), **(attributes or {})})
+
+
+def _check_name(what: str, name: str) -> None:
+    if not name or len(name) > MAX_NAME or name != name.strip() or any(ord(c) < 32 for c in name):
+        raise InvalidValue(
+            {
+                "name": f"{name!r} cannot be the name of a {what}: 1 to {MAX_NAME} printable characters,"
+                " no blank at the ends"
+            }
+        )
+    if name.startswith("$"):
+        raise InvalidValue({"name": f"{name!r} cannot be the name of a {what}: names with $ are the broker's own"})

@@ -1,0 +1,67 @@
+"""A client's connection as the engine knows it: who it is, and the links on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from brokers.engine.events import connection_subject
+from brokers.managed import ObjectName, object_name
+
+if TYPE_CHECKING:
+    from brokers.engine.consumer import Consumer
+    from brokers.engine.producer import Producer
+
+ANONYMOUS = "anonymous"
+
+
+class Connection:
+    """`opened` in ms since the epoch; `idle_timeout` in ms, 0 = none; `handle` belongs to the protocol layer."""
+
+    __slots__ = (
+        "consumers",
+        "container_id",
+        "handle",
+        "id",
+        "idle_timeout",
+        "name",
+        "opened",
+        "producers",
+        "remote_address",
+        "user",
+        "virtualhost",
+        "writable",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        virtualhost: str,
+        *,
+        user: str = ANONYMOUS,
+        remote_address: str = "",
+        container_id: str = "",
+        idle_timeout: int = 0,
+        opened: int = 0,
+        handle: Any = None,
+    ) -> None:
+        self.id = number
+        self.virtualhost = virtualhost
+        self.user = user
+        self.remote_address = remote_address
+        self.container_id = container_id
+        self.idle_timeout = idle_timeout
+        self.opened = opened
+        self.handle = handle
+        self.producers: set[Producer] = set()
+        self.consumers: set[Consumer] = set()
+        self.writable = True  # False while the peer does not read: nothing is dispatched to it
+        self.name: ObjectName = object_name("Connection", virtualhost=virtualhost, id=number)
+
+    @property
+    def subject(self) -> str:
+        return connection_subject(self.id, self.user, self.remote_address, self.virtualhost)
+
+    @property
+    def client(self) -> str:
+        """For people: who, from which container, from where."""
+        return f"{self.user} · {self.container_id or '?'} · {self.remote_address}"

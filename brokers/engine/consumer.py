@@ -1,0 +1,46 @@
+"""A receiving link of a client, as its queue knows it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from brokers.engine.connection import Connection
+from brokers.managed import ObjectName, object_name
+
+if TYPE_CHECKING:
+    from brokers.engine.queue import Message, Queue
+
+
+class Consumer:
+    """`credit`: messages it will take now. A browsing one gets copies and removes nothing; `backlog` is what it has
+    yet to see. `handle` belongs to the protocol layer."""
+
+    __slots__ = (
+        "backlog",
+        "browsing",
+        "connection",
+        "credit",
+        "handle",
+        "id",
+        "link",
+        "messages",
+        "name",
+        "queue",
+        "unacknowledged",
+    )
+
+    def __init__(
+        self, number: int, connection: Connection, queue: Queue, link: str, *, browsing: bool, handle: Any
+    ) -> None:
+        self.id = number
+        self.connection = connection
+        self.queue = queue
+        self.link = link
+        self.browsing = browsing
+        self.handle = handle
+        self.credit = 0
+        self.messages = 0
+        self.unacknowledged = 0
+        self.backlog: deque[Message] = deque()
+        self.name: ObjectName = object_name("Consumer", virtualhost=connection.virtualhost, id=number)

@@ -1,0 +1,61 @@
+"""Facts that the engine states, and their text in the broker log (Qpid's words, DOMAIN.md section 6).
+
+A fact gets its number and time when it is journaled. Its attributes are what a console needs to show the truth at
+that moment without asking back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from brokers.managed import NOTIFICATIONS, ObjectName
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`kind` is a declared notification; `at` in ms since the epoch; `text` has subject, code and words."""
+
+    at: int
+    kind: str
+    object: ObjectName
+    text: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def text(kind: str, subject: str, words: str) -> str:
+    """A line of the broker log without its timestamp: `[subject] CODE : words`."""
+    return f"[{subject}] {NOTIFICATIONS[kind].code} : {words}"
+
+
+def queue_subject(virtualhost: str, queue: str) -> str:
+    return f"vh(/{virtualhost})/qu({queue})"
+
+
+def connection_subject(number: int, user: str, remote_address: str, virtualhost: str) -> str:
+    return f"con:{number}({user}@{remote_address}/{virtualhost})"
+
+
+def overfull_words(depth_bytes: int, stop_bytes: int, depth_messages: int, stop_messages: int) -> str:
+    """The words of QUE-1003; a level of 0 means that there is none."""
+    return (
+        f"Overfull : Size : {depth_bytes:,} bytes, Capacity : {stop_bytes:,},"
+        f" Messages : {depth_messages:,}, Message Capacity : {stop_messages:,}"
+    )
+
+
+def underfull_words(depth_bytes: int, resume_bytes: int, depth_messages: int, resume_messages: int) -> str:
+    """The words of QUE-1004; a level of 0 means that there is none."""
+    return (
+        f"Underfull : Size : {depth_bytes:,} bytes, Resume Capacity : {resume_bytes:,},"
+        f" Messages : {depth_messages:,}, Message Capacity : {resume_messages:,}"
+    )
+
+
+def dropped_words(count: int, depth_bytes: int, depth_messages: int, stop_bytes: int, stop_messages: int) -> str:
+    """The words of QUE-1005."""
+    return (
+        f"Dropped : {count:,} messages, Depth : {depth_bytes:,} bytes, {depth_messages:,} messages,"
+        f" Capacity : {stop_bytes:,} bytes, {stop_messages:,} messages"
+    )

@@ -1,0 +1,118 @@
+"""Capacity, stop and resume levels: from policy settings to the numbers that the flow table compares with.
+
+A level is absolute or a percentage of its capacity. Overfull begins *above* the stop level, of bytes or of messages;
+it ends *at or below* the resume level, of both (DOMAIN.md sections 1 and 2). 0 for a capacity or a stop level means
+that there is no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from brokers.engine.policy import BUILT, OWN, Setting
+
+#: Stands for "no limit" in `Limits.stop_*` and `resume_*`: above every depth, so that comparing needs no special case.
+UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one queue in bytes and messages. `capacity_*`: 0 = no limit. `stop_*`, `resume_*`: UNLIMITED =
+    no limit. `window`: the most credit, in messages, that one producer may hold. `ring`: drop the oldest message
+    instead of holding producers."""
+
+    capacity_bytes: int = 0
+    stop_bytes: int = UNLIMITED
+    resume_bytes: int = UNLIMITED
+    capacity_messages: int = 0
+    stop_messages: int = UNLIMITED
+    resume_messages: int = UNLIMITED
+    window: int = 1000
+    ring: bool = False
+
+
+class InvalidPolicy(ValueError):
+    """Settings that contradict each other. `errors`: field -> a sentence that names both values."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("; ".join(errors.values()))
+        self.errors = dict(errors)
+
+
+def resolve(settings: Mapping[str, Setting]) -> Limits:
+    """The limits that follow from the settings of a queue; raise InvalidPolicy if they contradict each other."""
+    errors: dict[str, str] = {}
+    ring = settings["overflow"].value == "ring"
+    if ring:
+        _refuse_thresholds(settings, errors)
+    stop_bytes, resume_bytes = _levels("bytes", settings, errors)
+    stop_messages, resume_messages = _levels("messages", settings, errors)
+    if errors:
+        raise InvalidPolicy(errors)
+    return Limits(
+        capacity_bytes=_number(settings["capacity_bytes"]),
+        stop_bytes=stop_bytes,
+        resume_bytes=resume_bytes,
+        capacity_messages=_number(settings["capacity_messages"]),
+        stop_messages=stop_messages,
+        resume_messages=resume_messages,
+        window=_number(settings["producer_window_messages"]) or 1000,
+        ring=ring,
+    )
+
+
+def _refuse_thresholds(settings: Mapping[str, Setting], errors: dict[str, str]) -> None:
+    """A ring queue has no flow thresholds (Qpid C++). Inherited ones do not count against a nearer `ring`."""
+    overflow = settings["overflow"]
+    for field in ("flow_stop_bytes", "flow_stop_messages", "flow_resume_bytes", "flow_resume_messages"):
+        setting = settings[field]
+        if setting.origin != BUILT and setting.rank <= overflow.rank:
+            errors[field] = (
+                f"overflow is ring{_from(overflow)} and {field} is {setting.value}{_from(setting)}: a ring queue drops"
+                " its oldest messages and has no flow thresholds, so only one of the two may be set"
+            )
+
+
+def _levels(unit: str, settings: Mapping[str, Setting], errors: dict[str, str]) -> tuple[int, int]:
+    """(stop, resume) in `unit`."""
+    capacity, stop, resume = (settings[f] for f in (f"capacity_{unit}", f"flow_stop_{unit}", f"flow_resume_{unit}"))
+    stop_at = _level(stop, capacity)
+    if stop_at is None:
+        return UNLIMITED, UNLIMITED
+    limit = _number(capacity)
+    if limit and stop_at > limit:
+        errors[f"flow_stop_{unit}"] = (
+            f"flow_stop_{unit} is {stop.value}{_from(stop)} and capacity_{unit} is {limit}{_from(capacity)}:"
+            " the stop level must not be above the capacity"
+        )
+    resume_at = _level(resume, capacity) if resume.value is not None else stop_at
+    if resume_at is None:
+        resume_at = stop_at
+    if resume_at > stop_at:
+        errors[f"flow_resume_{unit}"] = (
+            f"flow_resume_{unit} is {_shown(resume, resume_at)}{_from(resume)} and the stop level is"
+            f" {_shown(stop, stop_at)}{_from(stop)}: resume above stop would lock flow control on"
+        )
+    return stop_at, resume_at
+
+
+def _level(setting: Setting, capacity: Setting) -> int | None:
+    """A level as a number; None where a percentage has no capacity to be a part of."""
+    if isinstance(setting.value, str):
+        limit = _number(capacity)
+        return int(limit * float(setting.value[:-1]) / 100) if limit else None
+    return setting.value
+
+
+def _number(setting: Setting) -> int:
+    assert isinstance(setting.value, int)
+    return setting.value
+
+
+def _shown(setting: Setting, level: int) -> str:
+    return f"{setting.value} = {level}" if isinstance(setting.value, str) else f"{level}"
+
+
+def _from(setting: Setting) -> str:
+    return "" if setting.origin in (OWN, BUILT) else f" (from the {setting.origin}'s defaults)"

@@ -1,0 +1,293 @@
+"""Requests on managed objects: read, query, create, update, delete, call. Values in, values out.
+
+This is what the management node speaks AMQP about and what the in-memory admin interface calls directly: the errors
+are those of `brokers.admin`. Which types, attributes and operations there are stands in `brokers/managed.py`; what an
+operation does is one function here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from brokers.admin import InvalidValue, ManagedObject, NotAllowed, NotFound, Page, StaleVersion
+from brokers.engine.attributes import GETTERS
+from brokers.engine.broker import Broker, queue_fact
+from brokers.engine.connection import Connection
+from brokers.engine.policy import FIELDS, explain
+from brokers.engine.queue import Queue
+from brokers.engine.stops import Scope, StopOutcome
+from brokers.engine.virtualhost import DEFAULT, VirtualHost
+from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, check_attributes
+
+MAX_PAGE = 1000
+
+
+class Management:
+    """See the module. `actor`, where a method takes it, is the user of the connection that asks."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._operations: Mapping[tuple[str, str], Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
+            **{(t, "stop-producers"): self._stop for t in ("Broker", "VirtualHost", "Queue")},
+            **{(t, "start-producers"): self._start for t in ("Broker", "VirtualHost", "Queue")},
+            ("Queue", "explain"): self._explain,
+            ("Queue", "purge"): self._purge,
+            ("Connection", "close"): self._close,
+        }
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def read(self, name: ObjectName) -> ManagedObject:
+        return self._shown(name.type, self._find(name))
+
+    def query(
+        self,
+        type_name: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        search: str = "",
+        sort: str = "",
+        offset: int = 0,
+        count: int = 100,
+    ) -> Page:
+        declared = _type(type_name)
+        getters = GETTERS[type_name]
+        objects = self._all(type_name)
+        for attribute, wanted in (where or {}).items():
+            objects = self._filter(objects, declared, attribute, wanted)
+        if search:
+            needle = search.casefold()
+            objects = [o for o in objects if needle in str(_name(o)).partition(",")[2].casefold()]
+        found = sorted(objects, key=lambda o: _natural(_name(o)))
+        for attribute in reversed([a.strip() for a in sort.split(",") if a.strip()]):
+            found.sort(key=self._key(declared, attribute.lstrip("-")), reverse=attribute.startswith("-"))
+        if offset < 0 or not 0 <= count <= MAX_PAGE:
+            raise InvalidValue(
+                {"count": f"offset {offset} and count {count}: offset from 0, count from 0 to {MAX_PAGE}"}
+            )
+        items = tuple(self._shown(type_name, o, getters) for o in found[offset : offset + count])
+        return Page(items, len(found), offset)
+
+    def _filter(self, objects: Iterable[Any], declared: ManagedType, attribute: str, wanted: Any) -> list[Any]:
+        if declared.attribute(attribute) is None:
+            raise InvalidValue({attribute: f"{attribute} is not an attribute of {declared.name}"})
+        getter = GETTERS[declared.name][attribute]
+        values = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+        return [o for o in objects if getter(self.broker, o) in values]
+
+    def _key(self, declared: ManagedType, attribute: str) -> Callable[[Any], Any]:
+        if declared.attribute(attribute) is None:
+            raise InvalidValue({"sort": f"{attribute} is not an attribute of {declared.name}"})
+        getter, broker = GETTERS[declared.name][attribute], self.broker
+
+        def key(thing: Any) -> Any:
+            value = getter(broker, thing)
+            plain = value if isinstance(value, (int, float)) else str(value).casefold()
+            return (value is not None, isinstance(plain, str), plain) if value is not None else (False, False, 0)
+
+        return key
+
+    def _all(self, type_name: str) -> list[Any]:
+        broker = self.broker
+        every: Mapping[str, Callable[[], Iterable[Any]]] = {
+            "Broker": lambda: [broker],
+            "VirtualHost": broker.virtualhosts.values,
+            "Queue": broker.queues,
+            "Connection": broker.connections.values,
+            "Producer": broker.producers.values,
+            "Consumer": broker.consumers.values,
+        }
+        return list(every[type_name]())
+
+    def _find(self, name: ObjectName) -> Any:
+        broker = self.broker
+        if name.type == "Broker":
+            return broker
+        if name.type == "VirtualHost":
+            return broker.virtualhost(name["name"])
+        if name.type == "Queue":
+            return broker.queue(name["virtualhost"], name["name"])
+        things: Mapping[str, Mapping[int, Any]] = {
+            "Connection": broker.connections,
+            "Producer": broker.producers,
+            "Consumer": broker.consumers,
+        }
+        number = name.get("id")
+        thing = things[name.type].get(int(number)) if number.isdecimal() and len(number) < 20 else None
+        if thing is None or _name(thing) != name:
+            raise NotFound(f"there is no {name.type.lower()} {name}")
+        return thing
+
+    def _shown(self, type_name: str, thing: Any, getters: Mapping[str, Any] | None = None) -> ManagedObject:
+        broker = self.broker
+        attributes = {a: get(broker, thing) for a, get in (getters or GETTERS[type_name]).items()}
+        return ManagedObject(_name(thing), attributes["version"], attributes)
+
+    # -- changing ---------------------------------------------------------------------------------------------
+
+    def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:
+        declared = _type(name.type)
+        if not declared.creatable:
+            raise NotAllowed(f"a {name.type.lower()} cannot be created")
+        given = {**dict(name.keys), **attributes}
+        good, wrong = check_attributes(declared, given, creating=True)
+        if wrong:
+            raise InvalidValue(dict(wrong))
+        if any(good[k] != v for k, v in name.keys):
+            raise InvalidValue({k: f"{k} is {good[k]!r} but the name says {v!r}" for k, v in name.keys if good[k] != v})
+        policy = {f: good[f] for f in FIELDS if good.get(f) is not None}
+        if name.type == "Queue":
+            created: Any = self.broker.create_queue(self.broker.virtualhost(good["virtualhost"]), good["name"], policy)
+        else:
+            self.broker.settle(None, {}, host_defaults=policy)
+            created = self.broker.create_virtualhost(good["name"])
+            self._set_virtualhost(created, good)
+            self.broker.keep_virtualhost(created)
+        return self._shown(name.type, created)
+
+    def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int, actor: str = "") -> ManagedObject:
+        thing = self._find(name)
+        declared = _type(name.type)
+        if not declared.writable:
+            raise NotAllowed(f"nothing of a {name.type.lower()} can be changed")
+        _check_version(name, thing, version)
+        good, wrong = check_attributes(declared, attributes, creating=False)
+        if wrong:
+            raise InvalidValue(dict(wrong))
+        before = {a: GETTERS[name.type][a](self.broker, thing) for a in good}
+        changed = {a: v for a, v in good.items() if before[a] != v}
+        if not changed:
+            return self._shown(name.type, thing)
+        if isinstance(thing, Queue):
+            self.broker.set_own_policy(thing, _merged(thing.own, changed))
+        elif isinstance(thing, VirtualHost):
+            self._set_virtualhost(thing, changed)
+            thing.version += 1
+            self.broker.keep_virtualhost(thing)
+        else:
+            self.broker.set_broker_defaults(_merged(self.broker.defaults, changed))
+            self.broker.version += 1
+            self.broker.keep_broker()
+        self._policy_fact(name, thing, {a: before[a] for a in changed}, changed, actor)
+        return self._shown(name.type, thing)
+
+    def _set_virtualhost(self, host: VirtualHost, values: Mapping[str, Any]) -> None:
+        self.broker.set_virtualhost_defaults(host, _merged(host.defaults, values))
+        host.create_on_attach = values.get("create_on_attach", host.create_on_attach)
+        host.anonymous = values.get("anonymous", host.anonymous)
+
+    def _policy_fact(
+        self, name: ObjectName, thing: Any, before: Mapping[str, Any], after: Mapping[str, Any], actor: str
+    ) -> None:
+        changes = ", ".join(f"{a} {_value(before[a])} -> {_value(after[a])}" for a in after)
+        attributes = {"before": dict(before), "after": dict(after), "actor": actor}
+        words = f"Policy Changed : {changes}"
+        if isinstance(thing, Queue):
+            queue_fact(thing, "policy-changed", words, attributes)
+        else:
+            subject = f"vh(/{thing.name})" if isinstance(thing, VirtualHost) else "broker"
+            self.broker.turn.state("policy-changed", name, subject, words, attributes)
+
+    def delete(self, name: ObjectName, version: int | None = None) -> None:
+        thing = self._find(name)
+        if not _type(name.type).deletable:
+            raise NotAllowed(f"a {name.type.lower()} cannot be deleted")
+        if version is not None:
+            _check_version(name, thing, version)
+        if isinstance(thing, Queue):
+            self.broker.delete_queue(thing)
+        elif thing.name == DEFAULT:
+            raise NotAllowed(f"virtual host {DEFAULT} is where clients land that name no other: it cannot be deleted")
+        else:
+            self.broker.delete_virtualhost(thing)
+
+    # -- operations -------------------------------------------------------------------------------------------
+
+    def call(
+        self, name: ObjectName, operation: str, arguments: Mapping[str, Any], actor: str = ""
+    ) -> Mapping[str, Any]:
+        declared = _type(name.type).operation(operation)
+        if declared is None:
+            raise NotFound(f"{name.type} has no operation {operation}")
+        thing = self._find(name)
+        good, wrong = check_arguments(declared, {a: v for a, v in arguments.items() if v is not None})
+        if wrong:
+            raise InvalidValue(dict(wrong))
+        good["actor"] = good.get("actor") or actor
+        return self._operations[name.type, operation](thing, good)
+
+    def _stop(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        return _outcome(self.broker.stop_producers(_scope(thing, given), given.get("reason", ""), given["actor"]))
+
+    def _start(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        return _outcome(self.broker.start_producers(_scope(thing, given), given.get("reason", ""), given["actor"]))
+
+    def _explain(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {"fields": explain(queue.settings)}
+
+    def _purge(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
+        count = queue.purge()
+        facts = {"messages": count, "actor": given["actor"], "reason": given.get("reason", "")}
+        queue_fact(queue, "queue-purged", f"Purged : {count:,} messages, By : {given['actor']}", facts)
+        return {"messages": count}
+
+    def _close(self, connection: Connection, given: Mapping[str, Any]) -> dict[str, Any]:
+        reason = given.get("reason", "")
+        self.broker.end_connection(
+            connection, f"closed by {given['actor'] or 'an operator'}{f': {reason}' if reason else ''}"
+        )
+        return {}
+
+
+def _name(thing: Any) -> ObjectName:
+    name = getattr(thing, "object_name", None) or thing.name
+    assert isinstance(name, ObjectName)
+    return name
+
+
+def _natural(name: ObjectName) -> tuple[tuple[int, str], ...]:
+    """Names in the order people expect: numbers by their value."""
+    return tuple((int(v), "") if v.isdecimal() and len(v) < 20 else (-1, v) for _, v in name.keys)
+
+
+def _type(name: str) -> ManagedType:
+    try:
+        return TYPES[name]
+    except KeyError:
+        raise NotFound(f"{name!r} is not a type of managed objects: there are {', '.join(TYPES)}") from None
+
+
+def _check_version(name: ObjectName, thing: Any, version: int) -> None:
+    if thing.version != version:
+        raise StaleVersion(
+            f"{name} is at version {thing.version}, and the change was made from version {version}: read it again",
+            thing.version,
+        )
+
+
+def _merged(policy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**policy, **{f: v for f, v in changes.items() if f in FIELDS}}
+    return {f: v for f, v in merged.items() if v is not None}
+
+
+def _value(value: Any) -> str:
+    return "inherited" if value is None else str(value)
+
+
+def _scope(thing: Any, given: Mapping[str, Any]) -> Scope:
+    if isinstance(thing, Queue):
+        return Scope(thing.virtualhost, queue=thing.name)
+    if isinstance(thing, VirtualHost):
+        return Scope(thing.name, pattern=given.get("pattern", ""))
+    return Scope(pattern=given.get("pattern", ""))
+
+
+def _outcome(outcome: StopOutcome) -> dict[str, Any]:
+    return {
+        "queues": outcome.queues,
+        "producers": outcome.producers,
+        "stopped": outcome.stopped,
+        "draining": outcome.draining,
+        "changed": outcome.changed,
+    }

@@ -1,0 +1,113 @@
+"""A sending link of a client: its credit account, and the set of reasons that holds it.
+
+Three amounts of credit, all in messages (how they move stands in `credit.py`):
+`credit` it may use now; `withdrawn` was taken back, but messages sent before the client knew may still arrive, so it
+stays reserved for a while; `lapsed` was taken back longer ago than that: nothing is reserved for it any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from brokers.engine.connection import Connection
+from brokers.engine.flow import stop_reason
+from brokers.managed import ObjectName, object_name
+
+if TYPE_CHECKING:
+    from brokers.engine.queue import Queue
+
+
+class Producer:
+    """`blocked_since` in ms since the epoch, None while it runs; `blocked_ms` counts finished blocks only.
+    `reasons` keeps each reason in the order in which it came. `handle` belongs to the protocol layer."""
+
+    __slots__ = (
+        "blocked_count",
+        "blocked_ms",
+        "blocked_since",
+        "bytes",
+        "channel",
+        "connection",
+        "credit",
+        "draining",
+        "handle",
+        "id",
+        "lapsed",
+        "link",
+        "low",
+        "mark",
+        "messages",
+        "name",
+        "queue",
+        "reasons",
+        "touched_at",
+        "waiting",
+        "withdrawn",
+    )
+
+    def __init__(
+        self, number: int, connection: Connection, queue: Queue, link: str, *, channel: int, handle: Any
+    ) -> None:
+        self.id = number
+        self.connection = connection
+        self.queue = queue
+        self.link = link
+        self.channel = channel
+        self.handle = handle
+        self.credit = 0
+        self.withdrawn = 0
+        self.lapsed = 0
+        self.low = 0  # asks for more when its credit falls to this
+        self.waiting = False  # stands in its queue's line for credit
+        self.draining = False  # was asked to give its credit back
+        self.mark = -1  # `messages` when it was last looked at, to tell the idle
+        self.touched_at = 0  # when its credit was last taken back or asked back, ms
+        self.messages = 0
+        self.bytes = 0
+        self.reasons: dict[str, None] = {}
+        self.blocked_since: int | None = None
+        self.blocked_ms = 0
+        self.blocked_count = 0
+        self.name: ObjectName = object_name("Producer", virtualhost=connection.virtualhost, id=number)
+
+    @property
+    def blocked(self) -> bool:
+        return bool(self.reasons)
+
+    def hold(self, reason: str, now: int) -> bool:
+        """Add a reason; True if it is the first, so that the producer is blocked from now on."""
+        first = not self.reasons
+        self.reasons[reason] = None
+        if first:
+            self.blocked_since = now
+            self.blocked_count += 1
+        return first
+
+    def free(self, reason: str, now: int) -> bool:
+        """Take a reason away; True if it was the last, so that the producer runs from now on."""
+        if reason not in self.reasons:
+            return False
+        del self.reasons[reason]
+        if self.reasons:
+            return False
+        self.blocked_ms += self.blocked_for(now)
+        self.blocked_since = None
+        return True
+
+    def blocked_for(self, now: int) -> int:
+        """ms since it was blocked; 0 while it runs. A clock that was set back counts as no time."""
+        return 0 if self.blocked_since is None else max(0, now - self.blocked_since)
+
+    def release_condition(self) -> str:
+        """What would release it, in words; empty while it runs."""
+        conditions = []
+        queue = self.queue
+        for reason in self.reasons:
+            for scope, stop in queue.stops.items():
+                if reason == stop_reason(str(scope)):
+                    because = f" ({stop.reason})" if stop.reason else ""
+                    conditions.append(f"{stop.actor or 'an operator'} starts the producers of {scope} again{because}")
+                    break
+            else:
+                conditions.append(queue.resume_condition())
+        return "; and ".join(conditions)

@@ -1,0 +1,85 @@
+"""Operator stops: which scope an operator has stopped, why, and which queues that covers.
+
+A scope is the broker, a virtual host or a queue; for the first two a pattern may narrow it. Starting a scope lifts
+its own stop and every stop that lies wholly inside it: *start all producers* on the broker lifts them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from brokers.engine.policy import matches
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`virtualhost` "" = every one; `queue` "" = every queue that `pattern` covers ("" covers all)."""
+
+    virtualhost: str = ""
+    queue: str = ""
+    pattern: str = ""
+
+    def __str__(self) -> str:
+        if self.queue:
+            return f"queue {self.virtualhost}/{self.queue}"
+        base = f"virtualhost {self.virtualhost}" if self.virtualhost else "broker"
+        return f"{base} {self.pattern}" if self.pattern else base
+
+    def covers(self, virtualhost: str, queue: str) -> bool:
+        if self.virtualhost and self.virtualhost != virtualhost:
+            return False
+        return self.queue == queue if self.queue else matches(self.pattern, queue)
+
+    def contains(self, other: Scope) -> bool:
+        """Whether every queue, present or to come, that `other` covers is covered by this scope too."""
+        if self == other:
+            return True
+        if self.virtualhost and self.virtualhost != other.virtualhost:
+            return False
+        if self.queue:
+            return False
+        if other.queue:
+            return matches(self.pattern, other.queue)
+        return not self.pattern or self.pattern == other.pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A stop in force. `since` in ms since the epoch; `actor` is who asked for it."""
+
+    scope: Scope
+    reason: str
+    actor: str
+    since: int
+
+    def shown(self) -> dict[str, Any]:
+        """As the `stops` attributes of managed objects carry it."""
+        return {"scope": str(self.scope), "reason": self.reason, "actor": self.actor, "since": self.since}
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "virtualhost": self.scope.virtualhost,
+            "queue": self.scope.queue,
+            "pattern": self.scope.pattern,
+            "reason": self.reason,
+            "actor": self.actor,
+            "since": self.since,
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Stop:
+        scope = Scope(record["virtualhost"], record["queue"], record["pattern"])
+        return cls(scope, record["reason"], record["actor"], record["since"])
+
+
+@dataclass(frozen=True, slots=True)
+class StopOutcome:
+    """What a stop or start came to. `queues` it touched, `producers` attached to them, of which `stopped` hold no
+    credit any more and `draining` may still have messages on their way. `changed` is False if it was so already."""
+
+    queues: int
+    producers: int
+    stopped: int
+    draining: int
+    changed: bool

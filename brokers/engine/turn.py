@@ -1,0 +1,95 @@
+"""One turn of the engine: the time it happens at, and what it leaves for its driver to do.
+
+The server sets `now` before it hands input to the engine, and afterwards takes what has piled up: queues that were
+touched, effects on links, facts to journal, records to keep. The engine never does any of these itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from brokers.engine.events import Fact, text
+from brokers.managed import ObjectName
+
+if TYPE_CHECKING:
+    from brokers.engine.connection import Connection
+    from brokers.engine.consumer import Consumer
+    from brokers.engine.producer import Producer
+    from brokers.engine.queue import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class CreditChanged:
+    """The producer's credit is another than its link was told."""
+
+    producer: Producer
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Ask the producer to use or give back its credit at once."""
+
+    producer: Producer
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """End a link. `condition` is an AMQP error condition."""
+
+    link: Producer | Consumer
+    condition: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """End a connection."""
+
+    connection: Connection
+    condition: str
+    description: str
+
+
+Effect = CreditChanged | Drain | Detach | Close
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A record that must survive a restart; `value` None: forget it."""
+
+    kind: str
+    key: str
+    value: Mapping[str, Any] | None
+
+
+class Turn:
+    """See the module. `now`: ms since the epoch."""
+
+    __slots__ = ("changed", "effects", "facts", "keep", "now", "touched", "watched")
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.touched: set[Queue] = set()  # have something to dispatch or to grant
+        self.changed: set[Queue] = set()  # since the last sample
+        self.watched: set[Queue] = set()  # have credit to take back: swept by time
+        self.effects: list[Effect] = []
+        self.facts: list[Fact] = []
+        self.keep: list[Keep] = []
+
+    def state(self, kind: str, name: ObjectName, subject: str, words: str, attributes: Mapping[str, Any]) -> None:
+        """State a fact of now."""
+        self.facts.append(Fact(self.now, kind, name, text(kind, subject, words), attributes))
+
+    def take_effects(self) -> list[Effect]:
+        effects, self.effects = self.effects, []
+        return effects
+
+    def take_facts(self) -> list[Fact]:
+        facts, self.facts = self.facts, []
+        return facts
+
+    def take_keep(self) -> list[Keep]:
+        keep, self.keep = self.keep, []
+        return keep

@@ -1,0 +1,239 @@
+"""The admin interface in memory: the real engine, without sockets, processes or a clock of its own.
+
+For tests of whoever uses `brokers.admin`. The rules are the engine's, so a test here says something about the real
+broker; one contract suite holds this and every driver to the same behaviour. Time stands still until `advance`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeVar
+
+from brokers.admin import (
+    SAMPLED,
+    BrokerUnreachable,
+    Event,
+    EventsExpired,
+    ManagedObject,
+    Page,
+    Samples,
+)
+from brokers.engine.attributes import GETTERS
+from brokers.engine.broker import Broker
+from brokers.engine.connection import Connection
+from brokers.engine.consumer import Consumer
+from brokers.engine.management import Management
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Message
+from brokers.engine.turn import Drain
+from brokers.engine.virtualhost import DEFAULT
+from brokers.managed import TYPES, ManagedType, ObjectName
+
+T = TypeVar("T")
+
+START = 1_700_000_000_000
+
+
+class InMemoryBroker:
+    """A `brokers.admin.BrokerAdmin`. `keep`: how many events can be replayed."""
+
+    def __init__(self, *, now: int = START, keep: int = 10_000) -> None:
+        self.engine = Broker(now, version="in memory")
+        host = self.engine.create_virtualhost(DEFAULT)
+        host.create_on_attach = host.anonymous = True
+        self.management = Management(self.engine)
+        self.reachable = True
+        self._keep = keep
+        self._events: list[Event] = []
+        self._event_readers: list[tuple[asyncio.AbstractEventLoop, asyncio.Queue[Event | None]]] = []
+        self._sample_readers: list[tuple[asyncio.AbstractEventLoop, asyncio.Queue[Samples | None]]] = []
+        self._connection: Connection | None = None
+        self.acquired: list[tuple[Consumer, Message]] = []
+        self._end_turn()
+
+    # -- the interface ----------------------------------------------------------------------------------------
+
+    async def types(self) -> Mapping[str, ManagedType]:
+        return self._answer(TYPES)
+
+    async def read(self, name: ObjectName) -> ManagedObject:
+        self._check()
+        return self._answer(self.management.read(name))
+
+    async def query(
+        self,
+        type_name: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        search: str = "",
+        sort: str = "",
+        offset: int = 0,
+        count: int = 100,
+    ) -> Page:
+        self._check()
+        page = self.management.query(type_name, where=where, search=search, sort=sort, offset=offset, count=count)
+        return self._answer(page)
+
+    async def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:
+        self._check()
+        return self._answer(self.management.create(name, attributes))
+
+    async def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int) -> ManagedObject:
+        self._check()
+        return self._answer(self.management.update(name, attributes, version, "console"))
+
+    async def delete(self, name: ObjectName, version: int | None = None) -> None:
+        self._check()
+        self.management.delete(name, version)
+        self._end_turn()
+
+    async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._check()
+        return self._answer(self.management.call(name, operation, arguments, "console"))
+
+    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
+        self._check()
+        last = self._events[-1].number if self._events else 0
+        first = self._events[0].number if self._events else last + 1
+        if after is not None and after + 1 < first:
+            raise EventsExpired(f"events up to {first - 1} are no longer kept", first)
+        reader: asyncio.Queue[Event | None] = asyncio.Queue()
+        for event in self._events:
+            if after is not None and event.number > after:
+                reader.put_nowait(event)
+        entry = (asyncio.get_running_loop(), reader)
+        self._event_readers.append(entry)
+        try:
+            while (event_or_end := await reader.get()) is not None:
+                yield event_or_end
+            raise BrokerUnreachable("the connection to the broker was lost")
+        finally:
+            self._event_readers.remove(entry)
+
+    async def samples(self) -> AsyncIterator[Samples]:
+        self._check()
+        reader: asyncio.Queue[Samples | None] = asyncio.Queue()
+        entry = (asyncio.get_running_loop(), reader)
+        self._sample_readers.append(entry)
+        try:
+            while (samples := await reader.get()) is not None:
+                yield samples
+            raise BrokerUnreachable("the connection to the broker was lost")
+        finally:
+            self._sample_readers.remove(entry)
+
+    async def close(self) -> None:
+        self.disconnect()
+
+    # -- what a test does to it ------------------------------------------------------------------------------
+
+    def disconnect(self) -> None:
+        """Lose the connection: every reader ends with BrokerUnreachable, and so does every call until `reconnect`."""
+        self.reachable = False
+        for loop, events in list(self._event_readers):
+            loop.call_soon_threadsafe(events.put_nowait, None)
+        for loop, samples in list(self._sample_readers):
+            loop.call_soon_threadsafe(samples.put_nowait, None)
+
+    def reconnect(self) -> None:
+        self.reachable = True
+
+    def advance(self, ms: int, step: int = 50) -> None:
+        """Let time pass, with the sweeps that a server makes; clients answer drains at once."""
+        for _ in range(max(1, ms // step)):
+            self.engine.turn.now += min(step, ms)
+            self.engine.sweep()
+            self._end_turn()
+
+    def sample(self) -> None:
+        """Send the samples of the queues that have changed, as a server does once a second."""
+        changed = self.engine.sample()
+        getters = GETTERS["Queue"]
+        rows = tuple((q.object_name, {a: getters[a](self.engine, q) for a in SAMPLED}) for q in changed)
+        samples = Samples(self.engine.turn.now, rows)
+        for loop, reader in list(self._sample_readers):
+            loop.call_soon_threadsafe(reader.put_nowait, samples)
+
+    def attach_producer(self, queue: str, virtualhost: str = DEFAULT, link: str = "sender") -> Producer:
+        connection = self._client(virtualhost)
+        found = self.engine.find_or_create_queue(connection, queue)
+        producer = self.engine.attach_producer(connection, found, link, 0, None)
+        self._end_turn()
+        return producer
+
+    def publish(self, producer: Producer, count: int = 1, size: int = 100) -> int:
+        """Publish while there is credit; how many messages were taken."""
+        taken = 0
+        while taken < count and producer.credit and producer.queue.publish(producer, b"x" * size):
+            taken += 1
+            self._end_turn()
+        return taken
+
+    def fill(self, queue: str, count: int, size: int = 100, virtualhost: str = DEFAULT) -> Producer:
+        """Attach a producer and let it publish as far as flow control lets it."""
+        producer = self.attach_producer(queue, virtualhost)
+        self.publish(producer, count, size)
+        return producer
+
+    def attach_consumer(self, queue: str, credit: int = 0, virtualhost: str = DEFAULT) -> Consumer:
+        connection = self._client(virtualhost)
+        found = self.engine.find_or_create_queue(connection, queue)
+        consumer = self.engine.attach_consumer(connection, found, "receiver", None, browsing=False)
+        self.consume(consumer, credit)
+        return consumer
+
+    def consume(self, consumer: Consumer, count: int) -> int:
+        """Take and acknowledge up to `count` messages; how many there were."""
+        consumer.credit += count
+        consumer.queue.turn.touched.add(consumer.queue)
+        self._end_turn()
+        mine = [m for c, m in self.acquired if c is consumer]
+        self.acquired = [(c, m) for c, m in self.acquired if c is not consumer]
+        for message in mine:
+            consumer.queue.remove(consumer, message)
+        consumer.credit = 0
+        self._end_turn()
+        return len(mine)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _client(self, virtualhost: str) -> Connection:
+        return self.engine.open_connection(
+            f"vhost:{virtualhost}",
+            user=None,
+            remote_address="127.0.0.1:40000",
+            container_id="test",
+            idle_timeout=0,
+            handle=None,
+        )
+
+    def _check(self) -> None:
+        if not self.reachable:
+            raise BrokerUnreachable("the broker cannot be reached")
+
+    def _answer(self, value: T) -> T:
+        self._end_turn()
+        return value
+
+    def _end_turn(self) -> None:
+        """What a server does after each input: dispatch, grant, carry out effects, journal facts."""
+        turn = self.engine.turn
+        while turn.touched or turn.effects:
+            while turn.touched:
+                queue = turn.touched.pop()
+                for consumer, messages in queue.dispatch():
+                    self.acquired.extend((consumer, m) for m in messages)
+                queue.grant()
+                turn.changed.add(queue)
+            for effect in turn.take_effects():
+                if isinstance(effect, Drain) and effect.producer.draining:
+                    effect.producer.queue.credit_returned(effect.producer, effect.producer.credit)
+        turn.take_keep()
+        for fact in turn.take_facts():
+            self.engine.last_event += 1
+            event = Event(self.engine.last_event, fact.at, fact.kind, fact.object, fact.text, fact.attributes)
+            self._events.append(event)
+            for loop, reader in list(self._event_readers):
+                loop.call_soon_threadsafe(reader.put_nowait, event)
+        del self._events[: -self._keep]
