@@ -52,6 +52,7 @@ async def connect(**options: Any) -> BrokerAdmin:
     if not _brokers:
         _brokers.append(InMemoryBroker(now=_now()))
         task = asyncio.ensure_future(_traffic(_brokers[0]))
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.result())
         _running.add(task)
     return Connected(_brokers[0])
 
