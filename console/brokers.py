@@ -32,7 +32,7 @@ async def connect_bundled(*, host: str, port: int, user: str, secret: str) -> Br
     from brokers.drivers.bundled import BundledBroker
 
     try:
-        password = Path(secret).read_text().strip()
+        password = Path(secret).read_text().strip()  # noqa: ASYNC240 - a few bytes; read anew, the broker may write it
     except OSError as error:
         raise BrokerUnreachable(f"the password file {secret} cannot be read: {error.strerror}") from error
     return await BundledBroker.connect(host, port, user, password)
@@ -53,7 +53,7 @@ class _Links:
         if isinstance(connect, str):
             connect = import_string(connect)
         opening = partial(connect, **entry.get("options", {}))
-        return BrokerLink(entry["slug"], entry.get("title", entry["slug"]), opening, self._loop, entry.get("pace"))
+        return BrokerLink(entry["slug"], entry.get("title", entry["slug"]), opening, self._loop, pace=entry.get("pace"))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -11,19 +11,21 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
 from brokers.managed import ObjectName, object_name
 from console.links.event_window import EventWindow, Tail
-from console.links.queue_table import QueueTable, Row, must_be_read, queue_values
+from console.links.queue_table import QueueTable, Row, must_be_read, queue_of, queue_values
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 BROKER = object_name("Broker")
+STOPS = frozenset({"producers-stopped", "producers-started"})
 _PAGE = 500  # queues asked for at once
 _READ_SINGLY = 50  # more queues than this to read: read all of them, page by page
 
@@ -40,12 +42,13 @@ class Status:
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Seconds. `retry_first` doubles up to `retry_most`. `requery`: all queues are read anew, as a safety net.
-    `totals`: the broker's totals are read at most this often. `answer`: the time limit of one question."""
+    `totals`: the broker object is read at most this often, unless its stops or defaults have changed.
+    `answer`: the time limit of one question."""
 
     retry_first: float = 0.2
     retry_most: float = 3.0
     requery: float = 30.0
-    totals: float = 0.2
+    totals: float = 1.0
     answer: float = 5.0
 
 
@@ -80,6 +83,7 @@ class BrokerLink:
         title: str,
         connect: Callable[[], Awaitable[BrokerAdmin]],
         loop: asyncio.AbstractEventLoop,
+        *,
         pace: Pace | None = None,
         keep_events: int = 5000,
     ) -> None:
@@ -102,6 +106,7 @@ class BrokerLink:
         self._read_all = False
         self._reading_due = asyncio.Event()
         self._totals_due = asyncio.Event()
+        self._totals_urgent = asyncio.Event()
 
     # -- from any thread ----------------------------------------------------------------------------------------
 
@@ -139,7 +144,17 @@ class BrokerLink:
     def recent_events(self, after: int) -> Tail:
         """What this link has of the events after `after`; see `events_after` for older ones."""
         with self._lock:
+            if after > (self._window.last or 0) and (after <= self._newest_event or not self.connected):
+                return Tail(())  # still on their way
             return self._window.after(after)
+
+    def has_events_after(self, number: int) -> bool:
+        """Whether `recent_events` would tell something new."""
+        with self._lock:
+            last = self._window.last or 0
+            if number > last:
+                return self.connected and number > self._newest_event
+            return number < last
 
     def subscribe(self, wake: Callable[[], None]) -> Subscription:
         """Call `wake` on the running loop whenever events, values or the status have changed."""
@@ -170,9 +185,9 @@ class BrokerLink:
                 fetched = await self.acall(lambda admin: _collect(admin, number, end))
                 return Tail(tuple(fetched))
             except EventsExpired as expired:
-                end = min(self.newest_event, expired.first - 1 + count)
-                fetched = await self.acall(lambda admin: _collect(admin, expired.first - 1, end))
-                return Tail(tuple(fetched), expired.first)
+                first = expired.first
+                end = min(self.newest_event, first - 1 + count)
+                return Tail(tuple(await self.acall(lambda admin: _collect(admin, first - 1, end))), first)
         return Tail(tail.events[:count], tail.expired_before)
 
     # -- in the loop --------------------------------------------------------------------------------------------
@@ -241,7 +256,7 @@ class BrokerLink:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _until_done(self, work: Awaitable[None], watched: list[asyncio.Future[None]]) -> None:
+    async def _until_done(self, work: Awaitable[None], watched: Sequence[asyncio.Future[None]]) -> None:
         """Do the work, but give up as soon as one of the watched tasks ends."""
         task = asyncio.ensure_future(work)
         try:
@@ -274,14 +289,17 @@ class BrokerLink:
                 self._apply(event)
         if applies:
             self._totals_due.set()
+            if event.kind in STOPS or event.object == BROKER:
+                self._totals_urgent.set()
         self._notify()
 
     def _apply(self, event: Event) -> None:
         if event.kind == "queue-deleted":
             self._queues.drop(event.object)
             return
-        if event.object.type == "Queue" and not self._queues.merge(event.object, queue_values(event)):
-            self._to_read.add(event.object)
+        queue = queue_of(event)
+        if queue is not None and not self._queues.merge(queue, queue_values(event)):
+            self._to_read.add(queue)
         names, everything = must_be_read([event])
         self._to_read |= names
         self._read_all |= everything
@@ -348,9 +366,12 @@ class BrokerLink:
         while True:
             await self._totals_due.wait()
             self._totals_due.clear()
+            self._totals_urgent.clear()
             self._put_broker((await self._within(admin.read(BROKER))).attributes)
             self._notify()
-            await asyncio.sleep(self.pace.totals)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.pace.totals):
+                    await self._totals_urgent.wait()
 
     async def _within(self, answer: Awaitable[T]) -> T:
         try:

@@ -77,6 +77,20 @@ class QueueTable:
             self.revision += 1
 
 
+def queue_of(event: Event) -> ObjectName | None:
+    """The queue that an event is about: it is its object, or the target of the link that is."""
+    if event.object.type == "Queue":
+        return event.object
+    text = event.attributes.get("queue")
+    if not isinstance(text, str):
+        return None
+    try:
+        name = ObjectName.parse(text)
+    except ValueError:
+        return None
+    return name if name.type == "Queue" else None
+
+
 def queue_values(event: Event) -> dict[str, Any]:
     """What an event about a queue tells of the queue's attributes just after it."""
     values = {key: value for key, value in event.attributes.items() if key in _ATTRIBUTES}

@@ -10,5 +10,5 @@ from django.urls import path
 from console.live.consumer import LiveConsumer
 
 websocket_application = AllowedHostsOriginValidator(
-    AuthMiddlewareStack(URLRouter([path("ws/live/", LiveConsumer.as_asgi())]))
+    AuthMiddlewareStack(URLRouter([path("ws/live/", LiveConsumer.as_asgi())]))  # type: ignore[arg-type, list-item]
 )

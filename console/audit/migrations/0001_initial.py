@@ -6,7 +6,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -15,27 +14,61 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='AuditEntry',
+            name="AuditEntry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(auto_now_add=True, db_index=True, verbose_name='when')),
-                ('user_name', models.CharField(help_text="The user's name then; it outlives the account.", max_length=150)),
-                ('source_address', models.CharField(blank=True, max_length=64)),
-                ('broker', models.CharField(max_length=64)),
-                ('object', models.CharField(help_text='Object name, such as type=Queue,virtualhost=default,name=a', max_length=1024)),
-                ('operation', models.CharField(max_length=64)),
-                ('reason', models.TextField(blank=True)),
-                ('before', models.JSONField(null=True)),
-                ('after', models.JSONField(null=True)),
-                ('outcome', models.CharField(choices=[('done', 'done'), ('refused', 'refused'), ('failed', 'failed'), ('unknown', 'unknown')], max_length=16)),
-                ('detail', models.TextField(blank=True, help_text='Arguments and answer, or the sentence of the refusal.')),
-                ('user', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(auto_now_add=True, db_index=True, verbose_name="when")),
+                (
+                    "user_name",
+                    models.CharField(help_text="The user's name then; it outlives the account.", max_length=150),
+                ),
+                ("source_address", models.CharField(blank=True, max_length=64)),
+                ("broker", models.CharField(max_length=64)),
+                (
+                    "object",
+                    models.CharField(
+                        help_text="Object name, such as type=Queue,virtualhost=default,name=a", max_length=1024
+                    ),
+                ),
+                ("operation", models.CharField(max_length=64)),
+                ("reason", models.TextField(blank=True)),
+                ("before", models.JSONField(null=True)),
+                ("after", models.JSONField(null=True)),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("done", "done"),
+                            ("refused", "refused"),
+                            ("failed", "failed"),
+                            ("unknown", "unknown"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "detail",
+                    models.TextField(blank=True, help_text="Arguments and answer, or the sentence of the refusal."),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        editable=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
-                'permissions': [('operate', 'Can stop and start producers, edit policies and call operations')],
-                'default_permissions': ('view',),
-                'indexes': [models.Index(fields=['broker', 'object', '-id'], name='audit_by_object'), models.Index(fields=['user_name', '-id'], name='audit_by_user')],
+                "ordering": ["-id"],
+                "permissions": [("operate", "Can stop and start producers, edit policies and call operations")],
+                "default_permissions": ("view",),
+                "indexes": [
+                    models.Index(fields=["broker", "object", "-id"], name="audit_by_object"),
+                    models.Index(fields=["user_name", "-id"], name="audit_by_user"),
+                ],
             },
         ),
     ]
