@@ -17,9 +17,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 @require_safe
 def api_docs(request: HttpRequest) -> HttpResponse:
     schema = SchemaGenerator().get_schema(request=None, public=True)
-    return render(
-        request, "console/api_docs.html", {**frame(request, "api-docs", "API"), "calls": calls_of(schema)}
-    )
+    return render(request, "console/api_docs.html", {**frame(request, "api-docs", "API"), "calls": calls_of(schema)})
 
 
 def calls_of(schema: dict[str, Any]) -> list[dict[str, Any]]:

@@ -55,9 +55,7 @@ def _row(entry: AuditEntry) -> dict[str, Any]:
     return {
         "entry": entry,
         "short": _short(entry.object),
-        "changes": [
-            (name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
-        ],
+        "changes": [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)],
     }
 
 

@@ -56,6 +56,11 @@ export class Live extends EventTarget {
     else this.#sendWatch();
   }
 
+  /** Do not wait for the next attempt. */
+  retry() {
+    this.#now();
+  }
+
   #open() {
     clearTimeout(this.#retry);
     this.#retry = null;
