@@ -50,8 +50,8 @@ class Subject(ABC):
 
     @abstractmethod
     async def publish(self, name: str, count: int, size: int = 100) -> int:
-        """Have a new client publish up to `count` messages of `size` bytes, as far as flow control lets it. It stays
-        attached. Returns how many were taken."""
+        """Have a new client publish up to `count` messages of `size` bytes, as far as flow control lets it; what
+        it holds back is given up. It stays attached. Returns how many were taken."""
 
     @abstractmethod
     async def consume(self, name: str, count: int) -> int:
