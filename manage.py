@@ -17,7 +17,7 @@ OURS = {
         "start everything under one supervisor and print where to sign in (--demo: with demo clients)",
     ),
     "broker": ("brokers.server.main", "the broker engine alone"),
-    "demo": ("brokers.demo", "demo producers and consumers against a running broker"),
+    "demo": ("brokers.demo.main", "demo producers and consumers against a running broker"),
 }
 #: commands of the console that are worth naming first
 CONSOLE = {

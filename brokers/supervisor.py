@@ -86,6 +86,7 @@ class Supervisor:
             await self._stop()
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
+            self.say("up", "stopped")
         if self._failure is None:
             return 0
         if not isinstance(self._failure, Failed):

@@ -53,7 +53,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     url = f"http://{_authority(host, options.port)}/"
     environment = {
         "HEADGATE_DATA": str(options.data),
-        "HEADGATE_ALLOWED_HOSTS": ",".join(filter(None, [os.environ.get("HEADGATE_ALLOWED_HOSTS"), host])),
+        "HEADGATE_ALLOWED_HOSTS": ",".join(filter(None, [os.environ.get("HEADGATE_ALLOWED_HOSTS"), _bracketed(host)])),
         "HEADGATE_BROKER_HOST": host,
         "HEADGATE_BROKER_PORT": str(options.amqp_port),
     }
@@ -195,7 +195,11 @@ def _is_loopback(host: str) -> bool:
 
 
 def _authority(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{_bracketed(host)}:{port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _manage(command: str) -> tuple[str, ...]:

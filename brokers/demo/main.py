@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import re
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from proton import Event
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-from brokers.admin import AdminError, AlreadyExists, BrokerUnreachable, NotFound
+from brokers.admin import AdminError, AlreadyExists, BrokerAdmin, BrokerUnreachable, NotFound
 from brokers.demo.scenes import QUEUES, Stage, cast
 from brokers.drivers.bundled import BundledBroker
 from brokers.managed import object_name
@@ -42,30 +44,27 @@ def main(argv: list[str]) -> int:
 
 async def prepare(host: str, port: int, secret: str) -> None:
     """Make the queues that are not there yet, with their capacities; what is there stays as its users want it."""
-    broker = BundledBroker(host, port, "console", secret)
-    try:
-        for name, policy in QUEUES.items():
-            await _make(broker, name, policy)
-    finally:
-        await broker.close()
-
-
-async def _make(broker: Any, name: str, policy: Any) -> None:
-    queue = object_name("Queue", virtualhost="default", name=name)
     while True:
         try:
-            await broker.read(queue)
-        except NotFound:
-            pass
+            broker = await BundledBroker.connect(host, port, "console", secret)
+            try:
+                for name, policy in QUEUES.items():
+                    await _make(broker, name, policy)
+            finally:
+                await broker.close()
         except BrokerUnreachable:  # just started, or just restarting
             await asyncio.sleep(0.5)
-            continue
         else:
             return
-        try:
+
+
+async def _make(broker: BrokerAdmin, name: str, policy: Mapping[str, Any]) -> None:
+    queue = object_name("Queue", virtualhost="default", name=name)
+    try:
+        await broker.read(queue)
+    except NotFound:
+        with contextlib.suppress(AlreadyExists):
             await broker.create(queue, policy)
-        except (AlreadyExists, BrokerUnreachable):
-            continue
 
 
 class Player(MessagingHandler):  # type: ignore[misc]
