@@ -202,6 +202,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "EXCEPTION_HANDLER": "console.api.errors.exception_handler",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
@@ -210,4 +211,8 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Watch and steer the producer flow control of message brokers.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_PATCH": False,  # what a PATCH requires shall be seen as required
+    "POSTPROCESSING_HOOKS": [],
+    "AUTHENTICATION_WHITELIST": ["rest_framework.authentication.SessionAuthentication"],
 }

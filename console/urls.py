@@ -12,5 +12,6 @@ handler500 = "console.pages.errors.server_error"
 urlpatterns = [
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("api/", include("console.api.urls")),
     path("", include("console.pages.urls")),
 ]

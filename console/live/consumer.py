@@ -15,10 +15,10 @@ from urllib.parse import parse_qs
 from channels.auth import get_user
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from brokers.admin import AdminError, Event
+from brokers.admin import AdminError
 from console.brokers import BrokerLink, Status, UnknownBroker, link
 from console.links.link import Subscription
-from console.live.watching import BadWatch, Watch, data_text, encode, last_known
+from console.live.watching import BadWatch, Watch, data_text, encode, event_shown, last_known
 
 #: Close codes: not signed in; no such broker.
 SIGNED_OUT, NO_BROKER = 4401, 4404
@@ -33,7 +33,7 @@ _EVENTS_IN_A_FRAME = 500
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """What it takes and sends is the contract with `static/console/live.js`; see the class's `receive` and `_frame`s."""
+    """What it takes and sends is the contract with `static/console/live.js`."""
 
     link: BrokerLink
 
@@ -173,7 +173,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 self._position = tail.expired_before - 1
             if tail.events:
                 self._position = tail.events[-1].number
-                await self._frame({"type": "events", "events": [_shown(event) for event in tail.events]})
+                await self._frame({"type": "events", "events": [event_shown(event) for event in tail.events]})
             full = len(tail.events) == _EVENTS_IN_A_FRAME
             self._last_events = float("-inf") if full else time.monotonic()
             if not tail.events and tail.expired_before is None:
@@ -243,17 +243,6 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def _send_text(self, text: str) -> None:
         self._last_frame = time.monotonic()
         await self.send(text_data=text)
-
-
-def _shown(event: Event) -> dict[str, Any]:
-    return {
-        "number": event.number,
-        "at": event.at,
-        "kind": event.kind,
-        "object": str(event.object),
-        "text": event.text,
-        "attributes": dict(event.attributes),
-    }
 
 
 def _now() -> int:

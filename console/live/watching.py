@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from brokers.admin import BrokerAdmin, BrokerUnreachable, ManagedObject, NotFound
+from brokers.admin import BrokerAdmin, Event, ManagedObject, NotFound
 from brokers.managed import QUEUE_STATES, ObjectName
 from console.brokers import BrokerLink
 from console.live import overview as overviews
@@ -132,6 +132,17 @@ def shown(thing: ManagedObject) -> dict[str, Any]:
     return {"object": str(thing.name), **thing.attributes, "version": thing.version}
 
 
+def event_shown(event: Event) -> dict[str, Any]:
+    return {
+        "number": event.number,
+        "at": event.at,
+        "kind": event.kind,
+        "object": str(event.object),
+        "text": event.text,
+        "attributes": dict(event.attributes),
+    }
+
+
 async def _queue(admin: BrokerAdmin, name: ObjectName) -> dict[str, Any]:
     links = {"where": {"queue": str(name)}, "count": MOST_LINKS}
     try:
@@ -163,6 +174,3 @@ async def _object(admin: BrokerAdmin, name: ObjectName) -> dict[str, Any]:
 
 def encode(value: Any) -> str:
     return json.dumps(value, cls=DjangoJSONEncoder, separators=(",", ":"), ensure_ascii=False)
-
-
-__all__ = ["BadWatch", "BrokerUnreachable", "Watch", "data_text", "encode", "last_known", "overview", "queue", "shown"]

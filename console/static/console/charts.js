@@ -8,16 +8,35 @@ const TOKEN = /var\((--[\w-]+)\)/;
 /** Plotly draws times as if they were UTC; the viewer's own zone is wanted. */
 const local = (ms) => ms - new Date(ms).getTimezoneOffset() * 60_000;
 
-function themed(value, style) {
+/** A copy of a figure with the theme's values; `read(token)` tells what a custom property is now. */
+function themed(value, read) {
   if (typeof value === "string") {
     const match = TOKEN.exec(value);
-    return match ? style.getPropertyValue(match[1]).trim() : value;
+    return match ? read(match[1]) : value;
   }
-  if (Array.isArray(value)) return value.map((item) => themed(item, style));
+  if (Array.isArray(value)) return value.map((item) => themed(item, read));
   if (value && typeof value === "object") {
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, key === "x" || key === "y" ? item : themed(item, style)]));
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, key === "x" || key === "y" ? item : themed(item, read)]));
   }
   return value;
+}
+
+/** Colours have a light and a dark value: only an element that is painted with one tells which holds. */
+function themeReader(element) {
+  const known = new Map();
+  return (token) => {
+    if (!known.has(token)) {
+      if (token === "--font") known.set(token, getComputedStyle(element).fontFamily);
+      else {
+        const probe = document.createElement("i");
+        probe.style.color = `var(${token})`;
+        element.append(probe);
+        known.set(token, getComputedStyle(probe).color);
+        probe.remove();
+      }
+    }
+    return known.get(token);
+  };
 }
 
 const valueOf = (sample, field) => {
@@ -78,8 +97,7 @@ export class DepthChart {
   draw() {
     if (!this.#samples.length || typeof Plotly === "undefined") return;
     this.#last = performance.now();
-    const style = getComputedStyle(document.documentElement);
-    const figure = themed(this.#figures[this.#unit], style);
+    const figure = themed(this.#figures[this.#unit], themeReader(document.body));
     // The last value holds until now.
     const rows = [...this.#samples, { ...this.#samples.at(-1), at: Math.max(Date.now(), this.#samples.at(-1).at) }];
     const x = rows.map((sample) => local(sample.at));

@@ -15,8 +15,8 @@ const SHAPES = {
   "policy-changed": "pencil",
 };
 
-/** The log line without its subject, which stands above it. */
-const said = (text) => text.replace(/^(?:MESSAGE\s+)?(?:\[[^\]]*\]\s*)+/, "");
+/** The log line without its subject and code: the line above says them in words, the title has the whole. */
+const said = (text) => text.replace(/^(?:MESSAGE\s+)?(?:\[[^\]]*\]\s*)+/, "").replace(/^[A-Z]{3}-\d{4} : /, "");
 
 /** What an event is about, for people: a producer's queue says more than its number. */
 export function subject(event) {

@@ -9,10 +9,10 @@ import { scopeInWords } from "./objectname.js";
 import { sinceElement } from "./times.js";
 
 export const settings = pageData("page-settings") ?? {};
-export const live = new Live();
+export const live = new Live(`/ws/live/?broker=${encodeURIComponent(settings.broker ?? "")}`);
 
 /** Watch something of this page's broker. */
-export const watch = (message) => live.watch({ broker: settings.broker, ...message });
+export const watch = (message) => live.watch(message);
 
 // -- the connection ---------------------------------------------------------------------------------------------
 

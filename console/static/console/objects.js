@@ -317,6 +317,7 @@ const render = onNextFrame(() => {
   if (latest && shown && (!object || object.name === shown.name)) shown.arrived(object);
 });
 live.addEventListener("snapshot", (event) => {
+  if (!event.detail.connected && !event.detail.data.object) return; // the broker is away, which is not "gone"
   latest = event.detail;
   render();
 });

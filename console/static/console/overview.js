@@ -175,6 +175,13 @@ function total(name, text, title, hot = false) {
 const render = onNextFrame(() => {
   if (!snapshot) return;
   const { totals, queues, total: all, stops } = snapshot.data;
+  if (!totals) {
+    fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, "Is it running? The console keeps trying, and shows its queues as soon as it answers."));
+    delete empty.dataset.shown;
+    empty.hidden = false;
+    table.hidden = true;
+    return;
+  }
   total("queues", count(totals.queues), exactAmount(totals.queues, "queues"));
   total("overfull_queues", count(totals.overfull_queues), null, totals.overfull_queues > 0);
   total("stopped_queues", count(totals.stopped_queues), null, totals.stopped_queues > 0);

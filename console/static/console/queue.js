@@ -135,6 +135,10 @@ byId("facts").append(...facts.flatMap((fact) => [fact.name, fact.node]));
 const render = onNextFrame(() => {
   const data = snapshot?.data;
   if (!data) return;
+  if (!data.gone && !data.queue) {
+    for (const name of ["producers", "consumers"]) fill(byId(`${name}-empty`), h("p", {}, "Waiting for the broker."));
+    return;
+  }
   const gone = byId("gone");
   gone.hidden = !data.gone;
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
@@ -168,16 +172,23 @@ const render = onNextFrame(() => {
   list("producers", blockedFirst, producerRow, updateProducer, "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.");
   list("consumers", data.consumers ?? [], consumerRow, updateConsumer,
     queue.depth_messages ? `Nobody consumes from it: ${plural(queue.depth_messages, "message waits", "messages wait")}.` : "Nobody consumes from it.");
-  limits.show(queue, data.explain?.fields ?? data.explain);
+  for (const name of ["producers", "consumers"]) {
+    const more = (data[`${name}_total`] ?? 0) - (data[name]?.length ?? 0);
+    byId(`${name}-rest`).hidden = more <= 0;
+    setText(byId(`${name}-rest`), `${plural(more, "more is", "more are")} not shown; the object browser has them all.`);
+  }
+  limits.show(queue, data.explain);
   const stopped = queue.state.includes("STOPPED");
   byId("start").classList.toggle("primary", stopped);
 });
 
 live.addEventListener("snapshot", (event) => {
   const first = snapshot === null;
+  // While the broker is away there is less to tell than what the page has: it stays, marked as of when.
+  if (!event.detail.connected && snapshot?.data.queue) return;
   snapshot = event.detail;
   const queue = snapshot.data.queue;
-  if (queue) {
+  if (queue && snapshot.connected) {
     if (unit === null) {
       const telling = queue.effective_capacity_messages ? "messages" : queue.effective_capacity_bytes ? "bytes" : tellingUnit(queue);
       showUnit(telling);

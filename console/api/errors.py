@@ -1,0 +1,45 @@
+"""How the refusals of brokers become HTTP answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from rest_framework import status
+from rest_framework.response import Response
+from rest_framework.views import exception_handler as rest_exception_handler
+
+from brokers.admin import (
+    AdminError,
+    AlreadyExists,
+    BrokerUnreachable,
+    InvalidValue,
+    NotAllowed,
+    NotFound,
+    StaleVersion,
+)
+from console.brokers import UnknownBroker
+
+_STATUS: dict[type[Exception], int] = {
+    NotFound: status.HTTP_404_NOT_FOUND,
+    UnknownBroker: status.HTTP_404_NOT_FOUND,
+    NotAllowed: status.HTTP_403_FORBIDDEN,
+    AlreadyExists: status.HTTP_409_CONFLICT,
+    BrokerUnreachable: status.HTTP_503_SERVICE_UNAVAILABLE,
+    AdminError: status.HTTP_503_SERVICE_UNAVAILABLE,
+}
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """400 names each field; 409 of a stale version tells the current one; 503 when the broker cannot be asked."""
+    if isinstance(error, InvalidValue):
+        return Response({field: [sentence] for field, sentence in error.errors.items()}, status=400)
+    if isinstance(error, StaleVersion):
+        current = getattr(error, "current_object", None) or {"version": error.current}
+        return Response({"detail": str(error), "current": current}, status=status.HTTP_409_CONFLICT)
+    if isinstance(error, PermissionDenied):
+        return Response({"detail": str(error) or "You may not do that."}, status=status.HTTP_403_FORBIDDEN)
+    for kind, code in _STATUS.items():
+        if isinstance(error, kind):
+            return Response({"detail": str(error)}, status=code)
+    return rest_exception_handler(error, context)

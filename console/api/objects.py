@@ -1,0 +1,160 @@
+"""Managed objects of any type, by their object names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from brokers.admin import AdminError, InvalidValue, ManagedObject, StaleVersion
+from brokers.managed import TYPES, ObjectName
+from console import operations
+from console.api import schema
+from console.api.reading import (
+    MOST_AT_ONCE,
+    BrokerView,
+    body_of,
+    map_in,
+    name_in,
+    number_in,
+    path_name,
+    text_in,
+    type_in,
+    version_in,
+    where_in,
+)
+from console.brokers import BrokerLink
+
+_BESIDE = frozenset({"type", "search", "sort", "offset", "count", "broker", "format"})
+
+
+class ObjectsView(BrokerView):
+    @extend_schema(
+        parameters=[
+            schema.asked("type", "Type of the objects.", required=True, enum=list(TYPES)),
+            schema.SEARCH,
+            schema.SORT,
+            schema.asked("offset", "Place of the first object wanted.", int, default=0),
+            schema.asked("count", "0 to 500.", int, default=100),
+            schema.asked(
+                "(attribute)", "Any attribute of the type: only objects with this value; several: any of them."
+            ),
+        ],
+        responses={200: schema.ObjectPage, **schema.READ_REFUSALS},
+        operation_id="brokers_objects_list",
+        summary="List managed objects of a type",
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        query = request.query_params
+        wanted = type_in(query)
+        where = where_in(query, wanted, beside=_BESIDE)
+        offset = number_in(query, "offset", 0, 0, 1 << 53)
+        count = number_in(query, "count", 100, 0, MOST_AT_ONCE)
+        page = self.link.call(
+            lambda admin: admin.query(
+                wanted.name,
+                where=where,
+                search=query.get("search", ""),
+                sort=query.get("sort", ""),
+                offset=offset,
+                count=count,
+            )
+        )
+        return Response({"total": page.total, "offset": page.offset, "items": [as_json(item) for item in page.items]})
+
+    @extend_schema(
+        request=schema.ObjectCreation,
+        responses={201: schema.ManagedObject, **schema.WRITE_REFUSALS, 409: schema.Refusal},
+        summary="Create a managed object",
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        body = body_of(request)
+        name = name_in(body, "object")
+        created = operations.create_object(
+            self.actor, self.link, name, map_in(body, "attributes"), reason=text_in(body, "reason")
+        )
+        return Response(as_json(created), status=status.HTTP_201_CREATED)
+
+
+class ObjectView(BrokerView):
+    @extend_schema(responses={200: schema.ManagedObject, **schema.READ_REFUSALS}, summary="One managed object")
+    def get(self, request: Request, slug: str, name: str) -> Response:
+        wanted = path_name(name)
+        return Response(as_json(self.link.call(lambda admin: admin.read(wanted))))
+
+    @extend_schema(
+        request=schema.ObjectChange,
+        responses={200: schema.ManagedObject, **schema.WRITE_REFUSALS, 409: schema.STALE},
+        summary="Change attributes of a managed object",
+    )
+    def patch(self, request: Request, slug: str, name: str) -> Response:
+        body = body_of(request)
+        attributes = map_in(body, "attributes")
+        changed = update(self, path_name(name), attributes, version=version_in(body), reason=text_in(body, "reason"))
+        return Response(as_json(changed))
+
+    @extend_schema(
+        parameters=[
+            schema.asked("version", "Delete only if this is still its version.", int),
+            schema.asked("reason", "Why, in the operator's words."),
+        ],
+        responses={204: None, **schema.WRITE_REFUSALS, 409: schema.STALE},
+        summary="Delete a managed object",
+    )
+    def delete(self, request: Request, slug: str, name: str) -> Response:
+        query = request.query_params
+        version = number_in(query, "version", -1, 0, 1 << 62)
+        operations.delete_object(
+            self.actor,
+            self.link,
+            path_name(name),
+            version=None if version < 0 else version,
+            reason=query.get("reason", ""),
+        )
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class OperationView(BrokerView):
+    @extend_schema(
+        request=schema.OperationCall,
+        responses={
+            200: OpenApiResponse({"type": "object", "additionalProperties": True}, description="What it returns"),
+            **schema.WRITE_REFUSALS,
+        },
+        summary="Call an operation of a managed object",
+        description="The operations that a type declares, with their arguments, are in the broker's types. One whose"
+        " effect is `read` needs no permission.",
+    )
+    def post(self, request: Request, slug: str, name: str, operation: str) -> Response:
+        arguments = map_in(body_of(request), "arguments")
+        if not isinstance(arguments.get("reason", ""), str):
+            raise InvalidValue({"reason": "reason must be text"})
+        answer = operations.call_operation(self.actor, self.link, path_name(name), operation, arguments)
+        return Response(dict(answer))
+
+
+def update(
+    view: BrokerView, name: ObjectName, attributes: dict[str, Any], *, version: int, reason: str
+) -> ManagedObject:
+    """Change an object; a stale version is told with the object as it is now."""
+    if not attributes:
+        raise InvalidValue({"attributes": "no attribute is given: name the ones to change"})
+    try:
+        return operations.update_object(view.actor, view.link, name, attributes, version=version, reason=reason)
+    except StaleVersion as stale:
+        stale.current_object = _now(view.link, name, stale)  # type: ignore[attr-defined]
+        raise
+
+
+def _now(link: BrokerLink, name: ObjectName, stale: StaleVersion) -> dict[str, Any]:
+    try:
+        return as_json(link.call(lambda admin: admin.read(name)))
+    except AdminError:
+        return {"name": str(name), "version": stale.current}
+
+
+def as_json(thing: ManagedObject) -> dict[str, Any]:
+    return {"name": str(thing.name), "version": thing.version, "attributes": dict(thing.attributes)}

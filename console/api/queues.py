@@ -1,0 +1,134 @@
+"""Queues with their policies, and producers, of one broker: filtered, sorted and in pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from brokers.managed import TYPES, ObjectName, object_name
+from console.api import schema
+from console.api.objects import update
+from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, number_in, text_in, version_in, where_in
+from console.live.watching import shown
+from console.operations import check_update
+
+_BESIDE = frozenset({"broker", "search", "sort", "page", "page_size", "format"})
+
+
+def _conditions(type_name: str, *names: str) -> list[Any]:
+    """The query parameters for conditions on these attributes, as declared."""
+    found = []
+    for name in names:
+        attribute = TYPES[type_name].attribute(name)
+        assert attribute is not None
+        says = f"Only with this value; several: any of them. {attribute.description}"
+        found.append(schema.asked(name, says, enum=list(attribute.choices) or None, many=True))
+    return found
+
+
+class _RowsView(BrokerView):
+    """Rows of all objects of one type."""
+
+    type_name: str
+
+    def rows(self, request: Request) -> Response:
+        query = request.query_params
+        where = where_in(query, TYPES[self.type_name], beside=_BESIDE)
+        number = number_in(query, "page", 1, 1, 1 << 31)
+        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        page = self.link.call(
+            lambda admin: admin.query(
+                self.type_name,
+                where=where,
+                search=query.get("search", ""),
+                sort=query.get("sort", ""),
+                offset=(number - 1) * size,
+                count=size,
+            )
+        )
+        rows = [shown(item) for item in page.items]
+        return Response({"count": page.total, "page": number, "page_size": size, "results": rows})
+
+
+class QueuesView(_RowsView):
+    type_name = "Queue"
+
+    @extend_schema(
+        parameters=[
+            schema.BROKER,
+            *_conditions("Queue", "state", "virtualhost"),
+            schema.SEARCH,
+            schema.SORT,
+            *schema.PAGE,
+        ],
+        responses={200: schema.page_of(schema.Queue), **schema.READ_REFUSALS},
+        operation_id="queues_list",
+        summary="List queues",
+        description="Any other attribute of a queue may be a condition too.",
+    )
+    def get(self, request: Request) -> Response:
+        return self.rows(request)
+
+
+class ProducersView(_RowsView):
+    type_name = "Producer"
+
+    @extend_schema(
+        parameters=[
+            schema.BROKER,
+            *_conditions("Producer", "queue", "state", "virtualhost"),
+            schema.SEARCH,
+            schema.SORT,
+            *schema.PAGE,
+        ],
+        responses={200: schema.page_of(schema.Producer), **schema.READ_REFUSALS},
+        operation_id="producers_list",
+        summary="List producers, each blocked one with its why",
+        description="Any other attribute of a producer may be a condition too.",
+    )
+    def get(self, request: Request) -> Response:
+        return self.rows(request)
+
+
+class QueueView(BrokerView):
+    @extend_schema(
+        parameters=[schema.BROKER], responses={200: schema.Queue, **schema.READ_REFUSALS}, summary="One queue"
+    )
+    def get(self, request: Request, virtualhost: str, name: str) -> Response:
+        wanted = _queue(virtualhost, name)
+        return Response(shown(self.link.call(lambda admin: admin.read(wanted))))
+
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.PolicyChange,
+        responses={200: schema.Queue, **schema.WRITE_REFUSALS, 409: schema.STALE},
+        summary="Change a queue's flow-control policy",
+        description="Only the fields given are changed; null means inherited. It acts at once.",
+    )
+    def patch(self, request: Request, virtualhost: str, name: str) -> Response:
+        body = body_of(request)
+        version, reason = version_in(body), text_in(body, "reason")
+        return Response(shown(update(self, _queue(virtualhost, name), _policy(body), version=version, reason=reason)))
+
+
+class QueueCheckView(BrokerView):
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.PolicyCheck,
+        responses={200: schema.PolicyChecked, **schema.READ_REFUSALS},
+        summary="Check a change of a queue's policy without making it",
+        description="Answers the limits that would be in force, inherited ones included.",
+    )
+    def post(self, request: Request, virtualhost: str, name: str) -> Response:
+        return Response(check_update(self.link, _queue(virtualhost, name), _policy(body_of(request))))
+
+
+def _queue(virtualhost: str, name: str) -> ObjectName:
+    return object_name("Queue", virtualhost=virtualhost, name=name)
+
+
+def _policy(body: dict[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in body.items() if field not in ("version", "reason")}

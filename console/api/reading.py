@@ -1,0 +1,126 @@
+"""What is common to reading the requests of this interface: brokers, object names, pages, filters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import QueryDict
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from brokers.admin import InvalidValue, NotFound
+from brokers.managed import TYPES, Attribute, Kind, ManagedType, ObjectName
+from console.brokers import BrokerLink, link
+from console.operations import Actor
+
+MOST_AT_ONCE = 500
+
+
+class BrokerView(APIView):
+    """A view about one broker: the one in the path, or that of `?broker=`, or the default one."""
+
+    @property
+    def link(self) -> BrokerLink:
+        """Raises UnknownBroker."""
+        return link(self.kwargs.get("slug") or self.request.query_params.get("broker", ""))
+
+    @property
+    def actor(self) -> Actor:
+        return Actor.of(self.request._request)
+
+
+def path_name(text: str) -> ObjectName:
+    """The object name in a path; raises NotFound."""
+    try:
+        return ObjectName.parse(text)
+    except ValueError as error:
+        raise NotFound(str(error)) from None
+
+
+def body_of(request: Request) -> dict[str, Any]:
+    """The JSON object in the body; raises InvalidValue."""
+    if not isinstance(request.data, dict):
+        raise InvalidValue({"detail": "the body must be a JSON object"})
+    return dict(request.data)
+
+
+def text_in(body: Mapping[str, Any], field: str) -> str:
+    value = body.get(field, "")
+    if not isinstance(value, str):
+        raise InvalidValue({field: f"{field} is {value!r}: it must be text"})
+    return value
+
+
+def map_in(body: Mapping[str, Any], field: str) -> dict[str, Any]:
+    value = body.get(field, {})
+    if not isinstance(value, dict):
+        raise InvalidValue({field: f"{field} is {value!r}: it must be a JSON object"})
+    return value
+
+
+def version_in(body: Mapping[str, Any]) -> int:
+    value = body.get("version")
+    if value is None:
+        raise InvalidValue({"version": "version is missing: a change names the version that it was made from"})
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValue({"version": f"version is {value!r}: it must be a whole number"})
+    return value
+
+
+def name_in(body: Mapping[str, Any], field: str) -> ObjectName:
+    text = text_in(body, field)
+    if not text:
+        raise InvalidValue({field: f"{field} is missing: it is an object name such as type=Broker"})
+    try:
+        return ObjectName.parse(text)
+    except ValueError as error:
+        raise InvalidValue({field: str(error)}) from None
+
+
+def number_in(query: QueryDict, field: str, default: int, least: int, most: int) -> int:
+    text = query.get(field, "")
+    if not text:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise InvalidValue({field: f"{field} is {text!r}: it must be a whole number from {least} to {most}"})
+    return number
+
+
+def type_in(query: QueryDict) -> ManagedType:
+    text = query.get("type", "")
+    if text not in TYPES:
+        raise InvalidValue({"type": f"type is {text!r}: it must be one of {', '.join(TYPES)}"})
+    return TYPES[text]
+
+
+def where_in(query: QueryDict, managed_type: ManagedType, *, beside: frozenset[str]) -> dict[str, Any]:
+    """Conditions on attributes, `state=OVERFULL&state=STOPPED`; parameters in `beside` mean something else."""
+    where: dict[str, Any] = {}
+    for parameter in query:
+        if parameter in beside:
+            continue
+        attribute = managed_type.attribute(parameter)
+        if attribute is None:
+            raise InvalidValue({parameter: f"{parameter} is not an attribute of {managed_type.name}"})
+        values = [_value(attribute, text) for text in query.getlist(parameter)]
+        where[parameter] = values[0] if len(values) == 1 else values
+    return where
+
+
+def _value(attribute: Attribute, text: str) -> Any:
+    if attribute.nullable and text == "":
+        return None
+    if attribute.kind is Kind.NUMBER:
+        try:
+            return float(text)
+        except ValueError:
+            raise InvalidValue({attribute.name: f"{attribute.name} is {text!r}: it must be a number"}) from None
+    try:
+        return attribute.check(text)
+    except ValueError as error:
+        raise InvalidValue({attribute.name: str(error)}) from None

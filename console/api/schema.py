@@ -1,0 +1,242 @@
+"""The shapes of requests and answers, for the OpenAPI description. Those of managed objects are derived from
+`brokers/managed.py`, so that a new attribute is described here without a line of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema_field
+from rest_framework import serializers
+
+from brokers.managed import POLICY, TYPES, Attribute, Kind
+from console.audit.models import AuditEntry
+
+Shape = type[serializers.Serializer[Any]]
+
+_TYPES_OF_JSON: dict[Kind, dict[str, Any]] = {
+    Kind.STRING: {"type": "string"},
+    Kind.INTEGER: {"type": "integer", "format": "int64", "minimum": 0},
+    Kind.NUMBER: {"type": "number"},
+    Kind.BOOLEAN: {"type": "boolean"},
+    Kind.LEVEL: {
+        "oneOf": [
+            {"type": "integer", "format": "int64", "minimum": 0},
+            {"type": "string", "pattern": r"^\d{1,3}(\.\d{1,3})?%$", "example": "80%"},
+        ]
+    },
+    Kind.TIMESTAMP: {"type": "integer", "format": "int64", "minimum": 0},
+    Kind.NAME: {"type": "string", "example": "type=Queue,virtualhost=default,name=orders"},
+    Kind.LIST: {"type": "array", "items": {}},
+    Kind.MAP: {"type": "object", "additionalProperties": True},
+}
+
+
+def _field(attribute: Attribute, *, required: bool) -> serializers.Field[Any, Any, Any, Any]:
+    described = dict(_TYPES_OF_JSON[attribute.kind])
+    if attribute.choices:
+        described["enum"] = [*attribute.choices, *([None] if attribute.nullable else [])]
+    unit = f" Unit: {attribute.unit}." if attribute.unit else ""
+    shape: type[serializers.JSONField] = extend_schema_field(described)(
+        type("AttributeField", (serializers.JSONField,), {})
+    )
+    return shape(required=required, allow_null=attribute.nullable, help_text=attribute.description + unit)
+
+
+def shape_of(name: str, attributes: Iterable[Attribute], *, required: bool = True, **more: Any) -> Shape:
+    """A serializer class with a field for each declared attribute, and `more` fields before them."""
+    fields = {attribute.name: _field(attribute, required=required) for attribute in attributes}
+    return type(name, (serializers.Serializer,), {**more, **fields})
+
+
+def _text(says: str, **options: Any) -> serializers.CharField:
+    return serializers.CharField(help_text=says, **options)
+
+
+def _number(says: str, **options: Any) -> serializers.IntegerField:
+    return serializers.IntegerField(help_text=says, **options)
+
+
+def _object_text() -> serializers.CharField:
+    return _text("Object name, such as type=Queue,virtualhost=default,name=orders.")
+
+
+Queue = shape_of("Queue", TYPES["Queue"].attributes, object=_object_text())
+Producer = shape_of("Producer", TYPES["Producer"].attributes, object=_object_text())
+BrokerAttributes = shape_of("BrokerAttributes", TYPES["Broker"].attributes)
+
+_REASON = "Why, in the operator's words."
+_VERSION = "The version that the change was made from."
+
+PolicyChange = shape_of(
+    "PolicyChange",
+    POLICY,
+    required=False,
+    version=_number(_VERSION),
+    reason=_text(_REASON, required=False),
+)
+PolicyCheck = shape_of("PolicyCheck", POLICY, required=False)
+Effective = shape_of("Effective", [a for a in TYPES["Queue"].attributes if a.name.startswith("effective_")])
+
+
+class PolicyChecked(serializers.Serializer[Any]):
+    effective = Effective()
+
+
+class ManagedObject(serializers.Serializer[Any]):
+    name = _object_text()
+    version = _number("Number of the object's last change.")
+    attributes = serializers.DictField(help_text="The attributes that its type declares; see the broker's types.")
+
+
+class ObjectPage(serializers.Serializer[Any]):
+    total = _number("Objects that match.")
+    offset = _number("Place of the first one here among them.")
+    items = ManagedObject(many=True)
+
+
+class ObjectChange(serializers.Serializer[Any]):
+    version = _number(_VERSION)
+    attributes = serializers.DictField(help_text="Writable attributes and their new values; all are set, or none.")
+    reason = _text(_REASON, required=False)
+
+
+class ObjectCreation(serializers.Serializer[Any]):
+    object = _object_text()
+    attributes = serializers.DictField(required=False, help_text="Attributes that can be given on creation.")
+    reason = _text(_REASON, required=False)
+
+
+class OperationCall(serializers.Serializer[Any]):
+    arguments = serializers.DictField(required=False, help_text="Arguments that the operation declares.")
+
+
+class StopRequest(serializers.Serializer[Any]):
+    scope = _text("Object name of the broker, a virtual host or a queue.")
+    pattern = _text(
+        "Only queues whose name matches: * one word, > or # any number of words at the end.", required=False
+    )
+    reason = _text(_REASON)
+
+
+class StopScope(serializers.Serializer[Any]):
+    scope = _text("Object name of the broker, a virtual host or a queue.")
+    pattern = _text("As for the stop itself.", required=False)
+
+
+_stop = TYPES["Broker"].operation("stop-producers")
+assert _stop is not None
+StopAnswer = shape_of("StopAnswer", _stop.returns)
+
+
+class PreviewQueue(serializers.Serializer[Any]):
+    object = _object_text()
+    virtualhost = _text("Its virtual host.")
+    name = _text("Its name.")
+    state = _text("Its flow-control state.")
+    depth_messages = _number("Messages held.")
+    depth_bytes = _number("Bytes held.")
+    producers = _number("Attached producers.")
+
+
+class StopPreview(serializers.Serializer[Any]):
+    queues = _number("Queues that it would touch.")
+    producers = _number("Producers attached to them.")
+    already_stopped = _number("Queues among them that are stopped already.")
+    largest = PreviewQueue(many=True, help_text="The queues with the most producers.")
+
+
+class Broker(serializers.Serializer[Any]):
+    slug = _text("Short name in paths and `?broker=`.")
+    title = _text("Name for people.")
+    connected = serializers.BooleanField(help_text="Whether the console is connected to it now.")
+    since = _number("Since when that is so, ms since the epoch.")
+    error = _text("Why it is not connected; empty if it is.")
+
+
+class BrokerDetail(Broker):
+    attributes = BrokerAttributes(allow_null=True, help_text="As last read; null before the first connection.")
+
+
+class Event(serializers.Serializer[Any]):
+    number = _number("Grows by one for ever.")
+    at = _number("ms since the epoch.")
+    kind = _text("Name of a declared notification.")
+    object = _object_text()
+    text = _text("The line of the broker log.")
+    attributes = serializers.DictField(help_text="Facts of this kind.")
+
+
+class EventPage(serializers.Serializer[Any]):
+    newest = _number("Number of the newest event there is.")
+    expired_before = _number(
+        "Events below this number are no longer kept, and some of them were asked for; null if none.", allow_null=True
+    )
+    events = Event(many=True)
+
+
+class AuditRow(serializers.ModelSerializer[AuditEntry]):
+    class Meta:
+        model = AuditEntry
+        fields = [
+            "id",
+            "at",
+            "user_name",
+            "source_address",
+            "broker",
+            "object",
+            "operation",
+            "reason",
+            "before",
+            "after",
+            "outcome",
+            "detail",
+        ]
+
+
+class Refusal(serializers.Serializer[Any]):
+    detail = _text("A sentence for people.")
+
+
+class Stale(Refusal):
+    current = serializers.DictField(help_text="The object as it is now: name, version and attributes.")
+
+
+def page_of(shape: Shape) -> Shape:
+    """A page of rows, as the lists with `page` and `page_size` answer it."""
+    name = shape.__name__
+    fields = {
+        "count": _number("Rows that match."),
+        "page": _number("Number of this page, from 1."),
+        "page_size": _number("Rows of a full page."),
+        "results": shape(many=True),
+    }
+    return type(f"{name}Page", (serializers.Serializer,), fields)
+
+
+INVALID = OpenApiResponse(
+    {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
+    description="What is wrong, by field.",
+)
+READ_REFUSALS: dict[int, Any] = {
+    400: INVALID,
+    403: OpenApiResponse(Refusal, description="Not signed in."),
+    404: OpenApiResponse(Refusal, description="No such broker or object."),
+    503: OpenApiResponse(Refusal, description="The broker cannot be reached."),
+}
+WRITE_REFUSALS: dict[int, Any] = {
+    **READ_REFUSALS,
+    403: OpenApiResponse(Refusal, description="Not signed in, or not an operator."),
+}
+STALE = OpenApiResponse(Stale, description="The object has changed since that version.")
+
+
+def asked(name: str, says: str, kind: type = str, **options: Any) -> OpenApiParameter:
+    """A query parameter."""
+    return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=says, **options)
+
+
+BROKER = asked("broker", "Slug of the broker; the default one if it is left out.")
+SEARCH = asked("search", "Text that must occur in the object's name, whatever the case.")
+SORT = asked("sort", "Attributes separated by commas, each with - before it for descending.")
+PAGE = [asked("page", "From 1.", int, default=1), asked("page_size", "1 to 500.", int, default=100)]

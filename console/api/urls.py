@@ -1,0 +1,36 @@
+"""Where each part of the interface is, under /api/."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView
+
+from console.api.audit import AuditView
+from console.api.brokers import BrokerDetailView, BrokersView, TypesView
+from console.api.events import EventsView
+from console.api.objects import ObjectsView, ObjectView, OperationView
+from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
+from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
+
+_v1 = [
+    path("brokers/", BrokersView.as_view()),
+    path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
+    path("brokers/<slug:slug>/types/", TypesView.as_view()),
+    path("brokers/<slug:slug>/objects/", ObjectsView.as_view()),
+    path("brokers/<slug:slug>/objects/<path:name>/operations/<slug:operation>/", OperationView.as_view()),
+    path("brokers/<slug:slug>/objects/<path:name>/", ObjectView.as_view()),
+    path("queues/", QueuesView.as_view()),
+    path("queues/<str:virtualhost>/<path:name>/check/", QueueCheckView.as_view()),
+    path("queues/<str:virtualhost>/<path:name>/", QueueView.as_view()),
+    path("producers/", ProducersView.as_view()),
+    path("events/", EventsView.as_view()),
+    path("stop-producers/", StopProducersView.as_view()),
+    path("stop-producers/preview/", StopPreviewView.as_view()),
+    path("start-producers/", StartProducersView.as_view()),
+    path("audit/", AuditView.as_view()),
+]
+
+urlpatterns = [
+    path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("v1/", include(_v1)),
+]

@@ -1,0 +1,20 @@
+"""Tell whether an update would be accepted, without making it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokers.admin import InvalidValue
+from brokers.managed import TYPES, ObjectName, check_attributes
+from console.brokers import BrokerLink
+
+
+def check_update(link: BrokerLink, name: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits of a queue that would be in force: {"effective": {effective attribute: value}}. The broker is
+    asked, since what a queue inherits counts too. Raises InvalidValue."""
+    _, wrong = check_attributes(TYPES[name.type], attributes, creating=False)
+    if wrong:
+        raise InvalidValue(dict(wrong))
+    answer = link.call(lambda admin: admin.call(name, "check", {"attributes": dict(attributes)}))
+    return {"effective": dict(answer["effective"])}

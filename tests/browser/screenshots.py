@@ -1,0 +1,146 @@
+"""Screenshots of every page of a running console, in both themes, wide and narrow, to be looked at by a person.
+
+    uv run python -m tests.browser.screenshots OUTDIR --url http://127.0.0.1:8000 --user admin --password-file FILE
+
+The password may come from HEADGATE_PASSWORD instead. Nothing is changed at the broker: dialogs are opened and closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from tests.browser.chromium import ARGUMENTS, MISSING, PATH
+
+SIZES = {"wide": (1440, 900), "narrow": (400, 860)}
+THEMES = ("light", "dark")
+READY = 15_000  # ms
+
+
+def overview(page: Page) -> None:
+    page.goto("/")
+    page.wait_for_selector("#queue-rows tr, #queues-empty:not([hidden]) strong", timeout=READY)
+
+
+def queue(page: Page) -> None:
+    overview(page)
+    link = page.locator("#queue-rows th a")
+    if not link.count():
+        return
+    page.goto(str(link.first.get_attribute("href")))
+    page.wait_for_selector("#facts dd:not(:empty)", timeout=READY)
+    page.wait_for_timeout(int(os.environ.get("HEADGATE_SCREENSHOT_WAIT", "4000")))  # a chart needs some history
+
+
+def limits(page: Page) -> None:
+    queue(page)
+    if page.locator("#edit-limits").count():
+        page.locator("#edit-limits").click()
+
+
+def stop_dialog(page: Page) -> None:
+    overview(page)
+    page.locator("#stop-all").click()
+    page.wait_for_timeout(600)
+
+
+def objects(page: Page) -> None:
+    page.goto("/objects/")
+    page.wait_for_selector(".attributes-table td.value", timeout=READY)
+    page.wait_for_timeout(300)
+
+
+def operations(page: Page) -> None:
+    overview(page)
+    queue_link = page.locator("#queue-rows th a")
+    objects(page)
+    if queue_link:
+        page.locator("#tab-operations").click()
+
+
+def audit(page: Page) -> None:
+    page.goto("/audit/")
+    page.wait_for_selector("#audit-rows", timeout=READY)
+
+
+def api(page: Page) -> None:
+    page.goto("/api/")
+
+
+def missing(page: Page) -> None:
+    page.goto("/nowhere/")
+
+
+SHOTS: dict[str, Callable[[Page], None]] = {
+    "overview": overview,
+    "queue": queue,
+    "limits": limits,
+    "stop-dialog": stop_dialog,
+    "objects": objects,
+    "operations": operations,
+    "audit": audit,
+    "api": api,
+    "404": missing,
+}
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    arguments.add_argument("out", type=Path)
+    arguments.add_argument("--url", required=True)
+    arguments.add_argument("--user", required=True)
+    arguments.add_argument("--password-file", type=Path)
+    arguments.add_argument("--only", nargs="*", default=[], choices=["login", *SHOTS])
+    arguments.add_argument("--prefix", default="")
+    arguments.add_argument("--full", action="store_true", help="the whole page, not only what is in sight")
+    given = arguments.parse_args()
+    password = (
+        given.password_file.read_text().strip() if given.password_file else os.environ.get("HEADGATE_PASSWORD", "")
+    )
+    if PATH is None:
+        sys.stderr.write(f"{MISSING}\n")
+        return 1
+    given.out.mkdir(parents=True, exist_ok=True)
+    wanted = given.only or ["login", *SHOTS]
+    trouble: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=PATH, args=ARGUMENTS)
+        for size, (width, height) in SIZES.items():
+            for theme in THEMES:
+                context = browser.new_context(
+                    base_url=given.url, viewport={"width": width, "height": height}, color_scheme=theme
+                )
+                page = context.new_page()
+                page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+                page.on("pageerror", lambda error: trouble.append(str(error)))
+
+                def shoot(name: str, page: Page = page, ending: str = f"{size}-{theme}") -> None:
+                    wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+                    if wide:
+                        trouble.append(f"{name} {ending}: the page scrolls sideways")
+                    page.screenshot(path=given.out / f"{given.prefix}{name}-{ending}.png", full_page=given.full)
+
+                page.goto("/login/")
+                if "login" in wanted:
+                    shoot("login")
+                page.fill("[name=username]", given.user)
+                page.fill("[name=password]", password)
+                page.click("button[type=submit]")
+                page.wait_for_url(lambda url: "/login" not in url)
+                for name in [name for name in SHOTS if name in wanted]:
+                    SHOTS[name](page)
+                    shoot(name)
+                context.close()
+        browser.close()
+    for line in dict.fromkeys(trouble):
+        sys.stderr.write(f"{line}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

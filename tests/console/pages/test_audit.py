@@ -1,0 +1,114 @@
+"""The audit list: rows, filters, pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from console.audit.models import AuditEntry
+from console.pages.audit import ROWS
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = "type=Queue,virtualhost=default,name=orders"
+
+
+@pytest.fixture
+def viewer() -> Client:
+    user = User.objects.create_user("vic")
+    user.groups.add(Group.objects.get(name="viewers"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def entry(**given: Any) -> AuditEntry:
+    values = {
+        "user_name": "ada",
+        "source_address": "127.0.0.1",
+        "broker": "local",
+        "object": ORDERS,
+        "operation": "update",
+        "reason": "more room",
+        "before": {"capacity_messages": 10, "flow_resume_messages": None},
+        "after": {"capacity_messages": 20, "flow_resume_messages": None},
+        "outcome": "done",
+        **given,
+    }
+    return AuditEntry.objects.create(**values)
+
+
+def test_no_row_says_what_will_be_here(viewer: Client) -> None:
+    assert "Nobody has changed anything yet" in viewer.get("/audit/").content.decode()
+
+
+def test_row_tells_who_why_and_only_what_changed(viewer: Client) -> None:
+    entry()
+    html = viewer.get("/audit/").content.decode()
+    assert "more room" in html
+    assert "from 127.0.0.1" in html
+    assert "<del>10</del>" in html
+    assert "<ins>20</ins>" in html
+    assert "flow_resume_messages" not in html
+
+
+def test_filter_without_a_match_says_so(viewer: Client) -> None:
+    entry()
+    html = viewer.get("/audit/?search=nothing-like-it").content.decode()
+    assert "Nothing matches" in html
+
+
+@pytest.mark.parametrize(
+    ("query", "seen", "unseen"),
+    [
+        ("user=ada", "by-ada", "by-bob"),
+        ("operation=stop-producers", "by-bob", "by-ada"),
+        ("outcome=refused", "by-bob", "by-ada"),
+        ("search=BY-BOB", "by-bob", "by-ada"),
+        (f"object={ORDERS.replace('=', '%3D')}", "by-ada", "by-bob"),
+    ],
+)
+def test_filter_leaves_what_matches(query: str, seen: str, unseen: str, viewer: Client) -> None:
+    entry(reason="by-ada")
+    entry(reason="by-bob", user_name="bob", object="type=Broker", operation="stop-producers", outcome="refused")
+    html = viewer.get(f"/audit/?{query}", headers={"HX-Request": "true"}).content.decode()
+    assert seen in html
+    assert unseen not in html
+
+
+def test_other_brokers_rows_are_not_shown(viewer: Client) -> None:
+    entry(broker="elsewhere", reason="far away")
+    assert "far away" not in viewer.get("/audit/").content.decode()
+
+
+def test_more_rows_than_a_page_can_be_walked(viewer: Client) -> None:
+    for n in range(ROWS + 1):
+        entry(reason=f"reason-{n:03}")
+    first = viewer.get("/audit/?user=ada").content.decode()
+    assert f"reason-{ROWS:03}" in first
+    assert "reason-000" not in first
+    assert "?user=ada&amp;page=2" in first
+    assert "reason-000" in viewer.get("/audit/?user=ada&page=2").content.decode()
+
+
+def test_page_beyond_the_last_shows_the_last(viewer: Client) -> None:
+    entry()
+    assert "more room" in viewer.get("/audit/?page=99").content.decode()
+
+
+def test_htmx_gets_the_rows_alone(viewer: Client) -> None:
+    entry()
+    html = viewer.get("/audit/", headers={"HX-Request": "true"}).content.decode()
+    assert "<html" not in html
+    assert "more room" in html
+
+
+def test_text_of_a_row_cannot_become_markup(viewer: Client) -> None:
+    entry(reason="<b>bold</b>", detail="<i>x</i>", object="not an object name <u>")
+    html = viewer.get("/audit/").content.decode()
+    assert "<b>bold" not in html
+    assert "<i>x" not in html
+    assert "<u>" not in html

@@ -1,0 +1,87 @@
+"""The depth chart's figure: numbers in, a figure that Plotly itself accepts out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from console.charts import depth_figure, overfull_value
+
+SAMPLES = [
+    {
+        "at": 1_000,
+        "state": "NORMAL",
+        "depth_messages": 4,
+        "effective_capacity_messages": 10,
+        "effective_stop_messages": 10,
+        "effective_resume_messages": 8,
+    },
+    {
+        "at": 2_000,
+        "state": "OVERFULL",
+        "depth_messages": 11,
+        "effective_capacity_messages": 10,
+        "effective_stop_messages": 10,
+        "effective_resume_messages": 8,
+    },
+    {
+        "at": 3_000,
+        "state": "STOPPED",
+        "depth_messages": 8,
+        "effective_capacity_messages": 0,
+        "effective_stop_messages": 0,
+        "effective_resume_messages": 0,
+    },
+]
+
+
+def traces(figure: dict[str, Any]) -> dict[str, Any]:
+    return {trace["meta"]: trace for trace in figure["data"]}
+
+
+@pytest.mark.parametrize("unit", ["messages", "bytes"])
+def test_figure_without_samples_is_accepted_by_plotly(unit: Any) -> None:
+    figure = depth_figure(unit)
+    drawn = go.Figure(_coloured(figure))
+    assert [trace.meta for trace in drawn.data] == [
+        "overfull",
+        f"effective_capacity_{unit}",
+        f"effective_stop_{unit}",
+        f"effective_resume_{unit}",
+        f"depth_{unit}",
+    ]
+
+
+def test_samples_become_the_traces_that_their_fields_name() -> None:
+    found = traces(depth_figure("messages", SAMPLES))
+    assert found["depth_messages"]["x"] == [1_000, 2_000, 3_000]
+    assert found["depth_messages"]["y"] == [4, 11, 8]
+    assert found["effective_resume_messages"]["y"] == [8, 8, None]
+
+
+def test_a_limit_of_zero_is_no_line() -> None:
+    assert traces(depth_figure("messages", SAMPLES))["effective_capacity_messages"]["y"] == [10, 10, None]
+
+
+def test_overfull_spans_are_shaded_and_stops_are_not() -> None:
+    assert traces(depth_figure("messages", SAMPLES))["overfull"]["y"] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("state", "value"), [("NORMAL", 0), ("STOPPED", 0), ("OVERFULL", 1), ("OVERFULL_STOPPED", 1), (None, None)]
+)
+def test_state_tells_whether_it_is_overfull(state: str | None, value: int | None) -> None:
+    assert overfull_value(state) == value
+
+
+def _coloured(value: Any) -> Any:
+    """Colours come from the theme, so Plotly's own check is made with one put in."""
+    if isinstance(value, str):
+        return "Arial" if value == "var(--font)" else "#123456" if value.startswith("var(") else value
+    if isinstance(value, list):
+        return [_coloured(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _coloured(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,120 @@
+"""Every page for somebody signed out, a viewer and an operator; what their scripts are told; the error pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client, override_settings
+
+PAGES = ["/", "/queues/default/orders/", "/objects/", "/audit/", "/api/"]
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def viewer() -> Client:
+    return _client("vic", "viewers")
+
+
+@pytest.fixture
+def operator() -> Client:
+    return _client("ada", "operators")
+
+
+def _client(name: str, group: str) -> Client:
+    user = User.objects.create_user(name)
+    user.groups.add(Group.objects.get(name=group))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def settings_of(html: str) -> dict[str, Any]:
+    found = re.search(r'<script id="page-settings" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert found, "the page has no settings for its script"
+    told = json.loads(found[1])
+    assert isinstance(told, dict)
+    return told
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_signed_out_is_sent_to_log_in(path: str) -> None:
+    answer = Client().get(path)
+    assert answer.status_code == 302
+    assert answer.headers["Location"].startswith("/login/")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_is_under_a_self_only_policy_and_has_no_inline_script(path: str, operator: Client) -> None:
+    answer = operator.get(path)
+    assert answer.status_code == 200
+    assert "script-src 'self';" in answer.headers["Content-Security-Policy"] + ";"
+    html = answer.content.decode()
+    for tag in re.findall(r"<script\b[^>]*>", html):
+        assert "src=" in tag or 'type="application/json"' in tag, tag
+    assert not re.search(r"\son[a-z]+=", html), "an inline event handler"
+
+
+@pytest.mark.parametrize("path", ["/", "/queues/default/orders/"])
+def test_viewer_sees_actions_disabled_and_why(path: str, viewer: Client, operator: Client) -> None:
+    html = viewer.get(path).content.decode()
+    assert 'aria-disabled="true"' in html
+    assert "operators group" in html
+    assert settings_of(html)["mayOperate"] is False
+    theirs = operator.get(path).content.decode()
+    assert 'aria-disabled="true"' not in theirs
+    assert settings_of(theirs)["mayOperate"] is True
+
+
+def test_queue_page_knows_the_object_name_of_an_awkward_queue(operator: Client) -> None:
+    told = settings_of(operator.get("/queues/test/a%2Fb,%20%22c%22/").content.decode())
+    assert told["name"] == 'a/b, "c"'
+    assert told["object"] == r'type=Queue,virtualhost=test,name="a/b, \"c\""'
+
+
+def test_queue_name_cannot_become_markup(operator: Client) -> None:
+    html = operator.get("/queues/default/%3C%2Fscript%3E%3Cb%3Ex/").content.decode()
+    assert "<b>x" not in html
+    assert settings_of(html)["name"] == "</script><b>x"
+
+
+def test_queue_page_carries_a_figure_for_each_unit(operator: Client) -> None:
+    figures = settings_of(operator.get("/queues/default/orders/").content.decode())["figures"]
+    assert set(figures) == {"messages", "bytes"}
+
+
+def test_unknown_broker_is_not_found_and_says_which_there_are(operator: Client) -> None:
+    answer = operator.get("/?broker=nowhere")
+    assert answer.status_code == 404
+    assert "nowhere" in answer.content.decode()
+    assert "local" in answer.content.decode()
+
+
+def test_second_broker_stays_chosen_in_the_navigation(operator: Client) -> None:
+    brokers = [{"slug": "a", "title": "A", "connect": "x"}, {"slug": "b", "title": "B", "connect": "x"}]
+    with override_settings(HEADGATE_BROKERS=brokers):
+        html = operator.get("/audit/?broker=b").content.decode()
+    assert 'href="/objects/?broker=b"' in html
+    assert settings_of(html)["broker"] == "b"
+
+
+def test_missing_page_looks_like_the_product(operator: Client) -> None:
+    answer = operator.get("/nowhere/")
+    assert answer.status_code == 404
+    assert "Headgate" in answer.content.decode()
+
+
+def test_login_form_keeps_the_name_after_a_wrong_password() -> None:
+    answer = Client().post("/login/", {"username": "ada", "password": "wrong"})
+    html = answer.content.decode()
+    assert answer.status_code == 200
+    assert 'value="ada"' in html
+    assert 'role="alert"' in html
+
+
+def test_pages_cannot_be_posted_to(operator: Client) -> None:
+    assert operator.post("/").status_code == 405
