@@ -460,6 +460,13 @@ TYPES: dict[str, ManagedType] = {
                     (_A("fields", Kind.MAP, "Field -> map of value, origin (own, virtualhost, broker, built-in)."),),
                 ),
                 Operation(
+                    "check",
+                    "Tell which limits would be in force with these attributes, or what is wrong with them. Changes"
+                    " nothing.",
+                    (_A("attributes", Kind.MAP, "Policy attributes as for an update.", required=True),),
+                    (_A("effective", Kind.MAP, "Effective attribute -> its value with these attributes."),),
+                ),
+                Operation(
                     "purge",
                     "Remove every message that no consumer has acquired.",
                     (_REASON, _ACTOR),

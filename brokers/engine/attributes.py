@@ -13,7 +13,7 @@ from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.credit import draining
-from brokers.engine.limits import UNLIMITED
+from brokers.engine.limits import UNLIMITED, Limits
 from brokers.engine.policy import FIELDS
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
@@ -27,6 +27,25 @@ PRODUCT = "Headgate broker"
 
 def _level(level: int) -> int:
     return 0 if level == UNLIMITED else level
+
+
+_EFFECTIVE: dict[str, Callable[[Limits], int]] = {
+    "effective_capacity_bytes": lambda limits: limits.capacity_bytes,
+    "effective_stop_bytes": lambda limits: _level(limits.stop_bytes),
+    "effective_resume_bytes": lambda limits: _level(limits.resume_bytes),
+    "effective_capacity_messages": lambda limits: limits.capacity_messages,
+    "effective_stop_messages": lambda limits: _level(limits.stop_messages),
+    "effective_resume_messages": lambda limits: _level(limits.resume_messages),
+}
+
+
+def effective(limits: Limits) -> dict[str, int]:
+    """The `effective_*` attributes of a queue with these limits; 0 = no limit."""
+    return {attribute: get(limits) for attribute, get in _EFFECTIVE.items()}
+
+
+def _of_limits(get: Callable[[Limits], int]) -> Getter:
+    return lambda _, queue: get(queue.limits)
 
 
 def _shown(stops: Iterable[Stop]) -> list[dict[str, Any]]:
@@ -87,12 +106,7 @@ _QUEUE: dict[str, Getter] = {
     "depth_bytes": lambda b, q: q.depth_bytes,
     "unacknowledged_messages": lambda b, q: q.unacknowledged,
     **_policy(lambda q: q.own),
-    "effective_capacity_bytes": lambda b, q: q.limits.capacity_bytes,
-    "effective_stop_bytes": lambda b, q: _level(q.limits.stop_bytes),
-    "effective_resume_bytes": lambda b, q: _level(q.limits.resume_bytes),
-    "effective_capacity_messages": lambda b, q: q.limits.capacity_messages,
-    "effective_stop_messages": lambda b, q: _level(q.limits.stop_messages),
-    "effective_resume_messages": lambda b, q: _level(q.limits.resume_messages),
+    **{attribute: _of_limits(get) for attribute, get in _EFFECTIVE.items()},
     "producers": lambda b, q: q.producer_count,
     "blocked_producers": lambda b, q: q.blocked_producers,
     "draining_producers": lambda b, q: draining(q.ledger.pending),

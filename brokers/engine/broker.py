@@ -291,9 +291,8 @@ class Broker:
             link.queue.detach_consumer(link)
 
     def refuse_producer(self, producer: Producer, condition: str, description: str) -> None:
-        """The producer broke the protocol: end its link, and say so."""
+        """The producer broke the protocol: forget it, and say so. The caller ends its link."""
         connection = producer.connection
-        self.turn.effects.append(Detach(producer, condition, description))
         self.turn.state(
             "producer-detached",
             producer.name,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from brokers.admin import InvalidValue, ManagedObject, NotAllowed, NotFound, Page, StaleVersion
-from brokers.engine.attributes import GETTERS
+from brokers.engine.attributes import GETTERS, effective
 from brokers.engine.broker import Broker, queue_fact
 from brokers.engine.connection import Connection
 from brokers.engine.policy import FIELDS, explain
@@ -32,6 +32,7 @@ class Management:
             **{(t, "stop-producers"): self._stop for t in ("Broker", "VirtualHost", "Queue")},
             **{(t, "start-producers"): self._start for t in ("Broker", "VirtualHost", "Queue")},
             ("Queue", "explain"): self._explain,
+            ("Queue", "check"): self._check,
             ("Queue", "purge"): self._purge,
             ("Connection", "close"): self._close,
         }
@@ -225,6 +226,14 @@ class Management:
 
     def _explain(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"fields": explain(queue.settings)}
+
+    def _check(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
+        good, wrong = check_attributes(TYPES["Queue"], given["attributes"], creating=False)
+        if wrong:
+            raise InvalidValue(dict(wrong))
+        host = self.broker.virtualhost(queue.virtualhost)
+        _, limits = self.broker.settle(host, _merged(queue.own, good))
+        return {"effective": effective(limits)}
 
     def _purge(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
         count = queue.purge()

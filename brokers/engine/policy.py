@@ -11,6 +11,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from brokers.managed import POLICY
+from brokers.patterns import matches, pattern_fault
+
+__all__ = [
+    "BROKER",
+    "BUILT",
+    "BUILT_IN",
+    "FIELDS",
+    "OWN",
+    "VIRTUALHOST",
+    "Setting",
+    "explain",
+    "inherit",
+    "matches",
+    "pattern_fault",
+]
 
 Value = int | str
 
@@ -57,44 +72,3 @@ def inherit(layers: Iterable[tuple[str, Mapping[str, Value]]]) -> dict[str, Sett
 def explain(settings: Mapping[str, Setting]) -> dict[str, dict[str, Value | str | None]]:
     """For each field its value and where it came from, as plain maps."""
     return {field: {"value": setting.value, "origin": setting.origin} for field, setting in settings.items()}
-
-
-def matches(pattern: str, name: str) -> bool:
-    """Whether a destination pattern covers a dot-separated name: `*` stands for one word; `>` or `#`, as the last
-    word, for any number of words, none included; anything else for itself. The empty pattern covers every name."""
-    wanted, is_open = _fixed(pattern)
-    words = name.split(".")
-    if is_open:
-        words = words[: len(wanted)]
-    return len(wanted) == len(words) and all(w in ("*", word) for w, word in zip(wanted, words, strict=True))
-
-
-def pattern_contains(outer: str, inner: str) -> bool:
-    """Whether `outer` covers every name that `inner` covers."""
-    wanted, outer_open = _fixed(outer)
-    words, inner_open = _fixed(inner)
-    if outer_open:
-        if wanted == ["*"]:  # every name has a first word
-            return True
-        words = words[: len(wanted)]
-    elif inner_open:
-        return False
-    return len(wanted) == len(words) and all(w in ("*", word) for w, word in zip(wanted, words, strict=True))
-
-
-def _fixed(pattern: str) -> tuple[list[str], bool]:
-    """(the words of a pattern, whether any number of words may follow)."""
-    words = pattern.split(".") if pattern else [">"]
-    return (words[:-1], True) if words[-1] in (">", "#") else (words, False)
-
-
-def pattern_fault(pattern: str) -> str:
-    """What is wrong with a pattern, as a sentence; empty if nothing is."""
-    words = pattern.split(".") if pattern else []
-    if any(not word for word in words):
-        return f"pattern {pattern!r} has an empty word: words are separated by single dots"
-    if any(word in (">", "#") for word in words[:-1]):
-        return f"pattern {pattern!r}: > and # may only be the last word"
-    if any(len(word) > 1 and set(word) & set("*>#") for word in words):
-        return f"pattern {pattern!r}: *, > and # stand for whole words"
-    return ""

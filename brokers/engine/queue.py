@@ -119,6 +119,14 @@ class Queue:
         self.enqueue(body)
         return True
 
+    def abort(self, producer: Producer) -> None:
+        """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
+        if producer.credit:
+            producer.credit -= 1
+            self.ledger.reserved -= 1
+            self.ledger.ask(producer)
+        self.turn.touched.add(self)
+
     def _take_late(self, producer: Producer) -> bool:
         taken = self.ledger.late(producer, self.room())
         if taken:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from brokers.engine.policy import matches, pattern_contains
+from brokers.patterns import matches, pattern_contains
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,7 @@ class Simulation:
         if not taken:
             sender.refused += 1
             self.broker.refuse_producer(producer, "amqp:link:transfer-limit-exceeded", "no credit")
+            self.senders.pop(producer, None)
         self.settle()
         return taken
 

@@ -17,11 +17,9 @@ from brokers.engine.policy import (
     VIRTUALHOST,
     explain,
     inherit,
-    matches,
-    pattern_contains,
-    pattern_fault,
 )
 from brokers.managed import POLICY
+from brokers.patterns import matches, pattern_contains, pattern_fault
 
 LAYERS = (OWN, VIRTUALHOST, BROKER)
 

@@ -1,0 +1,87 @@
+"""What all connections share: the engine, the nodes, and the turn that follows each input.
+
+A turn hands acquired messages to consumers, credit to producers and effects to links until nothing is left to do, then
+has the facts journaled and the records kept, and only then lets the connections write: nobody is told of a change
+before it is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from brokers.amqp.links import ConsumerLink, ProducerLink
+from brokers.amqp.nodes import Node, NodeSource
+from brokers.amqp.sasl import Authenticator
+from brokers.engine.broker import Broker
+from brokers.engine.events import Fact
+from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep
+
+if TYPE_CHECKING:
+    from brokers.amqp.connection import AmqpConnection
+
+Settle = Callable[[list[Fact], list[Keep]], None]
+
+
+class Container:
+    """`settle` journals facts and keeps records; it may push messages to nodes' links. `clock`: ms since the epoch."""
+
+    def __init__(
+        self, broker: Broker, authenticator: Authenticator, nodes: Mapping[str, Node], clock: Callable[[], int]
+    ) -> None:
+        self.broker = broker
+        self.authenticator = authenticator
+        self.nodes = nodes
+        self.clock = clock
+        self.settle: Settle = lambda facts, keep: None
+        self.connections: set[AmqpConnection] = set()
+        self.unwritten: set[AmqpConnection] = set()
+        self.draining: set[ConsumerLink] = set()
+        self.reply_links: dict[str, NodeSource] = {}  # dynamic address -> link
+        self._next_reply = 0
+
+    def reply_address(self) -> str:
+        """An address for a dynamic source, that nobody else has."""
+        self._next_reply += 1
+        return f"$reply/{self._next_reply}"
+
+    def begin(self) -> None:
+        """Before any input: set the engine's time."""
+        self.broker.turn.now = self.clock()
+
+    def finish(self) -> None:
+        """After any input: see the module."""
+        turn = self.broker.turn
+        touched, changed = turn.touched, turn.changed
+        while touched or turn.effects or self.draining:
+            while touched:
+                queue = touched.pop()
+                changed.add(queue)
+                for consumer, messages in queue.dispatch():
+                    consumer.handle.send(messages)
+                for producer in queue.grant():
+                    producer.handle.sync_credit()
+            for effect in turn.take_effects():
+                self._carry_out(effect)
+            while self.draining and not touched:
+                self.draining.pop().finish_drain()
+        if turn.facts or turn.keep:
+            self.settle(turn.take_facts(), turn.take_keep())
+        unwritten = self.unwritten
+        while unwritten:
+            unwritten.pop().flush()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case CreditChanged(producer):
+                cast(ProducerLink, producer.handle).sync_credit()
+            case Drain(producer):
+                cast(ProducerLink, producer.handle).drain()
+            case Detach(link, condition, description):
+                cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
+            case Close(connection, condition, description):
+                cast("AmqpConnection", connection.handle).end(condition, description)
+
+    def find_reply_link(self, connection: Any, address: str) -> NodeSource | None:
+        """Where a reply goes: a link of the same connection with that address, or a dynamic one."""
+        return connection.reply_links.get(address) or self.reply_links.get(address)

@@ -1,0 +1,138 @@
+"""Nodes that are not queues (`$management`, `$events`, `$samples`): what they ask of a link, and their links.
+
+A node is given links and answers with encoded messages; it never sees Proton. Messages to a client go out settled, as
+far as the client's credit allows; the rest waits in the link. Only users who signed in get here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from brokers.amqp import proton as pn
+from brokers.amqp.links import IncomingLink, Link
+from brokers.amqp.proton import ACCEPTED, REJECTED, delivery_settle, delivery_update, link_credit, link_flow
+
+if TYPE_CHECKING:
+    from brokers.amqp.connection import AmqpConnection
+
+#: Requests that a client may send to a node before they are answered.
+REQUEST_CREDIT = 64
+
+
+class Refused(Exception):
+    """A node will not serve a link. `condition` is an AMQP error condition, `info` its details."""
+
+    def __init__(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
+        super().__init__(description)
+        self.condition = condition
+        self.info = info
+
+
+class Node(Protocol):
+    """What the container asks of a node. Raise Refused to end the link with an error."""
+
+    def open_source(self, link: NodeSource, filters: Any) -> None:
+        """A client wants to receive from the node; `filters`: the source's filter set, as Python objects."""
+        ...
+
+    def open_target(self, link: NodeTarget) -> None:
+        """A client wants to send to the node."""
+        ...
+
+
+class NodeSource(Link):
+    """A link on which a node sends. `address`: where replies for it are sent to. Set `on_credit` to be told when the
+    client has made room; add to `on_end` what is to be called when the link is gone."""
+
+    __slots__ = ("address", "on_credit", "on_end", "tag", "waiting")
+
+    def __init__(self, connection: AmqpConnection, pointer: Any, address: str) -> None:
+        super().__init__(connection, pointer)
+        self.address = address
+        self.waiting: deque[bytes] = deque()
+        self.on_credit: Callable[[], None] | None = None
+        self.on_end: list[Callable[[], object]] = []
+        self.tag = 0
+
+    @property
+    def credit(self) -> int:
+        """Messages that could be sent at once."""
+        return 0 if self.closing else max(0, link_credit(self.pointer) - len(self.waiting))
+
+    def push(self, message: bytes) -> None:
+        self.waiting.append(message)
+        self.pump()
+
+    def pump(self) -> None:
+        if self.closing:
+            return
+        pointer, waiting = self.pointer, self.waiting
+        while waiting and link_credit(pointer) > 0:
+            body = waiting.popleft()
+            self.tag += 1
+            tag = pn.new("char[]", self.tag.to_bytes(8, "big"))
+            value = pn.new("pn_delivery_tag_t*")
+            value.size, value.start = 8, tag
+            delivery = pn.delivery(pointer, value[0])
+            pn.link_send(pointer, body, len(body))
+            pn.link_advance(pointer)
+            delivery_settle(delivery)
+            self.connection.dirty()
+
+    def on_delivery(self, delivery: Any) -> None:
+        delivery_settle(delivery)
+
+    def on_flow(self) -> None:
+        self.pump()
+        if self.on_credit is not None and not self.closing:
+            self.on_credit()
+        if not self.closing and pn.link_get_drain(self.pointer) and not self.waiting:
+            pn.link_drained(self.pointer)
+            self.connection.dirty()
+
+    def let_go(self) -> None:
+        self.waiting.clear()
+        for call in self.on_end:
+            call()
+
+
+class NodeTarget(IncomingLink):
+    """A link on which a node gets messages. `on_message` is called with each, and says why it was rejected, if it
+    was: "" for accepted."""
+
+    __slots__ = ("on_message",)
+
+    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
+        super().__init__(connection, pointer)
+        self.on_message: Callable[[bytes], str] | None = None
+
+    def on_delivery(self, delivery: Any) -> None:
+        if self.closing or pn.delivery_aborted(delivery):
+            delivery_settle(delivery)
+            return
+        body = self.receive(delivery)
+        if body is None:
+            return
+        if link_credit(self.pointer) <= 0:
+            self.end("amqp:link:transfer-limit-exceeded", "the request was not taken: the link had no credit")
+            return
+        fault = self.on_message(body) if self.on_message else "nobody listens"
+        if fault:
+            pn.delivery_error(delivery, "amqp:decode-error", fault)
+        delivery_update(delivery, REJECTED if fault else ACCEPTED)
+        delivery_settle(delivery)
+        self.top_up()
+
+    def top_up(self) -> None:
+        credit = link_credit(self.pointer)
+        if credit <= REQUEST_CREDIT // 2:
+            link_flow(self.pointer, REQUEST_CREDIT - credit)
+            self.connection.dirty()
+
+    def on_flow(self) -> None:
+        pass
+
+    def let_go(self) -> None:
+        self.on_message = None

@@ -1,0 +1,233 @@
+"""Signing in: the server side of AMQP 1.0's SASL layer, spoken before Proton sees any byte of a connection.
+
+Proton built without Cyrus SASL offers servers neither PLAIN nor SCRAM, so this is done here: bytes in, bytes out, no
+socket, loop or clock. Whatever a peer sends, the end is `done` or `failed`; nothing is raised and never more than one
+frame is kept.
+
+The conversation (SCRAM-SHA-256, RFC 7677; PLAIN, RFC 4616; ANONYMOUS, RFC 4505):
+
+    client: AMQP 3 1 0 0                    server: AMQP 3 1 0 0, mechanisms
+    client: init(mechanism, initial)        server: challenge, or outcome
+    client: response                        server: challenge, or outcome
+    client: AMQP 0 1 0 0 ...                (not ours any more: `rest`)
+
+SCRAM's last word from the server goes in the outcome's additional-data: an outcome ends the layer, and clients such as
+Qpid JMS refuse an outcome of "ok" without having seen the server's signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from scramp import ScramException, ScramMechanism
+from scramp.utils import saslprep
+
+from brokers.amqp.sasl_frames import (
+    AUTH,
+    OK,
+    Init,
+    MalformedFrame,
+    Response,
+    decode,
+    encode_challenge,
+    encode_mechanisms,
+    encode_outcome,
+    frame_length,
+)
+
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
+
+SCRAM, PLAIN, ANONYMOUS = "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"
+
+
+class Authenticator(Protocol):
+    """Who knows the users."""
+
+    def check_plain(self, name: str, password: str) -> bool:
+        """Whether this is that user's password."""
+        ...
+
+    def scram(self) -> Callable[[str], tuple[bytes, bytes, bytes, int] | None]:
+        """What gives a user's salt, stored key, server key and iterations; None if unknown."""
+        ...
+
+
+class SaslServer:
+    """One connection's signing in.
+
+    `done`: the peer is in; `user` is its name, None if it is anonymous, and `rest` are the bytes that belong to the
+    AMQP transport, protocol header first. `failed`: send what `receive` returned, then close; `reason` says why, for
+    the log. `hostname`: what the client asked for in its init, if it did.
+    """
+
+    def __init__(self, authenticator: Authenticator, *, anonymous: bool, plain: bool) -> None:
+        self._authenticator = authenticator
+        self._anonymous = anonymous
+        self._mechanisms = [SCRAM, *([PLAIN] if plain else []), *([ANONYMOUS] if anonymous else [])]
+        self._buffer = bytearray()
+        self._step: Callable[[bytes], bytes] = self._on_protocol_header
+        self._exchange: _Exchange | None = None
+        self.done = False
+        self.failed = False
+        self.reason = ""
+        self.user: str | None = None
+        self.hostname: str | None = None
+        self.rest = b""
+
+    def receive(self, data: bytes) -> bytes:
+        """Take what came from the peer and return what to send to it. Bytes that come once it is `done` are added to
+        `rest`; once it has `failed` they are ignored."""
+        if self.failed:
+            return b""
+        if self.done:
+            self.rest += data
+            return b""
+        self._buffer += data
+        out = b""
+        try:
+            while not (self.done or self.failed) and (piece := self._piece()):
+                out += self._step(piece)
+        except MalformedFrame as error:
+            self._fail(str(error))
+        if self.done:
+            self.rest = bytes(self._buffer)
+        if self.done or self.failed:
+            self._buffer.clear()
+            self._exchange = None
+        return out
+
+    def _piece(self) -> bytes | None:
+        """Take the next whole header or frame from the buffer; None if it is not there yet."""
+        length = 8
+        if self._step == self._on_protocol_header:
+            # Told early, so that somebody with another protocol is not waited for.
+            if not self._buffer.startswith(b"AMQP"[: len(self._buffer)]):
+                length = 0
+        elif len(self._buffer) >= 8:
+            length = frame_length(self._buffer)
+        if len(self._buffer) < max(length, 1):
+            return None
+        piece = bytes(self._buffer[: length or 8])
+        del self._buffer[: length or 8]
+        return piece
+
+    # Steps: each takes a piece and returns the answer.
+
+    def _on_protocol_header(self, header: bytes) -> bytes:
+        if header == SASL_HEADER:
+            self._step = self._on_init
+            return SASL_HEADER + encode_mechanisms(self._mechanisms)
+        if header == AMQP_HEADER and self._anonymous:
+            self.done = True
+            self._buffer[:0] = header  # the transport has to see it
+            return b""
+        # Part 2.2 of the standard: answer with the header that would have been taken, then close.
+        self._fail("the client skipped SASL" if header == AMQP_HEADER else f"not a protocol header: {header!r}")
+        return SASL_HEADER
+
+    def _on_init(self, frame: bytes) -> bytes:
+        init = decode(frame)
+        if not isinstance(init, Init):
+            raise MalformedFrame("a response before the init")
+        self.hostname = init.hostname
+        if init.mechanism not in self._mechanisms:
+            return self._refuse(f"mechanism {init.mechanism[:40]!r} was not offered")
+        if init.mechanism == ANONYMOUS:
+            return self._accept(None)
+        self._exchange = _Plain(self._authenticator) if init.mechanism == PLAIN else _Scram(self._authenticator)
+        self._step = self._on_response
+        if not init.initial_response:
+            # A client may wait for the server to begin (RFC 4422 section 3.3): both mechanisms begin with nothing.
+            return encode_challenge(b"")
+        return self._exchanged(init.initial_response)
+
+    def _on_response(self, frame: bytes) -> bytes:
+        response = decode(frame)
+        if not isinstance(response, Response):
+            raise MalformedFrame("a second init")
+        return self._exchanged(response.response)
+
+    def _exchanged(self, message: bytes) -> bytes:
+        assert self._exchange is not None
+        try:
+            challenge = self._exchange.receive(message)
+        except _Refused as refusal:
+            return self._refuse(str(refusal))
+        if challenge is not None:
+            return encode_challenge(challenge)
+        return self._accept(self._exchange.user, self._exchange.last_word)
+
+    # Ends
+
+    def _accept(self, user: str | None, last_word: bytes | None = None) -> bytes:
+        self.done, self.user = True, user
+        return encode_outcome(OK, last_word)
+
+    def _refuse(self, reason: str) -> bytes:
+        self._fail(reason)
+        return encode_outcome(AUTH)
+
+    def _fail(self, reason: str) -> None:
+        self.failed, self.reason = True, reason
+
+
+class _Refused(Exception):
+    """The credentials were refused, or are not of the mechanism's form."""
+
+
+class _Exchange(Protocol):
+    user: str
+    last_word: bytes | None  # for the outcome's additional-data
+
+    def receive(self, message: bytes) -> bytes | None:
+        """The next challenge, or None: the user is in. Raises _Refused."""
+        ...
+
+
+class _Plain:
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self.user = ""
+        self.last_word: bytes | None = None
+
+    def receive(self, message: bytes) -> None:
+        try:
+            on_behalf_of, name, password = message.decode("utf-8").split("\0")
+            user = saslprep(name)
+        except (ValueError, ScramException):
+            raise _Refused("a PLAIN message that is not") from None
+        if on_behalf_of not in ("", name):
+            raise _Refused(f"user {user!r} may not act on behalf of another")
+        if not self._authenticator.check_plain(name, password):
+            raise _Refused(f"wrong password, or no such user: {user!r}")
+        self.user = user
+
+
+class _Scram:
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._lookup = authenticator.scram()
+        self._server = ScramMechanism(SCRAM).make_server(self._verifier)
+        self._first = True
+        self.user = ""
+        self.last_word: bytes | None = None
+
+    def _verifier(self, name: str) -> tuple[bytes, bytes, bytes, int] | None:
+        self.user = name
+        return self._lookup(name)
+
+    def receive(self, message: bytes) -> bytes | None:
+        try:
+            text = message.decode("utf-8")
+            if self._first:
+                self._first = False
+                self._server.set_client_first(text)
+                return str(self._server.get_server_first()).encode()
+            self._server.set_client_final(text)
+            self.last_word = str(self._server.get_server_final()).encode()
+        except UnicodeDecodeError as error:
+            raise _Refused(f"a SCRAM message that is not text: {error}") from None
+        except ScramException as error:
+            raise _Refused(f"SCRAM sign-in of {self.user!r}: {error}") from None
+        return None

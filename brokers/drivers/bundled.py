@@ -1,0 +1,256 @@
+"""The admin interface to Headgate's own broker, over AMQP 1.0: `$management`, `$events` and `$samples`.
+
+One connection carries everything. Requests are answered in any order and told apart by their correlation id; events and
+samples come over links of their own, with no more on their way than their reader has room for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from proton import Message, ProtonException
+
+from brokers.admin import (
+    AdminError,
+    AlreadyExists,
+    BrokerUnreachable,
+    InvalidValue,
+    ManagedObject,
+    NotAllowed,
+    NotFound,
+    Page,
+    StaleVersion,
+)
+from brokers.drivers.amqp_client import AmqpClient, ConnectionLost, LinkEnded, SignInRefused
+from brokers.drivers.amqp_values import encodable, plain
+from brokers.drivers.streams import EventStream, SampleStream
+from brokers.managed import TYPES, ManagedType, ObjectName
+
+_MANAGEMENT = "$management"
+
+#: Answers that may be on their way at a time.
+_WINDOW = 1000
+
+
+class BundledBroker:
+    """A `brokers.admin.BrokerAdmin`. Every method may raise BrokerUnreachable and NotAllowed."""
+
+    def __init__(self, client: AmqpClient, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._numbers = 0
+        self._waiting: dict[str, asyncio.Future[Message]] = {}
+        self._types: dict[str, ManagedType] | None = None
+        self._reply_to = f"console-{uuid.uuid4().hex}"
+        self._answers = client.receiver(_MANAGEMENT, target=self._reply_to, window=_WINDOW, deliver=self._on_answer)
+        self._requests = client.sender(_MANAGEMENT, refused=self._on_refused)
+        for link in (self._answers, self._requests):
+            link.ended.add_done_callback(lambda ended: self._on_link_ended(ended.result()))
+
+    @classmethod
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        user: str,
+        password: str,
+        *,
+        timeout: float = 10.0,  # noqa: ASYNC109 - it is kept for every request, too
+        idle_timeout: float = 10.0,
+    ) -> BundledBroker:
+        """Connect, sign in and see that management is allowed. `timeout`: seconds for all of this, and for every answer
+        afterwards. `idle_timeout`: seconds of silence after which the broker counts as dead. Raises
+        BrokerUnreachable, NotAllowed."""
+        client: AmqpClient | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                client = await AmqpClient.connect(host, port, user, password, idle_timeout=idle_timeout)
+                broker = cls(client, timeout)
+                await broker.types()
+                return broker
+        except BaseException as error:
+            if client:
+                client.abort("gave up connecting")
+            match error:
+                case TimeoutError():
+                    raise BrokerUnreachable(f"no answer from {host}:{port} within {timeout:g} s") from None
+                case SignInRefused():
+                    raise NotAllowed(str(error)) from error
+                case ConnectionLost():
+                    raise BrokerUnreachable(str(error)) from error
+            raise
+
+    async def close(self) -> None:
+        """Whatever is being waited for ends with BrokerUnreachable."""
+        await self._client.close()
+
+    async def types(self) -> Mapping[str, ManagedType]:
+        """The declared types, without what this broker (of an older release, say) does not have."""
+        if self._types is None:
+            names, attributes, operations = await asyncio.gather(
+                *(self._request({"operation": o, "type": "org.amqp.management", "name": "self"}) for o in _DISCOVERY)
+            )
+            self._types = {
+                name: _restricted(TYPES[name], attributes.body.get(name) or (), operations.body.get(name) or {})
+                for name in names.body
+                if name in TYPES
+            }
+        return self._types
+
+    async def read(self, name: ObjectName) -> ManagedObject:
+        return _object((await self._request(_about(name, "READ"))).body)
+
+    async def query(
+        self,
+        type_name: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        search: str = "",
+        sort: str = "",
+        offset: int = 0,
+        count: int = 100,
+    ) -> Page:
+        answer = await self._request(
+            {
+                "operation": "QUERY",
+                "type": "org.amqp.management",
+                "name": "self",
+                "entityType": type_name,
+                "offset": offset,
+                "count": count,
+            },
+            {"attributeNames": [], "where": encodable(where or {}), "search": search, "sort": sort},
+        )
+        names: Sequence[str] = answer.body["attributeNames"]
+        rows: Sequence[Sequence[Any]] = answer.body["results"]
+        items = tuple(_object(dict(zip(names, row, strict=True))) for row in rows)
+        return Page(items, answer.body["total"], offset)
+
+    async def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:
+        return _object((await self._request(_about(name, "CREATE"), encodable(attributes))).body)
+
+    async def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int) -> ManagedObject:
+        request = {**_about(name, "UPDATE"), "version": version}
+        return _object((await self._request(request, encodable(attributes))).body)
+
+    async def delete(self, name: ObjectName, version: int | None = None) -> None:
+        await self._request({**_about(name, "DELETE"), **({} if version is None else {"version": version})})
+
+    async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = (await self._request(_about(name, operation), encodable(arguments))).body
+        return answer
+
+    def events(self, after: int | None = None) -> EventStream:
+        """Attached at once: nothing that happens after this call is left out. Close it with `aclose` when done."""
+        return EventStream(self._client, after)
+
+    def samples(self) -> SampleStream:
+        """Attached at once. Close it with `aclose` when done."""
+        return SampleStream(self._client)
+
+    # Requests and answers
+
+    async def _request(self, properties: dict[str, Any], body: Mapping[str, Any] | None = None) -> Message:
+        """The answer, its body a map of plain values. Raises what WIRE says the answer means."""
+        self._numbers += 1
+        tag = str(self._numbers)
+        message = Message(properties=properties, body=dict(body or {}))
+        message.reply_to, message.correlation_id = self._reply_to, tag
+        try:
+            encoded = message.encode()
+        except (ProtonException, OverflowError, TypeError, ValueError) as error:
+            raise AdminError(f"the request cannot be sent: {error}") from error
+        if self._requests.ended.done():
+            raise _unreachable(self._requests.ended.result())
+        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[tag] = answered
+        try:
+            async with asyncio.timeout(self._timeout):
+                self._requests.send(tag, encoded)
+                answer = await answered
+        except TimeoutError:
+            what = f"{properties['operation']} {properties.get('entityType') or properties['name']}"
+            raise BrokerUnreachable(
+                f"no answer from {self._client.where} to {what} within {self._timeout:g} s"
+            ) from None
+        finally:
+            self._requests.forget(tag)
+            self._waiting.pop(tag, None)
+        _raise_for_status(answer)
+        return answer
+
+    def _on_answer(self, data: bytes) -> None:
+        self._answers.consumed()
+        answer = Message()
+        answer.decode(data)
+        waiting = self._waiting.get(str(answer.correlation_id))
+        if waiting and not waiting.done():
+            answer.properties = plain(answer.properties or {})
+            answer.body = plain(answer.body if answer.body is not None else {})
+            waiting.set_result(answer)
+
+    def _on_refused(self, tag: str, reason: LinkEnded) -> None:
+        waiting = self._waiting.get(tag)
+        if waiting and not waiting.done():
+            waiting.set_exception(AdminError(f"the broker did not accept the request: {reason}"))
+
+    def _on_link_ended(self, reason: Exception) -> None:
+        """Without one of the two links nothing can be asked: everybody waiting gets the reason."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(_unreachable(reason))
+        self._client.abort(f"management has ended: {reason}")
+
+
+_DISCOVERY = ("GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS")
+
+
+def _about(name: ObjectName, operation: str) -> dict[str, Any]:
+    return {"operation": operation, "type": name.type, "name": str(name)}
+
+
+def _object(body: Mapping[str, Any]) -> ManagedObject:
+    attributes = dict(body)
+    return ManagedObject(ObjectName.parse(attributes.pop("object")), attributes["version"], attributes)
+
+
+def _restricted(declared: ManagedType, attributes: Sequence[str], operations: Mapping[str, Any]) -> ManagedType:
+    kept_attributes = tuple(a for a in declared.attributes if a.name in attributes)
+    kept_operations = tuple(o for o in declared.operations if o.name in operations)
+    if kept_attributes == declared.attributes and kept_operations == declared.operations:
+        return declared
+    return replace(declared, attributes=kept_attributes, operations=kept_operations)
+
+
+def _unreachable(reason: Exception) -> AdminError:
+    if isinstance(reason, LinkEnded) and reason.condition == "amqp:unauthorized-access":
+        return NotAllowed(str(reason))
+    return BrokerUnreachable(str(reason))
+
+
+def _raise_for_status(answer: Message) -> None:
+    status: int = answer.properties.get("statusCode", 500)
+    if status < 400:
+        return
+    text: str = answer.properties.get("statusDescription") or f"the broker answered {status}"
+    body: Mapping[str, Any] = answer.body if isinstance(answer.body, Mapping) else {}
+    match answer.properties.get("error") or _ERRORS_BY_STATUS.get(status):
+        case "not-found" | "not-implemented":
+            raise NotFound(text)
+        case "already-exists":
+            raise AlreadyExists(text)
+        case "invalid-value":
+            raise InvalidValue(body.get("errors") or {"": text})
+        case "stale-version":
+            raise StaleVersion(text, body.get("current", 0))
+        case "not-allowed":
+            raise NotAllowed(text)
+        case _:
+            raise AdminError(text)
+
+
+_ERRORS_BY_STATUS = {400: "invalid-value", 401: "not-allowed", 403: "not-allowed", 404: "not-found", 501: "not-found"}

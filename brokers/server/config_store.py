@@ -1,0 +1,87 @@
+"""The broker's configuration on disk: JSON records by (kind, key), changed in transactions that outlive a power cut.
+
+It knows nothing of what the records mean. Changes are buffered until `commit()`, so that the broker may write many of
+them at once; one thread may commit while another goes on buffering.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from brokers.server.sqlite_file import StoreError, failures_named, open_sqlite, transaction
+
+__all__ = ["ConfigStore", "StoreError"]
+
+_SCHEMA = (
+    "CREATE TABLE record (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key))"
+    " WITHOUT ROWID",
+)
+
+
+class ConfigStore:
+    """Open (or create, 0600 in a folder 0700) the file; raise StoreError if it cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._buffer: dict[tuple[str, str], str | None] = {}  # None: removed
+        self._buffer_lock = Lock()
+        self._write_lock = Lock()
+        self._db = open_sqlite(path, kind="headgate-config", version=1, schema=_SCHEMA, synchronous="FULL", check=True)
+
+    def load(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Every committed record as (kind, key, value), by kind and key."""
+        with self._write_lock, failures_named(self.path):
+            rows = self._db.execute("SELECT kind, key, value FROM record ORDER BY kind, key").fetchall()
+        return [(kind, key, self._decode(kind, key, text)) for kind, key, text in rows]
+
+    def put(self, kind: str, key: str, value: Mapping[str, Any]) -> None:
+        """Buffer a new or changed record. `value` is taken as it is now; TypeError or ValueError if it is not JSON."""
+        text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        with self._buffer_lock:
+            self._buffer[kind, key] = text
+
+    def remove(self, kind: str, key: str) -> None:
+        """Buffer the removal of a record; one that is not there is no error."""
+        with self._buffer_lock:
+            self._buffer[kind, key] = None
+
+    def commit(self) -> None:
+        """Write what is buffered, all or nothing, and return when it is on the disk. After a StoreError it is still
+        buffered, so that the next commit tries it again."""
+        with self._write_lock:
+            with self._buffer_lock:
+                taken, self._buffer = self._buffer, {}
+            if not taken:
+                return
+            try:
+                with failures_named(self.path), transaction(self._db):
+                    self._db.executemany(
+                        "DELETE FROM record WHERE kind = ? AND key = ?",
+                        [name for name, text in taken.items() if text is None],
+                    )
+                    self._db.executemany(
+                        "INSERT OR REPLACE INTO record VALUES (?, ?, ?)",
+                        [(*name, text) for name, text in taken.items() if text is not None],
+                    )
+            except BaseException:
+                with self._buffer_lock:
+                    self._buffer = taken | self._buffer
+                raise
+
+    def close(self) -> None:
+        """Release the file. What is buffered and was not committed is lost."""
+        with self._write_lock:
+            self._db.close()
+
+    def _decode(self, kind: str, key: str, text: str) -> dict[str, Any]:
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise StoreError(f"{self.path} is damaged: record {kind} {key}: {error}") from error
+        if not isinstance(value, dict):
+            raise StoreError(f"{self.path} is damaged: record {kind} {key} is not a map")
+        return value

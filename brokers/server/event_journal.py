@@ -1,0 +1,145 @@
+"""The broker's events on disk, numbered by one for ever, so that whoever reconnects can be told what he missed.
+
+An append outlives the process (kill -9), though the last moments may be lost in a power cut; then the numbers of the
+lost ones are given again, which is why events are only sent once they have been appended. Bounded by age and by the
+sum of the records' lengths; the file itself is somewhat larger, for SQLite's own needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from brokers.admin import Event
+from brokers.managed import ObjectName
+from brokers.server.sqlite_file import failures_named, open_sqlite, transaction
+
+#: What an event will be made of: at (ms since the epoch), kind, object, text, attributes.
+Fact = tuple[int, str, ObjectName, str, Mapping[str, Any]]
+
+#: What a record takes besides its texts (number, time, SQLite's own), in bytes, roughly.
+_RECORD_OVERHEAD = 32
+
+_SCHEMA = (
+    "CREATE TABLE event (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, size INTEGER NOT NULL, kind TEXT NOT NULL,"
+    " object TEXT NOT NULL, text TEXT NOT NULL, attributes TEXT NOT NULL)",
+    # One row, written in the same transaction as the events it counts: the last number outlives pruning, and the
+    # size of what is kept is known without reading it all.
+    "CREATE TABLE journal (last INTEGER NOT NULL, size INTEGER NOT NULL)",
+    "INSERT INTO journal VALUES (0, 0)",
+)
+
+_name_text = lru_cache(4096)(str)
+_parse_name = lru_cache(4096)(ObjectName.parse)
+
+
+class Expired(Exception):
+    """Events that were asked for are no longer kept. `first`: the number of the oldest one that is."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(f"events before number {first} are no longer kept")
+        self.first = first
+
+
+class EventJournal:
+    """Open or create the journal. Raises StoreError, as every method does when the file fails.
+
+    `max_bytes`: of the records' lengths. `max_age_ms`: milliseconds. Both act when `prune` is called.
+    """
+
+    def __init__(
+        self, path: Path, *, max_bytes: int = 256 * 1024 * 1024, max_age_ms: int = 30 * 24 * 3_600_000
+    ) -> None:
+        self.path = path
+        self._max_bytes = max_bytes
+        self._max_age_ms = max_age_ms
+        self._db = open_sqlite(
+            path, kind="headgate-events", version=1, schema=_SCHEMA, synchronous="NORMAL", check=False
+        )
+        with failures_named(path):
+            last, size = self._db.execute("SELECT last, size FROM journal").fetchone()
+            oldest = self._db.execute("SELECT min(number) FROM event").fetchone()[0]
+        self._last: int = last
+        self._size: int = size
+        self._first: int = last + 1 if oldest is None else oldest
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest event kept; `last + 1` if none is."""
+        return self._first
+
+    @property
+    def last(self) -> int:
+        """Number of the newest event ever appended; 0 if there never was one."""
+        return self._last
+
+    def append(self, facts: Sequence[Fact]) -> list[Event]:
+        """Number the facts on from `last` and keep them, all or none."""
+        events = [Event(number, *fact) for number, fact in enumerate(facts, self._last + 1)]
+        if not events:
+            return []
+        rows = [_row(event) for event in events]
+        last, size = events[-1].number, self._size + sum(row[2] for row in rows)
+        with failures_named(self.path), transaction(self._db):
+            self._db.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.execute("UPDATE journal SET last = ?, size = ?", (last, size))
+        self._last, self._size = last, size
+        return events
+
+    def read(self, after: int, count: int = 500) -> list[Event]:
+        """At most `count` events from number `after + 1` on, in order; none if there is none yet. Raises Expired if
+        the first of them is no longer kept."""
+        after = max(after, 0)
+        if after + 1 < self._first:
+            raise Expired(self._first)
+        with failures_named(self.path):
+            rows = self._db.execute(
+                "SELECT number, at, kind, object, text, attributes FROM event WHERE number > ? ORDER BY number LIMIT ?",
+                (after, count),
+            ).fetchall()
+        return [
+            Event(number, at, kind, _parse_name(name), text, json.loads(attributes))
+            for number, at, kind, name, text, attributes in rows
+        ]
+
+    def prune(self, now_ms: int) -> int:
+        """Drop the oldest events while the first is too old or all together are too large; return how many. It reads
+        no more than what it drops, so call it often."""
+        oldest_at = now_ms - self._max_age_ms
+        first, size = self._first, self._size
+        with failures_named(self.path):
+            with closing(self._db.execute("SELECT number, at, size FROM event ORDER BY number")) as rows:
+                for number, at, length in rows:
+                    if at >= oldest_at and size <= self._max_bytes:
+                        break
+                    first, size = number + 1, size - length
+            dropped = first - self._first
+            if dropped:
+                with transaction(self._db):
+                    self._db.execute("DELETE FROM event WHERE number < ?", (first,))
+                    self._db.execute("UPDATE journal SET size = ?", (size,))
+        self._first, self._size = first, size
+        return dropped
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _row(event: Event) -> tuple[int, int, int, str, str, str, str]:
+    attributes = json.dumps(event.attributes, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    name = _name_text(event.object)
+    size = _RECORD_OVERHEAD + sum(len(text.encode()) for text in (event.kind, name, event.text, attributes))
+    return (event.number, event.at, size, event.kind, name, event.text, attributes)
+
+
+def _plain(value: Any) -> Any:
+    """Attribute values that are not JSON by themselves: names and read-only maps."""
+    if isinstance(value, ObjectName):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"an event's attribute cannot be {value!r}")

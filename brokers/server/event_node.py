@@ -1,0 +1,104 @@
+"""`$events`: every event with a number above the one the client has, from the journal and then live.
+
+Each link keeps the number it has reached, so nothing piles up for a client that reads slowly, and nothing is left out.
+The newest events are also kept encoded, since every follower wants the same ones at the same time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from proton import Message, symbol
+
+from brokers.admin import Event
+from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
+from brokers.server.event_journal import EventJournal, Expired
+from brokers.server.values import to_amqp
+
+FILTER = "headgate:after"
+
+#: Events kept encoded.
+TAIL = 1000
+
+
+class EventNode:
+    """See the module."""
+
+    def __init__(self, journal: EventJournal) -> None:
+        self.journal = journal
+        self._reached: dict[NodeSource, int] = {}
+        self._tail: deque[tuple[int, bytes]] = deque(maxlen=TAIL)
+
+    def open_source(self, link: NodeSource, filters: Any) -> None:
+        after = _after(filters)
+        reached = self.journal.last if after is None else after
+        if reached + 1 < self.journal.first:
+            raise _expired(self.journal.first)
+        self._reached[link] = min(reached, self.journal.last)
+        link.on_credit = lambda: self._pump(link)
+        link.on_end.append(lambda: self._reached.pop(link, None))
+
+    def open_target(self, link: NodeTarget) -> None:
+        raise Refused("amqp:not-allowed", "$events can only be received from")
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Tell the followers. The events are in the journal already."""
+        if self._reached:
+            self._tail.extend((e.number, _encode(e)) for e in events)
+            for link in list(self._reached):
+                self._pump(link)
+        else:
+            self._tail.clear()
+
+    def _pump(self, link: NodeSource) -> None:
+        while (credit := link.credit) > 0 and self._reached.get(link, self.journal.last) < self.journal.last:
+            try:
+                batch = self._after(self._reached[link], min(credit, TAIL))
+            except Expired as expired:
+                gone = _expired(expired.first)
+                link.end(gone.condition, str(gone), gone.info)
+                return
+            for number, encoded in batch:
+                self._reached[link] = number
+                link.push(encoded)
+
+    def _after(self, number: int, count: int) -> list[tuple[int, bytes]]:
+        tail = self._tail
+        if tail and tail[0][0] <= number + 1:
+            skip = number + 1 - tail[0][0]
+            return [tail[i] for i in range(skip, min(skip + count, len(tail)))]
+        return [(e.number, _encode(e)) for e in self.journal.read(number, min(count, 500))]
+
+
+def _after(filters: Any) -> int | None:
+    """The number to start after; None for "from now on"."""
+    if not filters:
+        return None
+    if isinstance(filters, Mapping):
+        for key, value in filters.items():
+            if str(key) != FILTER:
+                continue
+            number = getattr(value, "value", value)
+            if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
+                return int(number)
+            raise Refused("amqp:invalid-field", f"{FILTER} is {number!r}: it must be the number of an event")
+    raise Refused("amqp:invalid-field", f"the source's filter must be a map with {FILTER}")
+
+
+def _expired(first: int) -> Refused:
+    text = f"events before number {first} are no longer kept"
+    return Refused("headgate:events-expired", text, {symbol("first"): first})
+
+
+def _encode(event: Event) -> bytes:
+    body = {
+        "number": event.number,
+        "at": event.at,
+        "kind": event.kind,
+        "object": str(event.object),
+        "text": event.text,
+        "attributes": to_amqp(event.attributes),
+    }
+    return bytes(Message(body=body, address="$events").encode())

@@ -1,0 +1,203 @@
+"""`$management`: the AMQP Management working draft, over the engine's management of managed objects.
+
+Requests are read, checked and answered here; what they do is `engine/management.py`. Extensions to the draft: the
+attributes `where`, `search` and `sort` in the body of a QUERY and `total` in its answer, the application property
+`version` of UPDATE and DELETE, and the application property `error` of an answer that is not a success.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from proton import Message
+
+from brokers.admin import (
+    AdminError,
+    AlreadyExists,
+    InvalidValue,
+    ManagedObject,
+    NotAllowed,
+    NotFound,
+    StaleVersion,
+)
+from brokers.amqp.container import Container
+from brokers.amqp.nodes import NodeSource, NodeTarget
+from brokers.engine.management import Management
+from brokers.managed import TYPES, ObjectName
+from brokers.server.values import from_amqp, to_amqp
+
+log = logging.getLogger(__name__)
+
+Answer = tuple[int, dict[str, Any], dict[str, Any]]  # status, application properties, body
+
+
+class ManagementNode:
+    """See the module."""
+
+    def __init__(self, management: Management) -> None:
+        self.management = management
+        self.container: Container | None = None
+        self._draft: Mapping[str, Callable[[dict[str, Any], Any, str], Answer]] = {
+            "CREATE": self._create,
+            "READ": self._read,
+            "UPDATE": self._update,
+            "DELETE": self._delete,
+            "QUERY": self._query,
+            "GET-TYPES": lambda p, b, u: _listed(p, lambda t: []),
+            "GET-ATTRIBUTES": lambda p, b, u: _listed(p, lambda t: [a.name for a in TYPES[t].attributes]),
+            "GET-OPERATIONS": lambda p, b, u: _listed(
+                p, lambda t: {o.name: [a.name for a in o.arguments] for o in TYPES[t].operations}
+            ),
+        }
+
+    # -- links ------------------------------------------------------------------------------------------------
+
+    def open_source(self, link: NodeSource, filters: Any) -> None:
+        """Answers for the link's own address will be sent on it."""
+
+    def open_target(self, link: NodeTarget) -> None:
+        link.on_message = lambda body: self._on_request(link, body)
+
+    def _on_request(self, link: NodeTarget, encoded: bytes) -> str:
+        request = Message()
+        try:
+            request.decode(encoded)
+        except Exception as error:  # whatever Proton makes of a hostile message
+            return f"the request cannot be read: {error}"
+        connection = link.connection
+        assert self.container is not None
+        reply_to = request.reply_to
+        target = self.container.find_reply_link(connection, reply_to) if reply_to else None
+        if target is None:
+            return f"there is no link to answer on: reply-to is {reply_to!r}"
+        status, properties, body = self.answer(request, connection.user or "")
+        answer = Message(body=to_amqp(body), address=reply_to)
+        answer.correlation_id = request.correlation_id if request.correlation_id is not None else request.id
+        answer.properties = {"statusCode": status, **properties}
+        target.push(bytes(answer.encode()))
+        return ""
+
+    # -- requests ---------------------------------------------------------------------------------------------
+
+    def answer(self, request: Message, user: str) -> Answer:
+        properties = {str(k): v for k, v in (request.properties or {}).items()}
+        operation = str(properties.get("operation", ""))
+        try:
+            if not operation:
+                raise InvalidValue({"operation": "the application property operation is missing"})
+            handler = self._draft.get(operation)
+            body = from_amqp(request.body)
+            if body is not None and not isinstance(body, dict):
+                raise InvalidValue({"body": f"the body must be a map, not {type(request.body).__name__}"})
+            status, more, result = (handler or self._call)(properties, body or {}, user)
+            return status, {"statusDescription": "OK", **more}, result
+        except AdminError as error:
+            return _refusal(error)
+        except Exception:
+            log.exception("management request %s failed", properties)
+            return 500, {"statusDescription": "the broker failed to answer; see its log", "error": "internal"}, {}
+
+    def _create(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+        return 201, {}, _object(self.management.create(_name(properties), body))
+
+    def _read(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+        return 200, {}, _object(self.management.read(_name(properties)))
+
+    def _update(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+        version = _integer(properties, "version")
+        if version is None:
+            raise InvalidValue({"version": "version is missing: an update names the version it was made from"})
+        return 200, {}, _object(self.management.update(_name(properties), body, version, user))
+
+    def _delete(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+        self.management.delete(_name(properties), _integer(properties, "version"))
+        return 204, {}, {}
+
+    def _query(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+        entity = str(properties.get("entityType") or "")
+        if not entity:
+            raise InvalidValue({"entityType": "the application property entityType is missing"})
+        offset, count = _integer(properties, "offset"), _integer(properties, "count")
+        page = self.management.query(
+            entity,
+            where=_of(body, "where", dict, {}),
+            search=_of(body, "search", str, ""),
+            sort=_of(body, "sort", str, ""),
+            offset=0 if offset is None else offset,
+            count=100 if count is None else count,
+        )
+        wanted = [str(a) for a in _of(body, "attributeNames", list, [])]
+        names = wanted or [a.name for a in TYPES[entity].attributes]
+        if unknown := [a for a in names if TYPES[entity].attribute(a) is None and a not in ("object", "version")]:
+            raise InvalidValue({"attributeNames": f"{', '.join(unknown)}: no attribute of {entity}"})
+        names = [n for n in names if n not in ("object", "version")]
+        rows = [[str(o.name), o.version, *(o[n] for n in names)] for o in page.items]
+        result = {"attributeNames": ["object", "version", *names], "results": rows, "total": page.total}
+        return 200, {"count": len(rows)}, result
+
+    def _call(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+        operation, name = str(properties["operation"]), _name(properties)
+        return 200, {}, dict(self.management.call(name, operation, body, user))
+
+
+def _object(shown: ManagedObject) -> dict[str, Any]:
+    return {"object": str(shown.name), **shown.attributes, "version": shown.version}
+
+
+def _name(properties: Mapping[str, Any]) -> ObjectName:
+    text = str(properties.get("name") or properties.get("identity") or "")
+    try:
+        name = ObjectName.parse(text)
+    except ValueError as error:
+        raise InvalidValue({"name": str(error)}) from None
+    wanted = properties.get("type")
+    if wanted and str(wanted) != name.type:
+        raise InvalidValue({"type": f"type is {str(wanted)!r} but the name says {name.type!r}"})
+    return name
+
+
+def _integer(properties: Mapping[str, Any], key: str) -> int | None:
+    value = properties.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValue({key: f"{key} is {value!r}: it must be a whole number"})
+    return int(value)
+
+
+def _of(body: Mapping[str, Any], key: str, kind: type, otherwise: Any) -> Any:
+    value = body.get(key)
+    if value is None:
+        return otherwise
+    if not isinstance(value, kind):
+        raise InvalidValue({key: f"{key} is {value!r}: it must be a {kind.__name__}"})
+    return value
+
+
+def _listed(properties: Mapping[str, Any], show: Callable[[str], Any]) -> Answer:
+    entity = properties.get("entityType")
+    if entity and str(entity) not in TYPES:
+        raise NotFound(f"{str(entity)!r} is not a type of managed objects: there are {', '.join(TYPES)}")
+    return 200, {}, {t: show(t) for t in TYPES if not entity or t == str(entity)}
+
+
+def _refusal(error: AdminError) -> Answer:
+    status: int
+    kind: str
+    body: dict[str, Any]
+    match error:
+        case NotFound():
+            status, kind, body = 404, "not-found", {}
+        case AlreadyExists():
+            status, kind, body = 409, "already-exists", {}
+        case StaleVersion():
+            status, kind, body = 409, "stale-version", {"current": error.current}
+        case InvalidValue():
+            status, kind, body = 400, "invalid-value", {"errors": error.errors}
+        case NotAllowed():
+            status, kind, body = 403, "not-allowed", {}
+        case _:
+            status, kind, body = 500, "internal", {}
+    return status, {"statusDescription": str(error), "error": kind}, body

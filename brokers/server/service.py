@@ -1,0 +1,174 @@
+"""The broker as a running whole: engine, container, nodes, store and journal put together, and its timers.
+
+`start` recovers what an earlier run kept and listens; `stop` ends it. Tests run one inside their own loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from brokers.amqp.container import Container
+from brokers.engine.broker import Broker
+from brokers.engine.credit import HOLD_MS
+from brokers.engine.events import Fact
+from brokers.engine.management import Management
+from brokers.engine.turn import Keep
+from brokers.engine.virtualhost import DEFAULT
+from brokers.managed import object_name
+from brokers.server.config_store import ConfigStore
+from brokers.server.event_journal import EventJournal
+from brokers.server.event_node import EventNode
+from brokers.server.listener import Listener
+from brokers.server.management_node import ManagementNode
+from brokers.server.sample_node import SampleNode
+from brokers.server.users import Users
+
+VERSION = "0.1.0"
+SECRET = "console.secret"  # noqa: S105  (a file's name)
+
+#: Defaults that a new data folder starts with. Without a resume level below the stop level a queue that is read from
+#: steadily would become overfull and underfull with every message.
+FIRST_DEFAULTS = {"flow_resume_bytes": "80%", "flow_resume_messages": "80%"}
+
+operational = logging.getLogger("headgate.broker.events")
+log = logging.getLogger("headgate.broker")
+
+
+class Service:
+    """`data`: folder of the store, the journal and the console's secret. `clock`: ms since the epoch."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 5672,
+        demo: bool = False,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.data = data
+        self.host = host
+        self.port = port
+        self.demo = demo
+        self.clock = clock
+        self.store = ConfigStore(data / "config.sqlite3")
+        self.journal = EventJournal(data / "events.sqlite3")
+        self.users = Users(self.store)
+        self.broker = Broker(clock(), version=VERSION)
+        self.broker.last_event = self.journal.last
+        self.events = EventNode(self.journal)
+        self.samples = SampleNode(self.broker)
+        self.management = ManagementNode(Management(self.broker))
+        self.container = Container(
+            self.broker,
+            self.users,
+            {"$management": self.management, "$events": self.events, "$samples": self.samples},
+            clock,
+        )
+        self.management.container = self.container
+        self.container.settle = self._settle
+        self._server: asyncio.Server | None = None
+        self._timers: list[asyncio.Task[None]] = []
+        self._listeners: set[Listener] = set()
+
+    async def start(self) -> None:
+        """Raises OSError if the address cannot be listened on, StoreError if the store cannot be read or written."""
+        self.container.begin()
+        self.users.ensure_console_user(self.data / SECRET)
+        self.broker.restore(self.store.load())
+        if not self.broker.virtualhosts:
+            self._first_start()
+        loop = asyncio.get_running_loop()
+        loopback = is_loopback(self.host)
+        self._server = await loop.create_server(
+            lambda: Listener(self.container, self._listeners, loopback=loopback), self.host, self.port, backlog=1024
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        words = f"Ready : {self.host}:{self.port}"
+        self.broker.turn.state("broker-ready", object_name("Broker"), "broker", words, {})
+        self.container.finish()
+        self._timers = [
+            asyncio.create_task(self._every(HOLD_MS / 1000, self._sweep)),
+            asyncio.create_task(self._every(1.0, self._second)),
+            asyncio.create_task(self._every(60.0, self._minute)),
+        ]
+
+    def _first_start(self) -> None:
+        self.broker.defaults = dict(FIRST_DEFAULTS)
+        self.broker.keep_broker()
+        host = self.broker.create_virtualhost(DEFAULT)
+        host.create_on_attach = host.anonymous = self.demo
+        self.broker.keep_virtualhost(host)
+
+    async def stop(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        await asyncio.gather(*self._timers, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        self.container.begin()
+        for connection in list(self.container.connections):
+            connection.end("amqp:connection:forced", "the broker is shutting down")
+        self.container.finish()
+        await asyncio.gather(*(listener.shut() for listener in list(self._listeners)))
+        self.journal.close()
+        self.store.close()
+
+    # -- after each turn --------------------------------------------------------------------------------------
+
+    def _settle(self, facts: list[Fact], keep: list[Keep]) -> None:
+        """Keep records, journal facts, log them, and tell the followers: in this order."""
+        if keep:
+            for record in keep:
+                if record.value is None:
+                    self.store.remove(record.kind, record.key)
+                else:
+                    self.store.put(record.kind, record.key, record.value)
+            self.store.commit()
+        if facts:
+            events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in facts])
+            self.broker.last_event = self.journal.last
+            for event in events:
+                operational.info("%s", event.text)
+            self.events.publish(events)
+
+    # -- timers -----------------------------------------------------------------------------------------------
+
+    async def _every(self, seconds: float, call: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                self.container.begin()
+                call()
+                self.container.finish()
+            except Exception:
+                log.exception("a timer failed; the broker goes on")
+
+    def _sweep(self) -> None:
+        if self.broker.turn.watched:
+            self.broker.sweep()
+
+    def _second(self) -> None:
+        now = time.monotonic_ns() // 1_000_000
+        for connection in list(self.container.connections):
+            connection.tick(now)
+        self.samples.publish(self.broker.sample())
+
+    def _minute(self) -> None:
+        self.broker.sweep()
+        self.journal.prune(self.broker.turn.now)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

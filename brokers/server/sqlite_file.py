@@ -1,0 +1,97 @@
+"""Open a SQLite file that one broker process owns: created private, locked, checked, and at the schema this code knows.
+
+Every failure is a StoreError whose message names the file and the reason, so that a start that cannot work ends in
+one clear line. What the tables mean is the business of the modules that use them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+#: How long to wait for the lock of a predecessor that is just ending, in seconds.
+_LOCK_SECONDS = 2.0
+
+
+class StoreError(Exception):
+    """A file of the broker cannot be read or written. The message is one line that names the file and the reason."""
+
+
+def open_sqlite(
+    path: Path, *, kind: str, version: int, schema: Sequence[str], synchronous: str, check: bool
+) -> sqlite3.Connection:
+    """Open or create `path` in WAL mode, locked against every other process, with autocommit (BEGIN is the caller's).
+
+    `kind` and `version` are kept in a table of one row, `schema_version`; a file of another kind or of a later
+    version is refused. `schema`: the statements that create version `version`. `synchronous`: FULL when a commit
+    must outlive a power cut, NORMAL when it need only outlive the process. `check`: read the whole file through to
+    see that it is sound, which is only for files that stay small.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
+    with failures_named(path):
+        # The caller may commit from a worker thread; it sees to it that only one thread is inside at a time.
+        db = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            # Exclusive before WAL: no shared-memory file, and a second broker on the same folder fails at once.
+            db.execute("PRAGMA locking_mode=EXCLUSIVE")
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute(f"PRAGMA synchronous={synchronous}")
+            if check and (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise StoreError(f"{path} is damaged: {found}")
+            _ensure_schema(db, path, kind, version, schema)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def _ensure_schema(db: sqlite3.Connection, path: Path, kind: str, version: int, schema: Sequence[str]) -> None:
+    with transaction(db):
+        if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            db.execute("CREATE TABLE schema_version (kind TEXT NOT NULL, version INTEGER NOT NULL)")
+            db.execute("INSERT INTO schema_version VALUES (?, ?)", (kind, version))
+            for statement in schema:
+                db.execute(statement)
+        found = db.execute("SELECT kind, version FROM schema_version").fetchone()
+    if found is None or found[0] != kind:
+        raise StoreError(f"{path} is not a {kind} file")
+    if found[1] > version:
+        raise StoreError(f"{path} was written by a later release: schema {found[1]}, this one knows {version}")
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing of what is executed inside."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def failures_named(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into StoreErrors that name the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            reason = f"{path} is in use by another broker process"
+        elif code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            reason = f"{path} is damaged: {error}"
+        elif "schema_version" in str(error):
+            reason = f"{path} is not a file of this broker: {error}"
+        else:
+            reason = f"cannot use {path}: {error}"
+        raise StoreError(reason) from error

@@ -1,0 +1,32 @@
+"""Plain Python values to what Proton encodes and back: integers are AMQP longs, map keys are strings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def to_amqp(value: Any) -> Any:
+    """Proton encodes int as long and str as string; what is left is to make containers plain."""
+    if isinstance(value, Mapping):
+        return {str(k): to_amqp(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [to_amqp(v) for v in value]
+    return value
+
+
+def from_amqp(value: Any) -> Any:
+    """Whatever integer, string or symbol type the peer chose becomes int or str; anything unknown stays."""
+    if isinstance(value, Mapping):
+        return {str(from_amqp(k)): from_amqp(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [from_amqp(v) for v in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str(value)
+    return value

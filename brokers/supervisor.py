@@ -1,0 +1,275 @@
+"""Keep a handful of processes running together: start them, show their output, restart what dies, stop them all.
+
+The promise is that nothing outlives the supervisor. Stopped by a signal, it sends TERM to every process group and KILL
+to what is left after `KILL_AFTER` seconds; killed itself (even with -9), the kernel kills its children (Linux'
+parent-death signal). It knows commands and exit codes, never what the commands do.
+
+Why not honcho: its manager ends everything as soon as one process ends (no restart), starts all at once (no waiting
+for one that the next needs), runs commands through a shell behind a forked copy of itself, and a kill -9 of it leaves
+both behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+KILL_AFTER = 4.0  # seconds between TERM and KILL: a stop takes less than 5 in all
+AT_ONCE = 5.0  # seconds: a process that ends sooner than this has failed at once
+ATTEMPTS = 4  # failures at once in a row before giving up
+LONGEST_PAUSE = 30.0  # seconds between restarts, at most
+LAST_LINES = 15  # lines of a process's output that are kept to explain its end
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class Failed(Exception):
+    """Something that the whole needs does not work. The message is for people; `lines` are a process's last words."""
+
+    def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.lines = tuple(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A command to keep running.
+
+    `ready`: whether it does its work yet; asked until it says yes, at most `ready_within` seconds. `essential`: without
+    it everything stops; one that is not is given up alone. `show_stdout`: show its ordinary output, too; its standard
+    error is always shown.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ready: Callable[[], Awaitable[bool]] | None = None
+    ready_within: float = 60.0
+    essential: bool = True
+    show_stdout: bool = False
+
+
+class Supervisor:
+    """Runs services until a signal or a failure. Call `run` once, in the main thread: the kernel ties the children's
+    lives to the thread that started them."""
+
+    def __init__(self, out: TextIO = sys.stdout, *, first_pause: float = 0.5, name_width: int = 8) -> None:
+        self._out = out
+        self._first_pause = first_pause
+        self._width = name_width
+        self._ended = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._processes: set[asyncio.subprocess.Process] = set()
+
+    async def run(self, start: Callable[[], Coroutine[Any, Any, None]]) -> int:
+        """Run `start`, which calls `keep` and `complete`, then wait for the end. 0: ended by a signal; 1: a failure."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            self._task(start())
+            await self._ended.wait()
+        finally:
+            await self._stop()
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+            self.say("up", "stopped")
+        if self._failure is None:
+            return 0
+        if not isinstance(self._failure, Failed):
+            raise self._failure
+        with contextlib.suppress(OSError):
+            sys.stderr.write(
+                "".join(f"  {line}\n" for line in self._failure.lines) + f"manage.py up: {self._failure}\n"
+            )
+        return 1
+
+    async def keep(self, service: Service) -> None:
+        """Start a service and keep it running; return when it is ready for the first time. Raises Failed."""
+        ready = asyncio.get_running_loop().create_future()
+        self._task(self._keep(service, ready))
+        try:
+            await asyncio.wait_for(ready, service.ready_within)
+        except TimeoutError:
+            raise Failed(f"{service.name} is not ready after {service.ready_within:g} s") from None
+
+    async def complete(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> str:
+        """Run a command to its end and return its standard output. Raises Failed with its last lines."""
+        lines: deque[str] = deque(maxlen=LAST_LINES)
+        output: list[str] = []
+        process = await self._spawn(command, environment)
+        await self._read(process, lines, output.append, lambda _line: None)
+        if code := process.returncode:
+            raise Failed(f"{name} {_ending(code)}", lines)
+        return "\n".join(output)
+
+    def say(self, name: str, text: str) -> None:
+        """Show one line of output. A terminal that has gone stops nothing."""
+        with contextlib.suppress(OSError, ValueError):
+            self._out.write(f"{name:<{self._width}}| {text}\n")
+            self._out.flush()
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = self._failure or error
+            self._ended.set()
+
+    def _on_signal(self, number: int) -> None:
+        if not self._ended.is_set():
+            self.say("up", "stopping")
+        self._ended.set()
+
+    async def _keep(self, service: Service, ready: asyncio.Future[None]) -> None:
+        failures = 0
+        while True:
+            lines: deque[str] = deque(maxlen=LAST_LINES)
+            started = time.monotonic()
+            process = await self._spawn(service.command, service.environment)
+            asking = asyncio.ensure_future(self._ask(service, ready, again=failures > 0 or ready.done()))
+            try:
+                await self._read(process, lines, self._show(service, service.show_stdout), self._show(service, True))
+            finally:
+                asking.cancel()
+            ran = time.monotonic() - started
+            ending = _ending(process.returncode or 0)
+            failures = failures + 1 if ran < AT_ONCE else 1
+            if failures >= ATTEMPTS:
+                message = f"{service.name} {ending}, at once {failures} times in a row"
+                if service.essential:
+                    raise Failed(f"{message}: everything is stopped. Above: its last lines", lines)
+                self.say(service.name, f"{message.removeprefix(service.name).strip()}: given up, the rest goes on")
+                if not ready.done():
+                    ready.set_result(None)
+                return
+            pause = min(self._first_pause * 2 ** (failures - 1), LONGEST_PAUSE)
+            self.say(service.name, f"{ending} after {ran:.1f} s; starting it again in {pause:g} s")
+            await asyncio.sleep(pause)
+
+    async def _ask(self, service: Service, ready: asyncio.Future[None], *, again: bool) -> None:
+        while service.ready is not None and not await service.ready():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # another process' state sends no event
+        if again:
+            self.say(service.name, "runs again")
+        if not ready.done():
+            ready.set_result(None)
+
+    def _show(self, service: Service, shown: bool) -> Callable[[str], None]:
+        return (lambda line: self.say(service.name, line)) if shown else (lambda _line: None)
+
+    async def _spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=1 << 20,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            # A group of its own: a terminal's Ctrl-C reaches the supervisor alone, which then stops all in its way.
+            process_group=0,
+            preexec_fn=_die_with(os.getpid()),
+        )
+        self._processes.add(process)
+        return process
+
+    async def _read(
+        self,
+        process: asyncio.subprocess.Process,
+        lines: deque[str],
+        on_stdout: Callable[[str], None],
+        on_stderr: Callable[[str], None],
+    ) -> None:
+        """Take a process's output until it ends. What its own children still write is not waited for."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        pumps = [
+            asyncio.get_running_loop().create_task(_pump(process.stdout, lines, on_stdout)),
+            asyncio.get_running_loop().create_task(_pump(process.stderr, lines, on_stderr)),
+        ]
+        self._pumps.update(pumps)
+        for pump in pumps:
+            pump.add_done_callback(self._pumps.discard)
+        await process.wait()
+        await asyncio.wait(pumps, timeout=0.5)
+        self._processes.discard(process)
+        _kill(process.pid, signal.SIGKILL)  # what it left in its group
+
+    async def _stop(self) -> None:
+        """The pumps go on meanwhile, lest a process hang on a full pipe."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        processes = tuple(self._processes)
+        if processes:
+            for process in processes:
+                _kill(process.pid, signal.SIGTERM)
+            ends = [asyncio.ensure_future(process.wait()) for process in processes]
+            _done, late = await asyncio.wait(ends, timeout=KILL_AFTER)
+            for process in processes:
+                _kill(process.pid, signal.SIGKILL)
+            if late:
+                self.say("up", f"{len(late)} did not stop within {KILL_AFTER:g} s and had to be killed")
+                await asyncio.wait(late)
+        if self._pumps:
+            await asyncio.wait(self._pumps, timeout=0.3)
+        for pump in tuple(self._pumps):
+            pump.cancel()
+
+
+async def _pump(stream: asyncio.StreamReader, lines: deque[str], on_line: Callable[[str], None]) -> None:
+    while True:
+        try:
+            data = await stream.readline()
+        except ValueError:  # a line longer than the limit: asyncio has dropped it
+            continue
+        if not data:
+            return
+        line = data.decode("utf-8", "replace").rstrip()
+        lines.append(line)
+        on_line(line)
+
+
+def _die_with(parent: int) -> Callable[[], None] | None:
+    """What a child does between fork and exec so that the kernel kills it when the supervisor is gone."""
+    if _LIBC is None:
+        return None
+    prctl = _LIBC.prctl
+
+    def in_child() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it was gone before the line above
+            os._exit(1)
+
+    return in_child
+
+
+def _kill(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

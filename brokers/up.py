@@ -1,0 +1,239 @@
+"""`manage.py up`: look whether everything can start, start it in order, and say where to sign in.
+
+It starts the console by its command line only and knows nothing else of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import fcntl
+import ipaddress
+import os
+import shlex
+import socket
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+from brokers.supervisor import Failed, Service, Supervisor
+
+MANAGE = Path(__file__).resolve().parent.parent / "manage.py"
+
+
+def main(argv: list[str]) -> int:
+    options = _parser().parse_args(argv)
+    if options.port == options.amqp_port:
+        _parser().error(f"--port and --amqp-port are both {options.port}: they must differ")
+    options.data = options.data.resolve()
+    try:
+        lock = claim_folder(options.data)
+        check_port(options.host, options.port, "--port")
+        check_port(options.host, options.amqp_port, "--amqp-port")
+    except Failed as failure:
+        sys.stderr.write(f"manage.py up: {failure}\n")
+        return 1
+    with lock:
+        return asyncio.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    supervisor = Supervisor()
+    return await supervisor.run(lambda: _start(supervisor, options))
+
+
+async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
+    """Broker and database side by side, then the web console, then the first user, then the demo."""
+    host = reachable(options.host)
+    amqp = _authority(host, options.amqp_port)
+    url = f"http://{_authority(host, options.port)}/"
+    environment = {
+        "HEADGATE_DATA": str(options.data),
+        "HEADGATE_ALLOWED_HOSTS": ",".join(filter(None, [os.environ.get("HEADGATE_ALLOWED_HOSTS"), _bracketed(host)])),
+        "HEADGATE_BROKER_HOST": host,
+        "HEADGATE_BROKER_PORT": str(options.amqp_port),
+    }
+    broker_data = options.data / "broker"
+
+    def service(name: str, *arguments: str, ready: Callable[[], Awaitable[bool]] | None, essential: bool) -> Service:
+        shown = options.verbose or name == "demo"
+        return Service(name, (*_manage(name), *arguments), environment, ready, essential=essential, show_stdout=shown)
+
+    await asyncio.gather(
+        supervisor.keep(
+            service(
+                "broker",
+                *("--host", options.host, "--port", str(options.amqp_port), "--data", str(broker_data)),
+                *(["--demo"] if options.demo else []),
+                ready=lambda: answers(host, options.amqp_port),
+                essential=True,
+            )
+        ),
+        supervisor.complete("migrate", (*_manage("migrate"), "--no-input", "--verbosity", "0"), environment),
+    )
+    await supervisor.keep(
+        service(
+            "web",
+            *("--host", options.host, "--port", str(options.port)),
+            ready=lambda: answers(host, options.port, path="/login/"),
+            essential=True,
+        )
+    )
+    if options.demo:
+        await supervisor.keep(service("demo", "--amqp", amqp, ready=None, essential=False))
+    printed = await supervisor.complete("ensure_admin", _manage("ensure_admin"), environment)
+    sys.stdout.write(welcome(url, amqp, options.data, printed, open_to_all=not _is_loopback(options.host)))
+    sys.stdout.flush()
+
+
+def welcome(url: str, amqp: str, data: Path, printed: str, *, open_to_all: bool) -> str:
+    """The lines that a newcomer needs. `printed`: what `ensure_admin` said, `admin PASSWORD` if it made the user."""
+    made = next((line.split(None, 1)[1].strip() for line in printed.splitlines() if line.startswith("admin ")), "")
+    reset = "manage.py changepassword admin"
+    if data != Path("data").resolve():
+        reset = f"HEADGATE_DATA={shlex.quote(str(data))} {reset}"
+    lines = [
+        "",
+        "Headgate is ready.",
+        f"  Console    {url}",
+        f"  User       admin, password {made or 'as before'}",
+        f"             (shown this once; change it with `{reset}`)"
+        if made
+        else f"             (reset it with `{reset}`)",
+        f"  AMQP 1.0   amqp://{amqp}  (virtual host default)",
+        f"  Data       {data}",
+        *(["  Beware: other machines can reach this, and nothing is encrypted."] if open_to_all else []),
+        "Ctrl-C stops everything.",
+        "",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# -- what must hold before anything starts ----------------------------------------------------------------------
+
+
+def claim_folder(folder: Path) -> TextIO:
+    """Make the data folder and lock it; the lock holds while the returned file is open. Raises Failed."""
+    try:
+        # It will hold secrets: nobody else's business.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        lock = (folder / "up.lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise Failed(f"cannot write to the data folder {folder} ({why}): choose another with --data") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise Failed(
+            f"the data folder {folder} is in use by another `manage.py up` (process {holder}): stop that one first,"
+            " or choose another folder with --data"
+        ) from None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def check_port(host: str, port: int, option: str) -> None:
+    """Raises Failed unless somebody could listen there now."""
+    try:
+        family, kind, protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: old connections do not matter
+            probe.bind(address)
+            probe.listen(1)
+    except socket.gaierror as error:
+        raise Failed(f"--host {host} is not an address of this machine ({error.strerror})") from None
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise Failed(f"--host {host} is not an address of this machine") from None
+        why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        raise Failed(f"port {port} on {host} {why}: free it, or choose another with {option}") from None
+
+
+async def answers(host: str, port: int, path: str = "") -> bool:
+    """Whether something takes connections there; with a path, whether HTTP answers it with a page."""
+    try:
+        async with asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                if not path:
+                    return True
+                writer.write(
+                    f"GET {path} HTTP/1.1\r\nHost: {_authority(host, port)}\r\nConnection: close\r\n\r\n".encode()
+                )
+                status = (await reader.readline()).split()
+                return len(status) > 1 and status[1].startswith((b"2", b"3"))
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except (OSError, TimeoutError):
+        return False
+
+
+def reachable(host: str) -> str:
+    """Where this machine reaches a server that listens on `host`: a wildcard is no address to connect to."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _authority(host: str, port: int) -> str:
+    return f"{_bracketed(host)}:{port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _manage(command: str) -> tuple[str, ...]:
+    return (sys.executable, str(MANAGE), command)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a port is a number from 1 to 65535")
+    return int(text)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, not the whole usage."""
+        self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` tells the options)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="manage.py up",
+        description="Start the broker, the web console and what belongs to them under one supervisor.",
+    )
+    parser.add_argument("--demo", action="store_true", help="with demo producers and consumers")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on, for AMQP and web (default: %(default)s)"
+    )
+    parser.add_argument("--port", type=_port, default=8000, help="port of the web console (default: %(default)s)")
+    parser.add_argument("--amqp-port", type=_port, default=5672, help="port of the broker (default: %(default)s)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(os.environ.get("HEADGATE_DATA") or "data"),
+        help="folder for everything kept (default: $HEADGATE_DATA or ./data)",
+    )
+    parser.add_argument("--verbose", action="store_true", help="show the ordinary output of every process, too")
+    return parser

@@ -1,0 +1,16 @@
+"""The ASGI application: HTTP to Django, WebSockets to `console/live/`. Wiring only."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+_http = get_asgi_application()  # sets Django up, so it comes before what needs its models
+
+from channels.routing import ProtocolTypeRouter  # noqa: E402
+
+from console.live.routing import websocket_application  # noqa: E402
+
+application = ProtocolTypeRouter({"http": _http, "websocket": websocket_application})

@@ -1,0 +1,11 @@
+"""Django's entry to the audit application."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class AuditConfig(AppConfig):
+    name = "console.audit"
+    label = "audit"
+    verbose_name = "Audit"

@@ -1,0 +1,80 @@
+"""The audit trail: one row for each attempt of an operator to change a broker, refused and failed ones included.
+
+Only `console/operations/` writes rows. Nothing in the product changes or deletes one: the model refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+
+
+class AppendOnlyError(TypeError):
+    """Somebody tried to change or delete an audit row."""
+
+
+class AuditQuerySet(models.QuerySet["AuditEntry"]):
+    """Reads like any other; changes are refused."""
+
+    def update(self, **kwargs: Any) -> int:
+        raise AppendOnlyError("audit rows are never changed")
+
+    def bulk_update(self, objs: Iterable[Any], fields: Iterable[str], batch_size: int | None = None) -> int:
+        raise AppendOnlyError("audit rows are never changed")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise AppendOnlyError("audit rows are never deleted")
+
+
+class Outcome(models.TextChoices):
+    """What came of an attempt. UNKNOWN: the broker was lost before it answered, so it may have been done."""
+
+    DONE = "done", "done"
+    REFUSED = "refused", "refused"
+    FAILED = "failed", "failed"
+    UNKNOWN = "unknown", "unknown"
+
+
+class AuditEntry(models.Model):
+    """One attempt. `before` and `after` are the attributes that it was about, as the broker told them."""
+
+    at = models.DateTimeField("when", auto_now_add=True, db_index=True)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, editable=False, related_name="+"
+    )
+    user_name = models.CharField(max_length=150, help_text="The user's name then; it outlives the account.")
+    source_address = models.CharField(max_length=64, blank=True)
+    broker = models.CharField(max_length=64)
+    object = models.CharField(max_length=1024, help_text="Object name, such as type=Queue,virtualhost=default,name=a")
+    operation = models.CharField(max_length=64)
+    reason = models.TextField(blank=True)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    outcome = models.CharField(max_length=16, choices=Outcome.choices)
+    detail = models.TextField(blank=True, help_text="Arguments and answer, or the sentence of the refusal.")
+
+    objects: ClassVar[models.Manager[AuditEntry]] = AuditQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["broker", "object", "-id"], name="audit_by_object"),
+            models.Index(fields=["user_name", "-id"], name="audit_by_user"),
+        ]
+        default_permissions = ("view",)
+        permissions = [("operate", "Can stop and start producers, edit policies and call operations")]
+
+    def __str__(self) -> str:
+        return f"{self.user_name} {self.operation} {self.object}: {self.outcome}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.pk is not None:
+            raise AppendOnlyError("audit rows are never changed")
+        kwargs["force_insert"] = True
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise AppendOnlyError("audit rows are never deleted")

@@ -1,0 +1,113 @@
+"""The live links to the configured brokers, one per process, in one background thread with its own event loop.
+
+Synchronous views, coroutines of any loop and workers all use the same links: `link().call(lambda admin: ...)` or
+`await link().acall(...)`. The links start with the first use in a process (a worker forks before that).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from brokers.admin import BrokerAdmin, BrokerUnreachable
+from console.links.link import BrokerLink, Pace, Status
+
+__all__ = ["BrokerLink", "Pace", "Status", "UnknownBroker", "close_links", "connect_bundled", "link", "links"]
+
+
+class UnknownBroker(LookupError):
+    """No broker of that slug is configured. The message is a sentence for people."""
+
+
+async def connect_bundled(*, host: str, port: int, user: str, secret: str) -> BrokerAdmin:
+    """Connect to Headgate's own broker; `secret` is the file with the user's password."""
+    from brokers.drivers.bundled import BundledBroker
+
+    try:
+        password = Path(secret).read_text().strip()  # noqa: ASYNC240 - a few bytes; read anew, the broker may write it
+    except OSError as error:
+        raise BrokerUnreachable(f"the password file {secret} cannot be read: {error.strerror}") from error
+    return await BundledBroker.connect(host, port, user, password)
+
+
+class _Links:
+    """All links of this process and the thread they live in."""
+
+    def __init__(self, configured: list[dict[str, Any]]) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self.by_slug = {entry["slug"]: self._link(entry) for entry in configured}
+        self._thread = threading.Thread(target=self._run, name="broker-links", daemon=True)
+        self._thread.start()
+
+    def _link(self, entry: Mapping[str, Any]) -> BrokerLink:
+        connect: Callable[..., Awaitable[BrokerAdmin]] = entry["connect"]
+        if isinstance(connect, str):
+            connect = import_string(connect)
+        opening = partial(connect, **entry.get("options", {}))
+        return BrokerLink(entry["slug"], entry.get("title", entry["slug"]), opening, self._loop, pace=entry.get("pace"))
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._tasks = [self._loop.create_task(link.run()) for link in self.by_slug.values()]
+        try:
+            self._loop.run_forever()
+        finally:
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+            self._loop.run_until_complete(_all_ended(self._loop))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+
+
+async def _all_ended(loop: asyncio.AbstractEventLoop) -> None:
+    others = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+_links: _Links | None = None
+_starting = threading.Lock()
+
+
+def _started() -> _Links:
+    global _links  # noqa: PLW0603 - the one place for the links of the process
+    with _starting:
+        if _links is None or _links.pid != os.getpid():
+            _links = _Links(settings.HEADGATE_BROKERS)
+        return _links
+
+
+def links() -> list[BrokerLink]:
+    """The link of every configured broker, the default one first."""
+    return list(_started().by_slug.values())
+
+
+def link(slug: str = "") -> BrokerLink:
+    """The link of one broker; no slug: the default one. Raises UnknownBroker."""
+    known = _started().by_slug
+    if not slug:
+        return next(iter(known.values()))
+    if slug not in known:
+        raise UnknownBroker(f"there is no broker {slug!r}: there is {', '.join(known)}")
+    return known[slug]
+
+
+def close_links() -> None:
+    """Close the links of this process; the next use opens new ones."""
+    global _links  # noqa: PLW0603
+    with _starting:
+        if _links is not None and _links.pid == os.getpid():
+            _links.close()
+        _links = None

@@ -1,0 +1,105 @@
+"""Charts: numbers -> Plotly figures as plain dicts. Pure; draws nothing and knows no broker.
+
+Colours are names of the style sheet's custom properties (`var(--…)`): charts.js puts in what the theme has. Each
+trace says in `meta` which field of a sample its y values are, so that a page adds samples without knowing the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+Unit = Literal["messages", "bytes"]
+
+#: Fields of a sample that a figure of a unit shows, besides `at` (ms since the epoch) and `overfull`.
+LINES: tuple[tuple[str, str, str, str, float], ...] = (
+    ("effective_capacity_{unit}", "Capacity", "var(--chart-capacity)", "solid", 1.5),
+    ("effective_stop_{unit}", "Stop", "var(--chart-stop)", "dash", 1.2),
+    ("effective_resume_{unit}", "Resume", "var(--chart-resume)", "dot", 1.5),
+)
+
+
+def overfull_value(state: str | None) -> int | None:
+    """What the shaded band has for a queue's state: 1 while it is overfull, 0 while it is not, None if unknown."""
+    return None if state is None else int(state.startswith("OVERFULL"))
+
+
+def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """A queue's depth over time with its limits, and the spans in which it was overfull shaded.
+
+    `samples`: maps with `at`, `state`, `depth_<unit>` and the limits in force, ascending. A limit of 0 is none and is
+    not drawn.
+    """
+    rows = list(samples)
+    times = [row["at"] for row in rows]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "Overfull",
+            "meta": "overfull",
+            "x": times,
+            "y": [overfull_value(row.get("state")) for row in rows],
+            "yaxis": "y2",
+            "line": {"shape": "hv", "width": 0},
+            "fill": "tozeroy",
+            "fillcolor": "var(--chart-overfull)",
+            "hoverinfo": "skip",
+        }
+    ]
+    for field, name, colour, dash, width in LINES:
+        key = field.format(unit=unit)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "meta": key,
+                "x": times,
+                "y": [row.get(key) or None for row in rows],
+                "line": {"shape": "hv", "dash": dash, "width": width, "color": colour},
+                "hovertemplate": "%{y:,d}",
+            }
+        )
+    traces.append(
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "Depth",
+            "meta": f"depth_{unit}",
+            "x": times,
+            "y": [row.get(f"depth_{unit}") for row in rows],
+            "line": {"width": 2, "color": "var(--chart-depth)"},
+            "fill": "tozeroy",
+            "fillcolor": "var(--chart-depth-fill)",
+            "hovertemplate": "%{y:,d}",
+        }
+    )
+    axis = {
+        "gridcolor": "var(--chart-grid)",
+        "zerolinecolor": "var(--chart-grid)",
+        "linecolor": "var(--chart-grid)",
+        "tickfont": {"color": "var(--muted)", "size": 11},
+    }
+    layout = {
+        "margin": {"l": 56, "r": 12, "t": 8, "b": 32},
+        "height": 320,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "var(--font)", "size": 12, "color": "var(--text)"},
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"},
+        "hovermode": "x unified",
+        "hoverlabel": {"bgcolor": "var(--surface)", "bordercolor": "var(--border)", "font": {"color": "var(--text)"}},
+        "xaxis": {**axis, "type": "date", "showgrid": False, "fixedrange": True},
+        "yaxis": {
+            **axis,
+            "rangemode": "tozero",
+            "fixedrange": True,
+            "tickformat": "~s",
+            "ticksuffix": "B" if unit == "bytes" else "",
+            "title": {"text": "", "standoff": 4},
+        },
+        "yaxis2": {"overlaying": "y", "side": "right", "range": [0, 1], "visible": False, "fixedrange": True},
+    }
+    return {"data": traces, "layout": layout}

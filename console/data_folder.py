@@ -1,0 +1,47 @@
+"""The data folder: where everything that this installation must keep lives, and the secrets generated into it.
+
+Secrets are generated once, by whichever process comes first, and never have a default in code.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+class DataFolderError(Exception):
+    """The data folder cannot be used. The message is one line that names it."""
+
+
+def prepare(folder: Path) -> Path:
+    """Create the folder if need be and return its absolute path; raises DataFolderError."""
+    folder = folder.expanduser().absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataFolderError(f"the data folder {folder} cannot be created: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DataFolderError(f"the data folder {folder} cannot be written")
+    return folder
+
+
+def secret(path: Path) -> str:
+    """Return the secret in the file, generating it (mode 0600) if there is none; raises DataFolderError."""
+    try:
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Written apart and then linked, so that of two processes starting together one wins and none reads half.
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            try:
+                with os.fdopen(handle, "w") as file:
+                    file.write(secrets.token_urlsafe(48))
+                with suppress(FileExistsError):
+                    os.link(name, path)
+            finally:
+                os.unlink(name)
+        return path.read_text().strip()
+    except OSError as error:
+        raise DataFolderError(f"the secret {path} cannot be kept: {error.strerror}") from error

@@ -1,0 +1,115 @@
+"""The newest values of every queue of a broker, as rows that are replaced and never changed. Pure.
+
+Every source tells absolute values (a query, a sample, an event), so a value missed is mended by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from brokers.admin import Event, ManagedObject
+from brokers.managed import TYPES, ObjectName
+
+Row = Mapping[str, Any]
+
+_ATTRIBUTES = frozenset(a.name for a in TYPES["Queue"].attributes)
+#: Kinds of events after which more of a queue may differ than the event tells.
+_READ_AFTER = frozenset({"queue-created", "policy-changed", "producers-stopped", "producers-started"})
+
+
+@lru_cache(maxsize=50_000)
+def text_of(name: ObjectName) -> str:
+    """The object name as text; the names of queues come by every second."""
+    return str(name)
+
+
+class QueueTable:
+    """Rows by object name text. `revision` grows with every change."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+        self._put_since_sweep: set[str] = set()
+        self.revision = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, name: str) -> Row | None:
+        return self._rows.get(name)
+
+    def rows(self) -> list[Row]:
+        return list(self._rows.values())
+
+    def put(self, queue: ManagedObject) -> None:
+        """A queue as it was read whole."""
+        text = text_of(queue.name)
+        row = {"object": text, **dict(queue.name.keys), **queue.attributes, "version": queue.version}
+        self._put_since_sweep.add(text)
+        if self._rows.get(text) != row:
+            self._rows[text] = row
+            self.revision += 1
+
+    def merge(self, name: ObjectName, values: Mapping[str, Any]) -> bool:
+        """New values of some attributes; False if the queue is not known, so that it must be read."""
+        text = text_of(name)
+        row = self._rows.get(text)
+        if row is None:
+            return False
+        if any(row.get(key) != value for key, value in values.items()):
+            self._rows[text] = {**row, **values}
+            self.revision += 1
+        return True
+
+    def drop(self, name: ObjectName) -> None:
+        if self._rows.pop(text_of(name), None) is not None:
+            self.revision += 1
+
+    def begin_sweep(self) -> None:
+        """From now on note which queues are put; see `end_sweep`."""
+        self._put_since_sweep = set()
+
+    def end_sweep(self) -> None:
+        """All queues have been put since `begin_sweep`: those that were not are gone."""
+        for text in self._rows.keys() - self._put_since_sweep:
+            del self._rows[text]
+            self.revision += 1
+
+
+def queue_of(event: Event) -> ObjectName | None:
+    """The queue that an event is about: it is its object, or the target of the link that is."""
+    if event.object.type == "Queue":
+        return event.object
+    text = event.attributes.get("queue")
+    if not isinstance(text, str):
+        return None
+    try:
+        name = ObjectName.parse(text)
+    except ValueError:
+        return None
+    return name if name.type == "Queue" else None
+
+
+def queue_values(event: Event) -> dict[str, Any]:
+    """What an event about a queue tells of the queue's attributes just after it."""
+    values = {key: value for key, value in event.attributes.items() if key in _ATTRIBUTES}
+    if event.kind == "queue-overfull":
+        values.setdefault("overfull_since", event.at)
+    elif event.kind == "queue-underfull":
+        values.setdefault("overfull_since", None)
+    return values
+
+
+def must_be_read(events: Iterable[Event]) -> tuple[set[ObjectName], bool]:
+    """After these events: (queues to read whole, whether to read all queues since a wider scope has changed)."""
+    names: set[ObjectName] = set()
+    everything = False
+    for event in events:
+        if event.kind not in _READ_AFTER:
+            continue
+        if event.object.type == "Queue":
+            names.add(event.object)
+        else:
+            everything = True
+    return names, everything

@@ -1,0 +1,260 @@
+"""One page's WebSocket: it says what it watches, and is sent numbered snapshots of that and every event.
+
+A single task sends, so that frames keep their order and a slow page costs nobody else anything: it skips snapshots
+(each is the whole truth) and never an event. It must never change anything at a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+from urllib.parse import parse_qs
+
+from channels.auth import get_user
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from brokers.admin import AdminError, Event
+from console.brokers import BrokerLink, Status, UnknownBroker, link
+from console.links.link import Subscription
+from console.live.watching import BadWatch, Watch, data_text, encode, last_known
+
+#: Close codes: not signed in; no such broker.
+SIGNED_OUT, NO_BROKER = 4401, 4404
+
+#: Seconds. Events that come within EVENTS of a frame of events go out together; snapshots of what changes all the
+#: time are SNAPSHOTS apart; what the broker does not tell changes of is looked at again after REREAD; a page that
+#: hears nothing for HEARTBEAT hears that; and the session is looked at again after SESSION.
+EVENTS, SNAPSHOTS, REREAD, HEARTBEAT, SESSION = 0.02, 0.2, 2.0, 5.0, 30.0
+
+_FIRST_EVENTS = 50
+_EVENTS_IN_A_FRAME = 500
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    """What it takes and sends is the contract with `static/console/live.js`; see the class's `receive` and `_frame`s."""
+
+    link: BrokerLink
+
+    async def connect(self) -> None:
+        await self.accept()
+        self._sender: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
+        user = self.scope["user"]
+        if user is None or not user.is_authenticated:
+            await self.close(SIGNED_OUT)
+            return
+        slug = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("broker", [""])[0]
+        try:
+            self.link = link(slug)
+        except UnknownBroker:
+            await self.close(NO_BROKER)
+            return
+        self._number = 0
+        self._woken = asyncio.Event()
+        self._watch: Watch | None = None
+        self._watch_is_new = False
+        self._position: int | None = None
+        self._status_sent: Status | None = None
+        self._seen: object = None
+        self._sent_text = ""
+        self._last_frame = time.monotonic()
+        self._last_snapshot = self._last_events = self._last_read = float("-inf")
+        self._subscription = self.link.subscribe(self._woken.set)
+        self._sender = asyncio.create_task(self._send_for_ever())
+
+    async def disconnect(self, code: int) -> None:
+        if self._subscription is not None:
+            self.link.unsubscribe(self._subscription)
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._sender is None:
+            return
+        try:
+            message = json.loads(text_data or "")
+            if not isinstance(message, dict):
+                raise BadWatch("a message must be a JSON object")
+            after = message.get("after")
+            if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
+                raise BadWatch(f"after is {after!r}: it must be the number of an event")
+            self._watch = Watch.parse(message)
+        except json.JSONDecodeError:
+            await self._frame({"type": "error", "detail": "a message must be a JSON object"})
+            return
+        except BadWatch as error:
+            await self._frame({"type": "error", "detail": str(error)})
+            return
+        if after is not None:
+            self._position = after
+        self._watch_is_new = True
+        self._woken.set()
+
+    # -- the sending task ---------------------------------------------------------------------------------------
+
+    async def _send_for_ever(self) -> None:
+        session_looked_at = time.monotonic()
+        while True:
+            await self._wait()
+            if time.monotonic() - session_looked_at > SESSION:
+                session_looked_at = time.monotonic()
+                if not await self._still_signed_in():
+                    await self.close(SIGNED_OUT)
+                    return
+            if self._watch is not None:
+                await self._send_status()
+                await self._send_events()
+                await self._send_snapshot(self._watch)
+            if time.monotonic() - self._last_frame >= HEARTBEAT:
+                await self._frame({"type": "heartbeat", "at": _now()})
+
+    async def _wait(self) -> None:
+        """Until something happened or is due."""
+        due = self._last_frame + HEARTBEAT
+        if self._watch is not None:
+            if self._snapshot_wanted():
+                due = min(due, self._last_snapshot + SNAPSHOTS)
+            if self._watch.object is not None:
+                due = min(due, self._last_read + REREAD)
+            if self._events_wanted():
+                due = min(due, self._last_events + EVENTS)
+        try:
+            async with asyncio.timeout(max(0.0, due - time.monotonic())):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        self._woken.clear()
+
+    async def _still_signed_in(self) -> bool:
+        user = await get_user(self.scope)
+        return bool(user.is_authenticated and user.is_active)
+
+    # -- status ---------------------------------------------------------------------------------------------------
+
+    async def _send_status(self) -> None:
+        status = self.link.status
+        known, self._status_sent = self._status_sent, status
+        if known is status or (known is None and status.connected):
+            return
+        self._watch_is_new = self._watch_is_new or status.connected
+        await self._frame(
+            {
+                "type": "broker",
+                "broker": self.link.slug,
+                "connected": status.connected,
+                "since": status.since,
+                "error": status.error,
+            }
+        )
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def _events_wanted(self) -> bool:
+        return self._position is not None and self.link.has_events_after(self._position)
+
+    async def _send_events(self) -> None:
+        if self._position is None:
+            if not self.link.connected:
+                return
+            self._position = max(0, self.link.newest_event - _FIRST_EVENTS)
+        while self._events_wanted() and time.monotonic() - self._last_events >= EVENTS:
+            position = self._position
+            try:
+                tail = await self.link.events_after(position, _EVENTS_IN_A_FRAME)
+            except AdminError:
+                return  # the link was lost in this moment; when it is back the rest is sent
+            if self._position != position:
+                continue  # the page asked anew while the journal was read
+            if tail.expired_before is not None:
+                await self._frame({"type": "events-expired", "first": tail.expired_before})
+                self._position = tail.expired_before - 1
+            if tail.events:
+                self._position = tail.events[-1].number
+                await self._frame({"type": "events", "events": [_shown(event) for event in tail.events]})
+            full = len(tail.events) == _EVENTS_IN_A_FRAME
+            self._last_events = float("-inf") if full else time.monotonic()
+            if not tail.events and tail.expired_before is None:
+                return
+
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    def _changes(self, watch: Watch) -> object:
+        """Something that differs when what is watched may have changed."""
+        if watch.kind == "queue":
+            return self.link.queue(str(watch.object)), self.link.status
+        return self.link.revision
+
+    def _snapshot_wanted(self) -> bool:
+        assert self._watch is not None
+        return self._watch_is_new or self._differs(self._watch)
+
+    def _differs(self, watch: Watch) -> bool:
+        now, seen = self._changes(watch), self._seen
+        if isinstance(now, tuple) and isinstance(seen, tuple):
+            return any(a is not b for a, b in zip(now, seen, strict=True))
+        return now != seen
+
+    async def _send_snapshot(self, watch: Watch) -> None:
+        now = time.monotonic()
+        new = self._watch_is_new
+        changed = self._differs(watch) and now - self._last_snapshot >= SNAPSHOTS
+        reread = watch.object is not None and now - self._last_read >= REREAD
+        if not (new or changed or reread):
+            return
+        self._watch_is_new = False
+        self._last_read = now
+        status, self._seen = self.link.status, self._changes(watch)
+        try:
+            text = await data_text(self.link, watch)
+        except AdminError:
+            if not new:
+                return  # the page keeps what it has; the frame about the broker tells it why
+            text = last_known(self.link, watch)
+        self._last_snapshot = time.monotonic()
+        if text == self._sent_text and not new and watch.kind != "overview":
+            return
+        if watch is not self._watch:
+            return  # the page watches something else by now
+        self._sent_text = text
+        head = {
+            "type": "snapshot",
+            "n": self._next(),
+            "watch": watch.kind,
+            "broker": self.link.slug,
+            "connected": status.connected,
+            "since": status.since,
+            "error": status.error,
+            "at": _now(),
+        }
+        await self._send_text(f'{encode(head)[:-1]},"data":{text}}}')
+
+    # -- frames ---------------------------------------------------------------------------------------------------
+
+    async def _frame(self, content: dict[str, Any]) -> None:
+        await self._send_text(encode({**content, "n": self._next()}))
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    async def _send_text(self, text: str) -> None:
+        self._last_frame = time.monotonic()
+        await self.send(text_data=text)
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    return {
+        "number": event.number,
+        "at": event.at,
+        "kind": event.kind,
+        "object": str(event.object),
+        "text": event.text,
+        "attributes": dict(event.attributes),
+    }
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,168 @@
+"""What a page may watch, and the data of a snapshot of it: asked for with one message, computed from one link."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from brokers.admin import BrokerAdmin, BrokerUnreachable, ManagedObject, NotFound
+from brokers.managed import QUEUE_STATES, ObjectName
+from console.brokers import BrokerLink
+from console.live import overview as overviews
+
+#: Producers and consumers of one queue in a snapshot, blocked ones first.
+MOST_LINKS = 200
+#: From so many queues on, an overview is computed in a thread, so that other sockets are not kept waiting.
+_MANY_QUEUES = 1000
+#: Overviews kept per broker: distinct searches and sorts that are watched at the same time.
+_KEPT = 32
+
+
+class BadWatch(ValueError):
+    """A watch message that cannot be followed. The message is a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """`kind`: overview, queue or objects. `object`: what a queue or objects watch is about."""
+
+    kind: str
+    object: ObjectName | None = None
+    search: str = ""
+    states: tuple[str, ...] = ()
+    sort: str = ""
+
+    @classmethod
+    def parse(cls, message: Mapping[str, Any]) -> Watch:
+        """Raises BadWatch."""
+        kind = message.get("watch")
+        if kind not in ("overview", "queue", "objects"):
+            raise BadWatch(f"watch is {kind!r}: it must be overview, queue or objects")
+        if kind == "overview":
+            return cls._overview(message)
+        text = message.get("object", "")
+        if kind == "objects" and text == "":
+            return cls(kind)
+        try:
+            name = ObjectName.parse(text if isinstance(text, str) else repr(text))
+        except ValueError as error:
+            raise BadWatch(str(error)) from None
+        if kind == "queue" and name.type != "Queue":
+            raise BadWatch(f"object is {text!r}: a queue watch needs the name of a queue")
+        return cls(kind, name)
+
+    @classmethod
+    def _overview(cls, message: Mapping[str, Any]) -> Watch:
+        search, sort, states = message.get("search", ""), message.get("sort", ""), message.get("states", [])
+        if not isinstance(search, str) or not isinstance(sort, str) or not isinstance(states, list):
+            raise BadWatch("search and sort must be text, and states a list")
+        for state in states:
+            if state not in QUEUE_STATES:
+                raise BadWatch(f"states has {state!r}: there are {', '.join(QUEUE_STATES)}")
+        try:
+            overviews.overview(None, [], sort=sort)
+        except overviews.BadSort as error:
+            raise BadWatch(str(error)) from None
+        return cls("overview", None, search, tuple(states), sort)
+
+
+def overview(link: BrokerLink, search: str = "", states: tuple[str, ...] = (), sort: str = "") -> dict[str, Any]:
+    """The data of an overview snapshot. Raises `overview.BadSort`."""
+    return overviews.overview(link.broker, link.queues(), search=search, states=states, sort=sort)
+
+
+class _Kept:
+    """The overviews of one broker as JSON text, so that many pages that look at the same cost one computation."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._texts: dict[Watch, tuple[int, str]] = {}
+
+    def text(self, link: BrokerLink, watch: Watch) -> str:
+        with self._lock:
+            revision = link.revision
+            known = self._texts.pop(watch, None)
+            if known is None or known[0] != revision:
+                known = (revision, encode(overview(link, watch.search, watch.states, watch.sort)))
+            self._texts[watch] = known
+            while len(self._texts) > _KEPT:
+                del self._texts[next(iter(self._texts))]
+            return known[1]
+
+
+_kept: WeakKeyDictionary[BrokerLink, _Kept] = WeakKeyDictionary()
+
+
+async def data_text(link: BrokerLink, watch: Watch) -> str:
+    """The data of a snapshot as JSON text. Raises BrokerUnreachable for what must be asked from the broker."""
+    if watch.kind == "overview":
+        kept = _kept.setdefault(link, _Kept())
+        if len(link.queues()) < _MANY_QUEUES:
+            return kept.text(link, watch)
+        return await asyncio.to_thread(kept.text, link, watch)
+    if watch.object is None:
+        return encode({"object": None})
+    name = watch.object
+    if watch.kind == "queue":
+        return encode(await link.acall(lambda admin: _queue(admin, name)))
+    return encode(await link.acall(lambda admin: _object(admin, name)))
+
+
+def last_known(link: BrokerLink, watch: Watch) -> str:
+    """What stands in for `data_text` while the broker cannot be asked."""
+    if watch.kind == "objects":
+        return encode({"object": None})
+    return encode({"queue": link.queue(str(watch.object)), "producers": [], "consumers": [], "explain": {}})
+
+
+def queue(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
+    """The data of a queue snapshot, for synchronous callers. Raises AdminError."""
+    return link.call(lambda admin: _queue(admin, name))
+
+
+def shown(thing: ManagedObject) -> dict[str, Any]:
+    """The attributes of an object and `object`, the text of its name."""
+    return {"object": str(thing.name), **thing.attributes, "version": thing.version}
+
+
+async def _queue(admin: BrokerAdmin, name: ObjectName) -> dict[str, Any]:
+    links = {"where": {"queue": str(name)}, "count": MOST_LINKS}
+    try:
+        found, producers, consumers, explained = await asyncio.gather(
+            admin.read(name),
+            admin.query("Producer", sort="state,blocked_since,id", **links),  # type: ignore[arg-type]
+            admin.query("Consumer", sort="id", **links),  # type: ignore[arg-type]
+            admin.call(name, "explain", {}),
+        )
+    except NotFound:
+        return {"gone": True}
+    return {
+        "queue": shown(found),
+        "producers": [shown(producer) for producer in producers.items],
+        "producers_total": producers.total,
+        "consumers": [shown(consumer) for consumer in consumers.items],
+        "consumers_total": consumers.total,
+        "explain": explained["fields"],
+    }
+
+
+async def _object(admin: BrokerAdmin, name: ObjectName) -> dict[str, Any]:
+    try:
+        found = await admin.read(name)
+    except NotFound:
+        return {"object": None}
+    return {"object": {"name": str(found.name), "version": found.version, "attributes": dict(found.attributes)}}
+
+
+def encode(value: Any) -> str:
+    return json.dumps(value, cls=DjangoJSONEncoder, separators=(",", ":"), ensure_ascii=False)
+
+
+__all__ = ["BadWatch", "BrokerUnreachable", "Watch", "data_text", "encode", "last_known", "overview", "queue", "shown"]

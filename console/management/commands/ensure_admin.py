@@ -1,0 +1,27 @@
+"""`manage.py ensure_admin`: give a new installation its first administrator, with a generated password."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+
+class Command(BaseCommand):
+    help = "Create the superuser `admin` unless there is a superuser; print `admin <password>` this one time."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        users = get_user_model().objects
+        with transaction.atomic():
+            if users.filter(is_superuser=True).exists():
+                return
+            password = secrets.token_urlsafe(12)
+            user, _ = users.get_or_create(username="admin")
+            user.is_staff = user.is_superuser = user.is_active = True
+            user.set_password(password)
+            user.save()
+        self.stdout.write(f"admin {password}")

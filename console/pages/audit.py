@@ -1,0 +1,68 @@
+"""The audit list: who did what, when, from where and why, newest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from brokers.managed import ObjectName
+from console.audit.models import AuditEntry, Outcome
+from console.pages.frame import broker_of, frame
+
+ROWS = 50
+
+
+@require_safe
+def audit(request: HttpRequest) -> HttpResponse:
+    """`?user=`, `?operation=`, `?outcome=`, `?object=` (exact), `?search=` (in object, reason and detail), `?page=`."""
+    broker = broker_of(request)
+    given = {key: request.GET.get(key, "").strip() for key in ("user", "operation", "outcome", "object", "search")}
+    rows = AuditEntry.objects.filter(broker=broker["slug"])
+    for key, field in (("user", "user_name"), ("operation", "operation"), ("outcome", "outcome"), ("object", "object")):
+        if given[key]:
+            rows = rows.filter(**{field: given[key]})
+    if text := given["search"]:
+        rows = rows.filter(Q(object__icontains=text) | Q(reason__icontains=text) | Q(detail__icontains=text))
+    page = Paginator(rows, ROWS).get_page(request.GET.get("page"))
+    context = {
+        **frame(request, "audit", "Audit"),
+        "given": given,
+        "rows": [_row(entry) for entry in page],
+        "pages": page,
+        "filtered": any(given.values()),
+        "users": _distinct("user_name"),
+        "operations": _distinct("operation"),
+        "outcomes": Outcome.values,
+        "query": urlencode({key: value for key, value in given.items() if value}),
+    }
+    partial = bool(getattr(request, "htmx", False))
+    return render(request, "console/audit_rows.html" if partial else "console/audit.html", context)
+
+
+def _distinct(field: str) -> list[str]:
+    return list(AuditEntry.objects.order_by(field).values_list(field, flat=True).distinct()[:200])
+
+
+def _row(entry: AuditEntry) -> dict[str, Any]:
+    before, after = entry.before or {}, entry.after or {}
+    names = [*before, *(name for name in after if name not in before)]
+    return {
+        "entry": entry,
+        "short": _short(entry.object),
+        "changes": [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)],
+    }
+
+
+def _short(text: str) -> str:
+    """The object's name for people; rows outlive the types they were written about."""
+    try:
+        name = ObjectName.parse(text)
+    except ValueError:
+        return text
+    return f"{name.type} {name.keys[-1][1]}" if name.keys else name.type

@@ -1,0 +1,65 @@
+"""What every page has around it: the broker it is about, who looks at it, and what they may do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest
+from django.urls import reverse
+
+#: The permission that every change of a broker needs; the server checks it again in each call.
+OPERATE = "audit.operate"
+
+
+def broker_of(request: HttpRequest) -> dict[str, Any]:
+    """The configured broker that `?broker=` names, or the first one; raises Http404 for one that is not configured."""
+    slug = request.GET.get("broker", "")
+    brokers: list[dict[str, Any]] = settings.HEADGATE_BROKERS
+    for broker in brokers:
+        if slug in ("", broker["slug"]):
+            return broker
+    known = ", ".join(broker["slug"] for broker in brokers)
+    raise Http404(f"There is no broker {slug!r}. There is: {known}.")
+
+
+def amqp_address(broker: dict[str, Any]) -> str:
+    """Where clients connect, for the pages that invite them to; empty if the broker's options do not tell."""
+    options = broker.get("options", {})
+    if "host" not in options or "port" not in options:
+        return ""
+    host = str(options["host"])
+    return f"amqp://{f'[{host}]' if ':' in host else host}:{options['port']}"
+
+
+def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) -> dict[str, Any]:
+    """The template context of a page. `settings_of_page` reaches its script as JSON."""
+    broker = broker_of(request)
+    may_operate = request.user.has_perm(OPERATE)
+    suffix = "" if broker is settings.HEADGATE_BROKERS[0] else f"?broker={broker['slug']}"
+    return {
+        "page": page,
+        "title": title,
+        "broker": broker,
+        "brokers": settings.HEADGATE_BROKERS,
+        "may_operate": may_operate,
+        "navigation": [
+            (name, label, reverse(name) + suffix)
+            for name, label in (
+                ("overview", "Overview"),
+                ("objects", "Objects"),
+                ("audit", "Audit"),
+                ("api-docs", "API"),
+            )
+        ],
+        "page_settings": {
+            "page": page,
+            "broker": broker["slug"],
+            "brokerTitle": broker["title"],
+            "amqp": amqp_address(broker),
+            "mayOperate": may_operate,
+            "user": request.user.get_username(),
+            "loginUrl": reverse("login"),
+            **settings_of_page,
+        },
+    }

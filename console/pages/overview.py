@@ -1,0 +1,15 @@
+"""The overview: every queue of a broker, trouble first, and the live event feed."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from brokers.managed import QUEUE_STATES
+from console.pages.frame import frame
+
+
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/overview.html", frame(request, "overview", "Overview", states=QUEUE_STATES))

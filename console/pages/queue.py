@@ -1,0 +1,29 @@
+"""One queue: its depth over time, its producers and consumers with their why, and its limits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from brokers.managed import POLICY, object_name
+from console.charts import depth_figure
+from console.pages.frame import frame
+
+
+@require_safe
+def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
+    """The page is there for any name: a queue that is gone may come back while it is watched."""
+    context = frame(
+        request,
+        "queue",
+        name,
+        object=str(object_name("Queue", virtualhost=virtualhost, name=name)),
+        virtualhost=virtualhost,
+        name=name,
+        policy=[asdict(attribute) for attribute in POLICY],
+        figures={unit: depth_figure(unit) for unit in ("messages", "bytes")},
+    )
+    return render(request, "console/queue.html", {**context, "virtualhost": virtualhost, "name": name})

@@ -1,0 +1,213 @@
+"""Django's settings, from the environment. Wiring only.
+
+HEADGATE_DATA              the data folder, default ./data
+HEADGATE_DEBUG             1: Django's debug pages, static files read anew at each request
+HEADGATE_ALLOWED_HOSTS     host names besides the loopback ones, separated by commas
+HEADGATE_TRUSTED_ORIGINS   origins (https://console.example.org) that may post forms through a reverse proxy
+HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672
+HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
+HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
+DATABASE_URL               default: SQLite in the data folder
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+from console.data_folder import DataFolderError, prepare, secret
+from console.static_version import static_version
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def _words(variable: str) -> list[str]:
+    return [word.strip() for word in os.environ.get(variable, "").split(",") if word.strip()]
+
+
+try:
+    DATA = prepare(Path(os.environ.get("HEADGATE_DATA") or "data"))
+    SECRET_KEY = secret(DATA / "console" / "django.secret")
+except DataFolderError as error:
+    raise ImproperlyConfigured(str(error)) from error
+
+DEBUG = os.environ.get("HEADGATE_DEBUG") == "1"
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", *_words("HEADGATE_ALLOWED_HOSTS")]
+CSRF_TRUSTED_ORIGINS = _words("HEADGATE_TRUSTED_ORIGINS")
+
+# -- brokers ----------------------------------------------------------------------------------------------------
+
+#: The brokers that this console drives, first the default one. `connect` is the dotted name of a coroutine function
+#: that takes `options` as keyword arguments and returns a `brokers.admin.BrokerAdmin`.
+HEADGATE_BROKERS: list[dict[str, Any]] = [
+    {
+        "slug": "local",
+        "title": "Local broker",
+        "connect": os.environ.get("HEADGATE_BROKER_CONNECT") or "console.brokers.connect_bundled",
+        "options": {
+            "host": os.environ.get("HEADGATE_BROKER_HOST") or "127.0.0.1",
+            "port": int(os.environ.get("HEADGATE_BROKER_PORT") or 5672),
+            "user": "console",
+            "secret": os.environ.get("HEADGATE_BROKER_SECRET") or str(DATA / "broker" / "console.secret"),
+        },
+    },
+]
+
+# -- applications -----------------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "servestatic",
+    "channels",
+    "csp",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "console",
+    "console.audit",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "console.urls"
+ASGI_APPLICATION = "console.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# -- database ---------------------------------------------------------------------------------------------------
+
+DATABASES: dict[str, Any] = {
+    "default": dj_database_url.config(default=f"sqlite:///{DATA / 'console' / 'console.sqlite3'}", conn_max_age=0)
+}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    DATABASES["default"]["OPTIONS"] = {
+        # Several processes share the file: readers do not wait for the writer (WAL), writers wait for each other
+        # from the start of a transaction (IMMEDIATE) rather than failing in the middle of one.
+        "timeout": 20,
+        "transaction_mode": "IMMEDIATE",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# -- people -----------------------------------------------------------------------------------------------------
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "overview"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME = "headgate_session"
+CSRF_COOKIE_NAME = "headgate_csrf"
+CSRF_COOKIE_HTTPONLY = True  # pages hand the token to scripts in the body, never through the cookie
+CSRF_COOKIE_SAMESITE = "Lax"
+
+# -- headers ----------------------------------------------------------------------------------------------------
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "script-src": [SELF],
+        "style-src": [SELF, "'unsafe-inline'"],  # Plotly writes inline styles
+        "img-src": [SELF, "data:", "blob:"],
+        "connect-src": [SELF],
+        "object-src": [NONE],
+        "base-uri": [SELF],
+        "frame-ancestors": [NONE],
+        "form-action": [SELF],
+    }
+}
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+# -- static files -----------------------------------------------------------------------------------------------
+
+_plotly = find_spec("plotly")
+assert _plotly is not None
+assert _plotly.origin is not None
+STATICFILES_DIRS = [("plotly", Path(_plotly.origin).parent / "package_data")]
+STATIC_URL = "/static/"
+if not DEBUG:
+    _version = static_version(
+        [BASE_DIR / "console" / "static"], ["plotly", "django-htmx", "django", "djangorestframework"]
+    )
+    STATIC_URL = f"/static/{_version}/"
+    SERVESTATIC_MAX_AGE = 365 * 24 * 3600  # the URL has the version of the content
+SERVESTATIC_USE_FINDERS = True
+SERVESTATIC_ALLOW_ALL_ORIGINS = False
+
+# -- texts, times, log ------------------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en-gb"
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {
+        "django": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+        "console": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+    },
+}
+
+# -- HTTP interface ---------------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Headgate",
+    "DESCRIPTION": "Watch and steer the producer flow control of message brokers.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+}

@@ -1,0 +1,101 @@
+// The only module that knows Plotly. A figure comes from the server (console/charts.py); samples are added to its
+// traces by the name in their `meta`, and colours are taken from the theme.
+
+const KEPT = 2400; // samples of one chart; a changing queue makes one per second
+const SPACING = 900; // ms between two samples that are kept
+const TOKEN = /var\((--[\w-]+)\)/;
+
+/** Plotly draws times as if they were UTC; the viewer's own zone is wanted. */
+const local = (ms) => ms - new Date(ms).getTimezoneOffset() * 60_000;
+
+function themed(value, style) {
+  if (typeof value === "string") {
+    const match = TOKEN.exec(value);
+    return match ? style.getPropertyValue(match[1]).trim() : value;
+  }
+  if (Array.isArray(value)) return value.map((item) => themed(item, style));
+  if (value && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, key === "x" || key === "y" ? item : themed(item, style)]));
+  }
+  return value;
+}
+
+const valueOf = (sample, field) => {
+  if (field === "overfull") return sample.state === null ? null : Number(sample.state.startsWith("OVERFULL"));
+  const value = sample[field];
+  return field.startsWith("effective_") ? value || null : (value ?? null);
+};
+
+export class DepthChart {
+  #element;
+  #figures;
+  #unit;
+  #samples = [];
+  #drawn = false;
+  #asked = null;
+  #last = 0;
+
+  /** `figures`: {messages, bytes} as the server made them. */
+  constructor(element, figures, unit) {
+    this.#element = element;
+    this.#figures = figures;
+    this.#unit = unit;
+    addEventListener("headgate-theme", () => requestAnimationFrame(() => this.draw()));
+    document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.draw());
+  }
+
+  show(unit) {
+    this.#unit = unit;
+    this.draw();
+  }
+
+  /** Add a sample: `at` (ms), `state` and the fields of the figure. Samples closer than a second replace each other. */
+  add(sample) {
+    const all = this.#samples;
+    const last = all.at(-1);
+    if (last && sample.at <= last.at) {
+      // An event of the past (the feed's first fifty) goes to its place.
+      const at = all.findIndex((other) => other.at >= sample.at);
+      if (all[at]?.at !== sample.at) all.splice(at, 0, sample);
+    } else {
+      const before = all.at(-2);
+      if (last && before && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();
+      all.push(sample);
+    }
+    if (all.length > KEPT) all.splice(0, all.length - KEPT);
+    this.#soon();
+  }
+
+  #soon() {
+    if (this.#asked !== null || document.visibilityState !== "visible") return;
+    const wait = Math.max(0, 500 - (performance.now() - this.#last));
+    this.#asked = setTimeout(() => {
+      this.#asked = null;
+      this.draw();
+    }, wait);
+  }
+
+  draw() {
+    if (!this.#samples.length || typeof Plotly === "undefined") return;
+    this.#last = performance.now();
+    const style = getComputedStyle(document.documentElement);
+    const figure = themed(this.#figures[this.#unit], style);
+    // The last value holds until now.
+    const rows = [...this.#samples, { ...this.#samples.at(-1), at: Math.max(Date.now(), this.#samples.at(-1).at) }];
+    const x = rows.map((sample) => local(sample.at));
+    for (const trace of figure.data) {
+      trace.x = x;
+      trace.y = rows.map((sample) => valueOf(sample, trace.meta));
+      if (trace.meta !== "overfull" && trace.y.every((value) => value === null)) trace.showlegend = false;
+    }
+    const narrow = this.#element.clientWidth < 520;
+    if (narrow) Object.assign(figure.layout.margin, { l: 44, r: 6 });
+    const span = Math.max(60_000, x.at(-1) - x[0]);
+    figure.layout.xaxis.range = [x.at(-1) - span, x.at(-1)];
+    figure.layout.xaxis.nticks = narrow ? 4 : 8;
+    figure.layout.uirevision = this.#unit;
+    if (!this.#drawn) this.#element.replaceChildren();
+    this.#drawn = true;
+    Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+  }
+}

@@ -1,0 +1,107 @@
+// The event feed: newest first, like events in a row folded into one line.
+
+import { fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
+import { clock, moment, words } from "./format.js";
+import { objectUrl, parseName, shortName } from "./objectname.js";
+
+const KEPT = 200;
+const SHAPES = {
+  "queue-overfull": "overfull",
+  "queue-underfull": "normal",
+  "producer-blocked": "blocked",
+  "producer-released": "running",
+  "producers-stopped": "stopped",
+  "producers-started": "start",
+  "policy-changed": "pencil",
+};
+
+/** The log line without its subject, which stands above it. */
+const said = (text) => text.replace(/^(?:MESSAGE\s+)?(?:\[[^\]]*\]\s*)+/, "");
+
+/** What an event is about, for people: a producer's queue says more than its number. */
+export function subject(event) {
+  const name = parseName(event.object);
+  const queue = event.attributes?.queue;
+  if (name?.type === "Producer" && queue) return String(queue).startsWith("type=") ? shortName(queue) : String(queue);
+  return shortName(event.object);
+}
+
+function target(event) {
+  const name = parseName(event.object);
+  const queue = event.attributes?.queue;
+  if (name?.type === "Producer" && queue) {
+    return String(queue).startsWith("type=") ? objectUrl(queue) : `/queues/${encodeURIComponent(name.keys.virtualhost)}/${encodeURIComponent(queue)}/`;
+  }
+  return objectUrl(event.object);
+}
+
+export class Feed {
+  #list;
+  #note;
+  #keep;
+  #lines = [];
+  #linked;
+
+  /** `keep(event)`: whether it belongs into this feed. `linked`: subjects are links. */
+  constructor(list, note, { keep = () => true, linked = true } = {}) {
+    this.#list = list;
+    this.#note = note;
+    this.#keep = keep;
+    this.#linked = linked;
+    this.#render();
+  }
+
+  clear() {
+    this.#lines = [];
+    this.#render();
+  }
+
+  add(events, reset = false) {
+    if (reset) {
+      this.#lines = [];
+      if (this.#note) setText(this.#note, "older ones are no longer kept");
+    }
+    for (const event of events) {
+      if (!this.#keep(event)) continue;
+      const top = this.#lines[0];
+      if (top && top.event.kind === event.kind && subject(top.event) === subject(event) && event.kind.startsWith("producer-")) {
+        top.times += 1;
+        top.event = event;
+      } else {
+        this.#lines.unshift({ key: event.number, event, times: 1 });
+      }
+    }
+    this.#lines.length = Math.min(this.#lines.length, KEPT);
+    this.#render();
+  }
+
+  #render() {
+    if (!this.#lines.length) {
+      this.#list._nodes = new Map();
+      fill(this.#list, h("li", { class: "empty" }, h("p", {}, "No event yet. What happens at the broker turns up here.")));
+      return;
+    }
+    if (!this.#list._nodes?.size) fill(this.#list);
+    reconcile(this.#list, this.#lines, (line) => line.key, () => this.#line(), (node, line) => this.#update(node, line));
+  }
+
+  #line() {
+    return h("li", { class: "event" }, h("time", { class: "clock" }), h("span", { class: "event-icon" }),
+      h("div", { class: "event-body" }, h("p", { class: "event-head" }), h("p", { class: "event-text" })));
+  }
+
+  #update(node, { event, times }) {
+    if (node.dataset.number === String(event.number)) return;
+    node.dataset.number = event.number;
+    node.dataset.kind = event.kind;
+    const [time, shape, body] = node.children;
+    setText(time, clock(event.at));
+    setAttribute(time, "datetime", new Date(event.at).toISOString());
+    setAttribute(time, "title", moment(event.at));
+    if (!shape.firstChild) fill(shape, icon(SHAPES[event.kind] ?? "info"));
+    const about = this.#linked ? h("a", { href: target(event) }, subject(event)) : h("span", { class: "muted" }, subject(event));
+    fill(body.firstChild, h("strong", {}, words(event.kind)), " ", about, times > 1 ? h("span", { class: "times" }, ` ×${times}`) : null);
+    setText(body.lastChild, said(event.text));
+    setAttribute(body.lastChild, "title", `${event.text}\nNumber ${event.number}`);
+  }
+}

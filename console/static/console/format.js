@@ -1,0 +1,87 @@
+// Values for people: numbers, bytes, rates, times in the viewer's zone, durations. Pure, but for the clock.
+
+const exactly = new Intl.NumberFormat("en");
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const BYTES = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+const two = (n) => String(n).padStart(2, "0");
+
+/** 1234567 -> "1,234,567" */
+export const exact = (n) => (n === null || n === undefined ? "–" : exactly.format(n));
+
+/** Short enough for a column: exact below 100,000, "123K" above. */
+export const count = (n) => (n === null || n === undefined ? "–" : Math.abs(n) < 100_000 ? exactly.format(n) : compact.format(n));
+
+/** "1.2 kB"; decimal units, as the chart's axis has them. */
+export function bytes(n) {
+  if (n === null || n === undefined) return "–";
+  let unit = 0;
+  let value = n;
+  while (Math.abs(value) >= 999.5 && unit < BYTES.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  const digits = unit === 0 || value >= 99.5 ? 0 : value >= 9.95 ? 1 : 2;
+  return `${Number(value.toFixed(digits))} ${BYTES[unit]}`;
+}
+
+/** A rate per second. */
+export function rate(n) {
+  if (n === null || n === undefined) return "–";
+  if (n === 0) return "0";
+  if (n < 10) return n.toFixed(1);
+  return count(Math.round(n));
+}
+
+/** By unit, for a column. */
+export const amount = (n, unit) => (unit === "bytes" ? bytes(n) : count(n));
+
+/** Always exact, with its unit: for titles. */
+export const exactAmount = (n, unit) => `${exact(n)} ${n === 1 ? unit.replace(/s$/, "") : unit}`;
+
+export const percent = (part, whole) => (whole ? `${Math.round((part / whole) * 100)}%` : "");
+
+/** "12:03:04" today, "20 Nov 12:03:04" on another day. */
+export function clock(ms) {
+  const d = new Date(ms);
+  const time = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+  if (d.toDateString() === new Date().toDateString()) return time;
+  return `${d.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
+}
+
+/** The whole moment with its zone: for titles. */
+export const moment = (ms) =>
+  new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
+
+/** The two largest units: "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  const s = Math.max(0, Math.floor(ms / 1000));
+  if (s === 0 && ms > 0) return `${Math.round(ms)} ms`;
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+/** "producer-blocked" -> "Producer blocked" */
+export const words = (name) => {
+  const text = name.replaceAll(/[-_]/g, " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+};
+
+export const plural = (n, one, many = `${one}s`) => `${exact(n)} ${n === 1 ? one : many}`;
+
+/**
+ * Read an amount that a person typed: "10,000", "64 KiB", "1.5 MB". Returns a whole number, or null if it is none.
+ * Decimal units have 1000, binary ones (KiB) 1024.
+ */
+export function readAmount(text) {
+  const match = /^\s*(\d[\d,_ ]*(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bytes?)?\s*$/i.exec(text);
+  if (!match) return null;
+  const number = Number(match[1].replaceAll(/[,_ ]/g, ""));
+  const power = ["", "k", "m", "g", "t"].indexOf(match[2].toLowerCase());
+  if (match[3] && !match[2]) return null;
+  const value = number * (match[3] ? 1024 : 1000) ** power;
+  return Number.isSafeInteger(value) ? value : null;
+}

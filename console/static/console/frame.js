@@ -1,0 +1,198 @@
+// What is around every page: the connection and its state, the banners, the theme, the menus, `/` for the search.
+// Pages take `live` and `settings` from here.
+
+import { get, objectPath } from "./api.js";
+import { fill, h, icon, pageData, setText } from "./elements.js";
+import { clock, plural } from "./format.js";
+import { Live } from "./live.js";
+import { scopeInWords } from "./objectname.js";
+import { sinceElement } from "./times.js";
+
+export const settings = pageData("page-settings") ?? {};
+export const live = new Live();
+
+/** Watch something of this page's broker. */
+export const watch = (message) => live.watch({ broker: settings.broker, ...message });
+
+// -- the connection ---------------------------------------------------------------------------------------------
+
+const connection = document.getElementById("connection");
+const connectionText = document.getElementById("connection-text");
+const lost = document.getElementById("banner-lost");
+let broker = { connected: true, since: 0, error: "" };
+let lastBeat = 0;
+
+function showConnection() {
+  const { state, since } = live.state;
+  const shown = state === "live" && !broker.connected ? "broker-lost" : state;
+  connection.dataset.state = shown;
+  document.body.classList.toggle("stale", shown === "lost" || shown === "broker-lost" || shown === "signed-out");
+  const text = {
+    connecting: "Connecting…",
+    live: "Live",
+    lost: "Reconnecting…",
+    "signed-out": "Signed out",
+    "broker-lost": "Broker away",
+  }[shown];
+  setText(connectionText, text);
+  connection.title = { live: `Live since ${clock(since)}`, lost: `Lost at ${clock(since)}`, "broker-lost": broker.error }[shown] ?? text;
+  if (shown === "lost" && Date.now() - since < 1000) {
+    setTimeout(showConnection, 1000); // a blink is no news: the dot changed, the banner can wait
+    return;
+  }
+  lost.hidden = shown === "live" || shown === "connecting";
+  if (lost.hidden) return;
+  const asOf = lastBeat ? `Shown as of ${clock(lastBeat)}` : "Nothing has been shown yet";
+  if (shown === "lost") {
+    fill(lost, icon("info"), h("p", {}, h("strong", {}, "Connection lost. "), `${asOf}, reconnecting… (for `, sinceElement(since), ")"),
+      h("button", { type: "button", class: "quiet", on: { click: () => live.retry() } }, "Try now"));
+  } else if (shown === "signed-out") {
+    const back = `${settings.loginUrl}?next=${encodeURIComponent(location.pathname + location.search)}`;
+    fill(lost, icon("lock"), h("p", {}, h("strong", {}, "You are signed out. "), `${asOf}. `, h("a", { href: back }, "Sign in again")));
+  } else {
+    fill(
+      lost,
+      icon("info"),
+      h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached. `),
+        broker.error ? `${broker.error.replace(/\.$/, "")}. ` : "",
+        "What is shown is its last known state; the console keeps trying",
+        broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
+    );
+  }
+}
+
+live.addEventListener("beat", (event) => {
+  // While the broker is away, frames still come; what they show is as of when it went.
+  if (broker.connected) lastBeat = event.detail.at;
+});
+live.addEventListener("state", (event) => {
+  if (event.detail.state === "live") refreshStops();
+  showConnection();
+});
+live.addEventListener("broker", (event) => {
+  const before = broker;
+  broker = event.detail;
+  if (before.connected !== broker.connected || before.error !== broker.error) showConnection();
+  if (broker.connected && !before.connected) refreshStops();
+});
+
+// -- operator stops in force ------------------------------------------------------------------------------------
+
+const banner = document.getElementById("banner-stops");
+let stopsShown = "";
+
+/** Show the stops in force: maps of scope, reason, actor, since. */
+export function showStops(stops) {
+  const text = JSON.stringify(stops);
+  if (text === stopsShown) return;
+  stopsShown = text;
+  banner.hidden = stops.length === 0;
+  if (!stops.length) return;
+  fill(banner, icon("stopped"), h("div", { class: "banner-lines" }, stopLines(stops, 3)));
+}
+
+/** One line for each stop: what, why, who, since when. */
+export function stopLines(stops, most) {
+  const lines = stops.slice(0, most).map((stop) =>
+    h("p", {}, h("strong", {}, `Producers of ${scopeInWords(stop.scope, stop.pattern)} are stopped`),
+      stop.reason ? `: ${stop.reason}` : "", h("span", { class: "by" }, ` – ${stop.actor || "somebody"}, for `, sinceElement(stop.since))));
+  if (stops.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(stops.length - most, "more stop")}`));
+  return lines;
+}
+
+/** Ask for the stops in force, where no snapshot tells them. */
+export async function refreshStops() {
+  if (settings.page === "overview" || !settings.broker) return;
+  try {
+    const object = await get(objectPath(settings.broker, "type=Broker"));
+    showStops(object.attributes.stops ?? []);
+  } catch {
+    // The banner keeps what it had; the connection's own banner says that the broker is away.
+  }
+}
+
+live.addEventListener("events", (event) => {
+  if (event.detail.events.some((e) => e.kind === "producers-stopped" || e.kind === "producers-started")) refreshStops();
+});
+
+// -- messages that come and go ----------------------------------------------------------------------------------
+
+const toasts = document.getElementById("toasts");
+
+/** Tell what came of an action; an error stays until it is closed. */
+export function toast(text, kind = "done") {
+  const close = () => element.remove();
+  const element = h("div", { class: `toast ${kind}` }, h("p", {}, text),
+    h("button", { type: "button", class: "quiet icon-only", "aria-label": "Close", on: { click: close } }, icon("close")));
+  toasts.append(element);
+  while (toasts.children.length > 4) toasts.firstChild.remove();
+  if (kind !== "error") setTimeout(close, 8000);
+}
+
+// -- theme, menus, keys -----------------------------------------------------------------------------------------
+
+const THEMES = ["system", "light", "dark"];
+const themeButton = document.getElementById("theme");
+
+function theme() {
+  return document.documentElement.dataset.theme ?? "system";
+}
+
+function showTheme() {
+  const now = theme();
+  const next = THEMES[(THEMES.indexOf(now) + 1) % THEMES.length];
+  themeButton.querySelector("use").setAttribute("href", `#i-${now}`);
+  themeButton.title = `Theme: ${now}. Change to ${next}`;
+  setText(document.getElementById("theme-text"), themeButton.title);
+}
+
+themeButton?.addEventListener("click", () => {
+  const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length];
+  if (next === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
+  try {
+    localStorage.setItem("headgate-theme", next);
+  } catch {
+    // It holds for this page then.
+  }
+  showTheme();
+  dispatchEvent(new Event("headgate-theme"));
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("headgate-theme")));
+
+const menu = document.getElementById("user-menu");
+addEventListener("click", (event) => {
+  if (menu?.open && !menu.contains(event.target)) menu.open = false;
+});
+
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && menu?.open) menu.open = false;
+  const typing = event.target.closest?.("input, textarea, select, dialog, [contenteditable]");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    const search = document.getElementById("search");
+    if (search) {
+      event.preventDefault();
+      search.focus();
+      search.select();
+    }
+  }
+});
+
+document.getElementById("broker-choice")?.addEventListener("change", (event) => {
+  const url = new URL(location.pathname.startsWith("/queues/") ? "/" : location.pathname, location.origin);
+  url.searchParams.set("broker", event.target.value);
+  location.assign(url);
+});
+
+// A disabled action stays focusable and says why.
+addEventListener("click", (event) => {
+  const disabled = event.target.closest?.('[aria-disabled="true"]');
+  if (!disabled) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  toast("You may look, but not act: that needs the operators group.", "error");
+}, true);
+
+if (themeButton) showTheme();
+// Pages with a watch of their own replace this one; the others still show the connection and the stops.
+if (settings.page === "audit" || settings.page === "api-docs") watch({ watch: "objects", object: "" });

@@ -1,0 +1,236 @@
+// A queue's limits: what is in force and where it comes from, and the form that edits the queue's own.
+
+import { ApiError, patch, post } from "./api.js";
+import { fill, h } from "./elements.js";
+import { field } from "./fields.js";
+import { amount, exact, exactAmount, words } from "./format.js";
+import { settings, toast } from "./frame.js";
+
+const ORIGINS = { own: "its own", virtualhost: "virtual host", broker: "broker", "built-in": "built in" };
+const base = `queues/${encodeURIComponent(settings.virtualhost ?? "")}/${encodeURIComponent(settings.name ?? "")}/`;
+const LABELS = { capacity: "Capacity", flow_stop: "Stop above", flow_resume: "Resume at", producer_window: "Producer window" };
+
+const unitOf = (name) => (name.endsWith("_bytes") ? "bytes" : "messages");
+const stem = (name) => name.replace(/_(bytes|messages)$/, "");
+const origin = (of) => ORIGINS[of] ?? of ?? "built in";
+
+export class Limits {
+  #element;
+  #queue = null;
+  #explain = {};
+  #editing = null;
+
+  constructor(element) {
+    this.#element = element;
+  }
+
+  get editing() {
+    return this.#editing !== null;
+  }
+
+  show(queue, explain) {
+    this.#queue = queue;
+    this.#explain = explain ?? {};
+    if (this.#editing) this.#editing.arrived(queue, this.#explain);
+    else this.#render();
+  }
+
+  edit() {
+    if (!this.#queue || this.#editing) return;
+    this.#editing = new Form(this.#queue, this.#explain, (saved) => {
+      this.#editing = null;
+      if (saved) this.#queue = { ...this.#queue, ...saved };
+      this.#render();
+    });
+    fill(this.#element, this.#editing.element);
+    this.#editing.focus();
+  }
+
+  #render() {
+    const queue = this.#queue;
+    const text = JSON.stringify([this.#explain, settings.policy.map((p) => [queue[p.name], queue[`effective_${stem(p.name)}`]])]);
+    if (this.#element.dataset.shown === text && this.#element.querySelector(".limits-table")) return;
+    this.#element.dataset.shown = text;
+    const rows = ["capacity", "flow_stop", "flow_resume"].map((name) =>
+      h("tr", {}, h("th", { scope: "row" }, LABELS[name]), this.#cell(name, "messages"), this.#cell(name, "bytes")));
+    const window = settings.policy.find((declared) => declared.name === "producer_window_messages");
+    if (window) rows.push(h("tr", {}, h("th", { scope: "row" }, LABELS.producer_window), this.#cell("producer_window", "messages"), h("td")));
+    fill(this.#element, h("table", { class: "grid limits-table" },
+      h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col" }, "Messages"), h("th", { scope: "col" }, "Bytes"))), h("tbody", {}, rows)));
+  }
+
+  #cell(name, unit) {
+    const key = `${name}_${unit}`;
+    const explained = this.#explain[key] ?? {};
+    const inForce = this.#queue[`effective_${name.replace("flow_", "")}_${unit}`] ?? explained.value ?? null;
+    const capacity = this.#queue[`effective_capacity_${unit}`];
+    const none = name !== "producer_window" && !capacity;
+    const from = explained.origin ? origin(explained.origin) : this.#queue[key] === null ? "inherited" : "its own";
+    const percent = typeof explained.value === "string" ? `${explained.value}, ` : "";
+    return h("td", { "data-label": words(unit) },
+      none ? h("span", { class: "muted" }, name === "capacity" ? "no limit" : "–") : h("span", { title: exactAmount(inForce ?? 0, unit) }, amount(inForce, unit)),
+      none && name !== "capacity" ? null : h("small", { class: "origin", "data-origin": explained.origin ?? "" }, `${percent}${from}`));
+  }
+}
+
+class Form {
+  #version;
+  #start;
+  #fields = [];
+  #reason;
+  #problem = h("div", { class: "notice error", role: "alert", hidden: true });
+  #note = h("p", { class: "hint form-note", "aria-live": "polite" });
+  #save = h("button", { type: "submit", class: "primary" }, "Save limits");
+  #done;
+  #timer = 0;
+  #asked = null;
+
+  constructor(queue, explain, done) {
+    this.#version = queue.version;
+    this.#start = Object.fromEntries(settings.policy.map(({ name }) => [name, queue[name] ?? null]));
+    this.#done = done;
+    for (const declared of settings.policy) {
+      this.#fields.push(field(declared, {
+        value: queue[declared.name],
+        label: `${LABELS[stem(declared.name)] ?? words(declared.name)}, ${unitOf(declared.name)}`,
+        placeholder: this.#inherited(declared.name, queue, explain),
+        hint: declared.description,
+        changed: () => this.#typed(),
+      }));
+    }
+    this.#reason = field({ name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] }, { label: "Reason", hint: "Kept in the audit trail." });
+    const cancel = h("button", { type: "button", class: "quiet", on: { click: () => this.#done(null) } }, "Cancel");
+    this.element = h("form", { class: "limits-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
+      h("p", { class: "hint" }, "Leave a field empty to inherit. Amounts may have a unit: 64 kB, 10 MiB. Levels may be a share of the capacity: 80%."),
+      h("div", { class: "limits-fields" }, this.#fields.map((f) => f.element)),
+      this.#reason.element, this.#note, this.#problem, h("div", { class: "form-actions" }, cancel, this.#save));
+    this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.#done(null));
+  }
+
+  focus() {
+    this.#fields[0].input.focus();
+  }
+
+  /** While it is edited, somebody else may change it: say so, keep what was typed. */
+  arrived(queue, explain) {
+    for (const f of this.#fields) f.input.placeholder = this.#inherited(f.declared.name, queue, explain);
+    const changed = settings.policy.some(({ name }) => (queue[name] ?? null) !== this.#start[name]);
+    if (changed && this.#problem.hidden) this.#conflict(queue);
+  }
+
+  #inherited(name, queue, explain) {
+    const explained = explain[name];
+    if (!explained) return "inherited";
+    if (explained.origin === "own") return explained.inherited === undefined ? "inherited" : this.#value(name, explained.inherited);
+    return `${this.#value(name, explained.value)} (${origin(explained.origin)})`;
+  }
+
+  #value(name, value) {
+    if (value === null || value === undefined) return name.startsWith("capacity") ? "no limit" : name.startsWith("flow_stop") ? "100%" : "not set";
+    if (value === 0 && name.startsWith("capacity")) return "no limit";
+    return typeof value === "number" ? exact(value) : String(value);
+  }
+
+  #changes() {
+    return Object.fromEntries(this.#fields.map((f) => [f.declared.name, f.read()]).filter(([name, value]) => value !== this.#start[name]));
+  }
+
+  #body() {
+    return { version: this.#version, reason: this.#reason.input.value.trim(), ...this.#changes() };
+  }
+
+  #typed() {
+    clearTimeout(this.#timer);
+    this.#asked?.abort();
+    if (!this.#fields.map((f) => f.check()).every(Boolean)) {
+      this.#note.textContent = "";
+      return;
+    }
+    this.#timer = setTimeout(() => this.#askServer(), 250);
+  }
+
+  async #askServer() {
+    this.#asked = new AbortController();
+    try {
+      const answer = await post(`${base}check/`, this.#body(), this.#asked.signal);
+      for (const f of this.#fields) f.wrong("");
+      fill(this.#note, ...this.#willBe(answer));
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      fill(this.#note);
+      if (error instanceof ApiError && error.status === 400) this.#showWrong(error);
+      // Anything else is told when saving: typing must not be interrupted by it.
+    }
+  }
+
+  #willBe(answer) {
+    const effective = answer.effective ?? answer;
+    const parts = [];
+    for (const unit of ["messages", "bytes"]) {
+      const get = (name) => effective[`effective_${name}_${unit}`] ?? effective[`${name}_${unit}`];
+      if (get("capacity")) parts.push(`holds ${amount(get("capacity"), unit)}, stops above ${amount(get("stop"), unit)}, resumes at ${amount(get("resume"), unit)}`);
+    }
+    return [parts.length ? `With this it ${parts.join("; and ")}.` : "With this it has no limit: its producers are never held back for its size."];
+  }
+
+  #showWrong(error) {
+    const left = [];
+    for (const f of this.#fields) f.wrong(error.fields[f.declared.name] ?? "");
+    for (const [name, text] of Object.entries(error.fields)) if (!this.#fields.some((f) => f.declared.name === name)) left.push(text);
+    this.#tell(left.join(" "));
+  }
+
+  #tell(...content) {
+    this.#problem.hidden = content.every((part) => part === "");
+    fill(this.#problem, h("div", {}, ...content));
+  }
+
+  async #submit(event) {
+    event.preventDefault();
+    clearTimeout(this.#timer);
+    if (!this.#fields.map((f) => f.check()).every(Boolean)) {
+      this.element.querySelector('[aria-invalid="true"]')?.focus();
+      return;
+    }
+    if (!Object.keys(this.#changes()).length) {
+      this.#tell("Nothing is changed yet.");
+      return;
+    }
+    this.#save.disabled = true;
+    try {
+      const saved = await patch(base, this.#body());
+      toast("Limits saved. They are in force now.");
+      this.#done(saved.attributes ?? saved);
+    } catch (error) {
+      this.#save.disabled = false;
+      if (error.status === 400) {
+        this.#showWrong(error);
+        this.element.querySelector('[aria-invalid="true"]')?.focus();
+      } else if (error.status === 409) this.#conflict(error.body?.current ?? {});
+      else this.#tell(error.message);
+    }
+  }
+
+  /** Somebody else was faster: show what is there now, keep what was typed, and save over it only if asked again. */
+  #conflict(current) {
+    const now = current.attributes ?? current;
+    if (now.version ?? current.version) this.#version = current.version ?? now.version;
+    const lines = [];
+    for (const f of this.#fields) {
+      const name = f.declared.name;
+      if (!(name in now)) continue;
+      const there = now[name] ?? null;
+      if (there !== this.#start[name]) lines.push(h("li", {}, h("strong", {}, words(name)), ` is now ${this.#value(name, there)}`, there === null ? " (inherited)" : "", `; it was ${this.#value(name, this.#start[name])}`));
+      // What was not touched here follows what is there now.
+      let mine;
+      try {
+        mine = f.read();
+      } catch {
+        mine = undefined;
+      }
+      if (mine === this.#start[name]) f.input.value = there ?? "";
+      this.#start[name] = there;
+    }
+    this.#tell(h("p", {}, h("strong", {}, "Somebody changed these limits in the meantime.")), lines.length ? h("ul", {}, lines) : "", h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));
+  }
+}

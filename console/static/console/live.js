@@ -1,0 +1,172 @@
+// The only module that owns the socket. It watches one thing at a time, and keeps watching it through lost
+// connections: it reconnects with growing pauses, asks for the events after the last one it has, and passes on whole
+// snapshots, never deltas. It must not touch the page.
+//
+// Events it dispatches (CustomEvent, `detail` in brackets):
+//   state    {state: "connecting" | "live" | "lost" | "signed-out", since: ms, retryAt: ms | null}
+//   broker   {connected, since, error}
+//   snapshot the frame
+//   events   {events: [...], reset: bool}   reset: older events have expired, start a new list
+//   beat     {at}                           any frame: the page is as of now
+
+const SILENCE = 12_000; // a heartbeat comes every 5 s: two missing ones and a bit
+const PAUSES = [250, 500, 1000, 2000, 4000, 8000];
+
+export class Live extends EventTarget {
+  #url;
+  #socket = null;
+  #watch = null;
+  #lastEvent = null;
+  #lastFrame = 0;
+  #lastSnapshot = 0;
+  #failures = 0;
+  #retry = null;
+  #silence = null;
+  #state = "connecting";
+  #since = Date.now();
+  #reset = false;
+
+  constructor(path = "/ws/live/") {
+    super();
+    const url = new URL(path, location.href);
+    url.protocol = url.protocol.replace("http", "ws");
+    this.#url = url.href;
+    addEventListener("online", () => this.#now());
+    addEventListener("pageshow", (event) => event.persisted && this.#now());
+    addEventListener("pagehide", () => this.#drop());
+    document.addEventListener("visibilitychange", () => {
+      // Timers of hidden pages are slowed down, and a closed laptop stops them: look again at once when shown.
+      if (document.visibilityState === "visible") this.#lookAlive();
+    });
+  }
+
+  get state() {
+    return { state: this.#state, since: this.#since };
+  }
+
+  /** When the last frame came, ms; 0 if none did. */
+  get lastFrame() {
+    return this.#lastFrame;
+  }
+
+  /** Watch something else from now on, such as {watch: "overview", search: "ord"}. */
+  watch(message) {
+    this.#watch = message;
+    if (this.#socket === null && this.#retry === null) this.#open();
+    else this.#sendWatch();
+  }
+
+  /** Do not wait for the next attempt. */
+  retry() {
+    this.#now();
+  }
+
+  #open() {
+    clearTimeout(this.#retry);
+    this.#retry = null;
+    const socket = new WebSocket(this.#url);
+    this.#socket = socket;
+    this.#lastSnapshot = 0;
+    socket.addEventListener("open", () => socket === this.#socket && this.#sendWatch());
+    socket.addEventListener("message", (message) => socket === this.#socket && this.#receive(JSON.parse(message.data)));
+    socket.addEventListener("close", (event) => socket === this.#socket && this.#lost(event.code));
+    this.#watchSilence();
+  }
+
+  #sendWatch() {
+    if (this.#watch === null || this.#socket?.readyState !== WebSocket.OPEN) return;
+    const after = this.#lastEvent === null ? {} : { after: this.#lastEvent };
+    this.#socket.send(JSON.stringify({ ...this.#watch, ...after }));
+  }
+
+  #receive(frame) {
+    this.#lastFrame = Date.now();
+    this.#failures = 0;
+    this.#watchSilence();
+    this.#become("live");
+    this.#tell("beat", { at: this.#lastFrame });
+    if (frame.type === "snapshot") {
+      if (frame.n <= this.#lastSnapshot) return; // overtaken: a newer whole truth is on the page already
+      this.#lastSnapshot = frame.n;
+      this.#tell("broker", { connected: frame.connected !== false, since: frame.since ?? frame.at, error: frame.error ?? "" });
+      this.#tell("snapshot", frame);
+    } else if (frame.type === "events") {
+      const events = frame.events.filter((event) => this.#lastEvent === null || event.number > this.#lastEvent);
+      const reset = this.#reset;
+      this.#reset = false;
+      if (!events.length && !reset) return;
+      if (events.length) this.#lastEvent = events.at(-1).number;
+      this.#tell("events", { events, reset });
+    } else if (frame.type === "events-expired") {
+      this.#lastEvent = Math.max(0, frame.first - 1);
+      this.#reset = true;
+    } else if (frame.type === "broker") {
+      this.#tell("broker", { connected: frame.connected, since: frame.since, error: frame.error ?? "" });
+    } else if (frame.type === "error") {
+      this.#tell("refused", frame);
+    }
+  }
+
+  #lost(code) {
+    this.#drop();
+    if (code === 4401 || code === 4403) return this.#become("signed-out");
+    this.#failures += 1;
+    const pause = PAUSES[Math.min(this.#failures, PAUSES.length) - 1] * (0.75 + Math.random() / 2);
+    this.#become("lost", Date.now() + pause);
+    this.#retry = setTimeout(() => this.#open(), pause);
+    // A refused handshake does not say why. An ordinary request does: perhaps the session has ended.
+    if (this.#failures === 2 || this.#failures % 8 === 0) this.#askWhy();
+    return undefined;
+  }
+
+  async #askWhy() {
+    try {
+      const response = await fetch("/api/v1/brokers/", { credentials: "same-origin", redirect: "manual" });
+      if (response.status === 401 || response.status === 403) {
+        this.#drop();
+        this.#become("signed-out");
+      }
+    } catch {
+      // No answer either: the server is away, and the next attempt is under way.
+    }
+  }
+
+  #drop() {
+    clearTimeout(this.#silence);
+    clearTimeout(this.#retry);
+    this.#retry = null;
+    const socket = this.#socket;
+    this.#socket = null;
+    socket?.close();
+  }
+
+  #now() {
+    if (this.#state === "signed-out" || this.#watch === null) return;
+    if (this.#socket?.readyState === WebSocket.OPEN) return;
+    this.#drop();
+    this.#open();
+  }
+
+  #lookAlive() {
+    if (this.#state === "signed-out" || this.#watch === null) return;
+    if (this.#socket?.readyState !== WebSocket.OPEN) this.#now();
+    else if (Date.now() - this.#lastFrame > SILENCE) this.#lost(0);
+  }
+
+  #watchSilence() {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => this.#lost(0), SILENCE);
+  }
+
+  #become(state, retryAt = null) {
+    if (state !== this.#state) {
+      this.#state = state;
+      this.#since = Date.now();
+    } else if (retryAt === null) return;
+    this.#tell("state", { state, since: this.#since, retryAt });
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}

@@ -1,0 +1,57 @@
+// The syntax of object names (`type=Queue,virtualhost=default,name=orders`), as brokers/managed.py has it.
+
+const PAIR = /([a-z_]+)=("(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)/sy;
+
+/** Text -> {type, keys: {…}} ; null if it is no object name. */
+export function parseName(text) {
+  const keys = {};
+  PAIR.lastIndex = 0;
+  while (PAIR.lastIndex < text.length) {
+    const match = PAIR.exec(text);
+    if (!match) return null;
+    keys[match[1]] = match[2].startsWith('"') ? match[2].slice(1, -1).replaceAll(/\\(.)/gs, "$1") : match[2];
+  }
+  const { type, ...rest } = keys;
+  return type ? { type, keys: rest } : null;
+}
+
+const quote = (value) =>
+  value && value === value.trim() && !/[,="\\]/.test(value) ? value : `"${value.replaceAll(/["\\]/g, "\\$&")}"`;
+
+/** formatName("Queue", {virtualhost: "default", name: "orders"}) */
+export const formatName = (type, keys) =>
+  [`type=${type}`, ...Object.entries(keys).map(([key, value]) => `${key}=${quote(String(value))}`)].join(",");
+
+/** The part that tells it from its neighbours: the last key's value, or the type if it has no keys. */
+export function shortName(text) {
+  const name = parseName(text);
+  if (!name) return text;
+  const values = Object.values(name.keys);
+  const last = values.at(-1);
+  if (last === undefined) return name.type;
+  return "id" in name.keys ? `${name.type} ${last}` : last;
+}
+
+/** What a stop holds, in words: "the whole broker", "virtual host test", "queue orders". */
+export function scopeInWords(scope, pattern = "") {
+  const name = parseName(scope);
+  if (!name) return scope;
+  const which =
+    name.type === "Broker"
+      ? "the whole broker"
+      : name.type === "VirtualHost"
+        ? `virtual host ${name.keys.name}`
+        : `queue ${Object.values(name.keys).at(-1)}`;
+  return pattern ? `queues matching ${pattern} in ${which}` : which;
+}
+
+const encode = (part) => encodeURIComponent(part).replaceAll("%2F", "/");
+
+/** The page of an object: queues have their own, everything else is in the object browser. */
+export function objectUrl(text) {
+  const name = parseName(text);
+  if (name?.type === "Queue") return queueUrl(name.keys.virtualhost, name.keys.name);
+  return `/objects/?object=${encodeURIComponent(text)}`;
+}
+
+export const queueUrl = (virtualhost, name) => `/queues/${encodeURIComponent(virtualhost)}/${encode(name)}/`;

@@ -1,0 +1,230 @@
+// The overview: every queue, trouble on top, updated in place.
+
+import { depthElement, setDepth } from "./depth.js";
+import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
+import { Feed } from "./events.js";
+import { bytes, count, exact, exactAmount, plural, rate } from "./format.js";
+import { live, settings, showStops, watch } from "./frame.js";
+import { queueUrl } from "./objectname.js";
+import { setState, stateWord } from "./states.js";
+import { openStopDialog } from "./stops.js";
+import { setSince, sinceElement } from "./times.js";
+
+const rows = document.getElementById("queue-rows");
+const table = document.getElementById("queues");
+const empty = document.getElementById("queues-empty");
+const search = document.getElementById("search");
+const states = document.getElementById("states");
+const heads = [...table.querySelectorAll("th[data-sort]")];
+const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
+
+let snapshot = null;
+let order = [];
+
+// -- what is asked for, kept in the address ---------------------------------------------------------------------
+
+const asked = (() => {
+  const given = new URLSearchParams(location.search);
+  return { search: given.get("search") ?? "", states: new Set(given.getAll("state")), sort: given.get("sort") ?? "" };
+})();
+
+function ask() {
+  const given = new URLSearchParams();
+  const broker = new URLSearchParams(location.search).get("broker");
+  if (broker) given.set("broker", broker);
+  if (asked.search) given.set("search", asked.search);
+  for (const state of asked.states) given.append("state", state);
+  if (asked.sort) given.set("sort", asked.sort);
+  const text = given.toString();
+  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  order = [];
+  watch({ watch: "overview", search: asked.search, states: [...asked.states], sort: asked.sort });
+}
+
+search.value = asked.search;
+let pause = 0;
+search.addEventListener("input", () => {
+  clearTimeout(pause);
+  pause = setTimeout(() => {
+    asked.search = search.value.trim();
+    ask();
+  }, 120);
+});
+document.getElementById("filters").addEventListener("submit", (event) => event.preventDefault());
+search.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && search.value) {
+    search.value = asked.search = "";
+    ask();
+  }
+});
+
+for (const state of settings.states) {
+  const box = h("input", { type: "checkbox", value: state, checked: asked.states.has(state) });
+  box.addEventListener("change", () => {
+    if (box.checked) asked.states.add(state);
+    else asked.states.delete(state);
+    ask();
+  });
+  const shape = state.toLowerCase().replace("_", "-");
+  states.append(h("label", { class: "chip", data: { state } }, box, icon(shape), h("span", {}, stateWord(state))));
+}
+
+for (const head of heads) {
+  const button = h("button", { type: "button", class: "sort" }, ...head.childNodes);
+  head.append(button);
+  button.addEventListener("click", () => {
+    const wanted = head.dataset.sort;
+    const turned = wanted.startsWith("-") ? wanted.slice(1) : wanted && `-${wanted}`;
+    asked.sort = asked.sort === wanted ? turned : wanted;
+    showSort();
+    ask();
+  });
+}
+
+function showSort() {
+  for (const head of heads) {
+    const name = head.dataset.sort.replace("-", "");
+    const mine = asked.sort.replace("-", "") === name;
+    setAttribute(head, "aria-sort", mine ? (asked.sort.startsWith("-") || !name ? "descending" : "ascending") : null);
+  }
+}
+
+// -- rows -------------------------------------------------------------------------------------------------------
+
+function row(queue) {
+  const act = h("button", { type: "button", class: "quiet row-act", "aria-disabled": settings.mayOperate ? null : "true" });
+  act.addEventListener("click", () => openStopDialog(act.dataset.action, queue.object));
+  const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
+  return h(
+    "tr",
+    {},
+    cell("State", { class: "c-state" }, h("span", { class: "state" })),
+    h("th", { scope: "row", class: "c-name" }, h("a", { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` }, queue.name), h("span", { class: "muted vh" }, queue.virtualhost)),
+    cell("Depth", { class: "c-depth" }, depthElement()),
+    cell("Blocked", { class: "num" }),
+    cell("Consumers", { class: "num" }),
+    cell("In /s", { class: "num" }),
+    cell("Out /s", { class: "num" }),
+    cell("For", { class: "c-since" }, sinceElement()),
+    cell("", { class: "c-act" }, act),
+  );
+}
+
+function update(node, queue) {
+  const [state, , depth, blocked, consumers, rateIn, rateOut, since, act] = node.children;
+  setState(state.firstChild, queue.state);
+  node.dataset.state = queue.state;
+  setDepth(depth.firstChild, queue);
+  setText(blocked, `${count(queue.blocked_producers)} / ${count(queue.producers)}`);
+  setAttribute(blocked, "title", blockedTitle(queue));
+  blocked.classList.toggle("hot", queue.blocked_producers > 0);
+  setText(consumers, count(queue.consumers));
+  consumers.classList.toggle("hot", queue.consumers === 0 && queue.depth_messages > 0);
+  setAttribute(consumers, "title", queue.consumers === 0 && queue.depth_messages > 0 ? "Nobody consumes, and messages wait" : null);
+  setText(rateIn, rate(queue.rate_in));
+  setText(rateOut, rate(queue.rate_out));
+  setSince(since.firstChild, earliest(queue.overfull_since, queue.stopped_since));
+  const stopped = queue.state.includes("STOPPED");
+  const action = stopped ? "start" : "stop";
+  const button = act.firstChild;
+  if (button.dataset.action !== action) {
+    button.dataset.action = action;
+    fill(button, icon(action), stopped ? "Start" : "Stop");
+    button.title = settings.mayOperate ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}` : "Acting needs the operators group";
+    button.setAttribute("aria-label", `${stopped ? "Start" : "Stop"} producers of ${queue.name}`);
+  }
+}
+
+const earliest = (...times) => {
+  const known = times.filter((time) => time !== null && time !== undefined);
+  return known.length ? Math.min(...known) : null;
+};
+
+function blockedTitle(queue) {
+  const text = `${exactAmount(queue.blocked_producers, "producers")} blocked, of ${exact(queue.producers)}`;
+  return queue.draining_producers ? `${text}; ${exact(queue.draining_producers)} draining` : text;
+}
+
+const canPoint = matchMedia("(hover: hover)");
+
+/** While somebody points at a row or is in one, rows keep their places: nothing moves under the hand. */
+function held() {
+  return (canPoint.matches && rows.matches(":hover")) || rows.querySelector(":focus-visible") !== null;
+}
+
+function inOrder(queues) {
+  if (!held() || !order.length) {
+    order = queues.map((queue) => queue.object);
+    return queues;
+  }
+  const place = new Map(order.map((name, index) => [name, index]));
+  const sorted = [...queues].sort((a, b) => (place.get(a.object) ?? -1) - (place.get(b.object) ?? -1));
+  order = sorted.map((queue) => queue.object);
+  return sorted;
+}
+
+// -- the whole --------------------------------------------------------------------------------------------------
+
+function total(name, text, title, hot = false) {
+  const element = document.querySelector(`[data-total="${name}"]`);
+  setText(element.firstElementChild, text);
+  setAttribute(element, "title", title);
+  element.classList.toggle("hot", hot);
+}
+
+const render = onNextFrame(() => {
+  if (!snapshot) return;
+  const { totals, queues, total: all, stops } = snapshot.data;
+  total("queues", count(totals.queues), exactAmount(totals.queues, "queues"));
+  total("overfull_queues", count(totals.overfull_queues), null, totals.overfull_queues > 0);
+  total("stopped_queues", count(totals.stopped_queues), null, totals.stopped_queues > 0);
+  total("blocked_producers", `${count(totals.blocked_producers)} / ${count(totals.producers)}`, `${exact(totals.blocked_producers)} of ${exactAmount(totals.producers, "producers")} blocked`, totals.blocked_producers > 0);
+  total("consumers", count(totals.consumers), exactAmount(totals.consumers, "consumers"));
+  total("connections", count(totals.connections), exactAmount(totals.connections, "connections"));
+  total("depth", bytes(totals.depth_bytes), `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`);
+  setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
+  showStops(stops ?? []);
+  reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
+  setText(document.getElementById("queues-count"), all === queues.length ? String(count(all)) : `${count(queues.length)} of ${count(all)}`);
+  const rest = document.getElementById("queues-rest");
+  rest.hidden = all <= queues.length;
+  setText(rest, `${plural(all - queues.length, "more queue")} not shown. Filter to find them.`);
+  table.hidden = queues.length === 0;
+  empty.hidden = queues.length > 0;
+  if (!queues.length) showEmpty();
+});
+
+function showEmpty() {
+  const filtered = asked.search || asked.states.size;
+  const now = filtered ? "filtered" : "none";
+  if (empty.dataset.shown === now) return;
+  empty.dataset.shown = now;
+  if (filtered) {
+    const clear = () => {
+      search.value = asked.search = "";
+      asked.states.clear();
+      for (const box of states.querySelectorAll("input")) box.checked = false;
+      ask();
+    };
+    fill(empty, h("p", {}, h("strong", {}, "No queue matches.")), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every queue")));
+  } else {
+    fill(empty, h("p", {}, h("strong", {}, "No queue yet.")), h("p", {}, "Connect an AMQP 1.0 client to ", h("code", {}, settings.amqp || "the broker"), " and attach to an address: the queue turns up here by itself."));
+  }
+}
+
+live.addEventListener("snapshot", (event) => {
+  snapshot = event.detail;
+  render();
+});
+live.addEventListener("refused", (event) => {
+  fill(empty, h("p", {}, h("strong", {}, "The server refused what was asked.")), h("p", {}, event.detail.detail ?? ""));
+  empty.hidden = false;
+});
+live.addEventListener("events", (event) => feed.add(event.detail.events, event.detail.reset));
+rows.addEventListener("pointerleave", render);
+
+document.getElementById("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
+document.getElementById("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
+
+showSort();
+ask();

@@ -1,0 +1,213 @@
+// One queue: chart, facts, producers with their why, consumers, limits, events.
+
+import { DepthChart } from "./charts.js";
+import { tellingUnit } from "./depth.js";
+import { fill, h, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
+import { Feed } from "./events.js";
+import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
+import { live, settings, stopLines, watch } from "./frame.js";
+import { Limits } from "./limits.js";
+import { objectUrl } from "./objectname.js";
+import { setState } from "./states.js";
+import { openStopDialog } from "./stops.js";
+import { setSince, sinceElement } from "./times.js";
+import { reasonInWords } from "./values.js";
+
+const byId = (id) => document.getElementById(id);
+const limits = new Limits(byId("limits"));
+const units = [...document.querySelectorAll("[data-unit]")];
+const chart = new DepthChart(byId("chart"), settings.figures, "messages");
+const ours = (event) => event.object === settings.object || event.attributes?.queue === settings.object || event.attributes?.queue === settings.name;
+const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
+
+let snapshot = null;
+let unit = null;
+let held = []; // events that came before the first snapshot told the limits
+
+// -- chart ------------------------------------------------------------------------------------------------------
+
+function showUnit(chosen) {
+  unit = chosen;
+  for (const button of units) setAttribute(button, "aria-pressed", String(button.dataset.unit === chosen));
+  chart.show(chosen);
+}
+
+for (const button of units) button.addEventListener("click", () => showUnit(button.dataset.unit));
+
+const LIMITS = ["messages", "bytes"].flatMap((of) => ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`));
+
+/** An event about the queue carries its depth and state just after it: a point of the chart. */
+function sampleOf(event, queue) {
+  const { state, depth_messages: messages, depth_bytes: size } = event.attributes ?? {};
+  if (state === undefined || messages === undefined) return null;
+  const limitsThen = Object.fromEntries(LIMITS.map((name) => [name, event.attributes[name] ?? queue[name]]));
+  return { at: event.at, state, depth_messages: messages, depth_bytes: size, ...limitsThen };
+}
+
+// -- rows -------------------------------------------------------------------------------------------------------
+
+const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
+
+function producerRow(producer) {
+  return h("tr", {},
+    cell("State", { class: "c-state" }, h("span", { class: "state" })),
+    h("th", { scope: "row", class: "c-client" }, h("a", { href: objectUrl(producer.object) }), h("small", { class: "muted" })),
+    cell("Why", { class: "wrap why" }, h("span"), h("small", { class: "muted" })),
+    cell("For", {}, sinceElement()),
+    cell("In all", {}),
+    cell("Credit", { class: "num" }),
+    cell("Sent", { class: "num" }));
+}
+
+function updateProducer(node, producer) {
+  const [state, client, why, since, all, credit, sent] = node.children;
+  node.dataset.state = producer.state;
+  setState(state.firstChild, producer.state);
+  setText(client.firstChild, producer.client || producer.link || `Producer ${producer.id}`);
+  setText(client.lastChild, producer.link ? `link ${producer.link}` : "");
+  const blocked = producer.state === "BLOCKED";
+  const reasons = (producer.reasons ?? []).map(reasonInWords).join("; ");
+  setText(why.firstChild, blocked ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.` : "");
+  const draining = producer.draining ? "Draining: what was on its way may still arrive. " : "";
+  const release = blocked && producer.release ? `Released ${producer.release.replace(/^released? /i, "").replace(/\.$/, "")}.` : "";
+  setText(why.lastChild, draining + release);
+  why.classList.toggle("vacant", !blocked && !draining);
+  setSince(since.firstChild, producer.blocked_since);
+  setText(all, producer.blocked_count ? `${duration(producer.blocked_ms)}, ${producer.blocked_count === 1 ? "once" : `${exact(producer.blocked_count)} times`}` : "never");
+  setText(credit, count(producer.credit));
+  setText(sent, count(producer.messages));
+  setAttribute(sent, "title", `${exactAmount(producer.messages, "messages")}, ${exactAmount(producer.bytes, "bytes")}`);
+}
+
+function consumerRow(consumer) {
+  return h("tr", {},
+    h("th", { scope: "row", class: "c-client" }, h("a", { href: objectUrl(consumer.object) }), h("small", { class: "muted" })),
+    cell("Kind", {}), cell("Credit", { class: "num" }), cell("Unacknowledged", { class: "num" }), cell("Received", { class: "num" }));
+}
+
+function updateConsumer(node, consumer) {
+  const [client, kind, credit, waiting, received] = node.children;
+  setText(client.firstChild, consumer.client || consumer.link || `Consumer ${consumer.id}`);
+  setText(client.lastChild, consumer.link ? `link ${consumer.link}` : "");
+  setText(kind, consumer.browsing ? "browses" : "takes");
+  setText(credit, count(consumer.credit));
+  setText(waiting, count(consumer.unacknowledged_messages));
+  waiting.classList.toggle("hot", consumer.credit === 0 && consumer.unacknowledged_messages > 0);
+  setText(received, count(consumer.messages));
+}
+
+function list(name, items, row, update, nobody) {
+  items = items.map((item) => ({ ...(item.attributes ?? {}), ...item, object: item.object ?? item.name }));
+  reconcile(byId(name), items, (item) => item.object ?? item.id, row, update);
+  byId(name).closest("table").hidden = items.length === 0;
+  const empty = byId(`${name}-empty`);
+  empty.hidden = items.length > 0;
+  if (!items.length) fill(empty, h("p", {}, nobody));
+}
+
+// -- facts ------------------------------------------------------------------------------------------------------
+
+const FACTS = [
+  ["Messages", (q) => of(q, "messages"), (q) => exactAmount(q.depth_messages, "messages")],
+  ["Bytes", (q) => of(q, "bytes"), (q) => exactAmount(q.depth_bytes, "bytes")],
+  ["In, out", (q) => `${rate(q.rate_in)} /s, ${rate(q.rate_out)} /s`],
+  ["Producers", (q) => `${count(q.producers)}, ${count(q.blocked_producers)} blocked${q.draining_producers ? `, ${count(q.draining_producers)} draining` : ""}`],
+  ["Consumers", (q) => count(q.consumers)],
+  ["Unacknowledged", (q) => count(q.unacknowledged_messages)],
+  ["Credit out", (q) => count(q.credit), () => "Credit handed out to producers or not yet back from them"],
+  ["Overfull", (q) => (q.overfull_count ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all` : "never")],
+  ["Enqueued ever", (q) => count(q.enqueued_messages), (q) => exactAmount(q.enqueued_messages, "messages")],
+  ["Dequeued ever", (q) => count(q.dequeued_messages), (q) => exactAmount(q.dequeued_messages, "messages")],
+];
+
+function of(queue, what) {
+  const depth = queue[`depth_${what}`];
+  const capacity = queue[`effective_capacity_${what}`];
+  const text = what === "bytes" ? bytes(depth) : count(depth);
+  return capacity ? `${text} of ${what === "bytes" ? bytes(capacity) : count(capacity)} (${percent(depth, capacity)})` : text;
+}
+
+const facts = FACTS.map(([name, text, title]) => ({ text, title, node: h("dd", {}), name: h("dt", {}, name) }));
+byId("facts").append(...facts.flatMap((fact) => [fact.name, fact.node]));
+
+// -- the whole --------------------------------------------------------------------------------------------------
+
+const render = onNextFrame(() => {
+  const data = snapshot?.data;
+  if (!data) return;
+  const gone = byId("gone");
+  gone.hidden = !data.gone;
+  document.body.classList.toggle("queue-gone", Boolean(data.gone));
+  if (data.gone) {
+    fill(gone, h("p", {}, h("strong", {}, "There is no such queue now. "), "It was deleted, or never was. The page comes alive by itself when it is created. ", h("a", { href: "/" }, "To the overview")));
+    return;
+  }
+  const queue = data.queue;
+  setState(byId("queue-state"), queue.state);
+  const since = [queue.overfull_since && ["overfull for ", queue.overfull_since], queue.stopped_since && ["stopped for ", queue.stopped_since]].filter(Boolean);
+  const sinceBox = byId("queue-since");
+  const text = JSON.stringify(since);
+  if (sinceBox.dataset.shown !== text) {
+    sinceBox.dataset.shown = text;
+    fill(sinceBox, since.map(([word, ms], index) => h("span", {}, index ? ", " : "", word, sinceElement(ms))));
+  }
+  const stops = byId("queue-stops");
+  const stopsText = JSON.stringify(queue.stops ?? []);
+  if (stops.dataset.shown !== stopsText) {
+    stops.dataset.shown = stopsText;
+    stops.hidden = !queue.stops?.length;
+    fill(stops, h("div", { class: "banner-lines" }, stopLines(queue.stops ?? [], 5)));
+  }
+  for (const fact of facts) {
+    setText(fact.node, fact.text(queue));
+    setAttribute(fact.node, "title", fact.title?.(queue));
+  }
+  setText(byId("producers-count"), queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "");
+  setText(byId("consumers-count"), queue.consumers ? count(queue.consumers) : "");
+  const blockedFirst = [...(data.producers ?? [])].sort((a, b) => (a.state === b.state ? 0 : a.state === "BLOCKED" ? -1 : 1));
+  list("producers", blockedFirst, producerRow, updateProducer, "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.");
+  list("consumers", data.consumers ?? [], consumerRow, updateConsumer,
+    queue.depth_messages ? `Nobody consumes from it: ${plural(queue.depth_messages, "message waits", "messages wait")}.` : "Nobody consumes from it.");
+  limits.show(queue, data.explain?.fields ?? data.explain);
+  const stopped = queue.state.includes("STOPPED");
+  byId("start").classList.toggle("primary", stopped);
+});
+
+live.addEventListener("snapshot", (event) => {
+  const first = snapshot === null;
+  snapshot = event.detail;
+  const queue = snapshot.data.queue;
+  if (queue) {
+    if (unit === null) {
+      const telling = queue.effective_capacity_messages ? "messages" : queue.effective_capacity_bytes ? "bytes" : tellingUnit(queue);
+      showUnit(telling);
+    }
+    chart.add({ at: snapshot.at, state: queue.state, depth_messages: queue.depth_messages, depth_bytes: queue.depth_bytes, ...Object.fromEntries(LIMITS.map((name) => [name, queue[name]])) });
+    if (first || held.length) {
+      for (const old of held) addPoint(old, queue);
+      held = [];
+    }
+  }
+  render();
+});
+
+function addPoint(event, queue) {
+  if (event.object !== settings.object) return;
+  const sample = sampleOf(event, queue);
+  if (sample) chart.add(sample);
+}
+
+live.addEventListener("events", (event) => {
+  const { events, reset } = event.detail;
+  feed.add(events, reset);
+  const queue = snapshot?.data?.queue;
+  if (queue) for (const one of events) addPoint(one, queue);
+  else held.push(...events);
+});
+
+byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;
+byId("stop").addEventListener("click", () => openStopDialog("stop", settings.object));
+byId("start").addEventListener("click", () => openStopDialog("start", settings.object));
+byId("edit-limits").addEventListener("click", () => limits.edit());
+
+watch({ watch: "queue", object: settings.object });

@@ -1,0 +1,55 @@
+// Values of attributes for people, by their declared kind and unit.
+
+import { h, icon } from "./elements.js";
+import { bytes, duration, exact, rate } from "./format.js";
+import { objectUrl, scopeInWords, shortName } from "./objectname.js";
+import { stateElement } from "./states.js";
+import { clockElement, sinceElement } from "./times.js";
+
+/** A node (or text) for a value. `declared` has kind, unit, nullable. */
+export function valueNode(declared, value) {
+  if (value === null || value === undefined) return h("span", { class: "muted" }, "not set");
+  if (declared.name === "state") return stateElement(value);
+  if (declared.name === "stops") return stopsNode(value);
+  switch (declared.kind) {
+    case "boolean":
+      return value ? "yes" : "no";
+    case "timestamp":
+      return h("span", {}, clockElement(value), h("span", { class: "muted" }, " (", sinceElement(value), " ago)"));
+    case "name":
+      return String(value).startsWith("type=") ? h("a", { href: objectUrl(value) }, shortName(value)) : String(value);
+    case "integer":
+      if (declared.unit === "bytes" && value >= 1000) return h("span", {}, exact(value), h("span", { class: "muted" }, ` (${bytes(value)})`));
+      if (declared.unit === "ms") return h("span", { title: `${exact(value)} ms` }, duration(value));
+      return exact(value);
+    case "number":
+      return h("span", { title: String(value) }, rate(value));
+    case "level":
+      return typeof value === "number" ? exact(value) : value;
+    case "list":
+      if (!value.length) return h("span", { class: "muted" }, "none");
+      return value.every((item) => typeof item !== "object") ? value.join(", ") : json(value);
+    case "map":
+      return json(value);
+    default:
+      return value === "" ? h("span", { class: "muted" }, "empty") : String(value);
+  }
+}
+
+const json = (value) => h("pre", { class: "json" }, JSON.stringify(value, null, 2));
+
+function stopsNode(stops) {
+  if (!stops.length) return h("span", { class: "muted" }, "none");
+  return h("ul", { class: "plain-list" }, stops.map((stop) =>
+    h("li", {}, icon("stopped"), ` ${scopeInWords(stop.scope, stop.pattern)}: ${stop.reason || "no reason given"} `,
+      h("span", { class: "muted" }, `– ${stop.actor || "somebody"}, for `, sinceElement(stop.since)))));
+}
+
+/** "queue-overfull:orders" -> "queue orders is overfull" */
+export function reasonInWords(reason) {
+  const [kind, ...rest] = reason.split(":");
+  const name = rest.join(":");
+  if (kind === "queue-overfull") return `queue ${name.startsWith("type=") ? shortName(name) : name} is overfull`;
+  if (kind === "operator-stop") return `an operator stopped ${name.startsWith("type=") ? scopeInWords(name) : name || "it"}`;
+  return reason.replaceAll("-", " ");
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env python
+"""Headgate's commands: `up`, `broker` and `demo` run without Django; everything else is a Django command.
+
+The dispatch comes before any import, so that the broker's process holds nothing of the console.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+#: command -> (module with `main(argv) -> exit code`, what it does). Nothing here may import Django.
+OURS = {
+    "up": (
+        "brokers.up",
+        "start everything under one supervisor and print where to sign in (--demo: with demo clients)",
+    ),
+    "broker": ("brokers.server.main", "the broker engine alone"),
+    "demo": ("brokers.demo.main", "demo producers and consumers against a running broker"),
+}
+#: commands of the console that are worth naming first
+CONSOLE = {
+    "web": "the web console alone",
+    "migrate": "create or update the console's database",
+    "changepassword": "set a user's password, e.g. `changepassword admin`",
+}
+
+
+def main(argv: list[str]) -> int:
+    command = argv[1] if len(argv) > 1 else "--help"
+    if command in OURS:
+        return int(importlib.import_module(OURS[command][0]).main(argv[2:]))
+    if command in ("--help", "-h") or argv[1:] == ["help"]:
+        print_commands()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line([argv[0], *(argv[1:] or ["--help"])])
+    return 0
+
+
+def print_commands() -> None:
+    lines = ["Headgate: a console and control plane for message brokers, about producer flow control.", ""]
+    lines += [f"  manage.py {name:<15} {text}" for name, (_, text) in OURS.items()]
+    lines += [f"  manage.py {name:<15} {text}" for name, text in CONSOLE.items()]
+    lines += ["", "`manage.py COMMAND --help` tells a command's options. The console's other commands:", ""]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

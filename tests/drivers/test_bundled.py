@@ -1,0 +1,551 @@
+"""The driver of the bundled broker against a peer under control: answers, refusals, silence and broken connections."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from proton import Condition, Delivery, Message, int32, symbol, timestamp, uint, ulong
+
+from brokers.admin import (
+    AdminError,
+    AlreadyExists,
+    BrokerUnreachable,
+    Event,
+    EventsExpired,
+    InvalidValue,
+    NotAllowed,
+    NotFound,
+    Samples,
+    StaleVersion,
+)
+from brokers.drivers.bundled import BundledBroker
+from brokers.managed import TYPES, ObjectName
+from tests.drivers.fake_broker import FakeBroker, Peer, after_filter, answer_to
+
+QUEUE = ObjectName.parse("type=Queue,virtualhost=default,name=orders")
+LIMIT = 10.0
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeBroker]:
+    async with FakeBroker() as fake:
+        yield fake
+
+
+@pytest.fixture
+async def broker(fake: FakeBroker) -> AsyncIterator[BundledBroker]:
+    broker = await connect(fake)
+    fake.requests.clear()
+    yield broker
+    await broker.close()
+
+
+async def connect(fake: FakeBroker, **more: Any) -> BundledBroker:
+    return await BundledBroker.connect("127.0.0.1", fake.port, "console", "secret", **{"timeout": LIMIT, **more})
+
+
+async def soon(awaitable: Any) -> Any:
+    async with asyncio.timeout(LIMIT):
+        return await awaitable
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """For what nothing can be awaited: the fake broker's own state."""
+    async with asyncio.timeout(LIMIT):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+# Connecting
+
+
+async def test_types_are_the_declared_ones(broker: BundledBroker) -> None:
+    assert await broker.types() == TYPES
+    assert (await broker.types())["Queue"] is TYPES["Queue"]
+
+
+async def test_a_wrong_password_is_not_allowed(fake: FakeBroker) -> None:
+    with pytest.raises(NotAllowed, match="does not take user 'console'"):
+        await BundledBroker.connect("127.0.0.1", fake.port, "console", "wrong", timeout=LIMIT)
+
+
+async def test_nobody_listening_is_unreachable_and_named(unused_tcp_port: int) -> None:
+    with pytest.raises(BrokerUnreachable, match=f"127.0.0.1:{unused_tcp_port}"):
+        await BundledBroker.connect("127.0.0.1", unused_tcp_port, "console", "secret", timeout=LIMIT)
+
+
+@pytest.mark.parametrize("silent_at", ["sign_in", "open_connections"])
+async def test_a_broker_that_never_answers_is_unreachable_in_time(fake: FakeBroker, silent_at: str) -> None:
+    setattr(fake, silent_at, False)
+    with pytest.raises(BrokerUnreachable, match=r"within 0\.2 s"):
+        await connect(fake, timeout=0.2)
+    await soon(fake.peers[0].gone)
+
+
+async def test_another_protocol_is_unreachable() -> None:
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example ESMTP\r\n" * 10)
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BrokerUnreachable, match=f"127.0.0.1:{port}"):
+            await BundledBroker.connect("127.0.0.1", port, "console", "secret", timeout=LIMIT)
+
+
+async def test_management_refused_is_not_allowed(fake: FakeBroker) -> None:
+    fake.refuse["$management"] = Condition("amqp:unauthorized-access", "console may not manage")
+    with pytest.raises(NotAllowed, match="may not manage"):
+        await connect(fake)
+
+
+async def test_connecting_that_is_cancelled_leaves_no_connection(fake: FakeBroker) -> None:
+    fake.open_connections = False
+    connecting = asyncio.create_task(connect(fake))
+    await until(lambda: fake.peers)
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    await soon(fake.peers[0].gone)
+
+
+# Requests
+
+
+async def test_a_read_gives_the_object_in_plain_values(fake: FakeBroker, broker: BundledBroker) -> None:
+    fake.answer = lambda request: answer_to(
+        request,
+        {
+            "object": str(QUEUE),
+            "version": ulong(3),
+            "depth_bytes": uint(5),
+            "overfull_since": timestamp(7),
+            "capacity_bytes": None,
+            "state": symbol("NORMAL"),
+            "stops": [{"since": int32(1)}],
+            "rate_in": 1.5,
+        },
+    )
+    found = await broker.read(QUEUE)
+    assert (found.name, found.version) == (QUEUE, 3)
+    assert found.attributes == {
+        "version": 3,
+        "depth_bytes": 5,
+        "overfull_since": 7,
+        "capacity_bytes": None,
+        "state": "NORMAL",
+        "stops": [{"since": 1}],
+        "rate_in": 1.5,
+    }
+    for value in (found.version, found["depth_bytes"], found["overfull_since"], found["stops"][0]["since"]):
+        assert type(value) is int
+    assert type(found["state"]) is str
+    (request,) = fake.requests
+    assert request.properties == {"operation": "READ", "type": "Queue", "name": str(QUEUE)}
+
+
+async def test_changes_are_asked_for_as_the_wire_says(fake: FakeBroker, broker: BundledBroker) -> None:
+    fake.answer = lambda request: answer_to(request, {"object": str(QUEUE), "version": 4, "capacity_bytes": 9})
+    await broker.create(QUEUE, {"capacity_bytes": 9, "flow_stop_bytes": "80%"})
+    await broker.update(QUEUE, {"capacity_bytes": None}, 3)
+    await broker.delete(QUEUE)
+    await broker.delete(QUEUE, 4)
+    assert [(request.properties, request.body) for request in fake.requests] == [
+        (
+            {"operation": "CREATE", "type": "Queue", "name": str(QUEUE)},
+            {"capacity_bytes": 9, "flow_stop_bytes": "80%"},
+        ),
+        ({"operation": "UPDATE", "type": "Queue", "name": str(QUEUE), "version": 3}, {"capacity_bytes": None}),
+        ({"operation": "DELETE", "type": "Queue", "name": str(QUEUE)}, {}),
+        ({"operation": "DELETE", "type": "Queue", "name": str(QUEUE), "version": 4}, {}),
+    ]
+
+
+async def test_an_operation_is_called_with_its_arguments_and_gives_its_answer(
+    fake: FakeBroker, broker: BundledBroker
+) -> None:
+    fake.answer = lambda request: answer_to(request, {"queues": 1, "changed": True})
+    answer = await broker.call(ObjectName.parse("type=Broker"), "stop-producers", {"reason": "why", "pattern": "a.*"})
+    assert answer == {"queues": 1, "changed": True}
+    assert fake.requests[0].properties == {"operation": "stop-producers", "type": "Broker", "name": "type=Broker"}
+    assert fake.requests[0].body == {"reason": "why", "pattern": "a.*"}
+
+
+async def test_a_query_gives_its_page(fake: FakeBroker, broker: BundledBroker) -> None:
+    fake.answer = lambda request: answer_to(
+        request,
+        {
+            "attributeNames": ["object", "version", "state"],
+            "results": [[str(QUEUE), 1, "NORMAL"], ["type=Queue,virtualhost=v,name=b", 2, "STOPPED"]],
+            "total": 17,
+        },
+    )
+    page = await broker.query(
+        "Queue", where={"state": ("NORMAL", "STOPPED")}, search="o", sort="-depth_bytes,name", offset=5, count=2
+    )
+    assert (page.total, page.offset) == (17, 5)
+    assert [(o.name["name"], o.version, o["state"]) for o in page.items] == [
+        ("orders", 1, "NORMAL"),
+        ("b", 2, "STOPPED"),
+    ]
+    assert fake.requests[0].properties == {
+        "operation": "QUERY",
+        "type": "org.amqp.management",
+        "name": "self",
+        "entityType": "Queue",
+        "offset": 5,
+        "count": 2,
+    }
+    assert fake.requests[0].body == {
+        "attributeNames": [],
+        "where": {"state": ["NORMAL", "STOPPED"]},
+        "search": "o",
+        "sort": "-depth_bytes,name",
+    }
+
+
+async def test_an_answer_of_many_frames_is_read_whole(fake: FakeBroker, broker: BundledBroker) -> None:
+    rows = [[f"type=Queue,virtualhost=default,name=q{n}", n, "x" * 300] for n in range(10_000)]
+    fake.answer = lambda request: answer_to(
+        request, {"attributeNames": ["object", "version", "state"], "results": rows, "total": len(rows)}
+    )
+    page = await broker.query("Queue", count=10_000)
+    assert [item.version for item in page.items] == list(range(10_000))
+
+
+async def test_answers_in_another_order_find_their_requests(fake: FakeBroker, broker: BundledBroker) -> None:
+    held: list[Message] = []
+
+    def answer(request: Message) -> None:
+        held.append(request)
+        if len(held) == 50:
+            peer = fake.peers[0]
+            for one in reversed(held):
+                name = one.properties["name"]
+                peer.send(peer.reply_links[one.reply_to], answer_to(one, {"object": name, "version": 1}))
+
+    fake.answer = answer
+    names = [ObjectName.parse(f"type=Queue,virtualhost=default,name=q{n}") for n in range(50)]
+    found = await asyncio.gather(*(broker.read(name) for name in names))
+    assert [f.name for f in found] == names
+
+
+async def test_more_requests_than_credit_are_all_answered(fake: FakeBroker) -> None:
+    fake.request_credit = 3
+    broker = await connect(fake)
+    fake.answer = lambda request: answer_to(request, {"object": request.properties["name"], "version": 1})
+    names = [ObjectName.parse(f"type=Queue,virtualhost=default,name=q{n}") for n in range(2500)]
+    found = await soon(asyncio.gather(*(broker.read(name) for name in names)))
+    assert [f.name for f in found] == names
+    await broker.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "properties", "body", "error"),
+    [
+        (404, {"error": "not-found"}, {}, NotFound),
+        (404, {}, {}, NotFound),
+        (409, {"error": "already-exists"}, {}, AlreadyExists),
+        (403, {"error": "not-allowed"}, {}, NotAllowed),
+        (403, {}, {}, NotAllowed),
+        (501, {"error": "not-implemented"}, {}, NotFound),
+        (400, {"error": "invalid-value"}, {"errors": {"a": "a is 1: no"}}, InvalidValue),
+        (400, {}, {}, InvalidValue),
+        (409, {"error": "stale-version"}, {"current": 9}, StaleVersion),
+        (500, {}, None, AdminError),
+    ],
+)
+async def test_a_refusal_becomes_its_error(  # noqa: PLR0917
+    fake: FakeBroker, broker: BundledBroker, status: int, properties: dict[str, str], body: Any, error: type
+) -> None:
+    fake.answer = lambda request: answer_to(request, body, status, **properties)
+    with pytest.raises(AdminError) as caught:
+        await broker.update(QUEUE, {}, 1)
+    assert type(caught.value) is error
+    if isinstance(caught.value, StaleVersion):
+        assert caught.value.current == 9
+    if isinstance(caught.value, InvalidValue) and body:
+        assert caught.value.errors == {"a": "a is 1: no"}
+    else:
+        assert str(caught.value) == "as told"
+
+
+@pytest.mark.parametrize("value", [1 << 63, object(), b"bytes", {"a": [1 << 80]}, {1: 2}, "\ud800"])
+async def test_a_value_that_amqp_cannot_carry_is_invalid_and_nothing_is_sent(
+    fake: FakeBroker, broker: BundledBroker, value: Any
+) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        await broker.update(QUEUE, {"capacity_bytes": value, "capacity_messages": 1}, 1)
+    assert list(caught.value.errors) == ["capacity_bytes"]
+    assert repr(value) in str(caught.value)
+    assert fake.requests == []
+
+
+async def test_no_answer_in_time_is_unreachable_and_the_next_request_is_answered(fake: FakeBroker) -> None:
+    broker = await connect(fake)
+    broker._timeout = 0.1
+    late: list[Message] = []
+    fake.answer = late.append
+    with pytest.raises(BrokerUnreachable, match=r"to READ type=Queue,virtualhost=default,name=orders within 0\.1 s"):
+        await broker.read(QUEUE)
+    broker._timeout = LIMIT
+
+    def answer(request: Message) -> Message:
+        peer = fake.peers[0]
+        # The answer that comes too late is nobody's.
+        peer.send(peer.reply_links[request.reply_to], answer_to(late[0], {"object": str(QUEUE), "version": 1}))
+        return answer_to(request, {"object": str(QUEUE), "version": 2})
+
+    fake.answer = answer
+    assert (await broker.read(QUEUE)).version == 2
+    assert broker._waiting == {}
+    await broker.close()
+
+
+async def test_a_request_that_the_broker_rejects_fails_with_its_reason(fake: FakeBroker, broker: BundledBroker) -> None:
+    def on_request(peer: Peer, link: Any) -> None:
+        delivery = link.current
+        delivery.local.condition = Condition("amqp:decode-error", "cannot read it")
+        delivery.update(Delivery.REJECTED)
+        link.advance()
+        delivery.settle()
+
+    fake.peers[0].on_request = lambda link: on_request(fake.peers[0], link)
+    with pytest.raises(AdminError, match="cannot read it"):
+        await broker.read(QUEUE)
+
+
+# The connection is lost
+
+
+async def test_when_the_connection_breaks_everybody_waiting_is_told(fake: FakeBroker, broker: BundledBroker) -> None:
+    fake.answer = lambda _request: None
+    waiting = [
+        asyncio.create_task(broker.read(QUEUE)),
+        asyncio.create_task(anext(broker.events())),
+        asyncio.create_task(anext(broker.samples())),
+    ]
+    await soon(fake.attached.get())
+    await soon(fake.attached.get())
+    await until(lambda: fake.requests)
+    fake.peers[0].break_off()
+    for result in await soon(asyncio.gather(*waiting, return_exceptions=True)):
+        assert type(result) is BrokerUnreachable
+    for later in (broker.read(QUEUE), anext(broker.events())):
+        with pytest.raises(BrokerUnreachable, match="has ended"):
+            await soon(later)
+
+
+async def test_a_broker_that_closes_with_a_reason_is_quoted(fake: FakeBroker, broker: BundledBroker) -> None:
+    stream = broker.events()
+    peer, _ = await soon(fake.attached.get())
+    peer.connection.condition = Condition("amqp:connection:forced", "the broker is shutting down")
+    peer.connection.close()
+    peer.pump()
+    with pytest.raises(BrokerUnreachable, match="shutting down"):
+        await soon(anext(stream))
+    await soon(peer.gone)
+    assert peer.closed_properly
+
+
+async def test_a_broker_that_falls_silent_is_noticed(fake: FakeBroker) -> None:
+    broker = await connect(fake, idle_timeout=0.2)
+    stream = broker.events()
+    peer, _ = await soon(fake.attached.get())
+    peer.silent = True
+    with pytest.raises(BrokerUnreachable, match="idle"):
+        await soon(anext(stream))
+    await soon(peer.gone)
+
+
+async def test_bytes_that_are_no_amqp_end_the_connection(fake: FakeBroker, broker: BundledBroker) -> None:
+    stream = broker.events()
+    peer, _ = await soon(fake.attached.get())
+    peer.socket.write(b"\0\0\0\x08\x01\x00\x00\x00 rubbish")
+    with pytest.raises(BrokerUnreachable):
+        await soon(anext(stream))
+
+
+async def test_an_answer_that_cannot_be_read_is_nobodys(fake: FakeBroker, broker: BundledBroker) -> None:
+    def answer(request: Message) -> Message:
+        peer = fake.peers[0]
+        link = peer.reply_links[request.reply_to]
+        link.delivery("x")
+        link.stream(b"\xff\xff\xff")
+        link.advance()
+        return answer_to(request, {"object": str(QUEUE), "version": 1})
+
+    fake.answer = answer
+    assert (await soon(broker.read(QUEUE))).version == 1
+
+
+async def test_close_says_goodbye_and_ends_what_is_under_way(fake: FakeBroker) -> None:
+    broker = await connect(fake)
+    fake.answer = lambda _request: None
+    stream = broker.events()
+    waiting = [asyncio.create_task(broker.read(QUEUE)), asyncio.create_task(anext(stream))]
+    await soon(fake.attached.get())
+    await soon(broker.close())
+    await soon(broker.close())
+    for result in await soon(asyncio.gather(*waiting, return_exceptions=True)):
+        assert type(result) is BrokerUnreachable
+    await soon(fake.peers[0].gone)
+    assert fake.peers[0].closed_properly
+
+
+async def test_close_does_not_wait_for_a_silent_broker(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brokers.drivers.amqp_client._GOODBYE_SECONDS", 0.05)
+    broker = await connect(fake)
+    fake.peers[0].silent = True
+    await soon(broker.close())
+    await soon(fake.peers[0].gone)
+
+
+async def test_a_hundred_connections_leave_nothing_behind(fake: FakeBroker) -> None:
+    for _ in range(100):
+        broker = await connect(fake)
+        await broker.close()
+    await soon(asyncio.gather(*(peer.gone for peer in fake.peers)))
+    del broker
+    gc.collect()
+    assert sum(isinstance(o, BundledBroker) for o in gc.get_objects()) == 0
+
+
+# Events and samples
+
+
+def message(number: int) -> Message:
+    return Message(
+        body={
+            "number": number,
+            "at": 1000 + number,
+            "kind": "queue-overfull",
+            "object": str(QUEUE),
+            "text": f"event {number}",
+            "attributes": {"depth_bytes": number},
+        }
+    )
+
+
+def event(number: int) -> Event:
+    return Event(number, 1000 + number, "queue-overfull", QUEUE, f"event {number}", {"depth_bytes": number})
+
+
+@pytest.mark.parametrize("after", [None, 0, 41, (1 << 63) - 1])
+async def test_events_are_asked_for_after_a_number(fake: FakeBroker, broker: BundledBroker, after: int | None) -> None:
+    stream = broker.events(after)
+    _, link = await soon(fake.attached.get())
+    assert link.remote_source.address == "$events"
+    assert after_filter(link) == after
+    await stream.aclose()
+
+
+async def test_events_come_in_order_with_no_more_on_their_way_than_there_is_room_for(
+    fake: FakeBroker, broker: BundledBroker
+) -> None:
+    stream = broker.events(0)
+    peer, link = await soon(fake.attached.get())
+    await soon(fake.flowed.wait())
+    window = link.credit
+    assert 100 <= window <= 1000
+    sent = 0
+
+    def send_all() -> None:
+        nonlocal sent
+        while link.credit > 0 and sent < 5000:
+            sent += 1
+            peer.send(link, message(sent))
+
+    send_all()
+    fake.answer = lambda request: answer_to(request, {"object": str(QUEUE), "version": 1})
+    await broker.read(QUEUE)
+    assert (sent, link.credit) == (window, 0)
+    for number in range(1, 5001):
+        while number > sent:
+            fake.flowed.clear()
+            send_all()
+            if number > sent:
+                await soon(fake.flowed.wait())
+        assert await soon(anext(stream)) == event(number)
+        assert sent <= number + window
+    await stream.aclose()
+
+
+async def test_an_event_left_out_is_not_passed_over(fake: FakeBroker, broker: BundledBroker) -> None:
+    stream = broker.events(4)
+    peer, link = await soon(fake.attached.get())
+    await soon(fake.flowed.wait())
+    peer.send(link, message(5))
+    peer.send(link, message(7))
+    assert await soon(anext(stream)) == event(5)
+    with pytest.raises(BrokerUnreachable, match="event 7 after event 5"):
+        await soon(anext(stream))
+
+
+async def test_expired_events_name_the_first_that_is_kept(fake: FakeBroker, broker: BundledBroker) -> None:
+    fake.refuse["$events"] = Condition("headgate:events-expired", "gone", {symbol("first"): ulong(77)})
+    stream = broker.events(3)
+    for _ in range(2):
+        with pytest.raises(EventsExpired, match="gone") as caught:
+            await soon(anext(stream))
+        assert caught.value.first == 77
+    # The connection goes on.
+    fake.answer = lambda request: answer_to(request, {"object": str(QUEUE), "version": 1})
+    assert (await broker.read(QUEUE)).version == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "error"), [("amqp:unauthorized-access", NotAllowed), ("amqp:internal-error", BrokerUnreachable)]
+)
+async def test_a_refused_stream_raises_its_reason(
+    fake: FakeBroker, broker: BundledBroker, condition: str, error: type
+) -> None:
+    fake.refuse["$samples"] = Condition(condition, "may not be")
+    with pytest.raises(error, match="may not be"):
+        await soon(anext(broker.samples()))
+
+
+async def test_what_had_arrived_is_read_before_the_end_is_told(fake: FakeBroker, broker: BundledBroker) -> None:
+    stream = broker.events(0)
+    peer, link = await soon(fake.attached.get())
+    await soon(fake.flowed.wait())
+    for number in (1, 2):
+        peer.send(link, message(number))
+    peer.end(link, None)
+    assert [await soon(anext(stream)), await soon(anext(stream))] == [event(1), event(2)]
+    with pytest.raises(BrokerUnreachable):
+        await soon(anext(stream))
+
+
+async def test_closing_a_stream_ends_its_reader_and_detaches_its_link(fake: FakeBroker, broker: BundledBroker) -> None:
+    stream = broker.events()
+
+    async def read() -> list[Event]:
+        return [event async for event in stream]
+
+    reading = asyncio.create_task(read())
+    _, link = await soon(fake.attached.get())
+    await stream.aclose()
+    assert await soon(reading) == []
+    await until(lambda: link.state & link.REMOTE_CLOSED)
+
+
+async def test_a_forgotten_stream_detaches_its_link(fake: FakeBroker, broker: BundledBroker) -> None:
+    stream = broker.events()
+    _, link = await soon(fake.attached.get())
+    del stream
+    await until(lambda: link.state & link.REMOTE_CLOSED)
+
+
+async def test_samples_give_the_changed_queues(fake: FakeBroker, broker: BundledBroker) -> None:
+    stream = broker.samples()
+    peer, link = await soon(fake.attached.get())
+    await soon(fake.flowed.wait())
+    body = {"at": timestamp(5), "names": ["state", "overfull_since"], "rows": [[str(QUEUE), "NORMAL", None]]}
+    peer.send(link, Message(body=body))
+    assert await soon(anext(stream)) == Samples(5, ((QUEUE, {"state": "NORMAL", "overfull_since": None}),))
+    peer.send(link, Message(body={"at": 6, "names": ["state"], "rows": [[str(QUEUE)]]}))
+    with pytest.raises(BrokerUnreachable, match="cannot be read"):
+        await soon(anext(stream))

@@ -1,0 +1,50 @@
+"""`manage.py` itself: which commands it names, and which of them load Django."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.up.running import ROOT
+
+
+def manage(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("help",)])
+def test_without_a_command_ours_are_named_first(arguments: tuple[str, ...]) -> None:
+    done = manage(*arguments)
+    assert done.returncode == 0, done.stderr
+    places = [done.stdout.index(f"manage.py {name}") for name in ("up", "broker", "demo", "web")]
+    assert places == sorted(places)
+    assert places[-1] < done.stdout.index("[auth]")
+
+
+@pytest.mark.parametrize("command", ["up", "broker", "demo"])
+def test_our_commands_run_without_django(command: str) -> None:
+    """Their help is printed with every import of Django and the console refused."""
+    refuse = (
+        "import sys\n"
+        "class Refuse:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('django', 'console', 'channels', 'rest_framework'):\n"
+        "            raise AssertionError(name + ' was imported')\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "import manage\n"
+        f"sys.exit(manage.main(['manage.py', {command!r}, '--help']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", refuse], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"manage.py {command}" in done.stdout
+
+
+def test_an_unknown_command_is_refused_by_name() -> None:
+    done = manage("frobnicate")
+    assert done.returncode != 0
+    assert "frobnicate" in done.stderr

@@ -1,0 +1,136 @@
+"""The supervisor, with stand-ins for the processes it keeps."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.up.running import Running, lives, wait_until
+
+STUBBORN = ["sh", "-c", "trap '' TERM INT; echo stubborn >&2; while :; do sleep 1; done"]
+
+
+def quiet(name: str, script: str = "", **options: Any) -> dict[str, Any]:
+    return {"name": name, "command": ["sh", "-c", f"{script}\nexec sleep 600"], **options}
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Any:
+    started: list[Running] = []
+
+    def start(*services: dict[str, Any]) -> Running:
+        running = Running(["-m", "tests.up.stand_in", json.dumps(services)], tmp_path)
+        started.append(running)
+        return running
+
+    yield start
+    for running in started:
+        running.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_stopped_by_a_signal_ends_every_process_at_once_and_succeeds(supervise: Any, number: int) -> None:
+    running = supervise(quiet("one"), quiet("two"))
+    running.wait_for("everything is ready")
+    assert running.end(number, within=5) < 2
+    assert running.process.returncode == 0
+    assert len(running.seen) == 2
+
+
+def test_a_process_that_ignores_term_is_killed_within_five_seconds(supervise: Any) -> None:
+    running = supervise({"name": "stubborn", "command": STUBBORN})
+    running.wait_for("stubborn| stubborn")
+    assert 3.5 < running.end(signal.SIGTERM, within=6) < 5
+    assert "had to be killed" in running.out
+
+
+def test_a_grandchild_in_the_group_does_not_outlive_its_parent(supervise: Any) -> None:
+    running = supervise({"name": "parent", "command": ["sh", "-c", "sleep 600 & echo started >&2; wait"]})
+    running.wait_for("started")
+    wait_until(lambda: len(running.descendants()) == 2, "parent and grandchild are there")
+    running.end(signal.SIGTERM, within=5)
+
+
+def test_a_killed_supervisor_leaves_no_child(supervise: Any) -> None:
+    running = supervise(quiet("one"), {"name": "stubborn", "command": STUBBORN})
+    running.wait_for("stubborn| stubborn")
+    running.end(signal.SIGKILL, within=5)
+    assert len(running.seen) >= 2
+
+
+def test_a_process_that_dies_is_started_again_and_that_is_said(supervise: Any) -> None:
+    running = supervise(quiet("web"))
+    running.wait_for("everything is ready")
+    first = running.descendants()[0]
+    first.send_signal(signal.SIGKILL)
+    running.wait_for("web     | was ended by SIGKILL after")
+    running.wait_for("web     | runs again")
+    now = psutil.Process(running.process.pid).children()
+    assert [child for child in now if lives(child) and child != first]
+    running.end(signal.SIGTERM, within=5)
+
+
+def test_a_process_that_keeps_failing_at_once_stops_everything_with_its_last_lines(supervise: Any) -> None:
+    running = supervise(quiet("fine"), {"name": "broken", "command": ["sh", "-c", "echo no such thing; exit 3"]})
+    wait_until(lambda: running.process.poll() is not None, "it ended")
+    assert running.process.returncode == 1
+    assert running.out.count("broken  | ended with exit code 3") == 3
+    assert "  no such thing\n" in running.err
+    assert "broken ended with exit code 3, at once 4 times in a row" in running.err
+
+
+def test_a_process_that_is_not_essential_is_given_up_alone(supervise: Any) -> None:
+    running = supervise(quiet("fine"), {"name": "demo", "command": ["false"], "essential": False})
+    running.wait_for("demo    | ended with exit code 1, at once 4 times in a row: given up")
+    assert running.process.poll() is None
+    running.end(signal.SIGTERM, within=5)
+    assert running.process.returncode == 0
+
+
+def test_the_next_process_waits_until_the_one_before_is_ready(supervise: Any, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    running = supervise(
+        quiet("slow", "echo waiting >&2", ready=str(flag)),
+        {"name": "after", "command": ["echo", "hello"], "once": True},
+    )
+    running.wait_for("slow    | waiting")
+    assert "said hello" not in running.out
+    flag.touch()
+    running.wait_for("said hello")
+    running.end(signal.SIGTERM, within=5)
+
+
+def test_a_process_that_never_gets_ready_stops_everything(supervise: Any, tmp_path: Path) -> None:
+    running = supervise(quiet("slow", ready=str(tmp_path / "never"), ready_within=0.2))
+    wait_until(lambda: running.process.poll() is not None, "it ended")
+    assert running.process.returncode == 1
+    assert "slow is not ready after 0.2 s" in running.err
+
+
+def test_a_failing_step_stops_everything_with_its_last_lines(supervise: Any) -> None:
+    step = {"name": "migrate", "command": ["sh", "-c", "echo table is missing >&2; exit 2"], "once": True}
+    running = supervise(quiet("fine"), step)
+    wait_until(lambda: running.process.poll() is not None, "it ended")
+    assert running.process.returncode == 1
+    assert "migrate ended with exit code 2" in running.err
+    assert "table is missing" in running.err
+
+
+def test_standard_error_is_shown_and_standard_output_only_where_wanted(supervise: Any) -> None:
+    both = "echo ordinary; echo trouble >&2"
+    running = supervise(quiet("web", both), quiet("demo", both, show_stdout=True))
+    running.wait_for("web     | trouble")
+    running.wait_for("demo    | ordinary")
+    running.end(signal.SIGTERM, within=5)
+    assert "web     | ordinary" not in running.out
+
+
+def test_a_line_too_long_to_keep_does_not_stop_the_output(supervise: Any) -> None:
+    running = supervise(quiet("web", "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo after >&2"))
+    running.wait_for("web     | after")
+    running.end(signal.SIGTERM, within=5)

@@ -1,0 +1,160 @@
+"""`manage.py up`: refused with one clear line where it cannot work; started, used and stopped where it can."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.up.running import Running, free_port, lives, wait_until
+
+
+class Up(Running):
+    """`manage.py up` on free ports."""
+
+    def __init__(self, folder: Path, *options: str, data: Path | None = None) -> None:
+        self.port, self.amqp_port = free_port(), free_port()
+        arguments = ["manage.py", "up", "--port", str(self.port), "--amqp-port", str(self.amqp_port)]
+        super().__init__([*arguments, "--data", str(data or folder / "data"), *options], folder)
+
+    def wait_for_end(self, within: float = 30.0) -> int:
+        return self.process.wait(within)
+
+
+# -- refused ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["--port", "--amqp-port"])
+def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with Up(tmp_path, option, str(port)) as up:
+            assert up.wait_for_end() == 1
+    assert up.err == f"manage.py up: port {port} on 127.0.0.1 is taken: free it, or choose another with {option}\n"
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")  # root may write anywhere, but not below a file
+    with Up(tmp_path, data=tmp_path / "file" / "data") as up:
+        assert up.wait_for_end() == 1
+    assert up.err.startswith(f"manage.py up: cannot write to the data folder {tmp_path}/file/data (Not a directory)")
+    assert up.err.count("\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_data_folder_without_permission_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o500)
+    with Up(tmp_path) as up:
+        assert up.wait_for_end() == 1
+    assert f"cannot write to the data folder {tmp_path}/data (Permission denied)" in up.err
+
+
+def test_a_host_that_is_not_of_this_machine_is_named(tmp_path: Path) -> None:
+    with Up(tmp_path, "--host", "192.0.2.1") as up:
+        assert up.wait_for_end() == 1
+    assert up.err == "manage.py up: --host 192.0.2.1 is not an address of this machine\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--port", "70000"], "'70000' is not a port"),
+        (["--port", "none"], "'none' is not a port"),
+        (["--port", "7777", "--amqp-port", "7777"], "--port and --amqp-port are both 7777"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path: Path, options: list[str], said: str) -> None:
+    with Up(tmp_path, *options) as up:
+        assert up.wait_for_end() == 2
+    assert said in up.err
+    assert up.err.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+# -- started, used, stopped -------------------------------------------------------------------------------------
+
+READY = "Ctrl-C stops everything."
+
+
+def password(up: Up) -> str:
+    found = re.search(r"admin, password (\S+)\n", up.out)
+    assert found, up.out
+    return found[1]
+
+
+def login_page(up: Up) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{up.port}/login/", timeout=10) as answer:
+        assert answer.status == 200
+        return str(answer.read().decode())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_started_it_answers_and_a_signal_stops_it_within_five_seconds(tmp_path: Path, number: int) -> None:
+    with Up(tmp_path) as up:
+        up.wait_for(READY, within=60)
+        assert f"http://127.0.0.1:{up.port}/" in up.out
+        assert f"amqp://127.0.0.1:{up.amqp_port}" in up.out
+        assert len(password(up)) >= 12
+        assert "<form" in login_page(up)
+        with socket.create_connection(("127.0.0.1", up.amqp_port), timeout=5) as connection:
+            connection.sendall(b"AMQP\x00\x01\x00\x00")
+            assert connection.recv(4) == b"AMQP"
+        assert up.end(number, within=8) < 5
+        assert up.process.returncode == 0
+        for port in (up.port, up.amqp_port):
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_started_again_it_keeps_the_admin_and_a_second_start_meanwhile_is_refused(tmp_path: Path) -> None:
+    with Up(tmp_path) as first:
+        first.wait_for(READY, within=60)
+        made = password(first)
+        with Up(tmp_path) as second:
+            assert second.wait_for_end() == 1
+        assert second.err.startswith(
+            f"manage.py up: the data folder {tmp_path}/data is in use by another `manage.py up`"
+            f" (process {first.process.pid}): stop that one first"
+        )
+        assert second.err.count("\n") == 1
+        first.end(signal.SIGTERM, within=8)
+    with Up(tmp_path) as again:
+        again.wait_for(READY, within=60)
+        assert "password as before" in again.out
+        assert made not in again.out
+        again.end(signal.SIGTERM, within=8)
+
+
+def test_a_killed_supervisor_leaves_no_process_and_the_folder_free(tmp_path: Path) -> None:
+    with Up(tmp_path) as up:
+        up.wait_for(READY, within=60)
+        up.end(signal.SIGKILL, within=5)
+    with Up(tmp_path) as again:
+        again.wait_for(READY, within=60)
+        again.end(signal.SIGTERM, within=8)
+
+
+def test_a_broker_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    with Up(tmp_path) as up:
+        up.wait_for(READY, within=60)
+        broker = next(child for child in up.descendants() if "broker" in child.cmdline())
+        broker.send_signal(signal.SIGKILL)
+        up.wait_for("broker  | runs again")
+        children = psutil.Process(up.process.pid).children()
+        assert [child for child in children if child != broker and lives(child) and "broker" in child.cmdline()]
+        up.end(signal.SIGTERM, within=8)
+
+
+def test_the_demo_is_started_on_request_and_stopped_with_the_rest(tmp_path: Path) -> None:
+    with Up(tmp_path, "--demo") as up:
+        up.wait_for(READY, within=60)
+        up.wait_for("demo    | ", within=30)
+        wait_until(lambda: any("demo" in child.cmdline() for child in up.descendants()), "the demo runs")
+        assert up.end(signal.SIGINT, within=8) < 5
