@@ -94,7 +94,7 @@ export function showStops(stops) {
 /** One line for each stop: what, why, who, since when. */
 export function stopLines(stops, most) {
   const lines = stops.slice(0, most).map((stop) =>
-    h("p", {}, h("strong", {}, `Producers of ${scopeInWords(stop.scope, stop.pattern)} are stopped`),
+    h("p", {}, h("strong", {}, `Producers of ${scopeInWords(stop.scope)} are stopped`),
       stop.reason ? `: ${stop.reason}` : "", h("span", { class: "by" }, ` – ${stop.actor || "somebody"}, for `, sinceElement(stop.since))));
   if (stops.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(stops.length - most, "more stop")}`));
   return lines;
