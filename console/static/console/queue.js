@@ -5,7 +5,7 @@ import { tellingUnit } from "./depth.js";
 import { fill, h, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed, pastAndPresent } from "./events.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
-import { live, settings, stopLines, watch } from "./frame.js";
+import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
 import { Limits } from "./limits.js";
 import { objectUrl } from "./objectname.js";
 import { setState } from "./states.js";
@@ -160,11 +160,12 @@ const render = onNextFrame(() => {
     fill(sinceBox, since.map(([word, ms], index) => h("span", {}, index ? ", " : "", word, sinceElement(ms))));
   }
   const stops = byId("queue-stops");
-  const stopsText = JSON.stringify(queue.stops ?? []);
+  const untold = (queue.stops ?? []).filter((stop) => !isOnBanner(stop));
+  const stopsText = JSON.stringify(untold);
   if (stops.dataset.shown !== stopsText) {
     stops.dataset.shown = stopsText;
-    stops.hidden = !queue.stops?.length;
-    fill(stops, h("div", { class: "banner-lines" }, stopLines(queue.stops ?? [], 5)));
+    stops.hidden = !untold.length;
+    fill(stops, h("div", { class: "banner-lines" }, stopLines(untold, 5)));
   }
   for (const fact of facts) {
     setText(fact.node, fact.text(queue));
@@ -219,6 +220,7 @@ pastAndPresent(live, (events, reset) => {
   else held.push(...events);
 });
 
+addEventListener("headgate-stops", render);
 byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;
 byId("stop").addEventListener("click", () => openStopDialog("stop", settings.object));
 byId("start").addEventListener("click", () => openStopDialog("start", settings.object));
