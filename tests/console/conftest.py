@@ -91,12 +91,12 @@ def broker(settings: Any) -> Iterator[Broker]:
 
 @pytest.fixture
 def viewer(db: None) -> User:
-    return User.objects.create_user("vera", password="see-everything")
+    return User.objects.create_user("vera")
 
 
 @pytest.fixture
 def operator(db: None) -> User:
-    user = User.objects.create_user("olga", password="act-on-it")
+    user = User.objects.create_user("olga")
     user.groups.add(Group.objects.get(name="operators"))
     return user
 

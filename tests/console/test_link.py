@@ -185,7 +185,7 @@ def test_call_while_the_broker_is_away_says_so(broker: Broker) -> None:
 
 def test_answer_that_takes_too_long_is_unreachable(broker: Broker) -> None:
     broker.connected()
-    with pytest.raises(BrokerUnreachable, match="did not answer within 0.01 s"):
+    with pytest.raises(BrokerUnreachable, match="did not answer within"):
         broker.link.call(lambda admin: asyncio.sleep(60), timeout=0.01)
 
 
