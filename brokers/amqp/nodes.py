@@ -122,6 +122,7 @@ class NodeTarget(IncomingLink):
         if link_credit(self.pointer) <= 0:
             self.end("amqp:link:transfer-limit-exceeded", "the request was not taken: the link had no credit")
             return
+        self.connection.container.asking.add(self.connection)
         fault = self.on_message(body) if self.on_message else "nobody listens"
         if fault:
             pn.delivery_error(delivery, "amqp:decode-error", fault)
