@@ -257,7 +257,8 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "flow_stop_bytes",
         Kind.LEVEL,
-        "Above this many bytes the queue is overfull; absolute, or a percentage of capacity_bytes. Not set: 100%.",
+        "Above this many bytes the queue is overfull; absolute, or a percentage of capacity_bytes."
+        " 0: no limit. Not set: 100%.",
         "bytes",
         writable=True,
         nullable=True,
@@ -266,7 +267,7 @@ POLICY: tuple[Attribute, ...] = (
         "flow_stop_messages",
         Kind.LEVEL,
         "Above this many messages the queue is overfull; absolute, or a percentage of capacity_messages."
-        " Not set: 100%.",
+        " 0: no limit. Not set: 100%.",
         "messages",
         writable=True,
         nullable=True,

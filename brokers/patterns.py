@@ -6,15 +6,30 @@ from __future__ import annotations
 def matches(pattern: str, name: str) -> bool:
     """Whether a destination pattern covers a dot-separated name: `*` stands for one word; `>` or `#`, as the last
     word, for any number of words, none included; anything else for itself. The empty pattern covers every name."""
-    if not pattern:
-        return True
-    wanted, words = pattern.split("."), name.split(".")
-    if wanted[-1] in (">", "#"):
-        wanted.pop()
-        if len(words) < len(wanted):
-            return False
+    wanted, is_open = _fixed(pattern)
+    words = name.split(".")
+    if is_open:
         words = words[: len(wanted)]
     return len(wanted) == len(words) and all(w in ("*", word) for w, word in zip(wanted, words, strict=True))
+
+
+def pattern_contains(outer: str, inner: str) -> bool:
+    """Whether `outer` covers every name that `inner` covers."""
+    wanted, outer_open = _fixed(outer)
+    words, inner_open = _fixed(inner)
+    if outer_open:
+        if wanted == ["*"]:  # every name has a first word
+            return True
+        words = words[: len(wanted)]
+    elif inner_open:
+        return False
+    return len(wanted) == len(words) and all(w in ("*", word) for w, word in zip(wanted, words, strict=True))
+
+
+def _fixed(pattern: str) -> tuple[list[str], bool]:
+    """(the words of a pattern, whether any number of words may follow)."""
+    words = pattern.split(".") if pattern else [">"]
+    return (words[:-1], True) if words[-1] in (">", "#") else (words, False)
 
 
 def pattern_fault(pattern: str) -> str:

@@ -112,6 +112,10 @@ class NodeTarget(IncomingLink):
         if self.closing or pn.delivery_aborted(delivery):
             delivery_settle(delivery)
             return
+        if not pn.delivery_readable(delivery):
+            if pn.delivery_settled(delivery):
+                delivery_settle(delivery)
+            return
         body = self.receive(delivery)
         if body is None:
             return

@@ -90,7 +90,10 @@ class EventStream(_Stream[Event]):
 
     def _read(self, body: Any) -> Event:
         number = body["number"]
-        if self._last is not None and number != self._last + 1:
+        if self._last is not None and number <= self._last:
+            # Its data folder is another one: what the reader has is from a history that is not there any more.
+            raise EventsExpired(f"the broker is at event {number}, before the event {self._last} asked for", number)
+        if self._last is not None and number > self._last + 1:
             raise ValueError(f"event {number} after event {self._last}")
         self._last = number
         return Event(

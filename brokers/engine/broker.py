@@ -205,7 +205,9 @@ class Broker:
             self.stops[stop.scope] = stop
         for record in kinds.get("queue", ()):
             host = self.virtualhost(record["virtualhost"])
-            self.create_queue(host, record["name"], record["own"]).version = record["version"]
+            queue = self.create_queue(host, record["name"], record["own"])
+            queue.version = record["version"]
+            queue.stopped_since = min((stop.since for stop in queue.stops.values()), default=None)
         self.turn.take_facts()  # they were stated when the queues were first created
         self.turn.take_keep()
 
@@ -320,7 +322,7 @@ class Broker:
         lifted = [s for s in self.stops if scope.contains(s)]
         for each in lifted:
             self._forget_stop(each)
-            for queue in self._covered(each):
+            for queue in self.queues():
                 queue.start(each)
         outcome = self._outcome(queues, changed=bool(lifted))
         if lifted:
@@ -338,9 +340,8 @@ class Broker:
 
     def _outcome(self, queues: list[Queue], *, changed: bool) -> StopOutcome:
         producers = [p for q in queues for p in q.producers]
-        on_their_way = draining(producers)
-        blocked = sum(1 for p in producers if p.blocked)
-        return StopOutcome(len(queues), len(producers), max(0, blocked - on_their_way), on_their_way, changed)
+        stopped = sum(1 for p in producers if p.blocked and not draining((p,)))
+        return StopOutcome(len(queues), len(producers), stopped, draining(producers), changed)
 
     def _forget_stop(self, scope: Scope) -> None:
         del self.stops[scope]

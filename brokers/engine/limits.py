@@ -2,18 +2,22 @@
 
 A level is absolute or a percentage of its capacity. Overfull begins *above* the stop level, of bytes or of messages;
 it ends *at or below* the resume level, of both (DOMAIN.md sections 1 and 2). 0 for a capacity or a stop level means
-that there is no limit.
+that there is no limit; any other stop percentage is a level of at least 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from brokers.engine.policy import BUILT, OWN, Setting
 
 #: Stands for "no limit" in `Limits.stop_*` and `resume_*`: above every depth, so that comparing needs no special case.
-UNLIMITED = 1 << 62
+UNLIMITED = 1 << 63
+
+#: The most credit that a link can carry: Proton counts it in a signed 32 bit number.
+LARGEST_WINDOW = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,12 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         _refuse_thresholds(settings, errors)
     stop_bytes, resume_bytes = _levels("bytes", settings, errors)
     stop_messages, resume_messages = _levels("messages", settings, errors)
+    window = _number(settings["producer_window_messages"]) or 1000
+    if window > LARGEST_WINDOW:
+        errors["producer_window_messages"] = (
+            f"producer_window_messages is {window}{_from(settings['producer_window_messages'])}:"
+            f" a link can carry a credit of {LARGEST_WINDOW} at most"
+        )
     if errors:
         raise InvalidPolicy(errors)
     return Limits(
@@ -57,7 +67,7 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         capacity_messages=_number(settings["capacity_messages"]),
         stop_messages=stop_messages,
         resume_messages=resume_messages,
-        window=_number(settings["producer_window_messages"]) or 1000,
+        window=window,
         ring=ring,
     )
 
@@ -77,10 +87,14 @@ def _refuse_thresholds(settings: Mapping[str, Setting], errors: dict[str, str]) 
 def _levels(unit: str, settings: Mapping[str, Setting], errors: dict[str, str]) -> tuple[int, int]:
     """(stop, resume) in `unit`."""
     capacity, stop, resume = (settings[f] for f in (f"capacity_{unit}", f"flow_stop_{unit}", f"flow_resume_{unit}"))
-    stop_at = _level(stop, capacity)
-    if stop_at is None:
-        return UNLIMITED, UNLIMITED
     limit = _number(capacity)
+    if settings["overflow"].value == "ring":  # drops at its capacity, whatever thresholds it would inherit
+        return limit or UNLIMITED, limit or UNLIMITED
+    stop_at = _level(stop, capacity)
+    if stop_at == 0 and stop.value not in (0, "0%"):
+        stop_at = 1  # of a small capacity a small part: a limit all the same
+    if not stop_at:
+        return UNLIMITED, UNLIMITED
     if limit and stop_at > limit:
         errors[f"flow_stop_{unit}"] = (
             f"flow_stop_{unit} is {stop.value}{_from(stop)} and capacity_{unit} is {limit}{_from(capacity)}:"
@@ -101,7 +115,7 @@ def _level(setting: Setting, capacity: Setting) -> int | None:
     """A level as a number; None where a percentage has no capacity to be a part of."""
     if isinstance(setting.value, str):
         limit = _number(capacity)
-        return int(limit * float(setting.value[:-1]) / 100) if limit else None
+        return int(limit * Fraction(setting.value[:-1]) / 100) if limit else None
     return setting.value
 
 

@@ -6,10 +6,11 @@ its own stop and every stop that lies wholly inside it: *start all producers* on
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from brokers.engine.policy import matches
+from brokers.patterns import matches, pattern_contains
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,11 @@ class Scope:
     pattern: str = ""
 
     def __str__(self) -> str:
+        """For people, and yet another text for every scope: reasons and kept records are told apart by it."""
+        host = _word(self.virtualhost)
         if self.queue:
-            return f"queue {self.virtualhost}/{self.queue}"
-        base = f"virtualhost {self.virtualhost}" if self.virtualhost else "broker"
+            return f"queue {host}/{self.queue}"
+        base = f"virtualhost {host}" if self.virtualhost else "broker"
         return f"{base} {self.pattern}" if self.pattern else base
 
     def covers(self, virtualhost: str, queue: str) -> bool:
@@ -41,7 +44,12 @@ class Scope:
             return False
         if other.queue:
             return matches(self.pattern, other.queue)
-        return not self.pattern or self.pattern == other.pattern
+        return pattern_contains(self.pattern, other.pattern)
+
+
+def _word(name: str) -> str:
+    """A virtual host's name, in quotes where it could be taken for more than that."""
+    return json.dumps(name, ensure_ascii=False) if set(name) & set(' /"') else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -484,6 +484,16 @@ async def test_an_event_left_out_is_not_passed_over(fake: FakeBroker, broker: Bu
         await soon(anext(stream))
 
 
+async def test_numbers_that_went_back_are_another_history(fake: FakeBroker, broker: BundledBroker) -> None:
+    stream = broker.events(100)
+    peer, link = await soon(fake.attached.get())
+    await soon(fake.flowed.wait())
+    peer.send(link, message(7))
+    with pytest.raises(EventsExpired, match="at event 7, before the event 100") as caught:
+        await soon(anext(stream))
+    assert caught.value.first == 7
+
+
 async def test_expired_events_name_the_first_that_is_kept(fake: FakeBroker, broker: BundledBroker) -> None:
     fake.refuse["$events"] = Condition("headgate:events-expired", "gone", {symbol("first"): ulong(77)})
     stream = broker.events(3)

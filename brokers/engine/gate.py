@@ -1,0 +1,290 @@
+"""The flow control of one destination: its depth against its limits, its stops, and the producers it holds.
+
+A gate knows how deep its destination is, not what is in it. What its depth says, or an operator asks for, goes through
+the table in `flow.py`; what that means for credit is told by `credit.py`. `queue.py` puts messages behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from brokers.engine import flow
+from brokers.engine.credit import CreditLedger
+from brokers.engine.events import overfull_words, queue_subject, underfull_words
+from brokers.engine.flow import Change, Input, State
+from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.policy import Setting, Value
+from brokers.engine.producer import Producer
+from brokers.engine.stops import Scope, Stop
+from brokers.engine.turn import CreditChanged, Drain, Turn
+from brokers.managed import ObjectName, object_name
+
+
+class Gate:
+    """See the module. Times in ms since the epoch. `own`: the policy fields set on the destination itself."""
+
+    __slots__ = (
+        "depth_bytes",
+        "depth_messages",
+        "enqueued",
+        "ledger",
+        "limits",
+        "name",
+        "object_name",
+        "overfull_count",
+        "overfull_ms",
+        "overfull_since",
+        "own",
+        "settings",
+        "state",
+        "stop_bytes",
+        "stop_messages",
+        "stopped_since",
+        "stops",
+        "turn",
+        "version",
+        "virtualhost",
+    )
+
+    def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
+        self.virtualhost = virtualhost
+        self.name = name
+        self.object_name: ObjectName = object_name("Queue", virtualhost=virtualhost, name=name)
+        self.turn = turn
+        self.version = 1
+        self.own: dict[str, Value] = {}
+        self.settings: Mapping[str, Setting] = {}
+        self.limits = Limits()
+        self.stop_bytes = self.limits.stop_bytes  # the two that every message is compared with
+        self.stop_messages = self.limits.stop_messages
+        self.state = State.NORMAL
+        self.stops: dict[Scope, Stop] = {}
+        self.ledger = CreditLedger()
+        self.depth_messages = 0
+        self.depth_bytes = 0
+        self.enqueued = 0
+        self.overfull_since: int | None = None
+        self.stopped_since: int | None = None
+        self.overfull_count = 0
+        self.overfull_ms = 0
+
+    def touch(self) -> None:
+        """There may be something to dispatch or to grant at the end of the turn."""
+        raise NotImplementedError
+
+    def watch(self) -> None:
+        """There is credit to take back: sweep by time."""
+        raise NotImplementedError
+
+    def drop_excess(self) -> None:
+        """Of a ring: drop the oldest messages until the depth is at or below the stop level."""
+        raise NotImplementedError
+
+    # -- producers --------------------------------------------------------------------------------------------
+
+    @property
+    def producers(self) -> Iterable[Producer]:
+        return self.ledger.members
+
+    @property
+    def producer_count(self) -> int:
+        return len(self.ledger.members)
+
+    @property
+    def blocked_producers(self) -> int:
+        """All producers of a queue share its reasons."""
+        return len(self.ledger.members) if self.state is not State.NORMAL else 0
+
+    def attach_producer(self, producer: Producer) -> None:
+        """A producer that attaches while the queue is overfull or stopped starts blocked."""
+        self.ledger.join(producer)
+        for reason in self.reasons():
+            self._hold(producer, reason)
+        self.touch()
+
+    def detach_producer(self, producer: Producer) -> None:
+        self.ledger.leave(producer)
+        self.touch()
+
+    # -- flow control -----------------------------------------------------------------------------------------
+
+    def reasons(self) -> list[str]:
+        """Every reason that holds the producers of this queue now."""
+        reasons = [flow.overfull_reason(self.name)] if self.state.overfull else []
+        return reasons + [flow.stop_reason(str(scope)) for scope in self.stops]
+
+    def set_limits(self, limits: Limits, settings: Mapping[str, Setting]) -> None:
+        """Put other limits in force, at once and in both directions."""
+        self.limits, self.settings = limits, settings
+        self.stop_bytes, self.stop_messages = limits.stop_bytes, limits.stop_messages
+        if limits.ring:
+            self.drop_excess()
+            self.feed(Input.AT_RESUME)
+        else:
+            self.measure()
+        for producer in self.ledger.members:
+            self.ledger.ask(producer)
+        self.touch()
+
+    def measure(self) -> None:
+        """Look at the depth, and act on what it says."""
+        seen = flow.measure(self.limits, self.depth_bytes, self.depth_messages)
+        if seen is not None and not (self.limits.ring and seen is Input.ABOVE_STOP):
+            self.feed(seen)
+
+    def stop(self, stop: Stop) -> bool:
+        """Put an operator's stop in force; False if it was."""
+        if stop.scope in self.stops:
+            return False
+        self.stops[stop.scope] = stop
+        self.feed(Input.STOP)
+        self._hold_all(flow.stop_reason(str(stop.scope)))
+        self.touch()
+        return True
+
+    def start(self, scope: Scope) -> bool:
+        """Lift an operator's stop; False if there was none."""
+        if self.stops.pop(scope, None) is None:
+            return False
+        if not self.stops:
+            self.feed(Input.START)
+        self._free_all(flow.stop_reason(str(scope)))
+        self.touch()
+        return True
+
+    def feed(self, seen: Input) -> None:
+        """Put an input through the table, and do what the change means."""
+        self.state, change = flow.step(self.state, seen)
+        if change is not None:
+            self._CHANGES[change](self)
+            self.touch()
+
+    def _overfull_began(self) -> None:
+        limits, now = self.limits, self.turn.now
+        self.overfull_since = now
+        self.overfull_count += 1
+        words = overfull_words(
+            self.depth_bytes, level(limits.stop_bytes), self.depth_messages, level(limits.stop_messages)
+        )
+        self.state_fact("queue-overfull", words, {})
+        self._withdraw()
+        self._hold_all(flow.overfull_reason(self.name))
+
+    def _overfull_ended(self) -> None:
+        limits, now = self.limits, self.turn.now
+        lasted = max(0, now - (self.overfull_since or now))
+        self.overfull_since = None
+        self.overfull_ms += lasted
+        words = underfull_words(
+            self.depth_bytes, level(limits.resume_bytes), self.depth_messages, level(limits.resume_messages)
+        )
+        self.state_fact("queue-underfull", words, {"overfull_ms": lasted})
+        self._free_all(flow.overfull_reason(self.name))
+
+    def _stop_began(self) -> None:
+        self.stopped_since = self.turn.now
+        self._withdraw()
+
+    def _stop_ended(self) -> None:
+        self.stopped_since = None
+
+    _CHANGES = {
+        Change.OVERFULL_BEGAN: _overfull_began,
+        Change.OVERFULL_ENDED: _overfull_ended,
+        Change.STOP_BEGAN: _stop_began,
+        Change.STOP_ENDED: _stop_ended,
+    }
+
+    def _withdraw(self) -> None:
+        """Take back all credit that is out."""
+        turn = self.turn
+        turn.effects.extend(CreditChanged(p) for p in self.ledger.withdraw(turn.now))
+        if self.ledger.pending:
+            self.watch()
+
+    def _hold_all(self, reason: str) -> None:
+        for producer in self.ledger.members:
+            self._hold(producer, reason)
+
+    def _hold(self, producer: Producer, reason: str) -> None:
+        if producer.hold(reason, self.turn.now):
+            words = f"Flow Control Enforced (Queue {self.name})"
+            self._producer_fact("producer-blocked", producer, words, {"reasons": list(producer.reasons)})
+
+    def _free_all(self, reason: str) -> None:
+        for producer in self.ledger.members:
+            before = producer.blocked_ms
+            if producer.free(reason, self.turn.now):
+                lasted = producer.blocked_ms - before
+                self._producer_fact("producer-released", producer, "Flow Control Removed", {"blocked_ms": lasted})
+                self.ledger.ask(producer)
+
+    def room(self) -> int:
+        """Credits that may be given out now; below 0: credits to take back."""
+        return self.ledger.room(self.limits, self.depth_bytes, self.depth_messages)
+
+    def grant(self) -> list[Producer]:
+        """Hand out credit where there is room. Returns the producers whose credit has changed."""
+        if self.state is not State.NORMAL:
+            return []
+        ledger = self.ledger
+        if not ledger.waiting and not ledger.pending:
+            return []
+        changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now)
+        if ledger.contended or ledger.pending:
+            self.watch()
+        return changed
+
+    def sweep(self) -> bool:
+        """What time does to credit. False: nothing is left to watch."""
+        ledger, turn = self.ledger, self.turn
+        contended = self.state is State.NORMAL and ledger.contended and self.room() <= 0
+        drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
+        turn.effects.extend(Drain(p) for p in drain)
+        turn.effects.extend(CreditChanged(p) for p in changed)
+        self.touch()
+        return contended or bool(ledger.pending)
+
+    def credit_returned(self, producer: Producer, count: int) -> None:
+        """The producer's link answered a drain."""
+        self.ledger.returned(producer, count)
+        self.touch()
+
+    def resume_condition(self) -> str:
+        """What would end overfull, in words, from the depth now."""
+        limits, left = self.limits, []
+        for unit, depth, resume in (
+            ("messages", self.depth_messages, limits.resume_messages),
+            ("bytes", self.depth_bytes, limits.resume_bytes),
+        ):
+            if depth > resume:
+                left.append(f"{resume:,} {unit} or fewer (now {depth:,})")
+        return f"queue {self.name} comes down to {' and '.join(left)}" if left else f"queue {self.name} resumes"
+
+    # -- facts ------------------------------------------------------------------------------------------------
+
+    def shown(self) -> dict[str, Any]:
+        """The attributes that every fact about this queue carries."""
+        return {
+            "queue": str(self.object_name),
+            "state": self.state.value,
+            "depth_messages": self.depth_messages,
+            "depth_bytes": self.depth_bytes,
+            "blocked_producers": self.blocked_producers,
+        }
+
+    def state_fact(self, kind: str, words: str, attributes: Mapping[str, Any]) -> None:
+        subject = queue_subject(self.virtualhost, self.name)
+        self.turn.state(kind, self.object_name, subject, words, {**self.shown(), **attributes})
+
+    def _producer_fact(self, kind: str, producer: Producer, words: str, attributes: Mapping[str, Any]) -> None:
+        connection = producer.connection
+        subject = f"{connection.subject}/ch:{producer.channel}"
+        facts = {**self.shown(), "client": connection.client, "link": producer.link, **attributes}
+        self.turn.state(kind, producer.name, subject, words, facts)
+
+
+def level(level: int) -> int:
+    """A level as people and logs read it: 0 where there is none."""
+    return 0 if level == UNLIMITED else level

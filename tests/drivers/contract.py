@@ -1,0 +1,611 @@
+"""What every implementation of `brokers.admin.BrokerAdmin` must do, as its docstrings say.
+
+`Contract` is the suite. An implementation runs it with a test class that inherits from it and a fixture `subject`, a
+`Subject`: the broker with a virtual host `default`, seen through its admin interface, and what a test does to it that
+the interface does not offer. Its tests leave nothing behind that a broker would have to be cleaned of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from brokers.admin import (
+    SAMPLED,
+    AdminError,
+    AlreadyExists,
+    BrokerAdmin,
+    BrokerUnreachable,
+    Event,
+    EventsExpired,
+    InvalidValue,
+    ManagedObject,
+    NotAllowed,
+    NotFound,
+    StaleVersion,
+)
+from brokers.managed import NOTIFICATIONS, TYPES, ObjectName, object_name
+
+T = TypeVar("T")
+
+#: Seconds after which something that should come is said not to come.
+LIMIT = 15.0
+
+BROKER = object_name("Broker")
+HOST = object_name("VirtualHost", name="default")
+
+
+def queue(name: str) -> ObjectName:
+    return object_name("Queue", virtualhost="default", name=name)
+
+
+class Subject(ABC):
+    """A broker under test."""
+
+    admin: BrokerAdmin
+
+    @abstractmethod
+    async def publish(self, name: str, count: int, size: int = 100) -> int:
+        """Have a new client publish up to `count` messages of `size` bytes, as far as flow control lets it; what
+        it holds back is given up. It stays attached. Returns how many were taken."""
+
+    @abstractmethod
+    async def consume(self, name: str, count: int) -> int:
+        """Have a client take and acknowledge up to `count` messages; returns how many there were."""
+
+    @abstractmethod
+    async def pass_time(self) -> None:
+        """Let a moment pass (tens of ms), in which what goes on by itself goes on."""
+
+    @abstractmethod
+    async def sample(self) -> None:
+        """Have the samples sent that are due."""
+
+    @abstractmethod
+    async def expire_events(self) -> None:
+        """Make the broker give up its oldest events, the first one included."""
+
+    @abstractmethod
+    async def lose_connection(self) -> None:
+        """Break the admin's connection."""
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    async with asyncio.timeout(LIMIT):
+        return await awaitable
+
+
+async def following(subject: Subject, stream: AsyncIterator[T]) -> asyncio.Task[T]:
+    """Wait for the stream's next item, in a task; the broker has the subscription when this returns."""
+    task = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    await subject.admin.read(BROKER)
+    return task
+
+
+async def take(stream: AsyncIterator[T], count: int) -> list[T]:
+    return [await soon(anext(stream)) for _ in range(count)]
+
+
+async def eventually(subject: Subject, name: ObjectName, condition: Callable[[ManagedObject], object]) -> ManagedObject:
+    async with asyncio.timeout(LIMIT):
+        while not condition(found := await subject.admin.read(name)):
+            await subject.pass_time()
+    return found
+
+
+async def last_event(subject: Subject) -> int:
+    return int((await subject.admin.read(BROKER))["last_event"])
+
+
+async def events_about(subject: Subject, name: ObjectName, after: int, count: int) -> list[Event]:
+    found: list[Event] = []
+    stream = subject.admin.events(after)
+    while len(found) < count:
+        event = await soon(anext(stream))
+        if event.object == name:
+            found.append(event)
+    return found
+
+
+class Contract:
+    # Types and reading
+
+    async def test_types_are_declared_ones_and_every_object_has_their_attributes(self, subject: Subject) -> None:
+        types = await subject.admin.types()
+        assert {"Broker", "VirtualHost", "Queue", "Connection", "Producer", "Consumer"} <= set(types) <= set(TYPES)
+        await subject.admin.create(queue("orders"), {})
+        await subject.publish("orders", 1)
+        for name in ("Broker", "VirtualHost", "Queue", "Connection", "Producer"):
+            page = await subject.admin.query(name)
+            assert page.items, name
+            for item in page.items:
+                assert set(item.attributes) == {a.name for a in types[name].attributes}, name
+                assert item.version == item["version"]
+                read = await subject.admin.read(item.name)
+                assert (read.name, set(read.attributes)) == (item.name, set(item.attributes))
+
+    async def test_values_read_are_of_their_declared_kinds(self, subject: Subject) -> None:
+        types = await subject.admin.types()
+        await subject.admin.create(queue("orders"), {"capacity_messages": 5, "flow_stop_messages": "80%"})
+        await subject.publish("orders", 10)
+        await subject.admin.call(BROKER, "stop-producers", {"reason": "a test"})
+        for name, declared in types.items():
+            for item in (await subject.admin.query(name)).items:
+                for attribute in declared.attributes:
+                    value = item[attribute.name]
+                    assert attribute.check(value) == value, (name, attribute.name, value)
+                    assert type(value) in (str, int, float, bool, list, dict, type(None)), (attribute.name, value)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            queue("missing"),
+            object_name("Queue", virtualhost="missing", name="orders"),
+            object_name("VirtualHost", name="missing"),
+            object_name("Connection", virtualhost="default", id=999_999),
+            object_name("Producer", virtualhost="default", id="no number"),
+            object_name("Consumer", virtualhost="missing", id=1),
+        ],
+        ids=str,
+    )
+    async def test_an_object_that_is_not_there_is_not_found(self, subject: Subject, name: ObjectName) -> None:
+        for asked in (
+            subject.admin.read(name),
+            subject.admin.call(name, "stop-producers", {}),
+            subject.admin.delete(name),
+        ):
+            with pytest.raises(NotFound):
+                await asked
+
+    async def test_names_with_signs_in_them_are_themselves(self, subject: Subject) -> None:
+        for text in ('a,b="c"\\', "dots.and/slashes", "ümläut €", "type=Queue"):
+            created = await subject.admin.create(queue(text), {})
+            assert created.name == queue(text)
+            assert (await subject.admin.read(queue(text)))["name"] == text
+            page = await subject.admin.query("Queue", where={"name": text})
+            assert [item.name for item in page.items] == [queue(text)]
+
+    # Queries
+
+    async def test_a_query_selects_by_attribute_values(self, subject: Subject) -> None:
+        for name in ("a", "b", "c"):
+            await subject.admin.create(queue(name), {"capacity_messages": 10 if name == "a" else 20})
+        await subject.admin.call(queue("c"), "stop-producers", {})
+
+        async def names(**where: Any) -> list[str]:
+            page = await subject.admin.query("Queue", where=where)
+            assert page.total == len(page.items)
+            return [item.name["name"] for item in page.items]
+
+        assert await names(capacity_messages=20) == ["b", "c"]
+        assert await names(capacity_messages=[10, 20]) == ["a", "b", "c"]
+        assert await names(capacity_messages=20, state="NORMAL") == ["b"]
+        assert await names(state=["STOPPED", "OVERFULL"]) == ["c"]
+        assert await names(capacity_bytes=None) == ["a", "b", "c"]
+        assert await names(state=[]) == []
+        assert await names(name="d") == []
+
+    async def test_a_query_searches_names_whatever_their_case(self, subject: Subject) -> None:
+        for name in ("Orders.EU", "orders.us", "invoices"):
+            await subject.admin.create(queue(name), {})
+        page = await subject.admin.query("Queue", search="oRDERs")
+        assert [item.name["name"] for item in page.items] == ["Orders.EU", "orders.us"]
+        assert (await subject.admin.query("Queue", search="nothing has this")).total == 0
+
+    async def test_a_query_sorts_by_attributes_then_by_name(self, subject: Subject) -> None:
+        for name, messages, size in (("d", 2, 10), ("b", 1, 10), ("c", 2, 10), ("a", 1, 30)):
+            await subject.admin.create(queue(name), {"capacity_messages": messages, "capacity_bytes": size})
+
+        async def names(sort: str) -> str:
+            return "".join(item.name["name"] for item in (await subject.admin.query("Queue", sort=sort)).items)
+
+        assert await names("") == "abcd"
+        assert await names("name") == "abcd"
+        assert await names("-name") == "dcba"
+        assert await names("capacity_messages") == "abcd"
+        assert await names("-capacity_messages") == "cdab"
+        assert await names("capacity_messages,-capacity_bytes") == "abcd"
+        assert await names("capacity_messages,capacity_bytes") == "bacd"
+        assert await names("-capacity_bytes,-name") == "adcb"
+
+    async def test_a_query_gives_pages_of_all_that_matched(self, subject: Subject) -> None:
+        names = [f"page-{n:03}" for n in range(230)]
+        await asyncio.gather(*(subject.admin.create(queue(name), {}) for name in names))
+        await subject.admin.create(queue("another"), {})
+        seen: list[str] = []
+        for offset in range(0, 300, 50):
+            page = await subject.admin.query("Queue", search="page-", offset=offset, count=50)
+            assert (page.total, page.offset) == (230, offset)
+            assert len(page.items) == max(0, min(50, 230 - offset))
+            seen.extend(item.name["name"] for item in page.items)
+        assert seen == names
+        page = await subject.admin.query("Queue", search="page-", count=1000)
+        assert len(page.items) == page.total == 230
+
+    async def test_a_query_that_cannot_be_is_refused_with_the_name_of_what_is_wrong(self, subject: Subject) -> None:
+        with pytest.raises(InvalidValue, match="colour"):
+            await subject.admin.query("Queue", where={"colour": "red"})
+        with pytest.raises(InvalidValue, match="colour"):
+            await subject.admin.query("Queue", sort="-colour")
+        with pytest.raises(InvalidValue, match="-1"):
+            await subject.admin.query("Queue", offset=-1)
+        with pytest.raises(NotFound, match="Exchange"):
+            await subject.admin.query("Exchange")
+
+    # Creating, changing, deleting
+
+    async def test_a_created_object_is_there_with_what_was_given(self, subject: Subject) -> None:
+        created = await subject.admin.create(queue("orders"), {"capacity_bytes": 1000, "flow_stop_bytes": "80%"})
+        assert created.name == queue("orders")
+        assert (created["name"], created["virtualhost"], created["state"]) == ("orders", "default", "NORMAL")
+        assert (created["capacity_bytes"], created["flow_stop_bytes"]) == (1000, "80%")
+        assert (created["effective_capacity_bytes"], created["effective_stop_bytes"]) == (1000, 800)
+        assert created["capacity_messages"] is None
+        assert await subject.admin.read(queue("orders")) == created
+
+    async def test_an_object_is_not_created_twice(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_bytes": 1000})
+        with pytest.raises(AlreadyExists, match="orders"):
+            await subject.admin.create(queue("orders"), {"capacity_bytes": 5})
+        assert (await subject.admin.read(queue("orders")))["capacity_bytes"] == 1000
+
+    async def test_a_queue_in_a_virtual_host_that_is_not_there_is_not_found(self, subject: Subject) -> None:
+        with pytest.raises(NotFound, match="missing"):
+            await subject.admin.create(object_name("Queue", virtualhost="missing", name="orders"), {})
+
+    async def test_virtual_hosts_are_created_changed_and_deleted(self, subject: Subject) -> None:
+        name = object_name("VirtualHost", name="test")
+        created = await subject.admin.create(name, {"create_on_attach": True, "capacity_messages": 7})
+        assert (created["create_on_attach"], created["anonymous"], created["capacity_messages"]) == (True, False, 7)
+        inside = object_name("Queue", virtualhost="test", name="orders")
+        assert (await subject.admin.create(inside, {}))["effective_capacity_messages"] == 7
+        await subject.admin.update(name, {"capacity_messages": 8}, created.version)
+        assert (await subject.admin.read(inside))["effective_capacity_messages"] == 8
+        await subject.admin.delete(name)
+        for gone in (name, inside):
+            with pytest.raises(NotFound):
+                await subject.admin.read(gone)
+
+    async def test_an_update_changes_what_it_names_and_the_version(self, subject: Subject) -> None:
+        created = await subject.admin.create(queue("orders"), {"capacity_bytes": 1000, "capacity_messages": 5})
+        changed = await subject.admin.update(
+            queue("orders"), {"capacity_bytes": 2000, "capacity_messages": None}, created.version
+        )
+        assert (changed["capacity_bytes"], changed["capacity_messages"]) == (2000, None)
+        assert changed.version > created.version
+        assert await subject.admin.read(queue("orders")) == changed
+
+    async def test_a_stale_update_or_delete_is_refused_and_names_the_current_version(self, subject: Subject) -> None:
+        created = await subject.admin.create(queue("orders"), {"capacity_bytes": 1000})
+        changed = await subject.admin.update(queue("orders"), {"capacity_bytes": 2000}, created.version)
+        for stale in (
+            subject.admin.update(queue("orders"), {"capacity_bytes": 3000}, created.version),
+            subject.admin.delete(queue("orders"), created.version),
+        ):
+            with pytest.raises(StaleVersion) as caught:
+                await stale
+            assert caught.value.current == changed.version
+            assert str(changed.version) in str(caught.value)
+        assert (await subject.admin.read(queue("orders")))["capacity_bytes"] == 2000
+        await subject.admin.delete(queue("orders"), changed.version)
+        with pytest.raises(NotFound):
+            await subject.admin.read(queue("orders"))
+
+    async def test_a_delete_without_a_version_deletes_whatever_is_there(self, subject: Subject) -> None:
+        created = await subject.admin.create(queue("orders"), {})
+        await subject.admin.update(queue("orders"), {"capacity_bytes": 1}, created.version)
+        assert await subject.admin.delete(queue("orders")) is None
+        with pytest.raises(NotFound):
+            await subject.admin.delete(queue("orders"))
+
+    @pytest.mark.parametrize(
+        ("attributes", "field", "values"),
+        [
+            ({"capacity_bytes": -1}, "capacity_bytes", ["-1"]),
+            ({"capacity_bytes": "many"}, "capacity_bytes", ["'many'"]),
+            ({"capacity_bytes": True}, "capacity_bytes", ["True"]),
+            ({"capacity_bytes": 1 << 63}, "capacity_bytes", [str(1 << 63)]),
+            ({"flow_stop_bytes": "101%"}, "flow_stop_bytes", ["'101%'"]),
+            ({"colour": "red"}, "colour", []),
+            ({"depth_bytes": 5}, "depth_bytes", []),
+            (
+                {"capacity_bytes": 1000, "flow_stop_bytes": 800, "flow_resume_bytes": 900},
+                "flow_resume_bytes",
+                ["800", "900"],
+            ),
+            (
+                {"capacity_messages": 1000, "flow_stop_messages": "80%", "flow_resume_messages": "90%"},
+                "flow_resume_messages",
+                ["80", "90"],
+            ),
+            ({"capacity_bytes": 1000, "flow_stop_bytes": 1234}, "flow_stop_bytes", ["1000", "1234"]),
+        ],
+        ids=str,
+    )
+    async def test_an_invalid_value_names_the_field_and_the_values_and_changes_nothing(
+        self, subject: Subject, attributes: dict[str, Any], field: str, values: list[str]
+    ) -> None:
+        before = await subject.admin.create(queue("orders"), {"capacity_messages": 5})
+        for refused in (
+            subject.admin.update(queue("orders"), {"producer_window_messages": 3, **attributes}, before.version),
+            subject.admin.create(queue("new"), attributes),
+        ):
+            with pytest.raises(InvalidValue) as caught:
+                await refused
+            assert field in caught.value.errors
+            sentence = caught.value.errors[field]
+            assert field in sentence
+            for value in values:
+                assert value in sentence.replace(",", ""), sentence
+            assert sentence in str(caught.value)
+        assert await subject.admin.read(queue("orders")) == before
+        with pytest.raises(NotFound):
+            await subject.admin.read(queue("new"))
+
+    async def test_several_invalid_values_are_all_named(self, subject: Subject) -> None:
+        with pytest.raises(InvalidValue) as caught:
+            await subject.admin.create(queue("orders"), {"capacity_bytes": -1, "capacity_messages": "x"})
+        assert set(caught.value.errors) == {"capacity_bytes", "capacity_messages"}
+
+    async def test_what_cannot_be_created_changed_or_deleted_is_refused(self, subject: Subject) -> None:
+        host = await subject.admin.read(HOST)
+        for refused in (
+            subject.admin.create(object_name("Connection", virtualhost="default", id=1), {}),
+            subject.admin.update(HOST, {"name": "other"}, host.version),
+            subject.admin.delete(BROKER),
+        ):
+            with pytest.raises((NotAllowed, InvalidValue)):
+                await refused
+
+    # Operations
+
+    async def test_stopping_and_starting_a_queue_is_idempotent_and_counts(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {})
+        await subject.admin.create(queue("other"), {})
+        for _ in range(3):
+            await subject.publish("orders", 1)
+        await subject.publish("other", 1)
+        declared = TYPES["Queue"].operation("stop-producers")
+        assert declared is not None
+        first = await subject.admin.call(queue("orders"), "stop-producers", {"reason": "a test", "actor": "anna"})
+        assert set(first) == {field.name for field in declared.returns}
+        assert (first["queues"], first["producers"], first["changed"]) == (1, 3, True)
+        assert first["stopped"] + first["draining"] == 3
+        async with asyncio.timeout(LIMIT):
+            while (again := await subject.admin.call(queue("orders"), "stop-producers", {}))["draining"]:
+                await subject.pass_time()
+        assert again == {"queues": 1, "producers": 3, "stopped": 3, "draining": 0, "changed": False}
+        stopped = await subject.admin.read(queue("orders"))
+        assert (stopped["state"], stopped["blocked_producers"]) == ("STOPPED", 3)
+        (stop,) = stopped["stops"]
+        assert (stop["reason"], stop["actor"]) == ("a test", "anna")
+        assert stop["since"] == stopped["stopped_since"] > 0
+        producers = (await subject.admin.query("Producer", where={"queue": str(queue("orders"))})).items
+        assert [(p["state"], len(p["reasons"])) for p in producers] == [("BLOCKED", 1)] * 3
+        assert all(p["reasons"][0].startswith("operator-stop:") and p["release"] for p in producers)
+        assert (await subject.admin.read(queue("other")))["state"] == "NORMAL"
+        started = await subject.admin.call(queue("orders"), "start-producers", {})
+        assert (started["queues"], started["producers"], started["changed"]) == (1, 3, True)
+        assert (await subject.admin.call(queue("orders"), "start-producers", {}))["changed"] is False
+        after = await subject.admin.read(queue("orders"))
+        assert (after["state"], after["blocked_producers"], after["stops"]) == ("NORMAL", 0, [])
+
+    async def test_stopping_by_pattern_stops_the_queues_it_matches_only(self, subject: Subject) -> None:
+        for name in ("eu.orders", "eu.orders.late", "us.orders"):
+            await subject.admin.create(queue(name), {})
+        answer = await subject.admin.call(BROKER, "stop-producers", {"pattern": "eu.>", "reason": "a test"})
+        assert (answer["queues"], answer["changed"]) == (2, True)
+        page = await subject.admin.query("Queue", where={"state": "STOPPED"})
+        assert [item.name["name"] for item in page.items] == ["eu.orders", "eu.orders.late"]
+        answer = await subject.admin.call(HOST, "stop-producers", {"pattern": "*.orders"})
+        assert (answer["queues"], answer["changed"]) == (2, True)
+        await subject.admin.call(BROKER, "start-producers", {})
+        assert (await subject.admin.query("Queue", where={"state": "STOPPED"})).total == 0
+
+    async def test_a_producer_that_attaches_to_a_stopped_queue_is_blocked(self, subject: Subject) -> None:
+        await subject.admin.call(BROKER, "stop-producers", {"reason": "a test"})
+        await subject.admin.create(queue("orders"), {})
+        assert await subject.publish("orders", 5) == 0
+        stopped = await subject.admin.read(queue("orders"))
+        assert (stopped["state"], stopped["blocked_producers"], stopped["depth_messages"]) == ("STOPPED", 1, 0)
+
+    async def test_overfull_blocks_until_it_is_underfull_and_a_stop_is_independent(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_messages": 10, "flow_resume_messages": 5})
+        taken = await subject.publish("orders", 50)
+        assert 10 <= taken <= 11
+        full = await eventually(subject, queue("orders"), lambda q: q["state"] == "OVERFULL")
+        assert (full["depth_messages"], full["blocked_producers"]) == (taken, 1)
+        (producer,) = (await subject.admin.query("Producer")).items
+        assert (producer["state"], producer["reasons"]) == ("BLOCKED", ["queue-overfull:orders"])
+        assert producer["blocked_since"] > 0
+        await subject.admin.call(queue("orders"), "stop-producers", {"reason": "a test"})
+        assert (await subject.admin.read(queue("orders")))["state"] == "OVERFULL_STOPPED"
+        await subject.admin.call(queue("orders"), "start-producers", {})
+        assert (await subject.admin.read(queue("orders")))["state"] == "OVERFULL"
+        version = (await subject.admin.read(queue("orders"))).version
+        await subject.admin.update(queue("orders"), {"capacity_messages": 100, "flow_resume_messages": 90}, version)
+        assert (await subject.admin.read(producer.name))["state"] == "RUNNING"
+        assert await subject.consume("orders", taken) == taken
+
+    async def test_explain_gives_each_field_with_its_origin(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_bytes": 1000})
+        host = await subject.admin.read(HOST)
+        await subject.admin.update(HOST, {"capacity_messages": 50, "capacity_bytes": 7}, host.version)
+        broker = await subject.admin.read(BROKER)
+        await subject.admin.update(BROKER, {"producer_window_messages": 9, "capacity_messages": 8}, broker.version)
+        fields = (await subject.admin.call(queue("orders"), "explain", {}))["fields"]
+        assert fields["capacity_bytes"] == {"value": 1000, "origin": "own"}
+        assert fields["capacity_messages"] == {"value": 50, "origin": "virtualhost"}
+        assert fields["producer_window_messages"] == {"value": 9, "origin": "broker"}
+        assert fields["flow_stop_bytes"] == {"value": "100%", "origin": "built-in"}
+        await subject.admin.update(
+            BROKER,
+            {"producer_window_messages": None, "capacity_messages": None},
+            (await subject.admin.read(BROKER)).version,
+        )
+
+    async def test_purge_removes_the_messages_and_counts_them(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {})
+        await subject.publish("orders", 7)
+        assert await subject.admin.call(queue("orders"), "purge", {"reason": "a test"}) == {"messages": 7}
+        assert (await subject.admin.read(queue("orders")))["depth_messages"] == 0
+        assert await subject.admin.call(queue("orders"), "purge", {}) == {"messages": 0}
+
+    async def test_a_call_that_cannot_be_is_refused(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {})
+        with pytest.raises(NotFound, match="explode"):
+            await subject.admin.call(queue("orders"), "explode", {})
+        with pytest.raises(InvalidValue, match="colour") as caught:
+            await subject.admin.call(queue("orders"), "stop-producers", {"colour": "red"})
+        assert list(caught.value.errors) == ["colour"]
+        with pytest.raises(InvalidValue, match="reason is 5"):
+            await subject.admin.call(queue("orders"), "stop-producers", {"reason": 5})
+        with pytest.raises(InvalidValue) as caught:
+            await subject.admin.call(BROKER, "stop-producers", {"pattern": "a.>.b"})
+        assert "'a.>.b'" in caught.value.errors["pattern"]
+        assert (await subject.admin.read(queue("orders")))["state"] == "NORMAL"
+
+    # Events
+
+    async def test_changes_are_told_as_events_with_the_facts(self, subject: Subject) -> None:
+        after = await last_event(subject)
+        created = await subject.admin.create(queue("orders"), {"capacity_messages": 10, "flow_resume_messages": 5})
+        taken = await subject.publish("orders", 50)
+        await subject.consume("orders", taken)
+        await subject.admin.call(queue("orders"), "stop-producers", {"reason": "a test", "actor": "anna"})
+        await subject.admin.call(queue("orders"), "start-producers", {"actor": "anna"})
+        version = (await subject.admin.read(created.name)).version
+        await subject.admin.update(queue("orders"), {"capacity_messages": 20}, version)
+        await subject.admin.delete(queue("orders"))
+        kinds = [
+            "queue-created",
+            "queue-overfull",
+            "queue-underfull",
+            "producers-stopped",
+            "producers-started",
+            "policy-changed",
+            "queue-deleted",
+        ]
+        found = {e.kind: e for e in await events_about(subject, queue("orders"), after, len(kinds))}
+        assert list(found) == kinds
+        overfull = found["queue-overfull"]
+        assert overfull.attributes["state"] == "OVERFULL"
+        assert overfull.attributes["depth_messages"] == 11
+        assert overfull.attributes["depth_bytes"] >= 1100
+        assert overfull.attributes["blocked_producers"] == 1
+        assert "QUE-1003 : Overfull : Size : " in overfull.text
+        assert "Messages : 11, Message Capacity : 10" in overfull.text
+        assert found["queue-underfull"].attributes["state"] == "NORMAL"
+        assert "QUE-1004 : Underfull" in found["queue-underfull"].text
+        stopped = found["producers-stopped"]
+        assert (stopped.attributes["reason"], stopped.attributes["actor"]) == ("a test", "anna")
+        for event in found.values():
+            assert NOTIFICATIONS[event.kind].code in event.text
+            assert event.at > 0
+
+    async def test_events_are_replayed_from_any_number_with_none_left_out(self, subject: Subject) -> None:
+        start = await last_event(subject)
+        for n in range(40):
+            await subject.admin.create(queue(f"queue-{n}"), {})
+        end = await last_event(subject)
+        assert end - start >= 40
+        stream = subject.admin.events(start)
+        every = await take(stream, end - start)
+        assert [event.number for event in every] == list(range(start + 1, end + 1))
+        assert [e.object.get("name") for e in every if e.kind == "queue-created"] == [f"queue-{n}" for n in range(40)]
+        for after in (start + 1, start + 17, end - 1):
+            assert await take(subject.admin.events(after), end - after) == every[after - start :]
+        # The same stream goes on with what happens now.
+        await subject.admin.create(queue("one-more"), {})
+        (live,) = await take(stream, 1)
+        assert (live.number, live.object) == (end + 1, queue("one-more"))
+
+    async def test_events_without_a_number_start_now(self, subject: Subject) -> None:
+        await subject.admin.create(queue("before"), {})
+        stream = subject.admin.events()
+        waiting = await following(subject, stream)
+        await subject.admin.create(queue("after"), {})
+        event = await soon(waiting)
+        assert (event.kind, event.object) == ("queue-created", queue("after"))
+        assert event.number == await last_event(subject)
+
+    async def test_several_readers_of_events_get_them_all(self, subject: Subject) -> None:
+        start = await last_event(subject)
+        streams = [subject.admin.events(start) for _ in range(5)]
+        waiting = [await following(subject, stream) for stream in streams]
+        await subject.admin.create(queue("orders"), {})
+        assert [event.object for event in await soon(asyncio.gather(*waiting))] == [queue("orders")] * 5
+
+    async def test_more_events_than_fit_a_window_all_come(self, subject: Subject) -> None:
+        start = await last_event(subject)
+        stream = subject.admin.events(start)
+        waiting = await following(subject, stream)
+        for n in range(700):
+            await subject.admin.call(BROKER, "start-producers" if n % 2 else "stop-producers", {"reason": str(n)})
+        found = [await soon(waiting), *await take(stream, 699)]
+        assert [event.number for event in found] == list(range(start + 1, start + 701))
+        assert [event.attributes["reason"] for event in found] == [str(n) for n in range(700)]
+
+    async def test_events_that_are_no_longer_kept_are_said_to_be_expired(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {})
+        await subject.expire_events()
+        with pytest.raises(EventsExpired) as caught:
+            await soon(anext(subject.admin.events(0)))
+        first = caught.value.first
+        assert 1 < first <= await last_event(subject) + 1
+        assert str(caught.value)
+        stream = subject.admin.events(first - 1)
+        waiting = await following(subject, stream)
+        await subject.admin.create(queue("after"), {})
+        assert (await soon(waiting)).number == first
+
+    # Samples
+
+    async def test_samples_give_the_queues_that_changed(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_messages": 5})
+        await subject.admin.create(queue("quiet"), {})
+        stream = subject.admin.samples()
+        waiting = await following(subject, stream)
+        taken = await subject.publish("orders", 3)
+        async with asyncio.timeout(LIMIT):
+            while True:
+                await subject.sample()
+                samples = await soon(waiting)
+                found = dict(samples.queues)
+                if queue("orders") in found and found[queue("orders")]["depth_messages"] == taken == 3:
+                    break
+                waiting = asyncio.ensure_future(anext(stream))
+                await asyncio.sleep(0)
+        orders = found[queue("orders")]
+        assert set(orders) == set(SAMPLED)
+        assert (orders["state"], orders["effective_capacity_messages"]) == ("NORMAL", 5)
+        assert samples.at > 0
+
+    # The connection
+
+    async def test_many_requests_at_once_are_all_answered(self, subject: Subject) -> None:
+        await asyncio.gather(*(subject.admin.create(queue(f"queue-{n}"), {}) for n in range(200)))
+        found = await asyncio.gather(*(subject.admin.read(queue(f"queue-{n}")) for n in range(200)))
+        assert [f["name"] for f in found] == [f"queue-{n}" for n in range(200)]
+
+    async def test_a_lost_connection_ends_everything_with_unreachable(self, subject: Subject) -> None:
+        events = await following(subject, subject.admin.events())
+        samples = await following(subject, subject.admin.samples())
+        await subject.lose_connection()
+        for waiting in (events, samples):
+            with pytest.raises(BrokerUnreachable):
+                await soon(waiting)
+        with pytest.raises(BrokerUnreachable):
+            await soon(subject.admin.read(BROKER))
+
+    async def test_close_ends_the_readers_and_may_be_called_again(self, subject: Subject) -> None:
+        events = await following(subject, subject.admin.events())
+        await subject.admin.close()
+        await subject.admin.close()
+        with pytest.raises((AdminError, StopAsyncIteration)):
+            await soon(events)

@@ -1,0 +1,259 @@
+"""A broker engine with simulated AMQP clients on links whose frames take their time.
+
+The clients keep the rules of AMQP 1.0: they never send beyond `delivery-count + link-credit` as last told to them.
+What they were told, and what they have sent, can be on its way for as long as a test likes: nothing arrives or is
+read until the test says so. The turn is the one that a server runs (see `brokers/testing.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from brokers.engine.broker import Broker
+from brokers.engine.connection import Connection
+from brokers.engine.consumer import Consumer
+from brokers.engine.events import Fact
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Message, Queue
+from brokers.engine.turn import Close, CreditChanged, Detach, Drain
+from brokers.engine.virtualhost import DEFAULT, VirtualHost
+
+START = 1_700_000_000_000
+SWEEP = 50
+
+
+class Sender:
+    """A producing client's end of a link. `answers`: it answers drains as soon as it reads them; one that does not
+    may still do so when the test says `answer`."""
+
+    def __init__(self, producer: Producer, *, answers: bool = True) -> None:
+        self.producer = producer
+        self.answers = answers
+        self.flows: deque[tuple[int, int, bool]] = deque()  # on their way to it: delivery-count, credit, drain
+        self.frames: deque[bytes | int] = deque()  # on their way from it: a message, or the count of a drain's answer
+        self.limit = 0
+        self.count = 0  # its delivery-count
+        self.asked = False  # to drain
+        self.received = 0  # the broker's view of its delivery-count
+        self.sent = 0  # messages
+        self.refused = 0
+
+    @property
+    def credit(self) -> int:
+        return max(0, self.limit - self.count)
+
+    @property
+    def on_their_way(self) -> int:
+        return sum(1 for f in self.frames if isinstance(f, bytes))
+
+    def read(self) -> None:
+        while self.flows:
+            count, credit, drain = self.flows.popleft()
+            self.limit, self.asked = count + credit, drain
+            if drain and self.answers:
+                self.answer()
+
+    def answer(self) -> None:
+        """Answer a drain: give back all credit."""
+        if self.asked:
+            self.asked = False
+            self.count = max(self.count, self.limit)
+            self.frames.append(self.count)
+
+    def send(self, size: int = 100, most: int = 1) -> int:
+        """Send up to `most` messages, as far as there is credit; how many."""
+        number = min(most, self.credit)
+        for _ in range(number):
+            self.count += 1
+            self.sent += 1
+            self.frames.append(body(self.producer, self.sent, size))
+        return number
+
+
+def body(producer: Producer, number: int, size: int) -> bytes:
+    return f"{producer.id}:{number}".encode().ljust(size, b".")
+
+
+def origin(message: Message) -> tuple[int, int]:
+    """(producer's id, number among what it sent) of a message."""
+    producer, _, number = message[1].rstrip(b".").partition(b":")
+    return int(producer), int(number)
+
+
+class Simulation:
+    """The broker, its clients, and what came out of it. `held`: what each consumer has acquired, oldest first."""
+
+    def __init__(self, *, now: int = START) -> None:
+        self.broker = Broker(now)
+        self.host: VirtualHost = self.broker.create_virtualhost(DEFAULT)
+        self.host.create_on_attach = self.host.anonymous = True
+        self.senders: dict[Producer, Sender] = {}
+        self.held: dict[Consumer, list[Message]] = {}
+        self.facts: list[Fact] = []
+        self.kept: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self.closed: list[Connection] = []
+        self.settle()
+
+    # -- set up -------------------------------------------------------------------------------------------------
+
+    def queue(self, name: str = "orders", virtualhost: str = DEFAULT, **own: int | str) -> Queue:
+        queue = self.broker.create_queue(self.broker.virtualhost(virtualhost), name, own)
+        self.settle()
+        return queue
+
+    def connection(self, virtualhost: str = DEFAULT) -> Connection:
+        return self.broker.open_connection(
+            f"vhost:{virtualhost}",
+            user="guest",
+            remote_address="127.0.0.1:40000",
+            container_id="client",
+            idle_timeout=0,
+            handle=None,
+        )
+
+    def sender(self, queue: Queue, *, answers: bool = True, connection: Connection | None = None) -> Sender:
+        connection = connection or self.connection(queue.virtualhost)
+        producer = self.broker.attach_producer(connection, queue, "sender", 1, None)
+        sender = self.senders[producer] = Sender(producer, answers=answers)
+        self.settle()
+        return sender
+
+    def receiver(self, queue: Queue, credit: int = 0, *, browsing: bool = False) -> Consumer:
+        connection = self.connection(queue.virtualhost)
+        consumer = self.broker.attach_consumer(connection, queue, "receiver", None, browsing=browsing)
+        self.held[consumer] = []
+        self.give(consumer, credit)
+        return consumer
+
+    # -- what clients do ----------------------------------------------------------------------------------------
+
+    def arrive(self, sender: Sender, most: int | None = None) -> None:
+        """Take in up to `most` frames of a sender, each in a turn of its own."""
+        while sender.frames and (most is None or most > 0) and sender.producer in self.senders:
+            if most is not None:
+                most -= 1
+            frame, producer = sender.frames.popleft(), sender.producer
+            if isinstance(frame, bytes):
+                sender.received += 1
+                self.publish(sender, frame)
+            else:
+                given_back, sender.received = frame - sender.received, frame
+                producer.queue.credit_returned(producer, given_back)
+                sender.flows.append((sender.received, producer.credit, False))
+                self.settle()
+
+    def publish(self, sender: Sender, message: bytes) -> bool:
+        producer = sender.producer
+        taken = producer.queue.publish(producer, message)
+        if not taken:
+            sender.refused += 1
+            self.broker.refuse_producer(producer, "amqp:link:transfer-limit-exceeded", "no credit")
+            self.senders.pop(producer, None)
+        self.settle()
+        return taken
+
+    def send(self, sender: Sender, most: int, size: int = 100) -> int:
+        """Read, send and arrive until `most` messages were sent or the credit is used up; how many were."""
+        sent = 0
+        while sent < most:
+            sender.read()
+            number = sender.send(size, min(most - sent, sender.credit))
+            self.arrive(sender)
+            if not number:
+                break
+            sent += number
+        return sent
+
+    def detach(self, sender: Sender) -> None:
+        self.broker.detach(sender.producer)
+        self.senders.pop(sender.producer, None)
+        self.settle()
+
+    def give(self, consumer: Consumer, credit: int) -> None:
+        consumer.credit += credit
+        self.broker.turn.touched.add(consumer.queue)
+        self.settle()
+
+    def accept(self, consumer: Consumer, most: int | None = None) -> int:
+        """Acknowledge the oldest messages that a consumer holds; how many."""
+        messages = self.held[consumer][:most]
+        del self.held[consumer][: len(messages)]
+        for message in messages:
+            consumer.queue.remove(consumer, message)
+            self.settle()
+        return len(messages)
+
+    def consume(self, consumer: Consumer, most: int) -> int:
+        """Take and acknowledge up to `most` messages; how many there were."""
+        self.give(consumer, most)
+        taken = self.accept(consumer)
+        consumer.credit = 0
+        return taken
+
+    def leave(self, consumer: Consumer) -> None:
+        for message in self.held.pop(consumer):
+            consumer.queue.put_back(consumer, message)
+        self.broker.detach(consumer)
+        self.settle()
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def advance(self, ms: int = SWEEP) -> None:
+        for _ in range(max(1, ms // SWEEP)):
+            self.broker.turn.now += SWEEP
+            self.broker.sweep()
+            self.settle()
+
+    # -- the turn -----------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        turn = self.broker.turn
+        while turn.touched or turn.effects:
+            while turn.touched:
+                queue = min(turn.touched, key=lambda q: (q.virtualhost, q.name))
+                turn.touched.discard(queue)
+                self.dispatch(queue)
+                self.grant(queue)
+                turn.changed.add(queue)
+            for effect in turn.take_effects():
+                self._carry_out(effect)
+        self.facts.extend(turn.take_facts())
+        for record in turn.take_keep():
+            if record.value is None:
+                self.kept.pop((record.kind, record.key), None)
+            else:
+                self.kept[record.kind, record.key] = record.value
+
+    def dispatch(self, queue: Queue) -> None:
+        for consumer, messages in queue.dispatch():
+            if not consumer.browsing:
+                self.held[consumer].extend(messages)
+
+    def grant(self, queue: Queue) -> None:
+        for producer in queue.grant():
+            self._flow(producer)
+
+    def _carry_out(self, effect: CreditChanged | Drain | Detach | Close) -> None:
+        if isinstance(effect, CreditChanged):
+            self._flow(effect.producer)
+        elif isinstance(effect, Drain):
+            self._flow(effect.producer, drain=effect.producer.draining)
+        elif isinstance(effect, Close):
+            self.closed.append(effect.connection)
+        elif isinstance(effect.link, Producer):
+            self.senders.pop(effect.link, None)
+        else:
+            self.held.pop(effect.link, None)
+
+    def _flow(self, producer: Producer, *, drain: bool = False) -> None:
+        sender = self.senders.get(producer)
+        if sender is not None:
+            sender.flows.append((sender.received, producer.credit, drain))
+
+    def kinds(self) -> list[str]:
+        """The kinds of the facts stated since the last call."""
+        kinds = [f.kind for f in self.facts]
+        self.facts.clear()
+        return kinds

@@ -1,0 +1,330 @@
+"""Operator stops: what a scope covers and contains, what a call comes to, and that stops outlive a restart."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from brokers.admin import InvalidValue, NotFound
+from brokers.engine.broker import Broker
+from brokers.engine.flow import State
+from brokers.engine.stops import Scope, Stop
+from tests.engine.simulation import START, Simulation
+from tests.engine.test_policy import patterns
+
+EVERYWHERE = Scope()
+
+hosts = st.sampled_from(["", "a", "b"])
+queue_names = st.sampled_from(["a", "b", "a.a", "a.b", "b.a.b"])
+scopes = st.one_of(
+    st.builds(Scope, hosts, st.just(""), patterns),
+    st.builds(Scope, st.sampled_from(["a", "b"]), queue_names, st.just("")),
+)
+#: Names with the longest pattern's words and one more, in either virtual host.
+PLACES = [
+    (host, name)
+    for host in ("a", "b")
+    for name in ("a", "b", "c", "a.a", "a.b", "b.a", "c.c", "a.a.a", "a.b.a", "b.a.b", "a.b.c.d", "a.a.b.b.c")
+]
+
+
+# -- scopes ----------------------------------------------------------------------------------------------------
+
+
+@given(scopes, scopes)
+def test_a_scope_that_contains_another_covers_every_queue_of_it(outer, inner):
+    if outer.contains(inner):
+        assert all(outer.covers(*place) for place in PLACES if inner.covers(*place))
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "contained"),
+    [
+        (Scope(), Scope("a", "orders"), True),
+        (Scope(), Scope("a", pattern="orders.*"), True),
+        (Scope(pattern=">"), Scope(), True),
+        (Scope("a"), Scope("a", pattern="x.*"), True),
+        (Scope("a"), Scope(), False),
+        (Scope("a"), Scope(pattern="x.*"), False),
+        (Scope("a"), Scope("b"), False),
+        (Scope("a", pattern="orders.>"), Scope("a", "orders.eu"), True),
+        (Scope("a", pattern="orders.>"), Scope("a", pattern="orders.eu.*"), True),
+        (Scope("a", pattern="orders.*"), Scope("a", pattern="orders.>"), False),
+        (Scope("a", "orders"), Scope("a", pattern="orders"), False),
+        (Scope("a", "orders"), Scope("a", "orders"), True),
+    ],
+)
+def test_containment_of_scopes(outer, inner, contained):
+    assert outer.contains(inner) is contained
+
+
+def test_scopes_read_as_people_say_them():
+    assert str(Scope()) == "broker"
+    assert str(Scope(pattern="orders.*")) == "broker orders.*"
+    assert str(Scope("default")) == "virtualhost default"
+    assert str(Scope("default", pattern="orders.>")) == "virtualhost default orders.>"
+    assert str(Scope("default", "orders")) == "queue default/orders"
+
+
+awkward = st.text('ab /"\\.', max_size=4)
+
+
+awkward_scopes = st.one_of(st.builds(Scope, awkward, st.just(""), awkward), st.builds(Scope, awkward, awkward))
+
+
+@given(awkward_scopes, awkward_scopes)
+@example(Scope("a b"), Scope("a", pattern="b"))
+@example(Scope("a/b", "c"), Scope("a", "b/c"))
+@example(Scope('"a b"'), Scope("a b"))
+def test_different_scopes_never_have_the_same_text(one, other):
+    assume(all(s.virtualhost or not s.queue for s in (one, other)))
+    assert (str(one) == str(other)) is (one == other)
+
+
+@given(scopes, st.text(), st.text(), st.integers(0, 1 << 53))
+def test_a_stop_comes_back_from_its_record(scope, reason, actor, since):
+    stop = Stop(scope, reason, actor, since)
+    assert Stop.from_record(stop.record()) == stop
+
+
+# -- stopping and starting -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation()
+
+
+def test_stopping_a_queue_blocks_its_producers_only(world):
+    orders, other = world.queue("orders"), world.queue("other")
+    stopped, running = world.sender(orders).producer, world.sender(other).producer
+    world.broker.stop_producers(Scope("default", "orders"), "incident", "ann")
+    world.settle()
+    assert orders.state is State.STOPPED
+    assert list(stopped.reasons) == ["operator-stop:queue default/orders"]
+    assert stopped.credit == 0
+    assert not running.blocked
+    assert running.credit > 0
+
+
+@pytest.mark.parametrize("scope", [Scope(), Scope("default"), Scope(pattern="orders.*"), Scope("default", "orders.eu")])
+def test_a_second_stop_of_the_same_scope_changes_nothing(world, scope):
+    world.queue("orders.eu")
+    assert world.broker.stop_producers(scope, "first", "ann").changed
+    world.settle()
+    kept, facts = dict(world.kept), len(world.facts)
+    again = world.broker.stop_producers(scope, "second", "bob")
+    world.settle()
+    assert not again.changed
+    assert (world.kept, len(world.facts)) == (kept, facts)
+    assert world.broker.stops[scope].reason == "first"
+
+
+def test_starting_what_is_not_stopped_changes_nothing(world):
+    world.queue()
+    world.kinds()
+    assert not world.broker.start_producers(EVERYWHERE, "", "ann").changed
+    world.settle()
+    assert world.kinds() == []
+
+
+def test_a_queue_under_two_stops_runs_when_both_are_lifted(world):
+    queue = world.queue("orders")
+    producer = world.sender(queue).producer
+    world.broker.stop_producers(Scope("default"), "", "ann")
+    world.broker.stop_producers(Scope("default", "orders"), "", "ann")
+    assert list(producer.reasons) == ["operator-stop:virtualhost default", "operator-stop:queue default/orders"]
+    world.broker.start_producers(Scope("default", "orders"), "", "ann")
+    assert queue.state is State.STOPPED
+    assert list(producer.reasons) == ["operator-stop:virtualhost default"]
+    world.broker.start_producers(Scope("default"), "", "ann")
+    assert queue.state is State.NORMAL
+    assert not producer.blocked
+
+
+def test_starting_the_broker_lifts_every_stop_inside_it(world):
+    world.broker.create_virtualhost("other")
+    queues = [world.queue("orders.eu"), world.queue("orders.us"), world.queue("orders.eu", "other")]
+    for scope in (Scope(), Scope("other"), Scope(pattern="orders.*"), Scope("default", "orders.us")):
+        world.broker.stop_producers(scope, "", "ann")
+    outcome = world.broker.start_producers(EVERYWHERE, "", "ann")
+    world.settle()
+    assert outcome.changed
+    assert not world.broker.stops
+    assert not [key for key in world.kept if key[0] == "stop"]
+    assert all(q.state is State.NORMAL and not q.stops and q.stopped_since is None for q in queues)
+
+
+def test_starting_a_pattern_lifts_narrower_patterns_and_leaves_wider_ones(world):
+    queue = world.queue("orders.eu.de")
+    for pattern in ("orders.eu.*", "orders.>"):
+        world.broker.stop_producers(Scope(pattern=pattern), "", "ann")
+    world.broker.start_producers(Scope(pattern="orders.eu.>"), "", "ann")
+    assert [str(s) for s in queue.stops] == ["broker orders.>"]
+
+
+def test_starting_a_queue_does_not_lift_its_virtual_hosts_stop(world):
+    queue = world.queue("orders")
+    world.broker.stop_producers(Scope("default"), "", "ann")
+    assert not world.broker.start_producers(Scope("default", "orders"), "", "ann").changed
+    assert queue.state is State.STOPPED
+
+
+def test_starting_all_producers_leaves_an_overfull_queues_reason(world):
+    queue = world.queue("orders", capacity_messages=1)
+    sender = world.sender(queue)
+    world.send(sender, 2)
+    world.broker.stop_producers(EVERYWHERE, "", "ann")
+    assert queue.state is State.OVERFULL_STOPPED
+    world.broker.start_producers(EVERYWHERE, "", "ann")
+    assert queue.state is State.OVERFULL
+    assert list(sender.producer.reasons) == ["queue-overfull:orders"]
+
+
+def test_an_underfull_queue_stays_stopped(world):
+    queue = world.queue("orders", capacity_messages=1)
+    sender = world.sender(queue)
+    world.send(sender, 2)
+    world.broker.stop_producers(EVERYWHERE, "", "ann")
+    world.consume(world.receiver(queue), 2)
+    assert queue.state is State.STOPPED
+    assert list(sender.producer.reasons) == ["operator-stop:broker"]
+    assert sender.producer.credit == 0
+
+
+def test_a_queue_created_later_under_a_pattern_stop_starts_stopped(world):
+    world.broker.stop_producers(Scope("default", pattern="orders.*"), "", "ann")
+    later, outside = world.queue("orders.eu"), world.queue("stocks.eu")
+    assert (later.state, outside.state) == (State.STOPPED, State.NORMAL)
+    assert world.sender(later).producer.blocked
+    assert not world.sender(outside).producer.blocked
+
+
+def test_two_stops_whose_names_run_together_are_kept_and_lifted_apart(world):
+    world.broker.create_virtualhost("a b")
+    world.broker.create_virtualhost("a")
+    world.broker.stop_producers(Scope("a b"), "", "ann")
+    world.broker.stop_producers(Scope("a", pattern="b"), "", "ann")
+    world.settle()
+    assert len([key for key in world.kept if key[0] == "stop"]) == 2
+
+
+def test_an_unknown_queue_or_virtual_host_is_not_found(world):
+    for scope in (Scope("default", "nowhere"), Scope("nowhere"), Scope("nowhere", "orders")):
+        for call in (world.broker.stop_producers, world.broker.start_producers):
+            with pytest.raises(NotFound, match="nowhere"):
+                call(scope, "", "ann")
+    assert not world.broker.stops
+
+
+def test_a_pattern_that_cannot_be_read_is_refused(world):
+    with pytest.raises(InvalidValue) as refused:
+        world.broker.stop_producers(Scope(pattern="a..b"), "", "ann")
+    assert "a..b" in refused.value.errors["pattern"]
+    assert not world.broker.stops
+
+
+# -- what the answer says --------------------------------------------------------------------------------------
+
+
+def test_the_answer_counts_queues_producers_stopped_and_draining(world):
+    orders, other, empty = world.queue("orders"), world.queue("other"), world.queue("empty")
+    world.sender(orders)
+    world.sender(orders)
+    world.sender(other)
+    outcome = world.broker.stop_producers(Scope("default"), "", "ann")
+    assert (outcome.queues, outcome.producers, outcome.stopped, outcome.draining) == (3, 3, 0, 3)
+    world.settle()
+    world.advance(500)
+    again = world.broker.stop_producers(Scope("default"), "", "ann")
+    assert (again.queues, again.producers, again.stopped, again.draining) == (3, 3, 3, 0)
+    assert empty.producer_count == 0
+
+
+def test_a_producer_that_runs_again_and_still_drains_is_not_taken_off_those_that_are_stopped(world):
+    full, other = world.queue("full", capacity_messages=1), world.queue("other")
+    world.send(world.sender(full), 2)
+    world.sender(full)
+    world.advance(500)
+    world.sender(other)
+    world.broker.stop_producers(Scope("default", "other"), "", "ann")
+    outcome = world.broker.start_producers(EVERYWHERE, "", "ann")
+    assert (outcome.producers, outcome.stopped, outcome.draining) == (3, 2, 1)
+
+
+# -- across a restart ------------------------------------------------------------------------------------------
+
+
+def restarted(world: Simulation, later: int = 60_000) -> Broker:
+    broker = Broker(START + later)
+    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    return broker
+
+
+def test_stops_queues_and_policies_outlive_a_restart(world):
+    world.broker.create_virtualhost("other")
+    world.queue("orders.eu", capacity_messages=10)
+    world.queue("orders.eu", "other")
+    world.broker.set_broker_defaults({"capacity_bytes": 5000})
+    world.broker.keep_broker()
+    world.broker.stop_producers(Scope("default", pattern="orders.*"), "incident 7", "ann")
+    world.settle()
+
+    broker = restarted(world)
+
+    assert set(broker.virtualhosts) == {"default", "other"}
+    assert broker.stops == world.broker.stops
+    mine = broker.queue("default", "orders.eu")
+    assert mine.state is State.STOPPED
+    assert mine.limits == world.broker.queue("default", "orders.eu").limits
+    assert (mine.limits.stop_messages, mine.limits.stop_bytes) == (10, 5000)
+    assert broker.queue("other", "orders.eu").state is State.NORMAL
+    assert not broker.turn.take_facts()
+    assert not broker.turn.take_keep()
+
+
+def test_a_stop_restored_is_as_old_as_it_was(world):
+    world.queue("orders")
+    world.broker.stop_producers(Scope("default", "orders"), "", "ann")
+    world.settle()
+    assert restarted(world).queue("default", "orders").stopped_since == START
+
+
+def test_a_stop_lifted_is_not_restored(world):
+    world.queue("orders")
+    world.broker.stop_producers(EVERYWHERE, "", "ann")
+    world.broker.start_producers(EVERYWHERE, "", "ann")
+    world.settle()
+    assert restarted(world).queue("default", "orders").state is State.NORMAL
+
+
+def test_a_stop_of_a_queue_that_is_no_longer_kept_can_still_be_lifted(world):
+    world.queue("orders")
+    world.broker.stop_producers(Scope("default", "orders"), "", "ann")
+    world.settle()
+    del world.kept["queue", "type=Queue,virtualhost=default,name=orders"]
+    broker = restarted(world)
+    assert broker.start_producers(EVERYWHERE, "", "ann").changed
+    assert not broker.stops
+
+
+def test_deleting_a_queue_forgets_its_stop(world):
+    queue = world.queue("orders")
+    world.broker.stop_producers(Scope("default", "orders"), "", "ann")
+    world.broker.delete_queue(queue)
+    world.settle()
+    assert not world.broker.stops
+    assert not [key for key in world.kept if key[0] in ("stop", "queue")]
+    assert world.queue("orders").state is State.NORMAL
+
+
+def test_deleting_a_virtual_host_forgets_its_queues_and_stops(world):
+    host = world.broker.create_virtualhost("other")
+    world.queue("orders", "other")
+    world.broker.stop_producers(Scope("other"), "", "ann")
+    world.broker.stop_producers(Scope("other", "orders"), "", "ann")
+    world.broker.delete_virtualhost(host)
+    world.settle()
+    assert not world.broker.stops
+    assert {key[1] for key in world.kept} == {"type=VirtualHost,name=default"}
