@@ -79,8 +79,8 @@ class Queue(Gate):
         size = len(body)
         producer.messages += 1
         producer.bytes += size
-        if size > ledger.largest:
-            ledger.saw(size)
+        if size > ledger.recent:
+            ledger.saw(producer, size)
         self.enqueue(body, size)
         return True
 
