@@ -81,7 +81,7 @@ class Queue(Gate):
         producer.bytes += size
         if size > ledger.recent:
             ledger.saw(producer, size)
-        self.enqueue(body, size)
+        self.enqueue(body)
         return True
 
     def abort(self, producer: Producer) -> None:
@@ -98,13 +98,13 @@ class Queue(Gate):
             self.turn.effects.append(CreditChanged(producer))
         return taken
 
-    def enqueue(self, body: bytes, size: int) -> None:
-        """Add a message of `size` bytes, and check the depth after it."""
+    def enqueue(self, body: bytes) -> None:
+        """Add a message, and check the depth after it."""
         self.enqueued = number = self.enqueued + 1
         message = (number, body)
         self.ready.append(message)
         self.depth_messages = messages = self.depth_messages + 1
-        self.depth_bytes = depth = self.depth_bytes + size
+        self.depth_bytes = depth = self.depth_bytes + len(body)
         if self.browsers:
             for browser in self.browsers:
                 browser.backlog.append(message)

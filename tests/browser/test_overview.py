@@ -23,9 +23,7 @@ expect.set_options(timeout=LIMIT)
 
 def limited(memory: InMemoryBroker, name: str, capacity: int) -> None:
     """A queue of that capacity in messages, with nobody attached."""
-    memory.management.create(
-        object_name("Queue", virtualhost="default", name=name), {"capacity_messages": capacity}
-    )
+    memory.management.create(object_name("Queue", virtualhost="default", name=name), {"capacity_messages": capacity})
     memory._end_turn()
 
 
