@@ -115,7 +115,8 @@ TEMPLATES = [
 # -- database ---------------------------------------------------------------------------------------------------
 
 DATABASES: dict[str, Any] = {
-    "default": dj_database_url.config(default=f"sqlite:///{DATA / 'console' / 'console.sqlite3'}", conn_max_age=0)
+    "default": dj_database_url.config(conn_max_age=0)
+    or {"ENGINE": "django.db.backends.sqlite3", "NAME": str(DATA / "console" / "console.sqlite3")}
 }
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {

@@ -153,6 +153,10 @@ class BrokerLink:
         with self._lock:
             return self._queues.rows()
 
+    @property
+    def queue_count(self) -> int:
+        return len(self._queues)
+
     def queue(self, name: ObjectName | str) -> Row | None:
         return self._queues.row(str(name))
 
