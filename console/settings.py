@@ -115,8 +115,9 @@ TEMPLATES = [
 # -- database ---------------------------------------------------------------------------------------------------
 
 DATABASES: dict[str, Any] = {
-    "default": dj_database_url.config(conn_max_age=0)
-    or {"ENGINE": "django.db.backends.sqlite3", "NAME": str(DATA / "console" / "console.sqlite3")}
+    "default": dj_database_url.parse(os.environ["DATABASE_URL"])
+    if os.environ.get("DATABASE_URL")
+    else {"ENGINE": "django.db.backends.sqlite3", "NAME": str(DATA / "console" / "console.sqlite3")}
 }
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
