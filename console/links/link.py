@@ -26,6 +26,20 @@ log = logging.getLogger(__name__)
 
 BROKER = object_name("Broker")
 STOPS = frozenset({"producers-stopped", "producers-started"})
+#: Attributes of the broker that change all the time and that the queues' rows and the events tell sooner.
+_TOLD_BY_QUEUES = frozenset(
+    {
+        "queues",
+        "overfull_queues",
+        "stopped_queues",
+        "producers",
+        "blocked_producers",
+        "consumers",
+        "depth_messages",
+        "depth_bytes",
+        "last_event",
+    }
+)
 _PAGE = 500  # queues asked for at once
 _READ_SINGLY = 50  # more queues than this to read: read all of them, page by page
 
@@ -97,6 +111,7 @@ class BrokerLink:
         self._queues = QueueTable()
         self._broker: Row | None = None
         self._status = Status(False, _now(), "connecting")
+        self._was_lost = False
         self._revision = 0
         self._newest_event = 0
         self._subscriptions: set[Subscription] = set()
@@ -137,6 +152,10 @@ class BrokerLink:
         """Every queue's newest row: its attributes and `object`, the text of its name."""
         with self._lock:
             return self._queues.rows()
+
+    @property
+    def queue_count(self) -> int:
+        return len(self._queues)
 
     def queue(self, name: ObjectName | str) -> Row | None:
         return self._queues.row(str(name))
@@ -392,19 +411,20 @@ class BrokerLink:
             raise BrokerUnreachable(f"the broker did not answer within {self.pace.answer:g} s") from None
 
     def _put_broker(self, attributes: Any) -> None:
-        if self._broker != attributes:
-            self._broker = dict(attributes)
+        known, self._broker = self._broker, dict(attributes)
+        if known is None or any(known.get(a) != v for a, v in attributes.items() if a not in _TOLD_BY_QUEUES):
             self._revision += 1
 
     def _connected_now(self) -> None:
         self._status = Status(True, _now())
         self._revision += 1
-        log.info("%s: connected", self.slug)
+        log.log(logging.INFO if self._was_lost else logging.DEBUG, "%s: connected", self.slug)
         self._notify()
 
     def _lost(self, error: str) -> None:
         if self.connected:
             log.warning("%s: lost: %s", self.slug, error)
+            self._was_lost = True
         if self.connected or self._status.error != error:
             self._status = Status(False, _now() if self.connected else self._status.since, error)
             self._revision += 1
