@@ -211,6 +211,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Watch and steer the producer flow control of message brokers.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_PATCH": False,  # what a PATCH requires shall be seen as required
     "POSTPROCESSING_HOOKS": [],

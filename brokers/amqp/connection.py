@@ -24,6 +24,9 @@ CONTAINER_ID = b"headgate"
 _OUT_SIZE = 1 << 18
 _OUT = pn.new("char[]", _OUT_SIZE)
 
+#: What a client may do that did not sign in, where the virtual host lets it in.
+ANONYMOUS_RIGHTS = frozenset({"publish", "consume"})
+
 _CONDITIONS: dict[type[AdminError], str] = {
     NotFound: "amqp:not-found",
     NotAllowed: "amqp:unauthorized-access",
@@ -49,6 +52,7 @@ class AmqpConnection:
         self.remote_address = remote_address
         self.sasl: SaslServer | None = SaslServer(container.authenticator, anonymous=anonymous, plain=plain)
         self.user: str | None = None
+        self.rights = ANONYMOUS_RIGHTS
         self.engine: Connection | None = None
         self.links: dict[Any, Link] = {}
         self.sessions: dict[Any, int] = {}  # session -> its number on this connection
@@ -87,6 +91,8 @@ class AmqpConnection:
             self.wire.close()
         elif sasl.done:
             self.sasl, self.user = None, sasl.user
+            if sasl.user is not None:
+                self.rights = self.container.authenticator.rights(sasl.user)
             if sasl.rest:
                 self._push(pn.from_buffer("char[]", sasl.rest), len(sasl.rest))
             self.dirty()
@@ -104,6 +110,11 @@ class AmqpConnection:
     def dirty(self) -> None:
         """There may be something to write at the end of the turn."""
         self.container.unwritten.add(self)
+
+    def abandon(self) -> None:
+        """End the socket without another word: what waits to be written must not be said."""
+        self.container.unwritten.discard(self)
+        self.wire.close()
 
     def flush(self) -> None:
         """Write what Proton has to say. Before SASL is done it has nothing to say."""
@@ -176,19 +187,15 @@ class AmqpConnection:
         peek, pop, type_of = pn.collector_peek, pn.collector_pop, pn.event_type
         delivery_event, flow_event = pn.EV_DELIVERY, pn.EV_LINK_FLOW
         event_delivery, event_link, delivery_link = pn.event_delivery, pn.event_link, pn.delivery_link
-        readable = pn.delivery_readable
         while event := peek(collector):
             kind = type_of(event)
             if kind == delivery_event:
                 delivery = event_delivery(event)
                 link = links.get(delivery_link(delivery))
-                if link is None:
-                    pn.delivery_settle(delivery)  # of a link that was refused
-                elif link.incoming and not readable(delivery):
-                    if pn.delivery_settled(delivery):
-                        pn.delivery_settle(delivery)
-                else:
+                if link is not None:
                     link.on_delivery(delivery)
+                else:
+                    pn.delivery_settle(delivery)  # of a link that was refused
             elif kind == flow_event:
                 link = links.get(event_link(event))
                 if link is not None and not link.closing:
@@ -277,6 +284,7 @@ class AmqpConnection:
             return self._attach_reply(pointer)
         if address.startswith("$"):
             return self._attach_node_source(pointer, address)
+        self._require("consume", address)
         queue = self.container.broker.find_or_create_queue(engine, _required(address, "source"))
         presettled = pn.link_remote_snd_settle_mode(pointer) == pn.SND_SETTLED
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
@@ -305,6 +313,7 @@ class AmqpConnection:
             self._open_target(pointer, remote)
             node_target.top_up()
             return node_target
+        self._require("publish", address)
         queue = self.container.broker.find_or_create_queue(engine, _required(address, "target"))
         link = ProducerLink(self, pointer)
         self._open_target(pointer, remote)
@@ -355,7 +364,12 @@ class AmqpConnection:
             raise Refused("amqp:not-found", f"there is no node {address}")
         if self.user is None:
             raise Refused("amqp:unauthorized-access", f"{address} is for users who signed in")
+        self._require("manage", address)
         return node
+
+    def _require(self, right: str, address: str) -> None:
+        if right not in self.rights:
+            raise Refused("amqp:unauthorized-access", f"{self.user} has no right to {right}: {address}")
 
 
 _OTHER = {

@@ -20,11 +20,12 @@ from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Kee
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
 
-Settle = Callable[[list[Fact], list[Keep]], None]
+Settle = Callable[[list[Fact], list[Keep]], bool]
 
 
 class Container:
-    """`settle` journals facts and keeps records; it may push messages to nodes' links. `clock`: ms since the epoch."""
+    """`settle` journals facts and keeps records, and says whether they are safe; it may push messages to nodes' links.
+    `clock`: ms since the epoch."""
 
     def __init__(
         self, broker: Broker, authenticator: Authenticator, nodes: Mapping[str, Node], clock: Callable[[], int]
@@ -33,9 +34,10 @@ class Container:
         self.authenticator = authenticator
         self.nodes = nodes
         self.clock = clock
-        self.settle: Settle = lambda facts, keep: None
+        self.settle: Settle = lambda facts, keep: True
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
+        self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
         self.draining: set[ConsumerLink] = set()
         self.reply_links: dict[str, NodeSource] = {}  # dynamic address -> link
         self._next_reply = 0
@@ -65,8 +67,10 @@ class Container:
                 self._carry_out(effect)
             while self.draining and not touched:
                 self.draining.pop().finish_drain()
-        if turn.facts or turn.keep:
-            self.settle(turn.take_facts(), turn.take_keep())
+        if (turn.facts or turn.keep) and not self.settle(turn.take_facts(), turn.take_keep()):
+            for connection in self.asking:
+                connection.abandon()  # it must not be told that its change is made
+        self.asking.clear()
         unwritten = self.unwritten
         while unwritten:
             unwritten.pop().flush()

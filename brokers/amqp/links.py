@@ -61,8 +61,6 @@ class Link:
 
     __slots__ = ("closing", "connection", "pointer")
 
-    incoming = False  # whether the client sends on it
-
     def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
         self.connection = connection
         self.pointer = pointer
@@ -91,8 +89,6 @@ class IncomingLink(Link):
     """A link on which the client sends: puts messages of many frames together."""
 
     __slots__ = ("parts", "size")
-
-    incoming = True
 
     def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
         super().__init__(connection, pointer)
@@ -131,16 +127,14 @@ class ProducerLink(IncomingLink):
     producer: Producer
 
     def on_delivery(self, delivery: Any) -> None:
-        if self.closing:
-            delivery_settle(delivery)
-            return
-        if delivery_aborted(delivery):
-            self.parts.clear()
-            self.size = 0
-            delivery_settle(delivery)
-            self.producer.queue.abort(self.producer)
-            return
-        body = self.receive(delivery)
+        # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
+        length = delivery_pending(delivery)
+        if self.closing or not length:
+            body = self._odd(delivery)
+        elif length > _SCRATCH_SIZE or self.parts or delivery_partial(delivery):
+            body = self.receive(delivery)
+        else:
+            body = unpack(_SCRATCH, link_recv(self.pointer, _SCRATCH, length))
         if body is None:
             return
         producer = self.producer
@@ -151,6 +145,21 @@ class ProducerLink(IncomingLink):
         text = f"the message was not taken: the link had no credit on queue {producer.queue.name}"
         self.connection.container.broker.refuse_producer(producer, TRANSFER_LIMIT, text)
         self.end(TRANSFER_LIMIT, text)
+
+    def _odd(self, delivery: Any) -> bytes | None:
+        """A delivery without new bytes, or on a link that we have closed. The message, if it is one after all."""
+        if self.closing:
+            delivery_settle(delivery)
+        elif delivery_aborted(delivery):
+            self.parts.clear()
+            self.size = 0
+            delivery_settle(delivery)
+            self.producer.queue.abort(self.producer)
+        elif pn.delivery_readable(delivery):
+            return self.receive(delivery)
+        elif delivery_settled(delivery):
+            delivery_settle(delivery)
+        return None
 
     def on_flow(self) -> None:
         """The client answered a drain: what it did not use comes back."""
@@ -219,7 +228,7 @@ class ConsumerLink(Link):
 
     def on_delivery(self, delivery: Any) -> None:
         state = delivery_remote_state(delivery)
-        if state not in _TERMINAL and not delivery_settled(delivery):
+        if state != ACCEPTED and state not in _TERMINAL and not delivery_settled(delivery):
             return
         message = self.unsettled.pop(delivery, None)
         if message is None:

@@ -38,6 +38,8 @@ class Gate:
         "own",
         "settings",
         "state",
+        "stop_bytes",
+        "stop_messages",
         "stopped_since",
         "stops",
         "turn",
@@ -54,6 +56,8 @@ class Gate:
         self.own: dict[str, Value] = {}
         self.settings: Mapping[str, Setting] = {}
         self.limits = Limits()
+        self.stop_bytes = self.limits.stop_bytes  # the two that every message is compared with
+        self.stop_messages = self.limits.stop_messages
         self.state = State.NORMAL
         self.stops: dict[Scope, Stop] = {}
         self.ledger = CreditLedger()
@@ -113,6 +117,7 @@ class Gate:
     def set_limits(self, limits: Limits, settings: Mapping[str, Setting]) -> None:
         """Put other limits in force, at once and in both directions."""
         self.limits, self.settings = limits, settings
+        self.stop_bytes, self.stop_messages = limits.stop_bytes, limits.stop_messages
         if limits.ring:
             self.drop_excess()
             self.feed(Input.AT_RESUME)

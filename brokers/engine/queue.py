@@ -34,6 +34,7 @@ class Queue(Gate):
         "dequeued",
         "dropped",
         "excluded",
+        "mark_touched",
         "rate_in",
         "rate_out",
         "ready",
@@ -43,6 +44,7 @@ class Queue(Gate):
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
         super().__init__(virtualhost, name, turn)
+        self.mark_touched = turn.touched.add  # bound once: it is called for every message
         self.consumers: deque[Consumer] = deque()  # in turns
         self.browsers: list[Consumer] = []
         self.ready: deque[Message] = deque()
@@ -79,7 +81,7 @@ class Queue(Gate):
         producer.bytes += size
         if size > ledger.recent:
             ledger.saw(producer, size)
-        self.enqueue(body)
+        self.enqueue(body, size)
         return True
 
     def abort(self, producer: Producer) -> None:
@@ -96,17 +98,16 @@ class Queue(Gate):
             self.turn.effects.append(CreditChanged(producer))
         return taken
 
-    def enqueue(self, body: bytes) -> None:
-        """Add a message, and check the depth after it."""
+    def enqueue(self, body: bytes, size: int) -> None:
+        """Add a message of `size` bytes, and check the depth after it."""
         self.enqueued = number = self.enqueued + 1
         message = (number, body)
         self.ready.append(message)
-        self.depth_messages += 1
-        self.depth_bytes += len(body)
-        limits = self.limits
-        if self.depth_bytes > limits.stop_bytes or self.depth_messages > limits.stop_messages:
-            self.drop_excess() if limits.ring else self.feed(Input.ABOVE_STOP)
-        self.turn.touched.add(self)
+        self.depth_messages = messages = self.depth_messages + 1
+        self.depth_bytes = depth = self.depth_bytes + size
+        if depth > self.stop_bytes or messages > self.stop_messages:
+            self.drop_excess() if self.limits.ring else self.feed(Input.ABOVE_STOP)
+        self.mark_touched(self)
 
     def drop_excess(self) -> None:
         limits, count = self.limits, 0
@@ -215,7 +216,7 @@ class Queue(Gate):
             self.excluded.pop(message[0], None)
         if self.state is not State.NORMAL:
             self.measure()
-        self.turn.touched.add(self)
+        self.mark_touched(self)
 
     def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
         """A consumer gave a message back: it takes its old place. `failed`: counts as a failed delivery. `barred`:

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from brokers.engine.management import Management
 from brokers.engine.turn import Keep
 from brokers.engine.virtualhost import DEFAULT
 from brokers.managed import object_name
-from brokers.server.config_store import ConfigStore
+from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.listener import Listener
@@ -34,6 +35,9 @@ SECRET = "console.secret"  # noqa: S105  (a file's name)
 #: Defaults that a new data folder starts with. Without a resume level below the stop level a queue that is read from
 #: steadily would become overfull and underfull with every message.
 FIRST_DEFAULTS = {"flow_resume_bytes": "80%", "flow_resume_messages": "80%"}
+
+#: Facts that wait for a journal that cannot be written. Beyond that the oldest are lost.
+FACTS = 100_000
 
 operational = logging.getLogger("headgate.broker.events")
 log = logging.getLogger("headgate.broker")
@@ -75,6 +79,7 @@ class Service:
         self._server: asyncio.Server | None = None
         self._timers: list[asyncio.Task[None]] = []
         self._listeners: set[Listener] = set()
+        self._facts: deque[Fact] = deque(maxlen=FACTS)  # not journaled yet
 
     async def start(self) -> None:
         """Raises OSError if the address cannot be listened on, StoreError if the store cannot be read or written."""
@@ -121,21 +126,28 @@ class Service:
 
     # -- after each turn --------------------------------------------------------------------------------------
 
-    def _settle(self, facts: list[Fact], keep: list[Keep]) -> None:
-        """Keep records, journal facts, log them, and tell the followers: in this order."""
-        if keep:
-            for record in keep:
-                if record.value is None:
-                    self.store.remove(record.kind, record.key)
-                else:
-                    self.store.put(record.kind, record.key, record.value)
+    def _settle(self, facts: list[Fact], keep: list[Keep]) -> bool:
+        """Keep records, journal facts, log them, and tell the followers: in this order. False: the disk would not take
+        them. Then the store keeps them for its next commit and we keep the facts, and messages go on."""
+        for record in keep:
+            if record.value is None:
+                self.store.remove(record.kind, record.key)
+            else:
+                self.store.put(record.kind, record.key, record.value)
+        self._facts.extend(facts)
+        try:
             self.store.commit()
-        if facts:
-            events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in facts])
-            self.broker.last_event = self.journal.last
-            for event in events:
-                operational.info("%s", event.text)
-            self.events.publish(events)
+            waiting = list(self._facts)
+            events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in waiting])
+        except StoreError as error:
+            log.error("not kept, to be tried again: %s", error)
+            return False
+        self._facts.clear()
+        self.broker.last_event = self.journal.last
+        for event in events:
+            operational.info("%s", event.text)
+        self.events.publish(events)
+        return True
 
     # -- timers -----------------------------------------------------------------------------------------------
 
@@ -152,6 +164,8 @@ class Service:
     def _sweep(self) -> None:
         if self.broker.turn.watched:
             self.broker.sweep()
+        if self._facts:
+            self._settle([], [])
 
     def _second(self) -> None:
         now = time.monotonic_ns() // 1_000_000

@@ -144,7 +144,7 @@ class BrokerLink:
     def recent_events(self, after: int) -> Tail:
         """What this link has of the events after `after`; see `events_after` for older ones."""
         with self._lock:
-            if after > (self._window.last or 0) and (after <= self._newest_event or not self.connected):
+            if after > (self._window.last or 0):
                 return Tail(())  # still on their way
             return self._window.after(after)
 
@@ -177,18 +177,29 @@ class BrokerLink:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(ask, timeout), self._loop))
 
     async def events_after(self, number: int, count: int = 1000) -> Tail:
-        """At most `count` events after `number`, from here or, if they are older, from the broker's journal."""
+        """At most `count` events after `number`, from here or, if they are older, from the broker's journal. Nothing
+        while they are still on their way. Raises AdminError."""
         tail = self.recent_events(number)
-        if tail.expired_before is not None and number <= self.newest_event and self.connected:
-            end = min(self.newest_event, number + count)
-            try:
-                fetched = await self.acall(lambda admin: _collect(admin, number, end))
-                return Tail(tuple(fetched))
-            except EventsExpired as expired:
-                first = expired.first
-                end = min(self.newest_event, first - 1 + count)
-                return Tail(tuple(await self.acall(lambda admin: _collect(admin, first - 1, end))), first)
+        if self.connected and number > self.newest_event:
+            # Either the reader is ahead of this link for a moment, or the broker lost its journal and counts anew.
+            newest = int((await self.acall(lambda admin: admin.read(BROKER)))["last_event"])
+            if number <= newest:
+                self._newest_event = max(self._newest_event, newest)
+                return Tail(())
+            with self._lock:
+                tail = self._window.after(number)
+        elif tail.expired_before is not None and self.connected:
+            return await self._events_of_journal(number, count)
         return Tail(tail.events[:count], tail.expired_before)
+
+    async def _events_of_journal(self, number: int, count: int) -> Tail:
+        end = min(self.newest_event, number + count)
+        try:
+            return Tail(tuple(await self.acall(lambda admin: _collect(admin, number, end))))
+        except EventsExpired as expired:
+            first = expired.first
+            end = min(self.newest_event, first - 1 + count)
+            return Tail(tuple(await self.acall(lambda admin: _collect(admin, first - 1, end))), first)
 
     # -- in the loop --------------------------------------------------------------------------------------------
 

@@ -104,11 +104,15 @@ export class DepthChart {
     for (const trace of figure.data) {
       trace.x = x;
       trace.y = rows.map((sample) => valueOf(sample, trace.meta));
-      if (trace.meta !== "overfull" && trace.y.every((value) => value === null)) trace.showlegend = false;
     }
+    const line = (name) => figure.data.find((trace) => trace.meta === `effective_${name}_${this.#unit}`);
+    for (const trace of figure.data) if (trace.y.every((value) => value === null)) trace.visible = false;
+    // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
+    if (String(line("stop").y) === String(line("capacity").y)) line("stop").visible = false;
+    if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
     const narrow = this.#element.clientWidth < 520;
     if (narrow) Object.assign(figure.layout.margin, { l: 44, r: 6 });
-    const span = Math.max(60_000, x.at(-1) - x[0]);
+    const span = Math.max(30_000, x.at(-1) - x[0]);
     figure.layout.xaxis.range = [x.at(-1) - span, x.at(-1)];
     figure.layout.xaxis.nticks = narrow ? 4 : 8;
     figure.layout.uirevision = this.#unit;

@@ -3,7 +3,7 @@
 
 import { ApiError, get, objectPath, patch, post } from "./api.js";
 import { fill, h, icon, onNextFrame } from "./elements.js";
-import { Feed } from "./events.js";
+import { Feed, pastAndPresent } from "./events.js";
 import { field } from "./fields.js";
 import { words } from "./format.js";
 import { live, settings, toast, watch } from "./frame.js";
@@ -112,7 +112,7 @@ class ObjectPanel {
       const cell = h("td", { class: "wrap value", "data-label": "Value" });
       this.#rows.set(declared.name, { cell, text: undefined });
       return h("tr", {}, h("th", { scope: "row" }, h("span", {}, words(declared.name)), declared.writable ? h("span", { class: "tag" }, "writable") : null),
-        cell, h("td", { class: "muted small wrap", "data-label": "Meaning" }, declared.description, declared.unit ? ` In ${declared.unit}.` : ""));
+        cell, h("td", { class: "muted small wrap", "data-label": "Meaning" }, declared.description));
     }));
     fill(this.#bodies.attributes, writable ? h("div", { class: "tab-actions" }, edit) : null, h("div", { class: "table-box" }, h("table", { class: "grid attributes-table" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Attribute"), h("th", { scope: "col" }, "Value"), h("th", { scope: "col" }, "Meaning"))), body)));
@@ -321,11 +321,10 @@ live.addEventListener("snapshot", (event) => {
   latest = event.detail;
   render();
 });
-live.addEventListener("events", (event) => {
-  const { events, reset } = event.detail;
+pastAndPresent(live, (events, reset) => {
   if (reset) seen.length = 0;
   seen.push(...events);
-  seen.splice(0, Math.max(0, seen.length - 500));
+  seen.splice(0, Math.max(0, seen.length - 1500));
   shown?.notified?.(events, reset);
 });
 

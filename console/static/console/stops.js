@@ -112,7 +112,7 @@ function answerLines(action, answer) {
   if (action === "stop") {
     lines.push(h("p", { class: "answer" }, h("strong", {}, exact(answer.stopped)), ` of ${plural(answer.producers, "producer")} on ${plural(answer.queues, "queue")} ${answer.stopped === 1 ? "is" : "are"} stopped.`));
     lines.push(answer.draining
-      ? h("p", { class: "muted" }, `${plural(answer.draining, "producer is", "producers are")} still draining: messages that were on their way may still arrive.`)
+      ? h("p", { class: "muted" }, `${plural(answer.draining, "producer was", "producers were")} still draining when the broker answered: messages that were on their way may still arrive.`)
       : h("p", { class: "muted" }, "Nothing is draining: no message is on its way any more."));
     if (!answer.changed) lines.push(h("p", { class: "muted" }, "The same stop was in force before."));
   } else {
