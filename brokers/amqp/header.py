@@ -1,7 +1,7 @@
 """The header section of an encoded message: tell the receiver how often its delivery has failed before.
 
-Only the header is written anew; every other byte of the message stays what the producer sent. Whatever that was, nothing
-is raised: a producer must not be able to break its consumers' delivery.
+Only the header is written anew; every other byte of the message stays what the producer sent. Whatever that was,
+nothing is raised: a producer must not be able to break its consumers' delivery.
 """
 
 from __future__ import annotations
@@ -26,12 +26,9 @@ def with_failed_deliveries(body: bytes, count: int) -> bytes:
     if not body.startswith(_SECTIONS):
         return body
     start = next((len(d) for d in _DESCRIPTORS if body.startswith(d)), 0)
-    fields: list[bytes] | None = []
-    end = 0
-    if start:
-        fields, end = _fields(body, start)
-        if fields is None:
-            return body
+    fields, end = _fields(body, start) if start else ([], 0)
+    if fields is None:
+        return body
     durable, priority, ttl = [*fields, _NULL, _NULL, _NULL][:3]
     items = durable + priority + ttl + _FALSE + b"\x70" + count.to_bytes(4, "big")
     return _DESCRIPTORS[0] + bytes([0xC0, len(items) + 1, len(_FIELDS)]) + items + body[end:]

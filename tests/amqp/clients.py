@@ -192,7 +192,8 @@ class Crowd(MessagingHandler):  # type: ignore[misc]
                 done.set()
 
         self.injector.trigger(ApplicationEvent("ask", subject=run))
-        assert done.wait(WITHIN) and result, f"the crowd did not do {call}: {self.failures}"
+        assert done.wait(WITHIN), f"the crowd did not do {call}"
+        assert result, f"{call} failed: {self.failures}"
         return result[0]
 
     def on_ask(self, event: Event) -> None:

@@ -300,7 +300,7 @@ def test_a_deleted_queue_ends_its_links_and_shows_up_in_no_sample(broker: Broker
 def test_a_connection_closed_by_an_operator_gets_the_reason(broker: BrokerThread) -> None:
     with managing(broker) as manager, connected(broker) as connection:
         connection.create_sender("q")
-        name = broker.look(lambda s: str([c for c in s.broker.connections.values() if c.producers][0].name))
+        name = broker.look(lambda s: str(next(c for c in s.broker.connections.values() if c.producers).name))
         assert manager.ask("close", {"reason": "maintenance", "actor": "anna"}, name=name).status == 200
         with pytest.raises(ConnectionClosed, match="closed by anna: maintenance"):
             connection.wait(lambda: False, timeout=5)

@@ -143,7 +143,7 @@ def test_competing_consumers_share_a_queue_and_each_sees_its_part_in_order(broke
         fill(broker, "q", list(range(400)))
         broker.until_queue("q", lambda q: q.depth_messages == 0, "all are gone")
         parts = [crowd.do(lambda t=t: list(t.taken)) for t in takers]  # type: ignore[misc]
-    assert sorted(sum(parts, [])) == list(range(400))
+    assert sorted(number for part in parts for number in part) == list(range(400))
     assert all(part == sorted(part) for part in parts)
     assert all(len(part) > 20 for part in parts), f"shared out unevenly: {[len(p) for p in parts]}"
 
