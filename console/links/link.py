@@ -41,6 +41,9 @@ _TOLD_BY_QUEUES = frozenset(
     }
 )
 _PAGE = 500  # queues asked for at once
+#: A broker with more queues is not asked for all of them again when a wider scope has changed: that would cost it more
+#: than the samples that tell the same within a second.
+_READ_ALL = 1000
 _READ_SINGLY = 50  # more queues than this to read: read all of them, page by page
 
 
@@ -61,7 +64,7 @@ class Pace:
 
     retry_first: float = 0.2
     retry_most: float = 3.0
-    requery: float = 30.0
+    requery: float = 300.0
     totals: float = 1.0
     answer: float = 5.0
 
@@ -242,6 +245,8 @@ class BrokerLink:
                     admin = await self._connect()
             except (AdminError, OSError, TimeoutError) as error:
                 self._lost(str(error) or f"no connection within {self.pace.answer:g} s")
+            except Exception as error:
+                self._lost(_bug(self.slug, error))
             else:
                 try:
                     self._admin = admin
@@ -251,6 +256,8 @@ class BrokerLink:
                     if self.connected:
                         delay = self.pace.retry_first
                     self._lost(str(error) or "the connection was lost")
+                except Exception as error:
+                    self._lost(_bug(self.slug, error))
                 finally:
                     self._admin = None
                     await _close(admin)
@@ -332,7 +339,7 @@ class BrokerLink:
             self._to_read.add(queue)
         names, everything = must_be_read([event])
         self._to_read |= names
-        self._read_all |= everything
+        self._read_all |= everything and len(self._queues) <= _READ_ALL
         if self._to_read or self._read_all:
             self._reading_due.set()
 
@@ -435,6 +442,12 @@ class BrokerLink:
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:
             subscription._notify()
+
+
+def _bug(slug: str, error: Exception) -> str:
+    """A fault of ours or of a driver must not leave pages with what looks like the truth: it is a lost connection."""
+    log.exception("%s: following the broker failed", slug)
+    return f"following the broker failed: {type(error).__name__}: {error}"
 
 
 async def _collect(admin: BrokerAdmin, after: int, last: int) -> list[Event]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs
 
 from channels.auth import get_user
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
 
 from brokers.admin import AdminError
 from console.brokers import BrokerLink, Status, UnknownBroker, link
@@ -129,7 +131,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._woken.clear()
 
     async def _still_signed_in(self) -> bool:
-        user = await get_user(self.scope)
+        """Whether the session is still there (it was read once, when the socket opened) and its user still active."""
+        session = self.scope.get("session")
+        if session is None:
+            return True
+        fresh = import_module(settings.SESSION_ENGINE).SessionStore(session.session_key)
+        user = await get_user({**self.scope, "session": fresh})
         return bool(user.is_authenticated and user.is_active)
 
     # -- status ---------------------------------------------------------------------------------------------------

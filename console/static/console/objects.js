@@ -4,7 +4,7 @@
 import { ApiError, get, objectPath, patch, post } from "./api.js";
 import { fill, h, icon, onNextFrame } from "./elements.js";
 import { Feed, pastAndPresent } from "./events.js";
-import { field } from "./fields.js";
+import { field, fieldGrid } from "./fields.js";
 import { words } from "./format.js";
 import { live, settings, toast, watch } from "./frame.js";
 import { Model } from "./model.js";
@@ -227,7 +227,7 @@ class AttributesForm {
     this.#fields = type.attributes.filter((a) => a.writable).map((a) => field(a, { value: object.attributes[a.name], placeholder: a.nullable ? "not set" : "", hint: a.description }));
     this.#reason = field({ name: "reason", kind: "string", unit: "", choices: [] }, { hint: "Kept in the audit trail." });
     this.element = h("form", { class: "attributes-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
-      h("div", { class: "limits-fields" }, this.#fields.map((f) => f.element)), this.#reason.element, this.#problem,
+      fieldGrid(this.#fields), this.#reason.element, this.#problem,
       h("div", { class: "form-actions" }, h("button", { type: "button", class: "quiet", on: { click: () => done(null) } }, "Cancel"), this.#save));
   }
 
