@@ -7,11 +7,11 @@ before it is safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, cast
 
 from brokers.amqp.links import ConsumerLink, ProducerLink
-from brokers.amqp.nodes import Node, NodeSource
+from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
@@ -20,11 +20,12 @@ from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Kee
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
 
-Settle = Callable[[list[Fact], list[Keep]], None]
+Settle = Callable[[list[Fact], list[Keep]], bool]
 
 
 class Container:
-    """`settle` journals facts and keeps records; it may push messages to nodes' links. `clock`: ms since the epoch."""
+    """`settle` journals facts and keeps records, and says whether they are safe; it may push messages to nodes' links.
+    `clock`: ms since the epoch."""
 
     def __init__(
         self, broker: Broker, authenticator: Authenticator, nodes: Mapping[str, Node], clock: Callable[[], int]
@@ -33,11 +34,14 @@ class Container:
         self.authenticator = authenticator
         self.nodes = nodes
         self.clock = clock
-        self.settle: Settle = lambda facts, keep: None
+        self.settle: Settle = lambda facts, keep: True
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
+        self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
         self.draining: set[ConsumerLink] = set()
-        self.reply_links: dict[str, NodeSource] = {}  # dynamic address -> link
+        self.hasty: set[AmqpConnection] = set()  # to be ticked more often than once a second
+        #: What a user who signed in may do: publish, consume, manage.
+        self.rights: Callable[[str], Collection[str]] = lambda user: ()
         self._next_reply = 0
 
     def reply_address(self) -> str:
@@ -65,8 +69,10 @@ class Container:
                 self._carry_out(effect)
             while self.draining and not touched:
                 self.draining.pop().finish_drain()
-        if turn.facts or turn.keep:
-            self.settle(turn.take_facts(), turn.take_keep())
+        if (turn.facts or turn.keep) and not self.settle(turn.take_facts(), turn.take_keep()):
+            for connection in self.asking:
+                connection.abandon()  # it must not be told that its change is made
+        self.asking.clear()
         unwritten = self.unwritten
         while unwritten:
             unwritten.pop().flush()
@@ -81,7 +87,3 @@ class Container:
                 cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
             case Close(connection, condition, description):
                 cast("AmqpConnection", connection.handle).end(condition, description)
-
-    def find_reply_link(self, connection: Any, address: str) -> NodeSource | None:
-        """Where a reply goes: a link of the same connection with that address, or a dynamic one."""
-        return connection.reply_links.get(address) or self.reply_links.get(address)

@@ -6,7 +6,7 @@ bytes here, and their number in the queue keeps their order for ever: one that c
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import deque
 
 from brokers.engine.consumer import Consumer
@@ -55,7 +55,7 @@ class Queue(Gate):
         self.dropped = 0
         self.rate_in = 0.0
         self.rate_out = 0.0
-        self.sampled = (0, 0, 0)  # at (ms), enqueued, dequeued
+        self.sampled = (0, 0)  # enqueued, dequeued at the last sample
 
     def touch(self) -> None:
         self.turn.touched.add(self)
@@ -79,9 +79,9 @@ class Queue(Gate):
         size = len(body)
         producer.messages += 1
         producer.bytes += size
-        if size > ledger.largest:
-            ledger.saw(size)
-        self.enqueue(body, size)
+        if size > ledger.recent:
+            ledger.saw(producer, size)
+        self.enqueue(body)
         return True
 
     def abort(self, producer: Producer) -> None:
@@ -98,16 +98,13 @@ class Queue(Gate):
             self.turn.effects.append(CreditChanged(producer))
         return taken
 
-    def enqueue(self, body: bytes, size: int) -> None:
-        """Add a message of `size` bytes, and check the depth after it."""
+    def enqueue(self, body: bytes) -> None:
+        """Add a message, and check the depth after it."""
         self.enqueued = number = self.enqueued + 1
         message = (number, body)
         self.ready.append(message)
         self.depth_messages = messages = self.depth_messages + 1
-        self.depth_bytes = depth = self.depth_bytes + size
-        if self.browsers:
-            for browser in self.browsers:
-                browser.backlog.append(message)
+        self.depth_bytes = depth = self.depth_bytes + len(body)
         if depth > self.stop_bytes or messages > self.stop_messages:
             self.drop_excess() if self.limits.ring else self.feed(Input.ABOVE_STOP)
         self.mark_touched(self)
@@ -140,7 +137,8 @@ class Queue(Gate):
         """Assign messages to consumers that have credit, in turns. What is returned is acquired by them."""
         batches: list[tuple[Consumer, list[Message]]] = []
         if self.browsers:
-            batches.extend((b, self._browse(b)) for b in self.browsers if b.credit and b.connection.writable)
+            looking = [b for b in self.browsers if b.credit > 0 and b.connection.writable]
+            batches.extend((b, copies) for b in looking if (copies := self._browse(b)))
         if self.returned:
             self._dispatch_returned(batches)
         ready, consumers = self.ready, self.consumers
@@ -170,11 +168,16 @@ class Queue(Gate):
     def _dispatch_returned(self, batches: list[tuple[Consumer, list[Message]]]) -> None:
         """Messages that came back go first, one by one, past consumers that must not have them."""
         waiting: list[Message] = []
-        for message in self.returned:
+        for index, message in enumerate(self.returned):
             barred = self.excluded.get(message[0], ())
             consumer = next(
                 (c for c in self.consumers if c.credit > 0 and c.connection.writable and c not in barred), None
             )
+            if consumer is None and not barred:  # nobody is ready, and will not be for those after it
+                if index == 0:
+                    return
+                waiting.extend(self.returned[index:])
+                break
             if consumer is None:
                 waiting.append(message)
                 continue
@@ -187,11 +190,19 @@ class Queue(Gate):
         self.returned = waiting
 
     def _browse(self, browser: Consumer) -> list[Message]:
-        copies: list[Message] = []
-        while browser.backlog and browser.credit > 0:
-            copies.append(browser.backlog.popleft())
-            browser.credit -= 1
-            browser.messages += 1
+        """Copies of messages after the last that it saw, as far as it has credit. What a consumer holds is passed over,
+        and not shown if it comes back."""
+        seen, credit, ready = browser.seen, browser.credit, self.ready
+        first = bisect_right(self.returned, seen, key=lambda m: m[0])
+        copies = self.returned[first : first + credit]
+        if ready and len(copies) < credit:
+            # The numbers in `ready` have no gaps: it loses messages at its ends only.
+            start = max(0, seen + 1 - ready[0][0])
+            copies.extend(ready[i] for i in range(start, min(len(ready), start + credit - len(copies))))
+        if copies:
+            browser.seen = copies[-1][0]
+            browser.credit -= len(copies)
+            browser.messages += len(copies)
         return copies
 
     def remove(self, consumer: Consumer, message: Message) -> None:
@@ -225,8 +236,6 @@ class Queue(Gate):
         messages = [*self.returned, *self.ready]
         self.returned.clear()
         self.ready.clear()
-        for browser in self.browsers:
-            browser.backlog.clear()
         for message in messages:
             self._forget(message)
         self.measure()
@@ -252,8 +261,6 @@ class Queue(Gate):
 
     def attach_consumer(self, consumer: Consumer) -> None:
         if consumer.browsing:
-            consumer.backlog.extend(self.returned)
-            consumer.backlog.extend(self.ready)
             self.browsers.append(consumer)
         else:
             self.consumers.append(consumer)

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from brokers.engine.management import Management
 from brokers.engine.turn import Keep
 from brokers.engine.virtualhost import DEFAULT
 from brokers.managed import object_name
-from brokers.server.config_store import ConfigStore
+from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.listener import Listener
@@ -29,6 +30,8 @@ from brokers.server.sample_node import SampleNode
 from brokers.server.users import Users
 
 VERSION = "0.1.0"
+#: Events that are kept for when the journal can be written again; the oldest are given up first.
+MAX_UNSAVED = 10_000
 SECRET = "console.secret"  # noqa: S105  (a file's name)
 
 #: Defaults that a new data folder starts with. Without a resume level below the stop level a queue that is read from
@@ -70,8 +73,10 @@ class Service:
             {"$management": self.management, "$events": self.events, "$samples": self.samples},
             clock,
         )
-        self.management.container = self.container
         self.container.settle = self._settle
+        self.container.rights = self.users.rights
+        self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
+        self._save_failed = False
         self._server: asyncio.Server | None = None
         self._timers: list[asyncio.Task[None]] = []
         self._listeners: set[Listener] = set()
@@ -121,21 +126,36 @@ class Service:
 
     # -- after each turn --------------------------------------------------------------------------------------
 
-    def _settle(self, facts: list[Fact], keep: list[Keep]) -> None:
-        """Keep records, journal facts, log them, and tell the followers: in this order."""
-        if keep:
-            for record in keep:
-                if record.value is None:
-                    self.store.remove(record.kind, record.key)
-                else:
-                    self.store.put(record.kind, record.key, record.value)
+    def _settle(self, facts: list[Fact], keep: list[Keep]) -> bool:
+        """False: the disk would not take them, and nobody must be told that they are safe."""
+        for record in keep:
+            if record.value is None:
+                self.store.remove(record.kind, record.key)
+            else:
+                self.store.put(record.kind, record.key, record.value)
+        self._unsaved.extend(facts)
+        return self._save()
+
+    def _save(self) -> bool:
+        """Keep records, journal facts, log them, and tell the followers: in this order. A disk that is full or gone
+        holds up no message: what could not be written is tried again every second."""
+        try:
             self.store.commit()
-        if facts:
-            events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in facts])
-            self.broker.last_event = self.journal.last
-            for event in events:
-                operational.info("%s", event.text)
-            self.events.publish(events)
+            events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in self._unsaved])
+        except StoreError as error:
+            if not self._save_failed:
+                self._save_failed = True
+                log.error("%s. Messages go on; changes and events are not safe until it can be written again", error)
+            return False
+        if self._save_failed:
+            self._save_failed = False
+            log.warning("the data folder %s can be written again; nothing is left to save", self.data)
+        self._unsaved.clear()
+        self.broker.last_event = self.journal.last
+        for event in events:
+            operational.info("%s", _one_line(event.text))
+        self.events.publish(events)
+        return True
 
     # -- timers -----------------------------------------------------------------------------------------------
 
@@ -152,16 +172,28 @@ class Service:
     def _sweep(self) -> None:
         if self.broker.turn.watched:
             self.broker.sweep()
+        self.events.go_on()
+        if self.container.hasty:
+            now = time.monotonic_ns() // 1_000_000
+            for connection in list(self.container.hasty):
+                connection.tick(now)
 
     def _second(self) -> None:
         now = time.monotonic_ns() // 1_000_000
         for connection in list(self.container.connections):
             connection.tick(now)
+        if self._save_failed:
+            self._save()
         self.samples.publish(self.broker.sample())
 
     def _minute(self) -> None:
         self.broker.sweep()
         self.journal.prune(self.broker.turn.now)
+
+
+def _one_line(text: str) -> str:
+    """A text of the broker log; names and reasons that clients chose cannot forge a line of their own."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def is_loopback(host: str) -> bool:

@@ -161,7 +161,7 @@ class Simulation:
             sender.read()
             number = sender.send(size, min(most - sent, sender.credit))
             self.arrive(sender)
-            if not number:
+            if not number and not sender.flows:
                 break
             sent += number
         return sent

@@ -417,6 +417,8 @@ class EngineMachine(RuleBasedStateMachine):
             members = list(ledger.members)
             assert all(min(p.credit, p.withdrawn, p.lapsed) >= 0 for p in members)
             assert ledger.reserved == sum(p.credit + p.withdrawn for p in members)
+            if queue.state is State.NORMAL and queue.room() < 0 and any(p.credit for p in members):
+                assert sum(p.withdrawn for p in members) >= -queue.room(), "too much credit is left out"
             if limits.ring or limits.stop_messages == UNLIMITED:
                 model.bound = queue.depth_messages + ledger.reserved
             else:
@@ -472,5 +474,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert not world.broker.turn.watched
 
 
-EngineMachine.TestCase.settings = settings(settings.default, max_examples=int(__import__("os").environ.get("HYP", "60")), stateful_step_count=50)
+EngineMachine.TestCase.settings = settings(
+    settings.default, max_examples=int(__import__("os").environ.get("HYP", "60")), stateful_step_count=50
+)
 TestEngineUnderRandomClientsAndOperators = EngineMachine.TestCase
