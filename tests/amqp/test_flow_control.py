@@ -1,4 +1,4 @@
-"""Producer flow control as clients see it: credit comes, goes, and comes back; nobody is starved and nobody overshoots."""
+"""Producer flow control as clients see it: credit comes, goes and comes back; nobody starves, nobody overshoots."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_one_with_something_to_send_gets_its_turn_before_a_hundred_idle_ones(
         assert sum(p.sent for p in idle) == 0
         busy = crowd.publisher("orders", 5)
         wait_until(lambda: busy.accepted, "it gets its turn", within=2.0)
-        wait_until(lambda: busy.accepted == 5, "and again", within=6.0)
+        wait_until(lambda: busy.accepted == 5, "and again", within=15.0)
         assert broker.see("orders", lambda q: q.depth_messages + q.ledger.reserved) <= 51
         # And each of them, too, when it has something to send after all.
         taker = crowd.taker("orders")

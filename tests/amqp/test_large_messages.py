@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 from proton import Message
@@ -56,9 +55,9 @@ def test_frames_of_messages_on_two_links_may_alternate(broker: BrokerThread) -> 
 
 
 @pytest.fixture
-def small_limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(IncomingLink, "max_size", 200_000)
-    yield 200_000
+    return 200_000
 
 
 def test_the_limit_is_announced_and_a_larger_message_ends_its_link_alone(
