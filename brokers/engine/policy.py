@@ -141,9 +141,10 @@ def strictest(
     """One layer out of those of several exchanges, as (field -> origin, field -> value).
 
     The strictest is: of capacities, levels and times the lowest, where 0 is the highest of what reads it as no limit;
-    of choices the one that is declared first. Percentages and absolute levels are compared by what they come to with
-    the capacity in force, for which `around`, the queue's other layers from the most specific on, is looked at; where
-    there is no capacity to be a part of, a percentage limits nothing.
+    of choices the one that is declared first; of equals that of the exchange whose name comes first. Percentages and
+    absolute levels are compared by what they come to with the capacity in force, for which `around`, the queue's other
+    layers from the most specific on, is looked at; where there is no capacity to be a part of, a percentage limits
+    nothing.
     """
     origins: dict[str, str] = {}
     values: dict[str, Value] = {}
@@ -155,7 +156,7 @@ def strictest(
             continue
         if len(setters) > 1:
             capacity = _capacity(name, outside, values) if name in _LEVELS else 0
-            setters.sort(key=lambda setter: _laxity(name, setter[1], capacity))
+            setters.sort(key=lambda setter: (_laxity(name, setter[1], capacity), setter[0]))
         origins[name], values[name] = setters[0]
     return origins, values
 

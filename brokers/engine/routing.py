@@ -165,11 +165,14 @@ class Routing:
         self.broker.virtualhost(exchange.virtualhost).exchanges[exchange.name] = exchange
 
     def restore_binding(self, record: Mapping[str, Any]) -> None:
-        """The limits of its queue are the caller's to bring up to date."""
-        exchange = self.exchange(record["virtualhost"], record["exchange"])
-        queue = self.broker.queue(record["virtualhost"], record["queue"])
+        """The limits of its queue are the caller's to bring up to date. A binding whose queue or exchange is no longer
+        kept is passed over."""
+        host = self.broker.virtualhost(record["virtualhost"])
+        exchange, queue = host.exchanges.get(record["exchange"]), host.queues.get(record["queue"])
+        if exchange is None or queue is None:
+            return
         exchange.bind(queue, record["key"])
-        bound = self.broker.virtualhost(exchange.virtualhost).bound
+        bound = host.bound
         if exchange not in bound.get(queue, ()):
             bound[queue] = (*bound.get(queue, ()), exchange)
 
