@@ -17,7 +17,7 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.events import Fact
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain
+from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Settled
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 
 START = 1_700_000_000_000
@@ -146,7 +146,7 @@ class Simulation:
 
     def publish(self, sender: Sender, message: bytes) -> bool:
         producer = sender.producer
-        taken = producer.queue.publish(producer, message)
+        taken = bool(producer.queue.publish(producer, message))
         if not taken:
             sender.refused += 1
             self.broker.refuse_producer(producer, "amqp:link:transfer-limit-exceeded", "no credit")
@@ -242,6 +242,8 @@ class Simulation:
             self._flow(effect.producer, drain=effect.producer.draining)
         elif isinstance(effect, Close):
             self.closed.append(effect.connection)
+        elif isinstance(effect, Settled):
+            pass  # a client that only counts what it sent
         elif isinstance(effect.link, Producer):
             self.senders.pop(effect.link, None)
         else:
