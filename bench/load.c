@@ -4,10 +4,10 @@
  * sender sends as soon as it has credit and gives credit back when it is asked to (drain). One line of JSON at the end.
  * It is C on Proton's connection driver so that it costs far less than the broker; `client_cpu` lets you check that.
  *
- *   load PORT ADDRESS SENDERS IDLE RECEIVERS COUNT SIZE WINDOW QUIET_MS
+ *   load PORT ADDRESS SENDERS IDLE RECEIVERS COUNT SIZE WINDOW PACE QUIET_MS
  *
  * IDLE more senders attach before the SENDERS and never send. COUNT messages of SIZE bytes in all. A receiver keeps
- * WINDOW credit. It ends when COUNT were received (without receivers: accepted), or when nothing has moved for QUIET_MS.
+ * WINDOW credit; with a PACE above 0 all receivers together take only so many messages a second. It ends when COUNT were received (without receivers: accepted), or when nothing has moved for QUIET_MS.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -47,7 +47,7 @@ typedef struct {
 } client_t;
 
 static const char *address;
-static long count, window, received, accepted, sent, refused, attached;
+static long count, window, pace, received, accepted, sent, refused, attached;
 static double first_send, last_receive, moved;
 static char *message, *scratch;
 static size_t message_size, scratch_size = 1 << 20;
@@ -101,7 +101,7 @@ static void attach(client_t *c, int number) {
     pn_terminus_set_address(pn_link_target(c->link), address);
   }
   pn_link_open(c->link);
-  if (c->role == RECEIVER) pn_link_flow(c->link, (int)window);
+  if (c->role == RECEIVER && !pace) pn_link_flow(c->link, (int)window);
 }
 
 static void send_all(client_t *c) {
@@ -134,7 +134,7 @@ static void on_delivery(client_t *c, pn_delivery_t *d) {
     pn_delivery_settle(d);
     received++;
     int credit = pn_link_credit(link);
-    if (credit <= window / 2) pn_link_flow(link, (int)window - credit);
+    if (!pace && credit <= window / 2) pn_link_flow(link, (int)window - credit);
   } else if (pn_delivery_updated(d)) {
     uint64_t state = pn_delivery_remote_state(d);
     if (state == PN_ACCEPTED) {
@@ -266,14 +266,26 @@ static void turn(int wait) {
   if (sent + accepted + received != before) moved = now();
 }
 
+/* Give the receivers the credit that has become due by now. */
+static void keep_pace(client_t *receivers, int number, double start) {
+  static long given;
+  long due = (long)((now() - start) * pace) - given;
+  if (due < number) return;
+  for (int i = 0; i < number; i++) {
+    pn_link_flow(receivers[i].link, (int)(due / number));
+    given += due / number;
+    flush(&receivers[i]);
+  }
+}
+
 int main(int argc, char **argv) {
-  if (argc != 10) {
-    fprintf(stderr, "usage: load PORT ADDRESS SENDERS IDLE RECEIVERS COUNT SIZE WINDOW QUIET_MS\n");
+  if (argc != 11) {
+    fprintf(stderr, "usage: load PORT ADDRESS SENDERS IDLE RECEIVERS COUNT SIZE WINDOW PACE QUIET_MS\n");
     return 2;
   }
   int port = atoi(argv[1]), senders = atoi(argv[3]), idle = atoi(argv[4]), receivers = atoi(argv[5]);
-  address = argv[2], count = atol(argv[6]), window = atol(argv[8]);
-  double quiet = atol(argv[9]) / 1e3;
+  address = argv[2], count = atol(argv[6]), window = atol(argv[8]), pace = atol(argv[9]);
+  double quiet = atol(argv[10]) / 1e3;
   int total = senders + idle + receivers;
   make_message((uint32_t)atol(argv[7]));
   scratch = malloc(scratch_size);
@@ -299,7 +311,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < total; i++)
     if (clients[i].role == SENDER) send_all(&clients[i]), flush(&clients[i]);
   while ((receivers ? received : accepted + refused) < count) {
-    turn(quiet * 1e3 < 100 ? (int)(quiet * 1e3) : 100);
+    turn(pace ? 1 : 100);
+    if (pace) keep_pace(&clients[idle], receivers, start);
     if (now() - moved > quiet) break;
   }
   last_receive = (receivers ? received : accepted + refused) < count ? moved : now();

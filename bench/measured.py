@@ -101,9 +101,10 @@ def load_command(
     count: int,
     size: int,
     idle: int = 0,
+    pace: int = 0,
     quiet_ms: int = 5000,
 ) -> list[str]:
-    numbers = (senders, idle, receivers, count, size, WINDOW, quiet_ms)
+    numbers = (senders, idle, receivers, count, size, WINDOW, pace, quiet_ms)
     return [str(program), str(port), queue, *map(str, numbers)]
 
 

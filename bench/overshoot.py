@@ -2,8 +2,9 @@
 
 For each number of producers (half of them attached first and idle for ever, all the others eager):
 1. nobody consumes: the eager ones send until they are held, and the depth that remains is the greatest there was;
-2. one consumer takes all it can get meanwhile: the depth is asked for again and again through management, and the
-   client notes when the last of the eager ones had its first message accepted.
+2. one consumer takes 2,000 messages a second, fewer than the eager ones would send, so that the queue stays full: the
+   depth is asked for again and again through management, and the client notes when the last of the eager ones had its
+   first message accepted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from measured import admin, folder, free_port, load_client, load_command, our_broker, running, table
 
 PRODUCERS = (1, 10, 100, 1000)
+PACE = 2000  # messages/s of the consumer
 
 
 async def measure(port: int, data: Path, program: Path, producers: int, capacity: int) -> list[str]:
@@ -32,10 +34,10 @@ async def measure(port: int, data: Path, program: Path, producers: int, capacity
         name = f"overshoot.{producers}.{receivers}"
         queue = object_name("Queue", virtualhost="default", name=name)
         await broker.create(queue, {"capacity_messages": capacity})
-        count = (20 if receivers else 3) * capacity
-        command = load_command(program, port, name, receivers=receivers, count=count, **who)
-        if not receivers:
-            command[-1] = "2000"
+        count = 3 * PACE if receivers else 3 * capacity
+        pace, quiet_ms = (PACE, 5000) if receivers else (0, 2000)
+        options = {"receivers": receivers, "count": count, "pace": pace, "quiet_ms": quiet_ms}
+        command = load_command(program, port, name, **options, **who)
         client = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         asked = asyncio.ensure_future(greatest_depth(broker, queue))
         output, _ = await client.communicate()
@@ -79,7 +81,7 @@ async def run(capacity: int) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--capacity", type=int, default=1000, help="messages (default: %(default)s)")
+    parser.add_argument("--capacity", type=int, default=100, help="messages (default: %(default)s)")
     options = parser.parse_args()
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
@@ -91,13 +93,14 @@ def main() -> None:
             "of them idle",
             "over, no consumer",
             "over, one consumer",
-            "held before their turn",
-            "all had their turn after",
+            "held without a turn, no consumer",
+            "all had their turn, one consumer, after",
         ],
         asyncio.run(run(options.capacity)),
         [
             f"Capacity {options.capacity:,} messages of 100 B; every producer on a connection of its own.",
-            "Held before their turn: eager producers that a queue without a consumer filled up before.",
+            f"The consumer takes {PACE:,} messages a second, so 500 eager producers could not all have had",
+            f"their turn before {max(0, 500 - options.capacity) / PACE * 1e3:,.0f} ms.",
         ],
     )
 

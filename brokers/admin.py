@@ -154,8 +154,9 @@ class BrokerAdmin(Protocol):
         count: int = 100,
     ) -> Page:
         """Objects of a type. `where`: attribute -> value it must equal, or a list of values of which it must equal
-        one. `search`: text that must occur in the object's name, whatever the case. `sort`: attribute names
-        separated by commas, each with `-` before it for descending; ties and no sort: by name. Raises InvalidValue."""
+        one. `search`: text that must occur in the values of the object's name joined by `/`, whatever the case.
+        `sort`: attribute names separated by commas, each with `-` before it for descending; ties and no sort: by
+        name. Raises InvalidValue."""
         ...
 
     async def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:

@@ -118,6 +118,11 @@ class AmqpConnection:
         """There may be something to write at the end of the turn."""
         self.container.unwritten.add(self)
 
+    def abandon(self) -> None:
+        """End the socket without another word: what waits to be written must not be said."""
+        self.container.unwritten.discard(self)
+        self.wire.close()
+
     def flush(self) -> None:
         """Write what Proton has to say. Before SASL is done it has nothing to say."""
         transport = self._transport
@@ -205,19 +210,15 @@ class AmqpConnection:
         peek, pop, type_of = pn.collector_peek, pn.collector_pop, pn.event_type
         delivery_event, flow_event = pn.EV_DELIVERY, pn.EV_LINK_FLOW
         event_delivery, event_link, delivery_link = pn.event_delivery, pn.event_link, pn.delivery_link
-        readable = pn.delivery_readable
         while event := peek(collector):
             kind = type_of(event)
             if kind == delivery_event:
                 delivery = event_delivery(event)
                 link = links.get(delivery_link(delivery))
-                if link is None:
-                    pn.delivery_settle(delivery)  # of a link that was refused
-                elif link.incoming and not readable(delivery):
-                    if pn.delivery_settled(delivery):
-                        pn.delivery_settle(delivery)
-                else:
+                if link is not None:
                     link.on_delivery(delivery)
+                else:
+                    pn.delivery_settle(delivery)  # of a link that was refused
             elif kind == flow_event:
                 link = links.get(event_link(event))
                 if link is not None and not link.closing:

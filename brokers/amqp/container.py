@@ -15,16 +15,17 @@ from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep
+from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep, Settled
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
 
-Settle = Callable[[list[Fact], list[Keep]], None]
+Settle = Callable[[list[Fact], list[Keep]], bool]
 
 
 class Container:
-    """`settle` journals facts and keeps records; it may push messages to nodes' links. `clock`: ms since the epoch."""
+    """`settle` journals facts and keeps records, and says whether they are safe; it may push messages to nodes' links.
+    `clock`: ms since the epoch."""
 
     def __init__(
         self, broker: Broker, authenticator: Authenticator, nodes: Mapping[str, Node], clock: Callable[[], int]
@@ -33,9 +34,10 @@ class Container:
         self.authenticator = authenticator
         self.nodes = nodes
         self.clock = clock
-        self.settle: Settle = lambda facts, keep: None
+        self.settle: Settle = lambda facts, keep: True
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
+        self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
         self.draining: set[ConsumerLink] = set()
         self.hasty: set[AmqpConnection] = set()  # to be ticked more often than once a second
         #: What a user who signed in may do: publish, consume, manage.
@@ -67,8 +69,10 @@ class Container:
                 self._carry_out(effect)
             while self.draining and not touched:
                 self.draining.pop().finish_drain()
-        if turn.facts or turn.keep:
-            self.settle(turn.take_facts(), turn.take_keep())
+        if (turn.facts or turn.keep) and not self.settle(turn.take_facts(), turn.take_keep()):
+            for connection in self.asking:
+                connection.abandon()  # it must not be told that its change is made
+        self.asking.clear()
         unwritten = self.unwritten
         while unwritten:
             unwritten.pop().flush()
@@ -79,6 +83,8 @@ class Container:
                 cast(ProducerLink, producer.handle).sync_credit()
             case Drain(producer):
                 cast(ProducerLink, producer.handle).drain()
+            case Settled(producer, count, outcome):
+                cast(ProducerLink, producer.handle).settle(count, outcome)
             case Detach(link, condition, description):
                 cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
             case Close(connection, condition, description):

@@ -129,12 +129,17 @@ class NodeTarget(IncomingLink):
             if not self.closing:
                 self.top_up()
             return
+        if not pn.delivery_readable(delivery):
+            if pn.delivery_settled(delivery):
+                delivery_settle(delivery)
+            return
         body = self.receive(delivery)
         if body is None:
             return
         if link_credit(self.pointer) <= 0:
             self.refuse(delivery, TRANSFER_LIMIT, "the request was not taken: the link had no credit")
             return
+        self.connection.container.asking.add(self.connection)
         fault = self.on_message(body) if self.on_message else "nobody listens"
         if fault:
             pn.delivery_error(delivery, "amqp:decode-error", fault)

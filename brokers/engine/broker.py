@@ -45,6 +45,7 @@ class Broker:
         self.last_event = 0
         self._numbers = count(1)
         self._minute = now // 60_000
+        self._sampled_at = now
 
     # -- objects ----------------------------------------------------------------------------------------------
 
@@ -63,6 +64,11 @@ class Broker:
     def queues(self) -> Iterator[Queue]:
         for host in self.virtualhosts.values():
             yield from host.queues.values()
+
+    def _has(self, queue: Queue) -> bool:
+        """Whether the queue is still there: what its consumers held may come back after it was deleted."""
+        host = self.virtualhosts.get(queue.virtualhost)
+        return host is not None and host.queues.get(queue.name) is queue
 
     def create_virtualhost(self, name: str) -> VirtualHost:
         _check_name("virtual host", name)
@@ -383,16 +389,19 @@ class Broker:
 
     def sample(self) -> list[Queue]:
         """Once a second: the queues that changed since the last time, with their rates brought up to date."""
-        changed, self.turn.changed = self.turn.changed, set()
+        now = self.turn.now
+        passed, self._sampled_at = now - self._sampled_at, now
+        seconds = passed / 1000 if passed > 0 else 1  # a clock may be set back
+        changed = [q for q in self.turn.changed if self._has(q)]
+        self.turn.changed.clear()
         for queue in changed:
-            at, enqueued, dequeued = queue.sampled
-            seconds = min(max(self.turn.now - at, 1), 1000) / 1000
+            enqueued, dequeued = queue.sampled
             queue.rate_in = round((queue.enqueued - enqueued) / seconds, 1)
             queue.rate_out = round((queue.dequeued - dequeued) / seconds, 1)
-            queue.sampled = (self.turn.now, queue.enqueued, queue.dequeued)
+            queue.sampled = (queue.enqueued, queue.dequeued)
             if queue.rate_in or queue.rate_out:
                 self.turn.changed.add(queue)  # once more, so that its rates come down to 0
-        return list(changed)
+        return changed
 
     def _connection_fact(self, connection: Connection, kind: str, words: str) -> None:
         attributes = {"client": connection.client, "virtualhost": connection.virtualhost}

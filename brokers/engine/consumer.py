@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.connection import Connection
 from brokers.managed import ObjectName, object_name
 
 if TYPE_CHECKING:
-    from brokers.engine.queue import Message, Queue
+    from brokers.engine.queue import Queue
 
 
 class Consumer:
-    """`credit`: messages it will take now. A browsing one gets copies and removes nothing; `backlog` is what it has
-    yet to see. `handle` belongs to the protocol layer."""
+    """`credit`: messages it will take now. A browsing one gets copies and removes nothing; `seen` is the number of the
+    last message it got. `handle` belongs to the protocol layer."""
 
     __slots__ = (
-        "backlog",
         "browsing",
         "connection",
         "credit",
@@ -27,6 +25,7 @@ class Consumer:
         "messages",
         "name",
         "queue",
+        "seen",
         "unacknowledged",
     )
 
@@ -42,5 +41,5 @@ class Consumer:
         self.credit = 0
         self.messages = 0
         self.unacknowledged = 0
-        self.backlog: deque[Message] = deque()
+        self.seen = 0
         self.name: ObjectName = object_name("Consumer", virtualhost=connection.virtualhost, id=number)

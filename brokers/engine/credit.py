@@ -8,6 +8,8 @@ The rules, which hold for any number of producers:
    A producer whose messages grow beyond that can overshoot by the credit it holds at that moment; the rest of the
    queue's credit is taken back at once.
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
+   Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block; the others give
+   everybody the producer's window (`overflow.py`).
 4. While somebody in the line has none, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
@@ -39,15 +41,15 @@ QUIET_SWEEPS = 20
 class CreditLedger:
     """The credit of one queue. `reserved`: all credit, in messages, that producers may still use."""
 
-    __slots__ = ("_marked", "_quiet", "_recent", "largest", "members", "pending", "reserved", "waiting")
+    __slots__ = ("_marked", "_quiet", "largest", "members", "pending", "recent", "reserved", "waiting")
 
     def __init__(self) -> None:
         self.reserved = 0
         self.members: dict[Producer, None] = {}  # in the order of attaching
         self.waiting: deque[Producer] = deque()  # the line
-        self.pending: set[Producer] = set()  # draining, or with withdrawn credit still reserved
+        self.pending: dict[Producer, None] = {}  # draining, or with withdrawn credit still reserved
         self.largest = 0  # largest message of this minute and the one before, bytes
-        self._recent = 0  # largest of this minute
+        self.recent = 0  # largest of this minute
         self._marked = -1
         self._quiet = 0
 
@@ -58,7 +60,7 @@ class CreditLedger:
     def leave(self, producer: Producer) -> None:
         """Forget a producer whose link has gone; its credit is free again."""
         del self.members[producer]
-        self.pending.discard(producer)
+        self.pending.pop(producer, None)
         self.reserved -= producer.credit + producer.withdrawn
         producer.credit = producer.withdrawn = producer.lapsed = 0
         producer.draining = False
@@ -72,19 +74,21 @@ class CreditLedger:
             producer.waiting = True
             self.waiting.append(producer)
 
-    def saw(self, size: int) -> None:
-        """Note a message larger than `largest`."""
-        self.largest = size
-        self._recent = max(self._recent, size)
+    def saw(self, producer: Producer, size: int) -> None:
+        """Note a message larger than `recent`. If it is larger than all, the next `grant` must look at what is out."""
+        self.recent = size
+        if size > self.largest:
+            self.largest = size
+            self.ask(producer)
 
     def new_minute(self) -> None:
-        """Forget sizes that were only seen before the last minute."""
-        self.largest, self._recent = self._recent or self.largest, 0
+        """Forget sizes that were only seen before the last minute, except on a queue that saw none since."""
+        self.largest, self.recent = self.recent or self.largest, 0
 
     def room(self, limits: Limits, depth_bytes: int, depth_messages: int) -> int:
         """How many credits more may be given out; below 0: so many are too many."""
         room = UNLIMITED
-        if limits.ring:
+        if not limits.bounded:
             return room
         if limits.stop_messages != UNLIMITED:
             room = limits.stop_messages + 1 - depth_messages - self.reserved
@@ -95,7 +99,7 @@ class CreditLedger:
 
     def share(self, limits: Limits) -> int:
         """The most credit that one producer may hold now."""
-        if limits.ring:
+        if not limits.bounded:
             return limits.window
         whole = limits.window * (len(self.members) + 1)
         if limits.stop_messages != UNLIMITED:
@@ -108,7 +112,7 @@ class CreditLedger:
         """Give credit to those in the line while there is room. Returns the producers whose credit has changed."""
         room = self.room(limits, depth_bytes, depth_messages)
         if room < 0:
-            return self.withdraw(now, -room)
+            return self.withdraw(now, -room - sum(p.withdrawn for p in self.pending))
         waiting = self.waiting
         changed: list[Producer] = []
         if not waiting or not room:
@@ -118,7 +122,7 @@ class CreditLedger:
             producer = waiting.popleft()
             producer.waiting = False
             most = share if producer.messages else min(share, FIRST_GRANT)
-            more = min(most - producer.credit, room)
+            more = min(most - producer.credit - producer.held, room)
             if more <= 0 or producer.draining:
                 producer.low = producer.credit >> 1
                 continue
@@ -159,7 +163,8 @@ class CreditLedger:
         producer.draining = False
         producer.touched_at = now
         producer.mark = producer.messages
-        self.pending.add(producer)
+        self.pending[producer] = None
+        self.ask(producer)
 
     def returned(self, producer: Producer, count: int) -> None:
         """The producer answered a drain: it gave back `count`."""
@@ -168,7 +173,7 @@ class CreditLedger:
         self.reserved -= count
         producer.draining = False
         if not producer.withdrawn:
-            self.pending.discard(producer)
+            self.pending.pop(producer, None)
         self.ask(producer)
 
     def late(self, producer: Producer, room: int) -> bool:
@@ -188,16 +193,18 @@ class CreditLedger:
         changed = [p for p in self.pending if p.draining and now - p.touched_at >= DRAIN_MS]
         for producer in changed:
             self._withdraw(producer, now)
-            self.ask(producer)
-        for producer in [p for p in self.pending if p.withdrawn]:
-            self._lapse(producer, now)
+        for producer in list(self.pending):
+            if producer.withdrawn:
+                self._lapse(producer, now)
+            elif not producer.draining:
+                del self.pending[producer]
         drain: list[Producer] = []
         if contended and not self._resting(published):
             drain = [p for p in self.members if self._idle(p, now)]
             for producer in drain:
                 producer.draining = True
                 producer.touched_at = now
-                self.pending.add(producer)
+                self.pending[producer] = None
         return drain, changed
 
     def _lapse(self, producer: Producer, now: int) -> None:
@@ -208,7 +215,7 @@ class CreditLedger:
             self.reserved -= producer.withdrawn
             producer.lapsed += producer.withdrawn
             producer.withdrawn = 0
-            self.pending.discard(producer)
+            self.pending.pop(producer, None)
 
     def _idle(self, producer: Producer, now: int) -> bool:
         if not producer.credit or producer.draining or now - producer.touched_at < HOLD_MS:

@@ -59,7 +59,7 @@ class Management:
             objects = self._filter(objects, declared, attribute, wanted)
         if search:
             needle = search.casefold()
-            objects = [o for o in objects if needle in str(_name(o)).partition(",")[2].casefold()]
+            objects = [o for o in objects if needle in "/".join(v for _, v in _name(o).keys).casefold()]
         found = sorted(objects, key=lambda o: _natural(_name(o)))
         for attribute in reversed([a.strip() for a in sort.split(",") if a.strip()]):
             found.sort(key=self._key(declared, attribute.lstrip("-")), reverse=attribute.startswith("-"))

@@ -6,13 +6,14 @@ bytes here, and their number in the queue keeps their order for ever: one that c
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import deque
 
 from brokers.engine.consumer import Consumer
 from brokers.engine.events import dropped_words
-from brokers.engine.flow import Input, State
+from brokers.engine.flow import State
 from brokers.engine.gate import Gate, level
+from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.turn import CreditChanged, Turn
 
@@ -34,6 +35,7 @@ class Queue(Gate):
         "dequeued",
         "dropped",
         "excluded",
+        "mark_touched",
         "rate_in",
         "rate_out",
         "ready",
@@ -43,6 +45,7 @@ class Queue(Gate):
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
         super().__init__(virtualhost, name, turn)
+        self.mark_touched = turn.touched.add  # bound once: it is called for every message
         self.consumers: deque[Consumer] = deque()  # in turns
         self.browsers: list[Consumer] = []
         self.ready: deque[Message] = deque()
@@ -53,7 +56,7 @@ class Queue(Gate):
         self.dropped = 0
         self.rate_in = 0.0
         self.rate_out = 0.0
-        self.sampled = (0, 0, 0)  # at (ms), enqueued, dequeued
+        self.sampled = (0, 0)  # enqueued, dequeued at the last sample
 
     def touch(self) -> None:
         self.turn.touched.add(self)
@@ -63,8 +66,8 @@ class Queue(Gate):
 
     # -- publishing -------------------------------------------------------------------------------------------
 
-    def publish(self, producer: Producer, body: bytes) -> bool:
-        """Enqueue a message of a producer. False: it had no credit, and its message was not taken."""
+    def publish(self, producer: Producer, body: bytes) -> Verdict:
+        """Take in a message of a producer, if it has credit and the queue is not full."""
         ledger = self.ledger
         credit = producer.credit
         if credit:
@@ -73,14 +76,16 @@ class Queue(Gate):
             if credit <= producer.low and not producer.waiting:
                 ledger.ask(producer)
         elif not self._take_late(producer):
-            return False
+            return Verdict.NO_CREDIT
         size = len(body)
         producer.messages += 1
         producer.bytes += size
-        if size > ledger.largest:
-            ledger.saw(size)
+        if size > ledger.recent:
+            ledger.saw(producer, size)
+        if self.full is not None:
+            return self.full.publish(self, producer, body)
         self.enqueue(body)
-        return True
+        return Verdict.TAKEN
 
     def abort(self, producer: Producer) -> None:
         """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
@@ -101,17 +106,14 @@ class Queue(Gate):
         self.enqueued = number = self.enqueued + 1
         message = (number, body)
         self.ready.append(message)
-        self.depth_messages += 1
-        self.depth_bytes += len(body)
-        if self.browsers:
-            for browser in self.browsers:
-                browser.backlog.append(message)
-        limits = self.limits
-        if self.depth_bytes > limits.stop_bytes or self.depth_messages > limits.stop_messages:
-            self.drop_excess() if limits.ring else self.feed(Input.ABOVE_STOP)
-        self.turn.touched.add(self)
+        self.depth_messages = messages = self.depth_messages + 1
+        self.depth_bytes = depth = self.depth_bytes + len(body)
+        if depth > self.stop_bytes or messages > self.stop_messages:
+            self.overflow.above(self)
+        self.mark_touched(self)
 
     def drop_excess(self) -> None:
+        """Drop the oldest messages until the depth is at or below the stop level."""
         limits, count = self.limits, 0
         while self.depth_bytes > limits.stop_bytes or self.depth_messages > limits.stop_messages:
             if self.returned:
@@ -139,7 +141,8 @@ class Queue(Gate):
         """Assign messages to consumers that have credit, in turns. What is returned is acquired by them."""
         batches: list[tuple[Consumer, list[Message]]] = []
         if self.browsers:
-            batches.extend((b, self._browse(b)) for b in self.browsers if b.credit and b.connection.writable)
+            looking = [b for b in self.browsers if b.credit > 0 and b.connection.writable]
+            batches.extend((b, copies) for b in looking if (copies := self._browse(b)))
         if self.returned:
             self._dispatch_returned(batches)
         ready, consumers = self.ready, self.consumers
@@ -169,11 +172,16 @@ class Queue(Gate):
     def _dispatch_returned(self, batches: list[tuple[Consumer, list[Message]]]) -> None:
         """Messages that came back go first, one by one, past consumers that must not have them."""
         waiting: list[Message] = []
-        for message in self.returned:
+        for index, message in enumerate(self.returned):
             barred = self.excluded.get(message[0], ())
             consumer = next(
                 (c for c in self.consumers if c.credit > 0 and c.connection.writable and c not in barred), None
             )
+            if consumer is None and not barred:  # nobody is ready, and will not be for those after it
+                if index == 0:
+                    return
+                waiting.extend(self.returned[index:])
+                break
             if consumer is None:
                 waiting.append(message)
                 continue
@@ -186,11 +194,19 @@ class Queue(Gate):
         self.returned = waiting
 
     def _browse(self, browser: Consumer) -> list[Message]:
-        copies: list[Message] = []
-        while browser.backlog and browser.credit > 0:
-            copies.append(browser.backlog.popleft())
-            browser.credit -= 1
-            browser.messages += 1
+        """Copies of messages after the last that it saw, as far as it has credit. What a consumer holds is passed over,
+        and not shown if it comes back."""
+        seen, credit, ready = browser.seen, browser.credit, self.ready
+        first = bisect_right(self.returned, seen, key=lambda m: m[0])
+        copies = self.returned[first : first + credit]
+        if ready and len(copies) < credit:
+            # The numbers in `ready` have no gaps: it loses messages at its ends only.
+            start = max(0, seen + 1 - ready[0][0])
+            copies.extend(ready[i] for i in range(start, min(len(ready), start + credit - len(copies))))
+        if copies:
+            browser.seen = copies[-1][0]
+            browser.credit -= len(copies)
+            browser.messages += len(copies)
         return copies
 
     def remove(self, consumer: Consumer, message: Message) -> None:
@@ -204,7 +220,7 @@ class Queue(Gate):
             self.excluded.pop(message[0], None)
         if self.state is not State.NORMAL:
             self.measure()
-        self.turn.touched.add(self)
+        self.mark_touched(self)
 
     def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
         """A consumer gave a message back: it takes its old place. `failed`: counts as a failed delivery. `barred`:
@@ -224,8 +240,6 @@ class Queue(Gate):
         messages = [*self.returned, *self.ready]
         self.returned.clear()
         self.ready.clear()
-        for browser in self.browsers:
-            browser.backlog.clear()
         for message in messages:
             self._forget(message)
         self.measure()
@@ -251,8 +265,6 @@ class Queue(Gate):
 
     def attach_consumer(self, consumer: Consumer) -> None:
         if consumer.browsing:
-            consumer.backlog.extend(self.returned)
-            consumer.backlog.extend(self.ready)
             self.browsers.append(consumer)
         else:
             self.consumers.append(consumer)

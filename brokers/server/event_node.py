@@ -38,9 +38,9 @@ class EventNode:
     def open_source(self, link: NodeSource, filters: Any) -> None:
         after = _after(filters)
         reached = self.journal.last if after is None else after
-        if reached + 1 < self.journal.first:
-            raise _expired(self.journal.first)
-        self._reached[link] = min(reached, self.journal.last)
+        if not self.journal.first <= reached + 1 <= self.journal.last + 1:
+            raise _expired(self.journal.first)  # no longer kept; or never was: another data folder
+        self._reached[link] = reached
         link.on_credit = lambda: self._pump(link)
         link.on_end.append(lambda: self._forget(link))
 
@@ -108,7 +108,7 @@ def _after(filters: Any) -> int | None:
 
 
 def _expired(first: int) -> Refused:
-    text = f"events before number {first} are no longer kept"
+    text = f"the events asked for are not kept here: the first is number {first}"
     return Refused("headgate:events-expired", text, {symbol("first"): first})
 
 

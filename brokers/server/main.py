@@ -45,6 +45,7 @@ async def _serve(service: Service) -> int:
         return _fail(str(error))
     print(f"broker ready on {service.host}:{service.port}", flush=True)  # noqa: T201  (what the supervisor shows)
     gc.freeze()  # what is here now stays: the collector need not look at it again
+    gc.set_threshold(50_000, 20, 50)  # messages come and go by their reference counts; cycles are rare
     await stopped.wait()
     await service.stop()
     return 0

@@ -131,16 +131,17 @@ class Service:
 
     # -- after each turn --------------------------------------------------------------------------------------
 
-    def _settle(self, facts: list[Fact], keep: list[Keep]) -> None:
+    def _settle(self, facts: list[Fact], keep: list[Keep]) -> bool:
+        """False: the disk would not take them, and nobody must be told that they are safe."""
         for record in keep:
             if record.value is None:
                 self.store.remove(record.kind, record.key)
             else:
                 self.store.put(record.kind, record.key, record.value)
         self._unsaved.extend(facts)
-        self._save()
+        return self._save()
 
-    def _save(self) -> None:
+    def _save(self) -> bool:
         """Keep records, journal facts, log them, and tell the followers: in this order. A disk that is full or gone
         holds up no message: what could not be written is tried again every second."""
         try:
@@ -150,7 +151,7 @@ class Service:
             if not self._save_failed:
                 self._save_failed = True
                 log.error("%s. Messages go on; changes and events are not safe until it can be written again", error)
-            return
+            return False
         if self._save_failed:
             self._save_failed = False
             log.warning("the data folder %s can be written again; nothing is left to save", self.data)
@@ -159,6 +160,7 @@ class Service:
         for event in events:
             operational.info("%s", _one_line(event.text))
         self.events.publish(events)
+        return True
 
     # -- timers -----------------------------------------------------------------------------------------------
 

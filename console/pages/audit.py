@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -11,7 +12,7 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from brokers.managed import ObjectName
+from brokers.managed import TYPES, ObjectName
 from console.audit.models import AuditEntry, Outcome
 from console.pages.frame import broker_of, frame
 
@@ -50,13 +51,39 @@ def _distinct(field: str) -> list[str]:
 
 
 def _row(entry: AuditEntry) -> dict[str, Any]:
-    before, after = entry.before or {}, entry.after or {}
-    names = [*before, *(name for name in after if name not in before)]
     return {
         "entry": entry,
         "short": _short(entry.object),
-        "changes": [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)],
+        "changes": [(words, _text(before), _text(after)) for words, before, after in changes(entry)],
     }
+
+
+def changes(entry: AuditEntry) -> list[tuple[str, Any, Any]]:
+    """What an attempt changed: (attribute, before, after). Values that change by themselves, such as the depth of a
+    queue, are left out unless nothing else tells what happened."""
+    before, after = entry.before or {}, entry.after or {}
+    names = [*before, *(name for name in after if name not in before)]
+    differ = [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
+    meant = [change for change in differ if change[0] in _MEANT]
+    return meant or differ
+
+
+#: What people change: writable attributes, and what an operator's stop leaves on an object.
+_MEANT = frozenset(a.name for t in TYPES.values() for a in t.attributes if a.writable) | {"stops", "stopped_queues"}
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if value == []:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list) and all(isinstance(stop, dict) and "scope" in stop for stop in value):
+        return "; ".join(f"{stop['scope']} by {stop.get('actor') or 'somebody'}" for stop in value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _short(text: str) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from proton import Message
 
-from brokers.drivers.amqp_client import AmqpClient, Receiver, Sender
+from brokers.drivers.amqp_client import AmqpClient, Sender
 from brokers.drivers.bundled import BundledBroker
 from brokers.testing import InMemoryBroker
-from tests.drivers.contract import BROKER, LIMIT, Contract, Subject
+from tests.drivers.contract import BROKER, LIMIT, Contract, Subject, queue
 
 
 class InMemory(Subject):
@@ -112,22 +112,14 @@ class Bundled(Subject):
 
     async def consume(self, name: str, count: int) -> int:
         client = await self._client()
-        taken = 0
-        receivers: list[Receiver] = []
-
-        def deliver(_message: bytes) -> None:
-            nonlocal taken
-            taken += 1
-
-        receivers.append(client.receiver(name, window=count, deliver=deliver))
-        quiet = 0
+        count = min(count, (await self.admin.read(queue(name)))["depth_messages"])
+        taken: list[bytes] = []
+        client.receiver(name, window=count, deliver=taken.append)
         async with asyncio.timeout(LIMIT):
-            while taken < count and quiet < 20:
-                before = taken
+            while len(taken) < count:
                 await self.pass_time()
-                quiet = 0 if taken > before else quiet + 1
         await client.close()
-        return taken
+        return len(taken)
 
     async def pass_time(self) -> None:
         await asyncio.sleep(0.01)

@@ -161,7 +161,7 @@ class Simulation:
             sender.read()
             number = sender.send(size, min(most - sent, sender.credit))
             self.arrive(sender)
-            if not number:
+            if not number and not sender.flows:
                 break
             sent += number
         return sent
@@ -215,8 +215,7 @@ class Simulation:
                 queue = min(turn.touched, key=lambda q: (q.virtualhost, q.name))
                 turn.touched.discard(queue)
                 self.dispatch(queue)
-                for producer in queue.grant():
-                    self._flow(producer)
+                self.grant(queue)
                 turn.changed.add(queue)
             for effect in turn.take_effects():
                 self._carry_out(effect)
@@ -231,6 +230,10 @@ class Simulation:
         for consumer, messages in queue.dispatch():
             if not consumer.browsing:
                 self.held[consumer].extend(messages)
+
+    def grant(self, queue: Queue) -> None:
+        for producer in queue.grant():
+            self._flow(producer)
 
     def _carry_out(self, effect: CreditChanged | Drain | Detach | Close) -> None:
         if isinstance(effect, CreditChanged):

@@ -30,12 +30,19 @@ function sentence(status, body) {
   return `The server answered with ${status}. Its log says more.`;
 }
 
+/** Calls of a page are about the page's broker. */
+const aboutBroker = (path) => {
+  if (path.startsWith("brokers/")) return path;
+  const broker = new URLSearchParams(location.search).get("broker");
+  return broker ? `${path}${path.includes("?") ? "&" : "?"}broker=${encodeURIComponent(broker)}` : path;
+};
+
 const token = () => document.querySelector('meta[name="csrf-token"]')?.content ?? "";
 
 async function call(method, path, body, signal) {
   let response;
   try {
-    response = await fetch(BASE + path, {
+    response = await fetch(BASE + aboutBroker(path), {
       method,
       signal,
       credentials: "same-origin",

@@ -1,5 +1,6 @@
 // The event feed: newest first, like events in a row folded into one line.
 
+import { get } from "./api.js";
 import { fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
 import { clock, moment, words } from "./format.js";
 import { objectUrl, parseName, shortName } from "./objectname.js";
@@ -104,4 +105,31 @@ export class Feed {
     setText(body.lastChild, said(event.text));
     setAttribute(body.lastChild, "title", `${event.text}\nNumber ${event.number}`);
   }
+}
+
+/**
+ * Every event once, in order: the newest ones of the past, then those that come. `tell(events, reset)` is called with
+ * the past as soon as it has come (or cannot be had), and from then on with what arrives.
+ */
+export function pastAndPresent(live, tell) {
+  let waiting = [];
+  let last = 0;
+  live.addEventListener("events", ({ detail: { events, reset } }) => {
+    if (waiting) {
+      waiting.push(...events);
+      return;
+    }
+    if (reset) last = 0;
+    const fresh = events.filter((event) => event.number > last);
+    if (fresh.length) last = fresh.at(-1).number;
+    tell(fresh, reset);
+  });
+  const begin = (past) => {
+    const known = new Map([...past, ...waiting].map((event) => [event.number, event]));
+    const all = [...known.values()].sort((a, b) => a.number - b.number);
+    waiting = null;
+    if (all.length) last = all.at(-1).number;
+    tell(all, false);
+  };
+  get("events/?count=1000").then((answer) => begin(answer.events), () => begin([]));
 }

@@ -53,10 +53,8 @@ function showConnection() {
     fill(
       lost,
       icon("info"),
-      h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached. `),
-        broker.error ? `${broker.error.replace(/\.$/, "")}. ` : "",
-        "What is shown is its last known state; the console keeps trying",
-        broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
+      h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached`), broker.error ? `: ${broker.error.replace(/\.$/, "")}` : "", ". ",
+        lastBeat ? `Shown as of ${clock(lastBeat)}. ` : "", "The console keeps trying", broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
     );
   }
 }
@@ -79,7 +77,12 @@ live.addEventListener("broker", (event) => {
 // -- operator stops in force ------------------------------------------------------------------------------------
 
 const banner = document.getElementById("banner-stops");
+const MOST_LINES = 3;
 let stopsShown = "";
+let onBanner = new Set();
+
+/** Whether the banner above says that this stop is in force. */
+export const isOnBanner = (stop) => onBanner.has(stop.scope);
 
 /** Show the stops in force: maps of scope, reason, actor, since. */
 export function showStops(stops) {
@@ -87,14 +90,15 @@ export function showStops(stops) {
   if (text === stopsShown) return;
   stopsShown = text;
   banner.hidden = stops.length === 0;
+  onBanner = new Set(stops.slice(0, MOST_LINES).map((stop) => stop.scope));
   if (!stops.length) return;
-  fill(banner, icon("stopped"), h("div", { class: "banner-lines" }, stopLines(stops, 3)));
+  fill(banner, icon("stopped"), h("div", { class: "banner-lines" }, stopLines(stops, MOST_LINES)));
 }
 
 /** One line for each stop: what, why, who, since when. */
 export function stopLines(stops, most) {
   const lines = stops.slice(0, most).map((stop) =>
-    h("p", {}, h("strong", {}, `Producers of ${scopeInWords(stop.scope, stop.pattern)} are stopped`),
+    h("p", {}, h("strong", {}, `Producers of ${scopeInWords(stop.scope)} are stopped`),
       stop.reason ? `: ${stop.reason}` : "", h("span", { class: "by" }, ` – ${stop.actor || "somebody"}, for `, sinceElement(stop.since))));
   if (stops.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(stops.length - most, "more stop")}`));
   return lines;
@@ -106,6 +110,7 @@ export async function refreshStops() {
   try {
     const object = await get(objectPath(settings.broker, "type=Broker"));
     showStops(object.attributes.stops ?? []);
+    dispatchEvent(new Event("headgate-stops"));
   } catch {
     // The banner keeps what it had; the connection's own banner says that the broker is away.
   }

@@ -2,7 +2,7 @@
 
 import { ApiError, patch, post } from "./api.js";
 import { fill, h } from "./elements.js";
-import { field } from "./fields.js";
+import { field, fieldGrid } from "./fields.js";
 import { amount, exact, exactAmount, words } from "./format.js";
 import { settings, toast } from "./frame.js";
 
@@ -10,8 +10,15 @@ const ORIGINS = { own: "its own", virtualhost: "virtual host", broker: "broker",
 const base = `queues/${encodeURIComponent(settings.virtualhost ?? "")}/${encodeURIComponent(settings.name ?? "")}/`;
 const LABELS = { capacity: "Capacity", flow_stop: "Stop above", flow_resume: "Resume at", producer_window: "Producer window" };
 
-const unitOf = (name) => (name.endsWith("_bytes") ? "bytes" : "messages");
 const stem = (name) => name.replace(/_(bytes|messages)$/, "");
+const labelOf = (declared) => (LABELS[stem(declared.name)] ? `${LABELS[stem(declared.name)]}, ${declared.unit}` : words(declared.name));
+
+/** Messages before bytes, as in the table, and what belongs together in one row. */
+function inRows(policy) {
+  const stems = [...new Set(policy.map(({ name }) => stem(name)))];
+  return stems.flatMap((wanted) => policy.filter(({ name }) => stem(name) === wanted).sort((a, b) => b.unit.localeCompare(a.unit)));
+}
+
 const origin = (of) => ORIGINS[of] ?? of ?? "built in";
 
 export class Limits {
@@ -19,13 +26,12 @@ export class Limits {
   #queue = null;
   #explain = {};
   #editing = null;
+  #opened;
 
-  constructor(element) {
+  /** `opened(bool)` is told when the form opens and closes. */
+  constructor(element, opened) {
     this.#element = element;
-  }
-
-  get editing() {
-    return this.#editing !== null;
+    this.#opened = opened;
   }
 
   show(queue, explain) {
@@ -39,10 +45,12 @@ export class Limits {
     if (!this.#queue || this.#editing) return;
     this.#editing = new Form(this.#queue, this.#explain, (saved) => {
       this.#editing = null;
+      this.#opened(false);
       if (saved) this.#queue = { ...this.#queue, ...saved };
       this.#render();
     });
     fill(this.#element, this.#editing.element);
+    this.#opened(true);
     this.#editing.focus();
   }
 
@@ -53,10 +61,18 @@ export class Limits {
     this.#element.dataset.shown = text;
     const rows = ["capacity", "flow_stop", "flow_resume"].map((name) =>
       h("tr", {}, h("th", { scope: "row" }, LABELS[name]), this.#cell(name, "messages"), this.#cell(name, "bytes")));
-    const window = settings.policy.find((declared) => declared.name === "producer_window_messages");
-    if (window) rows.push(h("tr", {}, h("th", { scope: "row" }, LABELS.producer_window), this.#cell("producer_window", "messages"), h("td")));
+    for (const declared of settings.policy.filter(({ name }) => !/^(capacity|flow_stop|flow_resume)_/.test(name))) {
+      const explained = this.#explain[declared.name] ?? {};
+      rows.push(h("tr", {}, h("th", { scope: "row" }, LABELS[stem(declared.name)] ?? words(declared.name)), h("td", { colspan: "2" },
+        this.#value(explained.value ?? queue[declared.name], declared), h("small", { class: "origin" }, origin(explained.origin)))));
+    }
     fill(this.#element, h("table", { class: "grid limits-table" },
       h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col" }, "Messages"), h("th", { scope: "col" }, "Bytes"))), h("tbody", {}, rows)));
+  }
+
+  #value(value, declared) {
+    if (typeof value !== "number") return value ?? "not set";
+    return h("span", { title: exactAmount(value, declared.unit) }, `${amount(value, declared.unit)} ${declared.unit === "bytes" ? "" : declared.unit}`);
   }
 
   #cell(name, unit) {
@@ -64,7 +80,7 @@ export class Limits {
     const explained = this.#explain[key] ?? {};
     const inForce = this.#queue[`effective_${name.replace("flow_", "")}_${unit}`] ?? explained.value ?? null;
     const capacity = this.#queue[`effective_capacity_${unit}`];
-    const none = name !== "producer_window" && !capacity;
+    const none = !capacity;
     const from = explained.origin ? origin(explained.origin) : this.#queue[key] === null ? "inherited" : "its own";
     const percent = typeof explained.value === "string" ? `${explained.value}, ` : "";
     return h("td", { "data-label": words(unit) },
@@ -89,10 +105,10 @@ class Form {
     this.#version = queue.version;
     this.#start = Object.fromEntries(settings.policy.map(({ name }) => [name, queue[name] ?? null]));
     this.#done = done;
-    for (const declared of settings.policy) {
+    for (const declared of inRows(settings.policy)) {
       this.#fields.push(field(declared, {
         value: queue[declared.name],
-        label: `${LABELS[stem(declared.name)] ?? words(declared.name)}, ${unitOf(declared.name)}`,
+        label: labelOf(declared),
         placeholder: this.#inherited(declared.name, queue, explain),
         hint: declared.description,
         changed: () => this.#typed(),
@@ -102,7 +118,7 @@ class Form {
     const cancel = h("button", { type: "button", class: "quiet", on: { click: () => this.#done(null) } }, "Cancel");
     this.element = h("form", { class: "limits-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
       h("p", { class: "hint" }, "Leave a field empty to inherit. Amounts may have a unit: 64 kB, 10 MiB. Levels may be a share of the capacity: 80%."),
-      h("div", { class: "limits-fields" }, this.#fields.map((f) => f.element)),
+      fieldGrid(this.#fields),
       this.#reason.element, this.#note, this.#problem, h("div", { class: "form-actions" }, cancel, this.#save));
     this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.#done(null));
   }

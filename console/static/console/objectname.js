@@ -32,17 +32,22 @@ export function shortName(text) {
   return "id" in name.keys ? `${name.type} ${last}` : last;
 }
 
-/** What a stop holds, in words: "the whole broker", "virtual host test", "queue orders". */
-export function scopeInWords(scope, pattern = "") {
+/** What an object name stands for as the scope of a stop, in words. */
+export function scopeInWords(scope) {
   const name = parseName(scope);
-  if (!name) return scope;
-  const which =
-    name.type === "Broker"
-      ? "the whole broker"
-      : name.type === "VirtualHost"
-        ? `virtual host ${name.keys.name}`
-        : `queue ${Object.values(name.keys).at(-1)}`;
-  return pattern ? `queues matching ${pattern} in ${which}` : which;
+  if (!name) return stopInWords(scope);
+  if (name.type === "Broker") return "the whole broker";
+  return name.type === "VirtualHost" ? `virtual host ${name.keys.name}` : `queue ${Object.values(name.keys).at(-1)}`;
+}
+
+/** A stop's scope as brokers tell it ("broker", "virtualhost test", "broker orders.>", "queue default/orders") in words. */
+export function stopInWords(scope) {
+  const [, kind, rest = ""] = /^(broker|virtualhost|queue)(?: (.*))?$/s.exec(scope) ?? [];
+  if (kind === "broker") return rest ? `queues that match ${rest}` : "the whole broker";
+  if (kind === "queue") return `queue ${rest.replace(/^default\//, "")}`;
+  if (kind !== "virtualhost") return scope;
+  const [host, ...pattern] = rest.split(" ");
+  return pattern.length ? `queues that match ${pattern.join(" ")} in virtual host ${host}` : `virtual host ${host}`;
 }
 
 const encode = (part) => encodeURIComponent(part).replaceAll("%2F", "/");

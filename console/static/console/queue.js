@@ -3,9 +3,9 @@
 import { DepthChart } from "./charts.js";
 import { tellingUnit } from "./depth.js";
 import { fill, h, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
-import { Feed } from "./events.js";
+import { Feed, pastAndPresent } from "./events.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
-import { live, settings, stopLines, watch } from "./frame.js";
+import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
 import { Limits } from "./limits.js";
 import { objectUrl } from "./objectname.js";
 import { setState } from "./states.js";
@@ -14,13 +14,18 @@ import { setSince, sinceElement } from "./times.js";
 import { reasonInWords } from "./values.js";
 
 const byId = (id) => document.getElementById(id);
-const limits = new Limits(byId("limits"));
+const editLimits = byId("edit-limits");
+const limits = new Limits(byId("limits"), (open) => {
+  editLimits.hidden = open;
+  if (!open) editLimits.focus();
+});
 const units = [...document.querySelectorAll("[data-unit]")];
 const chart = new DepthChart(byId("chart"), settings.figures, "messages");
 const ours = (event) => event.object === settings.object || event.attributes?.queue === settings.object || event.attributes?.queue === settings.name;
 const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
 
 let snapshot = null;
+let opened = Infinity; // when the first snapshot came, by the server's clock
 let unit = null;
 let held = []; // events that came before the first snapshot told the limits
 
@@ -33,6 +38,14 @@ function showUnit(chosen) {
 }
 
 for (const button of units) button.addEventListener("click", () => showUnit(button.dataset.unit));
+
+const spans = [...document.querySelectorAll("[data-minutes]")];
+for (const button of spans) {
+  button.addEventListener("click", () => {
+    for (const other of spans) setAttribute(other, "aria-pressed", String(other === button));
+    chart.span(Number(button.dataset.minutes) * 60_000);
+  });
+}
 
 const LIMITS = ["messages", "bytes"].flatMap((of) => ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`));
 
@@ -69,7 +82,7 @@ function updateProducer(node, producer) {
   const reasons = (producer.reasons ?? []).map(reasonInWords).join("; ");
   setText(why.firstChild, blocked ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.` : "");
   const draining = producer.draining ? "Draining: what was on its way may still arrive. " : "";
-  const release = blocked && producer.release ? `Released ${producer.release.replace(/^released? /i, "").replace(/\.$/, "")}.` : "";
+  const release = blocked && producer.release ? `Released when ${producer.release.replace(/\.$/, "")}.` : "";
   setText(why.lastChild, draining + release);
   why.classList.toggle("vacant", !blocked && !draining);
   setSince(since.firstChild, producer.blocked_since);
@@ -156,11 +169,12 @@ const render = onNextFrame(() => {
     fill(sinceBox, since.map(([word, ms], index) => h("span", {}, index ? ", " : "", word, sinceElement(ms))));
   }
   const stops = byId("queue-stops");
-  const stopsText = JSON.stringify(queue.stops ?? []);
+  const untold = (queue.stops ?? []).filter((stop) => !isOnBanner(stop));
+  const stopsText = JSON.stringify(untold);
   if (stops.dataset.shown !== stopsText) {
     stops.dataset.shown = stopsText;
-    stops.hidden = !queue.stops?.length;
-    fill(stops, h("div", { class: "banner-lines" }, stopLines(queue.stops ?? [], 5)));
+    stops.hidden = !untold.length;
+    fill(stops, h("div", { class: "banner-lines" }, stopLines(untold, 5)));
   }
   for (const fact of facts) {
     setText(fact.node, fact.text(queue));
@@ -187,6 +201,7 @@ live.addEventListener("snapshot", (event) => {
   // While the broker is away there is less to tell than what the page has: it stays, marked as of when.
   if (!event.detail.connected && snapshot?.data.queue) return;
   snapshot = event.detail;
+  opened = Math.min(opened, snapshot.at);
   const queue = snapshot.data.queue;
   if (queue && snapshot.connected) {
     if (unit === null) {
@@ -205,20 +220,20 @@ live.addEventListener("snapshot", (event) => {
 function addPoint(event, queue) {
   if (event.object !== settings.object) return;
   const sample = sampleOf(event, queue);
-  if (sample) chart.add(sample);
+  if (sample) chart.add({ ...sample, past: event.at < opened });
 }
 
-live.addEventListener("events", (event) => {
-  const { events, reset } = event.detail;
+pastAndPresent(live, (events, reset) => {
   feed.add(events, reset);
   const queue = snapshot?.data?.queue;
   if (queue) for (const one of events) addPoint(one, queue);
   else held.push(...events);
 });
 
+addEventListener("headgate-stops", render);
 byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;
 byId("stop").addEventListener("click", () => openStopDialog("stop", settings.object));
 byId("start").addEventListener("click", () => openStopDialog("start", settings.object));
-byId("edit-limits").addEventListener("click", () => limits.edit());
+editLimits.addEventListener("click", () => limits.edit());
 
 watch({ watch: "queue", object: settings.object });

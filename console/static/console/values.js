@@ -19,13 +19,13 @@ export function valueNode(declared, value) {
     case "name":
       return String(value).startsWith("type=") ? h("a", { href: objectUrl(value) }, shortName(value)) : String(value);
     case "integer":
-      if (declared.unit === "bytes" && value >= 1000) return h("span", {}, exact(value), h("span", { class: "muted" }, ` (${bytes(value)})`));
+      if (declared.unit === "bytes" && value >= 1000) return h("span", {}, exact(value), h("span", { class: "muted" }, ` bytes (${bytes(value)})`));
       if (declared.unit === "ms") return h("span", { title: `${exact(value)} ms` }, duration(value));
-      return exact(value);
+      return withUnit(exact(value), declared.unit);
     case "number":
-      return h("span", { title: String(value) }, rate(value));
+      return h("span", { title: String(value) }, withUnit(rate(value), declared.unit));
     case "level":
-      return typeof value === "number" ? exact(value) : value;
+      return typeof value === "number" ? withUnit(exact(value), declared.unit) : value;
     case "list":
       if (!value.length) return h("span", { class: "muted" }, "none");
       return value.every((item) => typeof item !== "object") ? value.join(", ") : json(value);
@@ -36,12 +36,14 @@ export function valueNode(declared, value) {
   }
 }
 
+const withUnit = (text, unit) => (unit ? h("span", {}, text, h("span", { class: "muted" }, ` ${unit}`)) : text);
+
 const json = (value) => h("pre", { class: "json" }, JSON.stringify(value, null, 2));
 
 function stopsNode(stops) {
   if (!stops.length) return h("span", { class: "muted" }, "none");
   return h("ul", { class: "plain-list" }, stops.map((stop) =>
-    h("li", {}, icon("stopped"), ` ${scopeInWords(stop.scope, stop.pattern)}: ${stop.reason || "no reason given"} `,
+    h("li", {}, icon("stopped"), ` ${scopeInWords(stop.scope)}: ${stop.reason || "no reason given"} `,
       h("span", { class: "muted" }, `– ${stop.actor || "somebody"}, for `, sinceElement(stop.since)))));
 }
 
@@ -50,6 +52,6 @@ export function reasonInWords(reason) {
   const [kind, ...rest] = reason.split(":");
   const name = rest.join(":");
   if (kind === "queue-overfull") return `queue ${name.startsWith("type=") ? shortName(name) : name} is overfull`;
-  if (kind === "operator-stop") return `an operator stopped ${name.startsWith("type=") ? scopeInWords(name) : name || "it"}`;
+  if (kind === "operator-stop") return `an operator stopped ${name ? scopeInWords(name) : "it"}`;
   return reason.replaceAll("-", " ");
 }

@@ -55,6 +55,19 @@ def test_row_tells_who_why_and_only_what_changed(viewer: Client) -> None:
     assert "flow_resume_messages" not in html
 
 
+def test_a_depth_that_moved_by_itself_is_not_told_as_a_change(viewer: Client) -> None:
+    entry(before={"capacity_bytes": None, "depth_bytes": 5}, after={"capacity_bytes": 2048, "depth_bytes": 7})
+    html = viewer.get("/audit/").content.decode()
+    assert "<ins>2,048</ins>" in html
+    assert "depth_bytes" not in html
+
+
+def test_a_stop_is_told_by_its_scope_and_actor(viewer: Client) -> None:
+    stop = {"scope": "broker", "reason": "incident", "actor": "ada", "since": 1}
+    entry(object="type=Broker", operation="stop-producers", before={"stops": []}, after={"stops": [stop]})
+    assert "<ins>broker by ada</ins>" in viewer.get("/audit/").content.decode()
+
+
 def test_filter_without_a_match_says_so(viewer: Client) -> None:
     entry()
     html = viewer.get("/audit/?search=nothing-like-it").content.decode()

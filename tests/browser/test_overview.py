@@ -1,0 +1,198 @@
+"""The overview in Chromium: what happens at the broker is on the page without a reload; stops through the dialog."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import LIMIT, Broker, Console, People
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+expect.set_options(timeout=LIMIT)
+
+
+def limited(memory: InMemoryBroker, name: str, capacity: int) -> None:
+    """A queue of that capacity in messages, with nobody attached."""
+    memory.management.create(object_name("Queue", virtualhost="default", name=name), {"capacity_messages": capacity})
+    memory._end_turn()
+
+
+def used(memory: InMemoryBroker, name: str, capacity: int) -> None:
+    """`limited`, with a producer that has sent nothing."""
+    limited(memory, name, capacity)
+    memory.attach_producer(name)
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.locator("#queue-rows tr", has=page.get_by_role("link", name=name, exact=True))
+
+
+async def opened(page: Page, path: str = "/") -> Page:
+    """The page, live, and marked so that a reload would be noticed."""
+    await page.goto(path)
+    await expect(page.locator("#connection-text")).to_have_text("Live")
+    await page.evaluate("window.notReloaded = true")
+    return page
+
+
+async def was_not_reloaded(page: Page) -> bool:
+    return bool(await page.evaluate("window.notReloaded === true"))
+
+
+async def test_overfull_queue_turns_up_on_top_without_reload(people: People, broker: Broker) -> None:
+    for name in ("aaa", "orders"):
+        broker.do(lambda memory, name=name: limited(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    await expect(page.locator("#queue-rows tr th a")).to_have_text(["aaa", "orders"])
+    await expect(row(page, "orders").locator(".state")).to_have_text("Normal")
+    broker.do(lambda memory: memory.fill("orders", 20))
+    await expect(row(page, "orders").locator(".state")).to_have_text("Overfull")
+    await expect(page.locator("#queue-rows tr th a")).to_have_text(["orders", "aaa"])
+    await expect(page.locator('[data-total="overfull_queues"] .total-value')).to_have_text("1")
+    await expect(page.locator("#feed").get_by_text("Queue overfull")).to_be_visible()
+    assert await was_not_reloaded(page)
+
+
+async def test_first_queue_takes_the_place_of_the_empty_state(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"))
+    await expect(page.locator("#queues-empty")).to_contain_text("No queue yet")
+    broker.do(lambda memory: memory.attach_producer("orders"))
+    await expect(row(page, "orders")).to_be_visible()
+    await expect(page.locator("#queues-empty")).to_be_hidden()
+
+
+async def test_stop_all_and_start_all_through_the_dialog(people: People, broker: Broker) -> None:
+    for name in ("orders", "payments"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    await page.get_by_role("button", name="Stop all producers").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues.")
+    submit = dialog.locator("button[type=submit]")
+    await submit.click()
+    await expect(dialog.get_by_text("Say why")).to_be_visible()
+    await expect(page.locator("#queue-rows .state")).to_have_text(["Normal", "Normal"])
+    await dialog.get_by_label("Reason").fill("the store is being moved")
+    await submit.click()
+    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues get no more credit.")
+    await expect(dialog.locator(".draining-now")).to_contain_text("2: messages that were on their way")
+    broker.do(lambda memory: memory.advance(1000))  # the clients give their credit back
+    await expect(dialog.locator(".draining-now")).to_contain_text("0: nothing is on its way")
+    await expect(dialog.locator(".stopped-now")).to_have_text("2")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.locator("#queue-rows .state")).to_have_text(["Stopped", "Stopped"])
+    await expect(page.locator("#banner-stops")).to_contain_text("the store is being moved")
+    await expect(page.locator("#banner-stops")).to_contain_text("ada")
+
+    await page.get_by_role("button", name="Start all producers").click()
+    await dialog.get_by_label("Reason").fill("it is moved")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".answer")).to_contain_text("lifted for 2 producers on 2 queues")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.locator("#queue-rows .state")).to_have_text(["Normal", "Normal"])
+    await expect(page.locator("#banner-stops")).to_be_hidden()
+    assert await was_not_reloaded(page)
+    await page.goto("/audit/")
+    await expect(page.locator(".audit-table tbody tr")).to_have_count(2)
+    await expect(page.locator(".audit-table tbody tr").first).to_contain_text("it is moved")
+
+
+async def test_start_of_one_queue_leaves_the_others_stopped(people: People, broker: Broker) -> None:
+    for name in ("orders", "payments"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    for name in ("orders", "payments"):
+        await page.get_by_role("button", name=f"Stop producers of {name}").click()
+        await page.locator("dialog").get_by_label("Reason").fill("a look at it")
+        await page.locator("dialog button[type=submit]").click()
+        await page.locator("dialog").get_by_role("button", name="Close").click()
+        await expect(row(page, name).locator(".state")).to_have_text("Stopped")
+    await page.get_by_role("button", name="Start producers of orders").click()
+    await page.locator("dialog").get_by_label("Reason").fill("seen enough")
+    await page.locator("dialog button[type=submit]").click()
+    await expect(row(page, "orders").locator(".state")).to_have_text("Normal")
+    await expect(row(page, "payments").locator(".state")).to_have_text("Stopped")
+
+
+async def test_viewer_sees_but_cannot_act_not_even_past_the_page(people: People, broker: Broker) -> None:
+    people.expected.append("403")
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("vic", "viewers"))
+    await expect(row(page, "orders")).to_be_visible()
+    await expect(page.locator(".viewer-hint")).to_contain_text("operators group")
+    for name in ("Stop all producers", "Start all producers", "Stop producers of orders"):
+        await page.get_by_role("button", name=name).click(force=True)  # a person can click it, too
+        await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator("dialog")).to_have_count(0)
+    status = await page.evaluate(
+        """async () => (await fetch("/api/v1/stop-producers/", {method: "POST", headers: {
+            "Content-Type": "application/json",
+            "X-CSRFToken": document.querySelector("meta[name=csrf-token]").content,
+        }, body: JSON.stringify({scope: "type=Broker", reason: "because"})})).status"""
+    )
+    assert status == 403
+    await expect(row(page, "orders").locator(".state")).to_have_text("Normal")
+
+
+async def test_restarted_server_is_found_again_and_the_truth_is_shown(
+    people: People, broker: Broker, console: Console
+) -> None:
+    people.expected += ["WebSocket", "ERR_CONNECTION_REFUSED", "Failed to load resource"]
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+    await expect(row(page, "orders").locator(".state")).to_have_text("Normal")
+    console.stop()
+    await expect(page.locator("#connection-text")).to_have_text("Reconnecting…")
+    await expect(page.locator("#banner-lost")).to_contain_text("Shown as of")
+    broker.do(lambda memory: memory.fill("orders", 20))
+    broker.do(lambda memory: limited(memory, "payments", 10))
+    console.start()
+    await expect(page.locator("#connection-text")).to_have_text("Live", timeout=15_000)
+    await expect(page.locator("#banner-lost")).to_be_hidden()
+    await expect(row(page, "orders").locator(".state")).to_have_text("Overfull")
+    await expect(row(page, "payments")).to_be_visible()
+    await expect(page.locator("#feed").get_by_text("Queue overfull")).to_be_visible()
+    assert await was_not_reloaded(page)
+
+
+async def test_lost_broker_is_said_and_its_return_too(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+    await expect(row(page, "orders")).to_be_visible()
+    broker.lose()
+    await expect(page.locator("#banner-lost")).to_contain_text("Local broker cannot be reached")
+    await expect(row(page, "orders")).to_be_visible()
+    broker.do(lambda memory: memory.fill("orders", 20))
+    broker.come_back()
+    await expect(page.locator("#banner-lost")).to_be_hidden()
+    await expect(row(page, "orders").locator(".state")).to_have_text("Overfull")
+
+
+async def test_filter_is_kept_in_the_address_and_slash_focuses_it(people: People, broker: Broker) -> None:
+    for name in ("orders", "payments.eu", "payments.us"):
+        broker.do(lambda memory, name=name: limited(memory, name, 5))  # type: ignore[misc]
+    broker.do(lambda memory: memory.fill("payments.eu", 20))
+    page = await opened(await people.page("ada"))
+    await expect(page.locator("#queue-rows tr")).to_have_count(3)
+    await page.keyboard.press("/")
+    await page.keyboard.type("pay")
+    await expect(page.locator("#queue-rows tr")).to_have_count(2)
+    await page.locator(".chip", has_text=re.compile("^Overfull$")).click()
+    await expect(page.locator("#queue-rows tr")).to_have_count(1)
+    await expect(page).to_have_url(re.compile(r"\?search=pay&state=OVERFULL$"))
+    await page.reload()
+    await expect(page.locator("#queue-rows tr th a")).to_have_text(["payments.eu"])
+    await page.locator("#search").fill("no such")
+    await expect(page.locator("#queues-empty")).to_contain_text("No queue matches")
+    await page.get_by_role("button", name="Show every queue").click()
+    await expect(page.locator("#queue-rows tr")).to_have_count(3)

@@ -1,0 +1,117 @@
+"""A broker in memory behind the console's link, and people who look at it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from django.contrib.auth.models import Group, User
+from rest_framework.test import APIClient
+
+from brokers.admin import BrokerAdmin
+from brokers.testing import InMemoryBroker
+from console.brokers import BrokerLink, Pace, close_links, link
+from tests.console.standin import Connected
+
+T = TypeVar("T")
+
+QUICK = Pace(retry_first=0.01, retry_most=0.05, requery=30, totals=0.05, answer=2)
+
+
+class Broker:
+    """An `InMemoryBroker` that the console's default link is connected to.
+
+    The engine belongs to the link's thread: what a test does to it goes through `do`.
+    """
+
+    def __init__(self) -> None:
+        self.memory = InMemoryBroker()
+        self.connections = 0
+        self.wrap: Callable[[BrokerAdmin], BrokerAdmin] = lambda admin: admin
+
+    async def connect(self) -> BrokerAdmin:
+        admin = Connected(self.memory)  # refuses while the broker is away
+        self.connections += 1
+        return self.wrap(admin)
+
+    @property
+    def link(self) -> BrokerLink:
+        return link()
+
+    def do(self, act: Callable[[InMemoryBroker], T]) -> T:
+        async def acting() -> T:
+            return act(self.memory)
+
+        return asyncio.run_coroutine_threadsafe(acting(), self.link._loop).result(5)
+
+    def sample(self) -> None:
+        """A second passes and the samples of it are sent."""
+        self.do(lambda memory: (memory.advance(1000), memory.sample()))
+
+    def connected(self) -> BrokerLink:
+        """The link, connected."""
+        until(lambda: self.link.connected)
+        return self.link
+
+    def lose(self) -> None:
+        self.do(lambda memory: memory.disconnect())
+        until(lambda: not self.link.connected)
+
+    def come_back(self) -> None:
+        self.do(lambda memory: memory.reconnect())
+        until(lambda: self.link.connected)
+
+
+def until(condition: Callable[[], object], limit: float = 5) -> None:
+    """Wait for a condition that another thread brings about; fails after `limit` seconds."""
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true in time"
+        time.sleep(0.002)
+
+
+async def until_async(condition: Callable[[], object], limit: float = 5) -> None:
+    """`until` for tests whose own loop must go on meanwhile."""
+    await asyncio.to_thread(until, condition, limit)
+
+
+@pytest.fixture
+def broker(settings: Any) -> Iterator[Broker]:
+    close_links()
+    made = Broker()
+    settings.HEADGATE_BROKERS = [
+        {"slug": "local", "title": "Local broker", "connect": made.connect, "options": {}, "pace": QUICK}
+    ]
+    yield made
+    close_links()
+
+
+@pytest.fixture
+def viewer(db: None) -> User:
+    return User.objects.create_user("vera")
+
+
+@pytest.fixture
+def operator(db: None) -> User:
+    user = User.objects.create_user("olga")
+    user.groups.add(Group.objects.get(name="operators"))
+    return user
+
+
+def signed_in(user: User) -> APIClient:
+    client = APIClient()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def as_viewer(viewer: User) -> APIClient:
+    return signed_in(viewer)
+
+
+@pytest.fixture
+def as_operator(operator: User) -> APIClient:
+    return signed_in(operator)

@@ -1,0 +1,236 @@
+"""The live link: it follows a broker, and what a lost connection does to it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokers.admin import BrokerUnreachable, NotFound
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.brokers import UnknownBroker, link, links
+from tests.console.conftest import Broker, until, until_async
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+
+
+def limit(memory: InMemoryBroker, messages: int) -> None:
+    """A queue `orders` with a capacity and one producer."""
+    memory.attach_producer("orders")
+    version = memory.management.read(ORDERS).version
+    memory.management.update(ORDERS, {"capacity_messages": messages}, version)
+    memory.advance(1000)  # the credit handed out before comes back, and new credit within the limit goes out
+
+
+def overfill(memory: InMemoryBroker) -> None:
+    memory.publish(next(iter(memory.engine.producers.values())), 50)
+
+
+def state(broker: Broker) -> Any:
+    row = broker.link.queue(ORDERS)
+    return None if row is None else row["state"]
+
+
+def test_connected_link_has_every_queue(broker: Broker) -> None:
+    for n in range(1203):  # more than two pages
+        broker.memory.attach_producer(f"q{n}")
+    assert len(broker.connected().queues()) == 1203
+
+
+def test_sample_brings_new_values(broker: Broker) -> None:
+    broker.memory.fill("orders", 3, size=10)
+    broker.connected()
+    broker.do(lambda memory: memory.fill("orders", 4, size=10))
+    broker.sample()
+    until(lambda: broker.link.queue(ORDERS)["depth_messages"] == 7)  # type: ignore[index]
+
+
+def test_event_changes_the_state_without_waiting_for_a_sample(broker: Broker) -> None:
+    limit(broker.memory, 5)
+    broker.connected()
+    broker.do(overfill)
+    until(lambda: state(broker) == "OVERFULL")
+    row = broker.link.queue(ORDERS)
+    assert row is not None
+    assert row["overfull_since"] is not None
+    assert row["blocked_producers"] > 0
+
+
+def test_created_queue_turns_up_and_deleted_queue_goes(broker: Broker) -> None:
+    broker.connected()
+    broker.do(lambda memory: memory.attach_producer("orders"))
+    until(lambda: state(broker) == "NORMAL")
+    producer = broker.do(lambda memory: next(iter(memory.engine.producers.values())))
+    broker.do(lambda memory: (memory.engine.end_connection(producer.connection, "test"), memory._end_turn()))
+    broker.link.call(lambda admin: admin.delete(ORDERS))
+    until(lambda: state(broker) is None)
+
+
+def test_stop_of_the_whole_broker_reaches_every_queue_and_the_totals(broker: Broker) -> None:
+    for name in ("orders", "payments"):
+        broker.memory.attach_producer(name)
+    broker.connected()
+    broker.link.call(lambda admin: admin.call(object_name("Broker"), "stop-producers", {"reason": "test"}))
+    until(lambda: {row["state"] for row in broker.link.queues()} == {"STOPPED"})
+    until(lambda: broker.link.broker is not None and len(broker.link.broker["stops"]) == 1)
+
+
+def test_lost_connection_comes_back_with_no_event_missed_and_the_truth(broker: Broker) -> None:
+    limit(broker.memory, 5)
+    before = broker.connected().newest_event
+    broker.lose()
+    assert "lost" in broker.link.status.error
+
+    def meanwhile(memory: InMemoryBroker) -> None:
+        overfill(memory)
+        for n in range(30):
+            memory.attach_producer(f"new{n}")
+
+    broker.do(meanwhile)
+    broker.come_back()
+    newest = broker.memory.engine.last_event
+    assert newest > before + 30
+    until(lambda: broker.link.newest_event == newest)
+    until(lambda: not broker.link.has_events_after(newest))
+    tail = broker.link.recent_events(before)
+    assert tail.expired_before is None
+    assert [event.number for event in tail.events] == list(range(before + 1, newest + 1))
+    assert state(broker) == "OVERFULL"
+    assert len(broker.link.queues()) == 31
+
+
+def test_replayed_event_does_not_undo_the_state_that_was_read_after_it(broker: Broker) -> None:
+    """Overfull and underfull again while the link was away: the replay ends with the present state."""
+    limit(broker.memory, 5)
+    broker.connected()
+    broker.lose()
+
+    def meanwhile(memory: InMemoryBroker) -> None:
+        overfill(memory)
+        memory.consume(memory.attach_consumer("orders"), 50)
+
+    broker.do(meanwhile)
+    assert "OVERFULL" in [event.attributes.get("state") for event in broker.memory._events]
+    broker.come_back()
+    newest = broker.memory.engine.last_event
+    until(lambda: broker.link.recent_events(newest - 1).events)
+    row = broker.link.queue(ORDERS)
+    truth = broker.link.call(lambda admin: admin.read(ORDERS))
+    assert row is not None
+    assert (row["state"], row["depth_messages"]) == (truth["state"], truth["depth_messages"])
+
+
+def test_events_that_expired_meanwhile_are_told(broker: Broker) -> None:
+    broker.memory._keep = 10
+    broker.memory.attach_producer("orders")
+    before = broker.connected().newest_event
+    broker.lose()
+    broker.do(lambda memory: [memory.attach_producer(f"new{n}") for n in range(40)])
+    broker.come_back()
+    newest = broker.memory.engine.last_event
+    until(lambda: broker.link.recent_events(newest - 1).events)
+    tail = broker.link.recent_events(before)
+    assert tail.expired_before == newest - 9
+    assert [event.number for event in tail.events] == list(range(newest - 9, newest + 1))
+
+
+async def test_broker_that_lost_its_journal_starts_the_events_anew(broker: Broker) -> None:
+    for n in range(50):
+        broker.memory.attach_producer(f"q{n}")
+    before = (await asyncio.to_thread(broker.connected)).newest_event
+    await asyncio.to_thread(broker.lose)
+
+    def anew(memory: InMemoryBroker) -> None:
+        broker.memory = InMemoryBroker()
+        broker.memory.attach_producer("orders")
+
+    await asyncio.to_thread(broker.do, anew)
+    await until_async(lambda: broker.link.connected)
+    newest = broker.memory.engine.last_event
+    assert newest < before
+    await until_async(lambda: broker.link.recent_events(newest - 1).events)
+    tail = await broker.link.events_after(before)
+    assert tail.expired_before == 1
+    assert tail.events[-1].number == newest
+
+
+async def test_reader_that_is_ahead_of_the_link_gets_nothing_yet_and_has_missed_nothing(broker: Broker) -> None:
+    await asyncio.to_thread(broker.connected)
+    for n in range(20):
+        broker.memory.attach_producer(f"q{n}")  # in this thread: the link has not been told yet
+    ahead = broker.memory.engine.last_event
+    tail = await broker.link.events_after(ahead)
+    assert (tail.events, tail.expired_before) == ((), None)
+
+
+async def test_events_older_than_the_window_are_read_from_the_broker(broker: Broker) -> None:
+    for n in range(60):
+        broker.memory.attach_producer(f"q{n}")
+    await asyncio.to_thread(broker.connected)
+    until(lambda: not broker.link.has_events_after(broker.memory.engine.last_event))
+    broker.link._window.begin_after(broker.memory.engine.last_event)
+    tail = await broker.link.events_after(10, count=20)
+    assert tail.expired_before is None
+    assert [event.number for event in tail.events] == list(range(11, 31))
+
+
+def test_call_while_the_broker_is_away_says_so(broker: Broker) -> None:
+    broker.connected()
+    broker.lose()
+    with pytest.raises(BrokerUnreachable, match="Local broker cannot be reached"):
+        broker.link.call(lambda admin: admin.read(ORDERS))
+
+
+def test_answer_that_takes_too_long_is_unreachable(broker: Broker) -> None:
+    broker.connected()
+    with pytest.raises(BrokerUnreachable, match="did not answer within"):
+        broker.link.call(lambda admin: asyncio.sleep(60), timeout=0.01)
+
+
+def test_refusal_reaches_the_caller(broker: Broker) -> None:
+    broker.connected()
+    with pytest.raises(NotFound):
+        broker.link.call(lambda admin: admin.read(ORDERS))
+
+
+def test_first_call_waits_for_the_first_connection(broker: Broker) -> None:
+    assert link().call(lambda admin: admin.read(object_name("Broker")))["queues"] == 0
+
+
+def test_broker_that_is_not_configured_is_named(broker: Broker) -> None:
+    with pytest.raises(UnknownBroker, match="'elsewhere'"):
+        link("elsewhere")
+    assert [known.slug for known in links()] == ["local"]
+
+
+async def test_subscriber_is_woken_on_its_own_loop(broker: Broker) -> None:
+    await asyncio.to_thread(broker.connected)
+    woken = asyncio.Event()
+    subscription = broker.link.subscribe(woken.set)
+    await asyncio.to_thread(broker.do, lambda memory: memory.attach_producer("orders"))
+    await asyncio.wait_for(woken.wait(), 5)
+    broker.link.unsubscribe(subscription)
+
+
+def test_fault_in_following_is_a_lost_connection_that_is_tried_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(InMemoryBroker, "query", lambda *args, **kwargs: 1 / 0)
+    until(lambda: "ZeroDivisionError" in broker.link.status.error)
+    assert not broker.link.connected
+    monkeypatch.undo()
+    until(lambda: broker.link.connected)
+    assert broker.connections >= 2
+
+
+def test_secret_that_is_not_there_yet_is_named(broker: Broker, settings: Any, tmp_path: Path) -> None:
+    options = {"host": "127.0.0.1", "port": 1, "user": "console", "secret": str(tmp_path / "console.secret")}
+    settings.HEADGATE_BROKERS = [
+        {"slug": "real", "title": "Real", "connect": "console.brokers.connect_bundled", "options": options}
+    ]
+    until(lambda: "console.secret" in link().status.error)
+    with pytest.raises(BrokerUnreachable, match="Real cannot be reached"):
+        link().call(lambda admin: admin.read(ORDERS))

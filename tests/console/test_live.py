@@ -1,0 +1,301 @@
+"""The pages' WebSocket: who may open it, and what it sends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, User
+from django.test import Client
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.asgi import application
+from console.live import consumer
+from console.live.consumer import LiveConsumer
+from tests.console.conftest import Broker, until_async
+from tests.console.websocket import WebSocket
+
+#: Channels looks after database connections even where nothing is read.
+pytestmark = pytest.mark.django_db
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+SAME_ORIGIN = [("host", "localhost"), ("origin", "http://localhost")]
+
+
+class Page(WebSocket):
+    def __init__(self, query: str = "", user: Any = None) -> None:
+        super().__init__(LiveConsumer.as_asgi(), query=query)
+        self.scope["user"] = user or User(username="vera")
+
+
+@pytest.fixture
+async def page(broker: Broker) -> AsyncIterator[Page]:
+    await asyncio.to_thread(broker.connected)
+    made = Page()
+    assert await made.open()
+    yield made
+    if made.closed is None:
+        await made.leave()
+
+
+async def do(broker: Broker, act: Any) -> Any:
+    return await asyncio.to_thread(broker.do, act)
+
+
+def attach(name: str) -> Any:
+    return lambda memory: memory.attach_producer(name)
+
+
+# -- who may --------------------------------------------------------------------------------------------------------
+
+
+async def test_stranger_is_closed_with_4401(broker: Broker) -> None:
+    socket = Page(user=AnonymousUser())
+    assert await socket.open()
+    assert await socket.frame() == {}
+    assert socket.closed == 4401
+
+
+async def test_unknown_broker_is_closed_with_4404(broker: Broker) -> None:
+    socket = Page(query="broker=elsewhere")
+    assert await socket.open()
+    assert await socket.frame() == {}
+    assert socket.closed == 4404
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+async def test_foreign_origin_is_refused_whatever_the_session(broker: Broker) -> None:
+    socket = WebSocket(application, headers=[("host", "localhost"), ("origin", "http://evil.example")])
+    assert not await socket.open()
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+async def test_signed_in_session_is_let_in_until_it_ends(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "SESSION", 0.0)
+    await asyncio.to_thread(broker.connected)
+    user = await User.objects.acreate_user("vera", password="see-everything")
+    client = Client()
+    await asyncio.to_thread(client.force_login, user)
+    cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in client.cookies.items())
+    socket = WebSocket(application, headers=[*SAME_ORIGIN, ("cookie", cookie)])
+    assert await socket.open()
+    await socket.tell(watch="overview")
+    assert (await socket.frame_of("snapshot"))["watch"] == "overview"
+    await asyncio.to_thread(client.logout)  # in another tab
+    await do(broker, attach("orders"))
+    while await socket.frame():
+        pass
+    assert socket.closed == 4401
+
+
+# -- snapshots ------------------------------------------------------------------------------------------------------
+
+
+async def test_overview_watch_is_answered_at_once_with_the_whole_truth(broker: Broker, page: Page) -> None:
+    await do(broker, attach("orders"))
+    await until_async(lambda: broker.link.queue(ORDERS))
+    await page.tell(watch="overview")
+    frame = await page.frame_of("snapshot")
+    assert frame["broker"] == "local"
+    assert frame["connected"] is True
+    assert [queue["name"] for queue in frame["data"]["queues"]] == ["orders"]
+    assert frame["data"]["totals"]["queues"] == 1
+    assert frame["data"]["total"] == 1
+
+
+async def test_change_brings_a_new_snapshot_with_a_higher_number(broker: Broker, page: Page) -> None:
+    await page.tell(watch="overview")
+    first = await page.frame_of("snapshot")
+    assert first["data"]["queues"] == []
+    await do(broker, attach("orders"))
+    second = await page.frame_of("snapshot")
+    while not second["data"]["queues"]:
+        second = await page.frame_of("snapshot")
+    assert second["n"] > first["n"]
+    assert second["data"]["queues"][0]["name"] == "orders"
+
+
+async def test_many_changes_bring_few_snapshots_and_one_after_the_last(broker: Broker, page: Page) -> None:
+    await page.tell(watch="overview")
+    await page.frame_of("snapshot")
+    began = time.monotonic()
+    for n in range(60):
+        await do(broker, attach(f"q{n}"))
+        await asyncio.sleep(0.01)
+    snapshots = 0
+    while (await page.frame_of("snapshot"))["data"]["total"] < 60:
+        snapshots += 1
+    assert snapshots <= 2 + (time.monotonic() - began) * 5
+
+
+async def test_filter_and_sort_are_the_servers(broker: Broker, page: Page) -> None:
+    for name in ("orders.eu", "orders.us", "payments"):
+        await do(broker, attach(name))
+    await until_async(lambda: len(broker.link.queues()) == 3)
+    await page.tell(watch="overview", search="ORDERS", sort="-name", states=["NORMAL"])
+    data = (await page.frame_of("snapshot"))["data"]
+    assert [queue["name"] for queue in data["queues"]] == ["orders.us", "orders.eu"]
+
+
+async def test_queue_watch_has_its_producers_consumers_and_explanation(broker: Broker, page: Page) -> None:
+    await do(broker, lambda memory: (memory.attach_producer("orders"), memory.attach_consumer("orders")))
+    await page.tell(watch="queue", object=str(ORDERS))
+    data = (await page.frame_of("snapshot"))["data"]
+    assert data["queue"]["object"] == str(ORDERS)
+    assert data["queue"]["overfull_count"] == 0
+    assert [producer["state"] for producer in data["producers"]] == ["RUNNING"]
+    assert len(data["consumers"]) == 1
+    assert data["explain"]["capacity_bytes"]["origin"] == "built-in"
+
+
+async def test_queue_that_is_not_there_is_gone_and_comes_when_created(broker: Broker, page: Page) -> None:
+    await page.tell(watch="queue", object=str(ORDERS))
+    assert (await page.frame_of("snapshot"))["data"] == {"gone": True}
+    await do(broker, attach("orders"))
+    assert (await page.frame_of("snapshot"))["data"]["queue"]["name"] == "orders"
+
+
+async def test_objects_watch_has_the_object_and_nothing_for_none(broker: Broker, page: Page) -> None:
+    await page.tell(watch="objects", object="")
+    assert (await page.frame_of("snapshot"))["data"] == {"object": None}
+    await page.tell(watch="objects", object="type=Broker")
+    data = (await page.frame_of("snapshot"))["data"]
+    assert data["object"]["name"] == "type=Broker"
+    assert data["object"]["attributes"]["queues"] == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ({"watch": "everything"}, "everything"),
+        ({"watch": "queue", "object": "type=Nonsense"}, "Nonsense"),
+        ({"watch": "queue", "object": "type=Broker"}, "queue"),
+        ({"watch": "overview", "states": ["ANGRY"]}, "ANGRY"),
+        ({"watch": "overview", "sort": "colour"}, "colour"),
+        ({"watch": "overview", "after": -1}, "-1"),
+    ],
+)
+async def test_message_that_makes_no_sense_is_answered_by_name(page: Page, message: Any, named: str) -> None:
+    await page.tell(**message)
+    frame = await page.frame()
+    assert frame["type"] == "error"
+    assert named in frame["detail"]
+
+
+async def test_text_that_is_no_json_is_answered_and_the_socket_goes_on(page: Page) -> None:
+    await page.send_input({"type": "websocket.receive", "text": "{"})
+    assert (await page.frame())["type"] == "error"
+    await page.tell(watch="overview")
+    assert (await page.frame_of("snapshot"))["watch"] == "overview"
+
+
+async def test_silence_is_broken_by_a_heartbeat(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "HEARTBEAT", 0.05)
+    await page.tell(watch="overview")
+    await page.frame_of("snapshot")
+    assert (await page.frame_of("heartbeat"))["at"] > 0
+
+
+# -- events ---------------------------------------------------------------------------------------------------------
+
+
+async def numbers_until(page: Page, last: int) -> list[int]:
+    """The numbers of the events in the frames up to the one with event `last`."""
+    got: list[int] = []
+    while not got or got[-1] < last:
+        got += [event["number"] for event in (await page.frame_of("events"))["events"]]
+    return got
+
+
+async def test_new_page_gets_the_newest_fifty_events_first(broker: Broker, page: Page) -> None:
+    await do(broker, lambda memory: [memory.attach_producer(f"q{n}") for n in range(100)])
+    newest = broker.memory.engine.last_event
+    await until_async(lambda: broker.link.recent_events(newest - 1).events)
+    await page.tell(watch="overview")
+    assert await numbers_until(page, newest) == list(range(newest - 49, newest + 1))
+
+
+async def test_page_that_has_a_number_gets_everything_after_it(broker: Broker, page: Page) -> None:
+    await do(broker, lambda memory: [memory.attach_producer(f"q{n}") for n in range(700)])
+    newest = broker.memory.engine.last_event
+    await page.tell(watch="overview", after=3)
+    assert await numbers_until(page, newest) == list(range(4, newest + 1))
+
+
+async def test_events_in_a_burst_arrive_in_order_with_none_missing(broker: Broker, page: Page) -> None:
+    await page.tell(watch="overview", after=broker.memory.engine.last_event)
+    start = broker.memory.engine.last_event
+    for n in range(50):
+        await do(broker, lambda memory, n=n: [memory.attach_producer(f"q{n}.{m}") for m in range(20)])
+    newest = broker.memory.engine.last_event
+    assert await numbers_until(page, newest) == list(range(start + 1, newest + 1))
+
+
+async def test_event_reaches_the_page_fast(broker: Broker, page: Page) -> None:
+    await page.tell(watch="overview")
+    await page.frame_of("snapshot")
+    took = []
+    for n in range(20):
+        began = time.perf_counter()
+        await do(broker, attach(f"q{n}"))
+        await page.frame_of("events")
+        took.append(time.perf_counter() - began)
+    assert sorted(took)[len(took) // 2] < 0.1  # 20 ms are meant; a busy machine gets some slack
+
+
+async def test_lost_broker_is_told_and_its_return_brings_the_truth_and_every_event(broker: Broker, page: Page) -> None:
+    await do(broker, attach("orders"))
+    await page.tell(watch="overview")
+    start = broker.memory.engine.last_event
+    await numbers_until(page, start)
+    await asyncio.to_thread(broker.lose)
+    frame = await page.frame_of("broker")
+    assert frame["connected"] is False
+    assert "lost" in frame["error"]
+
+    def meanwhile(memory: InMemoryBroker) -> None:
+        for n in range(10):
+            memory.attach_producer(f"new{n}")
+
+    await do(broker, meanwhile)
+    await asyncio.to_thread(broker.come_back)
+    newest = broker.memory.engine.last_event
+    got: list[int] = []
+    snapshot: dict[str, Any] = {}
+    back = False
+    while not (back and snapshot and got and got[-1] == newest):
+        frame = await page.frame()
+        if frame["type"] == "broker":
+            back = frame["connected"]
+        elif frame["type"] == "events":
+            got += [event["number"] for event in frame["events"]]
+        elif frame["type"] == "snapshot" and frame["connected"]:
+            snapshot = frame
+    assert got == list(range(start + 1, newest + 1))
+    assert snapshot["data"]["total"] == 11
+
+
+async def test_number_that_has_expired_is_told_with_the_first_that_is_left(broker: Broker, page: Page) -> None:
+    await do(broker, lambda memory: setattr(memory, "_keep", 10))
+    await do(broker, lambda memory: [memory.attach_producer(f"q{n}") for n in range(40)])
+    newest = broker.memory.engine.last_event
+    await until_async(lambda: broker.link.recent_events(newest - 1).events)
+    broker.link._window.begin_after(newest)
+    await page.tell(watch="overview", after=2)
+    frame = await page.frame_of("events-expired")
+    assert frame["first"] == newest - 9
+    assert await numbers_until(page, newest) == list(range(newest - 9, newest + 1))
+
+
+async def test_watch_while_the_broker_is_away_is_answered_with_what_was_known(broker: Broker, page: Page) -> None:
+    await do(broker, attach("orders"))
+    await until_async(lambda: broker.link.queue(ORDERS))
+    await asyncio.to_thread(broker.lose)
+    await page.tell(watch="queue", object=str(ORDERS))
+    frame = await page.frame_of("snapshot")
+    assert frame["connected"] is False
+    assert frame["data"]["queue"]["name"] == "orders"

@@ -1,0 +1,63 @@
+"""The OpenAPI description is complete, and follows the declared model by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from rest_framework.test import APIClient
+
+from brokers.managed import POLICY, TYPES
+
+
+@pytest.fixture(scope="module")
+def description(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = tmp_path_factory.mktemp("schema") / "schema.json"
+    call_command("spectacular", "--validate", "--fail-on-warn", "--format", "openapi-json", "--file", str(path))
+    content = json.loads(path.read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+def test_every_call_has_a_summary_and_describes_its_answers(description: dict[str, Any]) -> None:
+    calls = [
+        (path, method, call)
+        for path, methods in description["paths"].items()
+        for method, call in methods.items()
+        if path.startswith("/api/v1/")
+    ]
+    assert len(calls) >= 19
+    for path, method, call in calls:
+        assert call.get("summary"), (path, method)
+        if method in ("post", "patch"):
+            assert "requestBody" in call, (path, method)
+        for status, answer in call["responses"].items():
+            assert status == "204" or answer["content"]["application/json"]["schema"], (path, method, status)
+
+
+@pytest.mark.parametrize("type_name", ["Queue", "Producer"])
+def test_rows_have_every_declared_attribute_with_its_description(description: dict[str, Any], type_name: str) -> None:
+    properties = description["components"]["schemas"][type_name]["properties"]
+    for attribute in TYPES[type_name].attributes:
+        assert attribute.description in properties[attribute.name]["description"]
+        assert properties[attribute.name].get("nullable", False) is attribute.nullable
+
+
+def test_change_of_a_policy_requires_its_version_and_takes_every_field(description: dict[str, Any]) -> None:
+    change = description["components"]["schemas"]["PolicyChange"]
+    assert change["required"] == ["version"]
+    assert {attribute.name for attribute in POLICY} | {"version", "reason"} == set(change["properties"])
+
+
+def test_conditions_have_the_declared_choices(description: dict[str, Any]) -> None:
+    parameters = {each["name"]: each for each in description["paths"]["/api/v1/queues/"]["get"]["parameters"]}
+    assert set(parameters) >= {"broker", "state", "virtualhost", "search", "sort", "page", "page_size"}
+    assert "OVERFULL" in parameters["state"]["schema"]["items"]["enum"]
+
+
+@pytest.mark.django_db
+def test_description_is_served_to_who_is_signed_in(as_viewer: APIClient) -> None:
+    assert as_viewer.get("/api/schema/?format=json").json()["info"]["title"] == "Headgate"
+    assert APIClient().get("/api/schema/?format=json").status_code == 403

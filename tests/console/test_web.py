@@ -1,0 +1,221 @@
+"""The web process and what every answer of it carries."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.templatetags.static import static
+from django.test import AsyncClient, Client
+from websockets.sync.client import connect
+
+from console.data_folder import DataFolderError, prepare, secret
+from console.static_version import static_version
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+# -- answers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_every_answer_allows_only_our_own_scripts() -> None:
+    headers = Client().get("/login/").headers
+    policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))
+    assert policy["default-src"] == "'self'"
+    assert policy["script-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert policy["form-action"] == "'self'"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Referrer-Policy"] == "same-origin"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/", "/queues/default/orders/", "/objects/", "/audit/", "/api/"])
+def test_stranger_is_sent_to_sign_in(path: str) -> None:
+    answer = Client().get(path)
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/login/")
+
+
+@pytest.mark.django_db
+def test_cookies_are_out_of_reach_of_scripts_and_other_sites() -> None:
+    User.objects.create_user("vera", password="see-everything")
+    client = Client()
+    client.get("/login/")
+    client.post("/login/", {"username": "vera", "password": "see-everything"})
+    assert {"headgate_session", "headgate_csrf"} <= set(client.cookies)
+    for morsel in client.cookies.values():
+        assert morsel["httponly"]
+        assert morsel["samesite"] == "Lax"
+
+
+@pytest.mark.django_db
+def test_sign_out_takes_a_post() -> None:
+    client = Client()
+    client.force_login(User.objects.create_user("vera"))
+    assert client.get("/logout/").status_code == 405
+    assert client.post("/logout/").status_code == 302
+
+
+@pytest.mark.parametrize("name", ["plotly/plotly.min.js", "django_htmx/htmx-2.min.js", "console/live.js"])
+async def test_static_file_has_a_version_in_its_path_and_is_cached_for_long(name: str) -> None:
+    url = static(name)
+    assert url.startswith("/static/")
+    assert url != f"/static/{name}"
+    answer = await AsyncClient().get(url)
+    assert answer.status_code == 200
+    assert "javascript" in answer["Content-Type"]
+    assert int(answer["Cache-Control"].split("max-age=")[1].split(",")[0]) > 30 * 24 * 3600
+    assert [chunk async for chunk in answer.streaming_content]  # type: ignore[attr-defined]
+
+
+def test_static_version_follows_the_content(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text("one")
+    first = static_version([tmp_path], ["django"])
+    assert static_version([tmp_path], ["django"]) == first
+    (tmp_path / "a.js").write_text("two")
+    assert static_version([tmp_path], ["django"]) != first
+
+
+# -- secrets and the first administrator ----------------------------------------------------------------------------
+
+
+def test_secret_is_generated_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "secret"
+    first = secret(path)
+    assert len(first) >= 40
+    assert secret(path) == first
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["secret"]
+    assert secret(tmp_path / "other") != first
+
+
+def test_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataFolderError, match=str(tmp_path / "file" / "data")):
+        prepare(tmp_path / "file" / "data")
+
+
+def test_django_secret_is_in_the_data_folder() -> None:
+    assert (Path(os.environ["HEADGATE_DATA"]) / "console" / "django.secret").read_text() == settings.SECRET_KEY
+
+
+@pytest.mark.django_db
+def test_first_administrator_gets_a_generated_password_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("ensure_admin")
+    name, password = capsys.readouterr().out.split()
+    assert authenticate(username=name, password=password) == User.objects.get(username="admin", is_superuser=True)
+    call_command("ensure_admin")
+    assert capsys.readouterr().out == ""
+
+
+# -- the process ----------------------------------------------------------------------------------------------------
+
+
+def manage(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "HEADGATE_DATA": str(tmp_path),
+        "HEADGATE_BROKER_CONNECT": "tests.console.standin.connect",
+        "HEADGATE_STANDIN_QUEUES": "2",
+    }
+    return subprocess.Popen(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    done = manage(tmp_path, "migrate", "-v0")
+    _, errors = done.communicate(timeout=60)
+    assert done.returncode == 0, errors
+    return tmp_path
+
+
+@pytest.fixture
+def web(data: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A web process and its port."""
+    process = manage(data, "web", "--port", "0")
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert "http://127.0.0.1:" in line
+        yield process, int(line.rsplit(":", 1)[1].strip().rstrip("/"))
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=10)
+
+
+def test_taken_port_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = manage(tmp_path, "web", "--port", str(port))
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert out == ""
+    assert errors.strip() == f"cannot listen on 127.0.0.1 port {port}: Address already in use"
+
+
+def get(port: int, path: str, **headers: str) -> int:
+    """The status of a GET."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:
+        client.request("GET", path, headers=headers)
+        return client.getresponse().status
+
+
+def session_of_admin(data: Path) -> str:
+    """The cookie of a signed-in administrator."""
+    code = (
+        "from django.contrib.auth.models import User; from django.test import Client; c = Client();"
+        "c.force_login(User.objects.create_superuser('admin')); print(c.cookies['headgate_session'].value)"
+    )
+    process = manage(data, "shell", "-v0", "-c", code)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    return f"headgate_session={out.strip()}"
+
+
+def test_term_ends_the_process_within_2_seconds_with_websockets_open(
+    data: Path, web: tuple[subprocess.Popen[str], int]
+) -> None:
+    process, port = web
+    origin = f"http://127.0.0.1:{port}"
+    cookie = {"Cookie": session_of_admin(data)}
+    with connect(f"ws://127.0.0.1:{port}/ws/live/", origin=origin, additional_headers=cookie) as page:  # type: ignore[arg-type]
+        page.send('{"watch": "overview"}')
+        assert '"type"' in str(page.recv(timeout=10))
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+        assert time.monotonic() - began < 2
+    assert process.returncode == 0
+
+
+def test_host_that_is_not_ours_is_refused(web: tuple[subprocess.Popen[str], int]) -> None:
+    _, port = web
+    assert get(port, "/login/") == 200
+    assert get(port, "/login/", Host="evil.example") == 400

@@ -1,0 +1,387 @@
+"""The rules of `credit.py`, one by one: the bound on overshoot in messages and bytes, and credit taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.engine.credit import DRAIN_MS, FIRST_GRANT, GRACE_MS, HOLD_MS, UNSEEN_BYTES
+from brokers.engine.flow import State
+from brokers.engine.queue import Queue
+from brokers.engine.stops import Scope
+from tests.engine.simulation import SWEEP, Sender, Simulation
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation()
+
+
+def senders(world: Simulation, queue: Queue, count: int, *, answers: bool = True) -> list[Sender]:
+    connection = world.connection()
+    return [world.sender(queue, answers=answers, connection=connection) for _ in range(count)]
+
+
+def flood(world: Simulation, everybody: list[Sender], size: int, rounds: int = 3000) -> None:
+    """Everybody sends all it may, all at the same moment, until nobody may."""
+    for _ in range(rounds):
+        for sender in everybody:
+            sender.read()
+            sender.send(size, 10_000)
+        for sender in everybody:
+            world.arrive(sender)
+        if everybody[0].producer.blocked:
+            return
+        world.advance()
+    raise AssertionError("flow control never held the senders")
+
+
+# -- the bound in messages -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 10, 1000])
+@pytest.mark.parametrize("count", [1, 2, 10, 100, 1000])
+def test_any_number_of_producers_overshoots_by_one_message_at_most(world, capacity, count):
+    queue = world.queue(capacity_messages=capacity)
+    everybody = senders(world, queue, count)
+    assert queue.ledger.reserved <= capacity + 1
+    flood(world, everybody, size=100)
+    assert queue.depth_messages == capacity + 1
+    assert queue.state is State.OVERFULL
+    assert queue.ledger.reserved == 0
+    assert all(s.producer.blocked for s in everybody)
+
+
+def test_a_stop_level_below_the_capacity_bounds_the_depth(world):
+    queue = world.queue(capacity_messages=100, flow_stop_messages="50%")
+    flood(world, senders(world, queue, 10), size=10)
+    assert queue.depth_messages == 51
+
+
+def test_messages_that_were_on_their_way_when_the_queue_went_overfull_are_within_the_bound(world):
+    queue = world.queue(capacity_messages=20)
+    everybody = senders(world, queue, 3)
+    for sender in everybody:
+        sender.read()
+        sender.send(100, 100)
+    world.broker.stop_producers(Scope(), "", "ann")
+    world.settle()
+    on_their_way = sum(s.on_their_way for s in everybody)
+    assert on_their_way > 3
+    for sender in everybody:
+        world.arrive(sender)
+    assert queue.depth_messages == on_their_way <= 21
+    assert not any(s.refused for s in everybody)
+
+
+def test_an_unlimited_queue_gives_each_producer_its_window(world):
+    queue = world.queue(producer_window_messages=30)
+    one, other = senders(world, queue, 2)
+    assert (one.producer.credit, other.producer.credit) == (FIRST_GRANT, FIRST_GRANT)
+    world.send(one, 500)
+    assert one.producer.credit <= 30
+    assert one.sent == 500
+
+
+def test_a_ring_never_holds_its_producers(world):
+    queue = world.queue(capacity_messages=5, overflow="ring")
+    sender = world.sender(queue)
+    assert world.send(sender, 1000) == 1000
+    assert (queue.depth_messages, queue.dropped, queue.state) == (5, 995, State.NORMAL)
+
+
+# -- the bound in bytes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 100, 1000, UNSEEN_BYTES])
+@pytest.mark.parametrize("count", [1, 10, 100])
+def test_constant_sizes_overshoot_a_byte_limit_by_one_message_at_most(world, size, count):
+    stop = 20 * size + size // 2
+    queue = world.queue(capacity_bytes=stop)
+    flood(world, senders(world, queue, count), size)
+    assert stop < queue.depth_bytes <= stop + size
+    assert queue.state is State.OVERFULL
+
+
+@pytest.mark.parametrize("count", [1, 10, 100])
+def test_sizes_below_the_largest_seen_overshoot_by_one_message_at_most(world, count):
+    queue = world.queue(capacity_bytes=100_000)
+    everybody = senders(world, queue, count)
+    for number, sender in enumerate(everybody * 3):
+        world.send(sender, 1, size=1000 + 97 * (number % 10))
+    flood(world, everybody, size=1873)
+    assert 100_000 < queue.depth_bytes <= 100_000 + 1873
+
+
+def test_a_byte_limit_below_one_message_takes_messages_one_by_one(world):
+    queue = world.queue(capacity_bytes=1)
+    everybody = senders(world, queue, 10)
+    assert queue.ledger.reserved == 1
+    flood(world, everybody, size=100)
+    assert queue.depth_messages == 1
+
+
+def test_when_sizes_grow_the_credit_that_is_too_much_is_taken_back_at_once(world):
+    queue = world.queue(capacity_bytes=1_000_000)
+    one, other = senders(world, queue, 2)
+    for sender in (one, other):
+        world.send(sender, 20, size=100)
+    assert other.producer.credit > 100
+    assert world.send(one, 1, size=100_000) == 1
+    fits = (1_000_000 - queue.depth_bytes) // 100_000 + 1
+    assert one.producer.credit + other.producer.credit <= fits
+    other.read()
+    assert other.credit <= fits
+
+
+def test_when_sizes_grow_the_overshoot_is_what_was_on_its_way(world):
+    queue = world.queue(capacity_bytes=1_000_000)
+    one, other = senders(world, queue, 2)
+    for sender in (one, other):
+        world.send(sender, 20, size=100)
+    one.read()
+    other.read()
+    one.send(100_000, 1)
+    late = other.send(100_000, 7)
+    world.arrive(one)
+    world.arrive(other)
+    flood(world, [one, other], size=100_000)
+    assert queue.depth_bytes <= 1_000_000 + (late + 1) * 100_000
+    assert not one.refused
+    assert not other.refused
+
+
+def test_credit_taken_back_when_sizes_grew_comes_again(world):
+    queue = world.queue(capacity_bytes=1_000_000)
+    everybody = senders(world, queue, 3)
+    for sender in everybody:
+        world.send(sender, 20, size=100)
+    world.send(everybody[0], 1, size=100_000)
+    world.advance(GRACE_MS + 2 * SWEEP)
+    for sender in everybody:
+        assert world.send(sender, 1, size=100) == 1
+
+
+def test_a_size_not_seen_for_two_minutes_is_forgotten(world):
+    queue = world.queue(capacity_bytes=1_000_000)
+    sender = world.sender(queue)
+    receiver = world.receiver(queue)
+    world.send(sender, 1, size=500_000)
+    world.consume(receiver, 1)
+    assert queue.ledger.largest == 500_000
+    for _ in range(3):
+        world.send(sender, 2, size=100)
+        world.consume(receiver, 2)
+        world.advance(SWEEP)
+        world.broker.turn.now += MINUTE
+        world.advance(SWEEP)
+    assert queue.ledger.largest == 100
+    assert queue.room() > 1000
+
+
+def test_a_size_seen_within_the_last_minute_is_remembered(world):
+    queue = world.queue(capacity_bytes=1_000_000)
+    sender = world.sender(queue)
+    world.advance(SWEEP)
+    world.send(sender, 1, size=5000)
+    world.send(sender, 1, size=100)
+    world.broker.turn.now += MINUTE
+    world.advance(SWEEP)
+    world.send(sender, 1, size=100)
+    assert queue.ledger.largest == 5000
+
+
+def test_a_quiet_queue_remembers_the_size_it_saw_last(world):
+    queue = world.queue(capacity_bytes=1_000_000)
+    world.send(world.sender(queue), 1, size=5000)
+    for _ in range(5):
+        world.broker.turn.now += MINUTE
+        world.advance(SWEEP)
+    assert queue.ledger.largest == 5000
+
+
+# -- changes of limits -----------------------------------------------------------------------------------------
+
+
+def test_after_a_lowering_no_more_than_needed_is_taken_back_and_nobody_starves(world):
+    queue = world.queue(capacity_messages=600)
+    everybody = senders(world, queue, 6)
+    held = [s.producer.credit for s in everybody]
+    assert held == [FIRST_GRANT] * 6
+    world.broker.set_own_policy(queue, {"capacity_messages": 40})
+    world.settle()
+    for _ in range(3):
+        world.broker.turn.touched.add(queue)
+        world.settle()
+    taken = sum(s.producer.withdrawn for s in everybody)
+    excess = sum(held) - 41
+    assert excess <= taken < excess + max(held)
+    world.advance(GRACE_MS + 2 * SWEEP)
+    assert queue.ledger.reserved <= 41
+    for sender in everybody:
+        world.advance(1000)
+        assert world.send(sender, 1) == 1
+
+
+def test_a_raised_limit_releases_blocked_producers_at_once(world):
+    queue = world.queue(capacity_messages=2)
+    sender = world.sender(queue)
+    world.send(sender, 10)
+    assert sender.producer.blocked
+    world.broker.set_own_policy(queue, {"capacity_messages": 5})
+    world.settle()
+    assert not sender.producer.blocked
+    assert world.send(sender, 10) == 3
+
+
+def test_a_lowered_limit_blocks_running_producers_at_once(world):
+    queue = world.queue(capacity_messages=100)
+    sender = world.sender(queue)
+    world.send(sender, 5)
+    world.broker.set_own_policy(queue, {"capacity_messages": 4})
+    world.settle()
+    assert queue.state is State.OVERFULL
+    assert list(sender.producer.reasons) == ["queue-overfull:orders"]
+    assert sender.producer.credit == 0
+
+
+# -- credit taken back -----------------------------------------------------------------------------------------
+
+
+def test_an_idle_holder_is_drained_when_somebody_waits(world):
+    queue = world.queue(capacity_messages=1)
+    idle = senders(world, queue, 2)
+    waiting = world.sender(queue)
+    assert (waiting.producer.credit, [s.producer.credit for s in idle]) == (0, [1, 1])
+    world.advance(2 * HOLD_MS)
+    assert all(s.producer.draining for s in idle)
+    for sender in idle:
+        sender.read()
+        world.arrive(sender)
+    assert waiting.producer.credit == 1
+
+
+def test_an_idle_holder_is_left_alone_while_nobody_waits(world):
+    queue = world.queue(capacity_messages=100)
+    idle = world.sender(queue)
+    held = idle.producer.credit
+    world.advance(60_000)
+    assert idle.producer.credit == held > 0
+    assert not world.broker.turn.watched
+
+
+def test_a_holder_that_keeps_sending_is_not_drained(world):
+    queue = world.queue(capacity_messages=10)
+    busy, *_ = senders(world, queue, 6)
+    receiver = world.receiver(queue)
+    for _ in range(40):
+        assert world.send(busy, 1) == 1
+        world.consume(receiver, 1)
+        assert not busy.producer.draining
+        world.advance(SWEEP)
+
+
+def test_credit_that_is_not_given_back_in_time_is_withdrawn_and_stays_reserved_for_a_while(world):
+    queue = world.queue(capacity_messages=1)
+    mute = senders(world, queue, 2, answers=False)
+    waiting = world.sender(queue)
+    world.advance(2 * HOLD_MS)
+    assert all(s.producer.draining for s in mute)
+    world.advance(DRAIN_MS)
+    assert [(s.producer.credit, s.producer.withdrawn) for s in mute] == [(0, 1), (0, 1)]
+    assert waiting.producer.credit == 0
+    assert queue.ledger.reserved == 2
+    world.advance(GRACE_MS)
+    assert waiting.producer.credit == 1
+
+
+def test_a_late_message_on_withdrawn_credit_is_taken(world):
+    queue = world.queue(capacity_messages=1)
+    mute = senders(world, queue, 3, answers=False)[0]
+    mute.read()
+    mute.send()
+    world.advance(2 * HOLD_MS + DRAIN_MS)
+    assert (mute.producer.credit, mute.producer.withdrawn) == (0, 1)
+    world.arrive(mute)
+    assert (queue.depth_messages, mute.refused, mute.producer.withdrawn) == (1, 0, 0)
+
+
+def very_late(world: Simulation, queue: Queue) -> Sender:
+    mute = world.sender(queue, answers=False)
+    mute.read()
+    assert mute.send(100, 3) == 3
+    world.broker.stop_producers(Scope(), "", "ann")
+    world.settle()
+    world.advance(GRACE_MS + SWEEP)
+    assert (mute.producer.withdrawn, mute.producer.lapsed >= 3) == (0, True)
+    return mute
+
+
+def test_a_very_late_message_is_taken_while_there_is_room(world):
+    queue = world.queue(capacity_messages=100)
+    mute = very_late(world, queue)
+    world.arrive(mute)
+    assert (queue.depth_messages, mute.refused) == (3, 0)
+
+
+def test_a_very_late_message_without_room_is_refused(world):
+    queue = world.queue(capacity_messages=10)
+    mute = very_late(world, queue)
+    for number in range(10):
+        queue.enqueue(b"%10d" % number)
+    world.settle()
+    world.arrive(mute)
+    assert (queue.depth_messages, mute.refused) == (11, 1)
+    assert not queue.producer_count
+
+
+def test_a_silence_is_counted_anew_after_each_late_message(world):
+    queue = world.queue(capacity_messages=100)
+    mute = world.sender(queue, answers=False)
+    mute.read()
+    mute.send(100, 3)
+    world.broker.stop_producers(Scope(), "", "ann")
+    world.settle()
+    reserved = mute.producer.withdrawn
+    for left in (2, 1, 0):
+        world.advance(GRACE_MS - SWEEP)
+        world.arrive(mute, 1)
+        assert mute.producer.withdrawn == reserved - 3 + left
+    world.advance(GRACE_MS + 2 * SWEEP)
+    assert queue.ledger.reserved == 0
+
+
+def test_a_message_without_any_credit_is_refused_and_not_enqueued(world):
+    queue = world.queue(capacity_messages=1)
+    sender = world.sender(queue)
+    world.send(sender, 2)
+    assert not world.publish(sender, b"rogue")
+    assert queue.depth_messages == 2
+    assert sender.producer not in queue.ledger.members
+    assert world.kinds()[-1] == "producer-detached"
+
+
+def test_a_producer_that_detaches_gives_its_credit_back_at_once(world):
+    queue = world.queue(capacity_messages=1)
+    first, second = senders(world, queue, 2)
+    waiting = world.sender(queue)
+    world.detach(first)
+    assert waiting.producer.credit == 1
+    world.detach(second)
+    world.detach(waiting)
+    assert (queue.ledger.reserved, len(queue.ledger.waiting), len(queue.ledger.pending)) == (0, 0, 0)
+
+
+def test_credit_used_up_after_it_was_withdrawn_leaves_nothing_to_watch(world):
+    queue = world.queue(capacity_messages=8)
+    sender = world.sender(queue)
+    sender.read()
+    sender.send(100, 100)
+    world.broker.stop_producers(Scope(), "", "ann")
+    world.settle()
+    world.arrive(sender)
+    assert sender.producer.withdrawn == 0
+    world.advance(2 * SWEEP)
+    assert not queue.ledger.pending
+    assert not world.broker.turn.watched

@@ -1,0 +1,480 @@
+"""Random clients and operators against the whole engine, held to a naive model and to invariants after every step.
+
+The model knows nothing of credit: it has the messages of each queue with their sizes, knows which of them a consumer
+holds, and says what state follows. The invariants say what credit and reasons may never come to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from brokers.admin import InvalidValue
+from brokers.engine.consumer import Consumer
+from brokers.engine.credit import GRACE_MS, draining
+from brokers.engine.flow import State
+from brokers.engine.limits import UNLIMITED
+from brokers.engine.policy import Value
+from brokers.engine.queue import Message, Queue
+from brokers.engine.stops import Scope
+from tests.engine.simulation import Sender, Simulation, origin
+
+QUEUES = (("default", "orders.eu"), ("other", "stocks"))
+SCOPES = (
+    Scope(),
+    Scope("default"),
+    Scope(pattern="orders.*"),
+    Scope("other", pattern=">"),
+    Scope("default", "orders.eu"),
+    Scope("other", "stocks"),
+)
+FINAL = {"queue-overfull": True, "queue-underfull": False}
+
+picks = st.integers(0, 1 << 16)
+small = st.integers(0, 12)
+sizes = st.sampled_from([40, 40, 100, 700])
+levels = st.one_of(small, st.sampled_from(["0%", "30%", "50%", "80%", "100%"]))
+size_levels = st.one_of(st.integers(0, 2000), st.sampled_from(["50%", "100%"]))
+policies = st.fixed_dictionaries(
+    {},
+    optional={
+        "capacity_messages": small,
+        "flow_stop_messages": levels,
+        "flow_resume_messages": levels,
+        "capacity_bytes": st.integers(0, 2000),
+        "flow_stop_bytes": size_levels,
+        "flow_resume_bytes": size_levels,
+        "overflow": st.sampled_from(["producers", "producers", "producers", "ring"]),
+        "producer_window_messages": st.integers(0, 5),
+    },
+)
+
+
+@dataclass
+class Model:
+    """What a queue ought to be. `available`: the numbers of messages that no consumer holds."""
+
+    queue: Queue
+    overfull: bool = False
+    sizes: dict[int, int] = field(default_factory=dict)
+    available: set[int] = field(default_factory=set)
+    barred: dict[int, set[Consumer]] = field(default_factory=dict)
+    last_sent: dict[int, int] = field(default_factory=dict)  # producer's id -> number of its newest message here
+    enqueued: int = 0
+    bound: int = 0  # what depth and reserved credit may come to together
+
+    def enqueue(self, sender: Sender, size: int) -> None:
+        self.enqueued += 1
+        self.sizes[self.enqueued] = size
+        self.available.add(self.enqueued)
+        self.measure()
+
+    def forget(self, number: int) -> None:
+        del self.sizes[number]
+        self.available.discard(number)
+        self.barred.pop(number, None)
+
+    def measure(self) -> None:
+        limits = self.queue.limits
+        size, count = sum(self.sizes.values()), len(self.sizes)
+        if limits.ring:
+            self.overfull = False
+        elif size > limits.stop_bytes or count > limits.stop_messages:
+            self.overfull = True
+        elif size <= limits.resume_bytes and count <= limits.resume_messages:
+            self.overfull = False
+
+    def drop(self) -> None:
+        """A ring makes room by its oldest messages."""
+        limits = self.queue.limits
+        while (
+            limits.ring
+            and self.available
+            and (sum(self.sizes.values()) > limits.stop_bytes or len(self.sizes) > limits.stop_messages)
+        ):
+            self.forget(min(self.available))
+
+    @property
+    def state(self) -> State:
+        stopped = bool(self.queue.stops)
+        if self.overfull:
+            return State.OVERFULL_STOPPED if stopped else State.OVERFULL
+        return State.STOPPED if stopped else State.NORMAL
+
+
+class Watched(Simulation):
+    """Tells the models what was dispatched, and looks at every grant."""
+
+    def __init__(self) -> None:
+        self.models: dict[Queue, Model] = {}
+        super().__init__()
+
+    def dispatch(self, queue: Queue) -> None:
+        model = self.models[queue]
+        for consumer, messages in queue.dispatch():
+            for message in messages:
+                assert message[0] in model.sizes, "a message that has gone was dispatched"
+                if not consumer.browsing:
+                    self._dispatched(model, consumer, message)
+            if not consumer.browsing:
+                self.held[consumer].extend(messages)
+        ready = {c for c in queue.consumers if c.credit}
+        assert all(ready <= model.barred.get(n, set()) for n in model.available), "a ready consumer got nothing"
+
+    @staticmethod
+    def _dispatched(model: Model, consumer: Consumer, message: Message) -> None:
+        number = message[0]
+        barred = model.barred
+        assert consumer not in barred.get(number, ()), "a consumer got what it must not get again"
+        assert all(consumer in barred.get(n, ()) for n in model.available if n < number), "an older one was passed over"
+        model.available.remove(number)
+
+    def grant(self, queue: Queue) -> None:
+        before, room, reserved = {p: p.credit for p in queue.producers}, queue.room(), queue.ledger.reserved
+        super().grant(queue)
+        if any(p.credit > before[p] for p in queue.producers):
+            assert queue.state is State.NORMAL
+            assert 0 <= queue.ledger.reserved - reserved <= room, "credit was given that there is no room for"
+        assert all(p.credit <= max(before[p], queue.limits.window) for p in queue.producers)
+
+
+class EngineMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = world = Watched()
+        world.broker.create_virtualhost("other")
+        for host, name in QUEUES:
+            queue = world.broker.create_queue(world.broker.virtualhost(host), name)
+            world.models[queue] = Model(queue)
+        world.settle()
+        self.queues = list(world.models)
+        for queue in self.queues:
+            world.broker.set_own_policy(queue, {"capacity_messages": 8, "flow_resume_messages": "50%"})
+            for answers in (True, False):
+                world.sender(queue, answers=answers)
+            world.receiver(queue)
+        self.overfull = dict.fromkeys((str(q.object_name) for q in self.queues), False)
+        self.policy: dict[Queue, dict[str, Value]] = {}
+
+    # -- producers ----------------------------------------------------------------------------------------------
+
+    @rule(pick=picks, answers=st.booleans())
+    def attach_a_sender(self, pick: int, answers: bool) -> None:
+        if len(self.world.senders) < 12:
+            self.world.sender(self.queues[pick % len(self.queues)], answers=answers)
+
+    def sender(self, pick: int) -> Sender:
+        """One of those that are there; a new one if there is none."""
+        if not self.world.senders:
+            self.world.sender(self.queues[0])
+        return list(self.world.senders.values())[pick % len(self.world.senders)]
+
+    @rule(pick=picks)
+    def detach_a_sender(self, pick: int) -> None:
+        self.world.detach(self.sender(pick))
+
+    @rule(pick=picks)
+    def a_sender_reads(self, pick: int) -> None:
+        self.sender(pick).read()
+
+    @rule(pick=picks, most=st.integers(1, 20), size=sizes)
+    def a_sender_sends(self, pick: int, most: int, size: int) -> None:
+        """What it sends stays on its way."""
+        sender = self.sender(pick)
+        sender.read()
+        sender.send(size, most)
+
+    @rule(pick=picks, most=st.integers(1, 20))
+    def frames_arrive(self, pick: int, most: int) -> None:
+        self.arrive(self.sender(pick), most)
+
+    @rule(most=st.integers(1, 4), rounds=st.integers(1, 3), size=sizes)
+    def everybody_sends(self, most: int, rounds: int, size: int) -> None:
+        for _ in range(rounds):
+            for sender in list(self.world.senders.values()):
+                sender.read()
+                sender.send(size, most)
+            for sender in list(self.world.senders.values()):
+                self.arrive(sender, 100)
+
+    @rule(pick=picks)
+    def a_sender_answers_late(self, pick: int) -> None:
+        self.sender(pick).answer()
+
+    @rule(pick=picks)
+    def a_sender_gives_a_message_up_half_way(self, pick: int) -> None:
+        sender = self.sender(pick)
+        sender.read()
+        if sender.credit and not sender.frames:
+            sender.count += 1
+            sender.received += 1
+            sender.producer.queue.abort(sender.producer)
+            self.world.settle()
+
+    @rule(pick=picks)
+    def a_sender_breaks_the_protocol(self, pick: int) -> None:
+        """It sends without credit, when nothing is on its way."""
+        sender = self.sender(pick)
+        producer = sender.producer
+        if producer.credit or producer.withdrawn or producer.lapsed:
+            return
+        queue = producer.queue
+        before = (queue.depth_messages, queue.enqueued, queue.depth_bytes)
+        assert not self.world.publish(sender, b"!")
+        assert (queue.depth_messages, queue.enqueued, queue.depth_bytes) == before
+        assert producer not in queue.ledger.members
+
+    def arrive(self, sender: Sender, most: int) -> None:
+        """One frame after the other, each told to the model."""
+        producer, queue = sender.producer, sender.producer.queue
+        model = self.world.models[queue]
+        while sender.frames and most and producer in queue.ledger.members:
+            most -= 1
+            frame = sender.frames[0]
+            if isinstance(frame, bytes):
+                room, late, lapsed = queue.room(), producer.credit + producer.withdrawn, producer.lapsed
+                if late or (lapsed and room > 0):
+                    model.enqueue(sender, len(frame))
+                    model.drop()
+                else:
+                    assert lapsed, "an honest client was taken for one that breaks the protocol"
+            self.world.arrive(sender, 1)
+
+    # -- consumers ----------------------------------------------------------------------------------------------
+
+    @rule(pick=picks, credit=st.integers(0, 20), browsing=st.booleans())
+    def attach_a_receiver(self, pick: int, credit: int, browsing: bool) -> None:
+        if len(self.world.held) < 6:
+            self.world.receiver(self.queues[pick % len(self.queues)], credit, browsing=browsing)
+
+    def receiver(self, pick: int) -> Consumer:
+        if not self.world.held:
+            self.world.receiver(self.queues[0])
+        return list(self.world.held)[pick % len(self.world.held)]
+
+    @rule(pick=picks, credit=st.integers(1, 20))
+    def a_receiver_gives_credit(self, pick: int, credit: int) -> None:
+        self.world.give(self.receiver(pick), credit)
+
+    @rule()
+    def everybody_accepts_all(self) -> None:
+        for pick in range(len(self.world.held)):
+            self.world.give(self.receiver(pick), 10)
+            self.a_receiver_accepts_all(pick)
+
+    @rule(pick=picks, which=picks, outcome=st.sampled_from(["accept", "reject", "release", "failed", "barred"]))
+    def a_receiver_settles_one(self, pick: int, which: int, outcome: str) -> None:
+        consumer = self.receiver(pick)
+        held = self.world.held[consumer]
+        if not held:
+            return
+        message = held.pop(which % len(held))
+        queue = consumer.queue
+        model = self.world.models[queue]
+        if outcome in ("accept", "reject"):
+            model.forget(message[0])
+            queue.remove(consumer, message)
+            model.measure()
+        else:
+            model.available.add(message[0])
+            if outcome == "barred":
+                model.barred.setdefault(message[0], set()).add(consumer)
+            queue.put_back(consumer, message, failed=outcome != "release", barred=outcome == "barred")
+        self.world.settle()
+
+    def a_receiver_accepts_all(self, pick: int) -> None:
+        consumer = self.receiver(pick)
+        model = self.world.models[consumer.queue]
+        for message in list(self.world.held[consumer]):
+            model.forget(message[0])
+            model.measure()
+            self.world.held[consumer].remove(message)
+            consumer.queue.remove(consumer, message)
+        self.world.settle()
+
+    @rule(pick=picks)
+    def detach_a_receiver(self, pick: int) -> None:
+        consumer = self.receiver(pick)
+        model = self.world.models[consumer.queue]
+        model.available.update(m[0] for m in self.world.held[consumer])
+        for barred in model.barred.values():
+            barred.discard(consumer)
+        self.world.leave(consumer)
+
+    # -- operators ----------------------------------------------------------------------------------------------
+
+    @rule(where=st.sampled_from([0, 1, "virtualhost", "broker"]), policy=policies)
+    def change_a_policy(self, where: int | str, policy: dict[str, Value]) -> None:
+        broker = self.world.broker
+        if where == "broker":
+            self.change_limits(lambda: broker.set_broker_defaults(policy))
+        elif where == "virtualhost":
+            self.change_limits(lambda: broker.set_virtualhost_defaults(broker.virtualhost("default"), policy))
+        else:
+            self.change_limits(lambda: broker.set_own_policy(self.queues[int(where)], policy))
+
+    def change_limits(self, change: Any) -> None:
+        before = {q: q.limits for q in self.queues}
+        try:
+            change()
+        except InvalidValue:
+            assert before == {q: q.limits for q in self.queues}, "a refused change changed something"
+            return
+        for queue, model in self.world.models.items():
+            model.drop()
+            model.measure()
+            model.bound = max(model.bound, queue.depth_messages + queue.ledger.reserved)
+        self.world.settle()
+
+    @rule(scope=st.sampled_from(SCOPES))
+    def stop(self, scope: Scope) -> None:
+        outcome = self.world.broker.stop_producers(scope, "incident", "ann")
+        self.check_outcome(scope, outcome)
+        self.world.settle()
+        assert not self.world.broker.stop_producers(scope, "again", "bob").changed
+
+    @rule(scope=st.sampled_from(SCOPES))
+    def start(self, scope: Scope) -> None:
+        outcome = self.world.broker.start_producers(scope, "over", "ann")
+        self.check_outcome(scope, outcome)
+        self.world.settle()
+        assert not self.world.broker.start_producers(scope, "again", "bob").changed
+        assert not any(scope.contains(s) for s in self.world.broker.stops)
+
+    def check_outcome(self, scope: Scope, outcome: Any) -> None:
+        producers = [p for q in self.queues if scope.covers(q.virtualhost, q.name) for p in q.producers]
+        assert outcome.queues == sum(scope.covers(q.virtualhost, q.name) for q in self.queues)
+        assert outcome.producers == len(producers)
+        assert outcome.draining == sum(bool(p.withdrawn or (p.draining and p.credit)) for p in producers)
+        assert outcome.stopped == sum(p.blocked and not p.withdrawn for p in producers)
+
+    @rule(pick=picks)
+    def purge(self, pick: int) -> None:
+        queue = self.queues[pick % len(self.queues)]
+        model = self.world.models[queue]
+        assert queue.purge() == len(model.available)
+        for number in list(model.available):
+            model.forget(number)
+        model.measure()
+        self.world.settle()
+
+    @rule(sweeps=st.sampled_from([1, 1, 2, 5, 10, 1300]))
+    def time_passes(self, sweeps: int) -> None:
+        self.world.advance(sweeps * 50)
+
+    # -- what must always hold ----------------------------------------------------------------------------------
+
+    @invariant()
+    def contents_are_those_of_the_model(self) -> None:
+        for queue, model in self.world.models.items():
+            assert queue.depth_messages == len(model.sizes)
+            assert queue.depth_bytes == sum(model.sizes.values())
+            there = [*queue.returned, *queue.ready]
+            assert [m[0] for m in there] == sorted(model.available)
+            held = [m for c, messages in self.world.held.items() if c.queue is queue for m in messages]
+            assert queue.unacknowledged == len(held) == sum(c.unacknowledged for c in queue.consumers)
+            assert sorted(m[0] for m in [*there, *held]) == sorted(model.sizes)
+            assert queue.enqueued - queue.dequeued == queue.depth_messages
+            assert set(queue.deliveries) <= set(model.sizes)
+            assert set(queue.excluded) <= set(model.sizes)
+
+    @invariant()
+    def each_producers_messages_are_in_the_order_in_which_it_sent_them(self) -> None:
+        for queue in self.queues:
+            last: dict[int, int] = {}
+            for message in [*queue.returned, *queue.ready]:
+                producer, number = origin(message)
+                assert number > last.get(producer, 0)
+                last[producer] = number
+
+    @invariant()
+    def states_and_reasons_are_those_of_the_model(self) -> None:
+        for queue, model in self.world.models.items():
+            assert queue.state is model.state
+            expected = [f"queue-overfull:{queue.name}"] if model.overfull else []
+            expected += [
+                f"operator-stop:{s}" for s in self.world.broker.stops if s.covers(queue.virtualhost, queue.name)
+            ]
+            assert set(queue.stops) == {s for s in self.world.broker.stops if s.covers(queue.virtualhost, queue.name)}
+            for producer in queue.producers:
+                assert sorted(producer.reasons) == sorted(expected)
+                assert producer.blocked is bool(expected)
+                assert (producer.blocked_since is None) is not producer.blocked
+                assert bool(producer.release_condition()) is producer.blocked
+                assert not (producer.blocked and producer.credit), "a producer that is held has credit"
+            assert queue.blocked_producers == sum(p.blocked for p in queue.producers)
+            assert (queue.overfull_since is not None) is queue.state.overfull
+            assert (queue.stopped_since is not None) is queue.state.stopped
+
+    @invariant()
+    def credit_adds_up_and_stays_within_the_limit(self) -> None:
+        for queue, model in self.world.models.items():
+            ledger, limits = queue.ledger, queue.limits
+            members = list(ledger.members)
+            assert all(min(p.credit, p.withdrawn, p.lapsed) >= 0 for p in members)
+            assert ledger.reserved == sum(p.credit + p.withdrawn for p in members)
+            if queue.state is State.NORMAL and queue.room() < 0 and any(p.credit for p in members):
+                assert sum(p.withdrawn for p in members) >= -queue.room(), "too much credit is left out"
+            if limits.ring or limits.stop_messages == UNLIMITED:
+                model.bound = queue.depth_messages + ledger.reserved
+            else:
+                assert queue.depth_messages + ledger.reserved <= max(model.bound, limits.stop_messages + 1)
+                model.bound = queue.depth_messages + ledger.reserved
+
+    @invariant()
+    def nobody_is_forgotten(self) -> None:
+        """Whoever runs and has no credit stands in the line or is being drained; what takes time is watched."""
+        for queue in self.queues:
+            ledger = queue.ledger
+            members = set(ledger.members)
+            assert set(ledger.waiting) == {p for p in members if p.waiting}
+            assert len(ledger.waiting) == len(set(ledger.waiting))
+            assert set(ledger.pending) <= members
+            assert {p for p in members if p.withdrawn or p.draining} <= set(ledger.pending)
+            assert draining(ledger.pending) == draining(members)
+            for producer in members:
+                if queue.state is State.NORMAL and not producer.credit:
+                    assert producer.waiting or producer.draining, "a producer that may run is forgotten"
+            starved = queue.state is State.NORMAL and any(not p.credit for p in ledger.waiting)
+            if ledger.pending or starved:
+                assert queue in self.world.broker.turn.watched, "nobody takes credit back"
+            if starved:
+                assert queue.room() <= 0
+
+    @invariant()
+    def clients_were_told_of_the_credit_that_they_have(self) -> None:
+        for producer, sender in self.world.senders.items():
+            told = sum(sender.flows[-1][:2]) if sender.flows else sender.limit
+            assert told == sender.received + producer.credit
+
+    @invariant()
+    def overfull_and_underfull_come_in_turns(self) -> None:
+        for fact in self.world.facts:
+            if fact.kind in FINAL:
+                assert self.overfull[str(fact.object)] is not FINAL[fact.kind]
+                self.overfull[str(fact.object)] = FINAL[fact.kind]
+        self.world.facts.clear()
+        assert self.overfull == {str(q.object_name): q.state.overfull for q in self.queues}
+
+    def teardown(self) -> None:
+        """Left alone, every reservation ends, and nothing is watched that has nothing to take back."""
+        world = self.world
+        for sender in world.senders.values():
+            sender.answers = False
+        world.broker.stop_producers(Scope(), "", "ann")
+        world.settle()
+        world.advance(4 * GRACE_MS)
+        for queue in self.queues:
+            assert queue.ledger.reserved == 0
+            assert not queue.ledger.pending
+        assert not world.broker.turn.watched
+
+
+EngineMachine.TestCase.settings = settings(
+    settings.default, max_examples=int(__import__("os").environ.get("HYP", "60")), stateful_step_count=50
+)
+TestEngineUnderRandomClientsAndOperators = EngineMachine.TestCase

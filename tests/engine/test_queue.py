@@ -1,0 +1,374 @@
+"""A queue's messages: order, competing consumers, what comes back, browsing, rings, and what links leave behind."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+import pytest
+
+from brokers.engine.consumer import Consumer
+from brokers.engine.queue import BATCH, Message, Queue
+from tests.engine.simulation import Simulation
+
+
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation()
+
+
+def filled(world: Simulation, count: int, name: str = "orders") -> Queue:
+    queue = world.queue(name)
+    assert world.send(world.sender(queue), count) == count
+    return queue
+
+
+def numbers(messages: list[Message] | deque[Message]) -> list[int]:
+    return [m[0] for m in messages]
+
+
+def held(world: Simulation, consumer: Consumer) -> list[int]:
+    return numbers(world.held[consumer])
+
+
+def put_back(world: Simulation, consumer: Consumer, number: int, *, failed: bool = False, barred: bool = False) -> None:
+    message = next(m for m in world.held[consumer] if m[0] == number)
+    world.held[consumer].remove(message)
+    consumer.queue.put_back(consumer, message, failed=failed, barred=barred)
+    world.settle()
+
+
+# -- consuming -------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_gets_messages_in_the_order_in_which_they_came(world):
+    queue = filled(world, 5)
+    assert held(world, world.receiver(queue, credit=3)) == [1, 2, 3]
+
+
+def test_a_consumer_never_gets_more_than_its_credit(world):
+    queue = filled(world, 5)
+    consumer = world.receiver(queue, credit=2)
+    world.send(next(iter(world.senders.values())), 5)
+    assert held(world, consumer) == [1, 2]
+    assert consumer.credit == 0
+
+
+def test_competing_consumers_take_turns(world):
+    queue = world.queue()
+    consumers = [world.receiver(queue, credit=1000) for _ in range(3)]
+    world.send(world.sender(queue), 30)
+    assert [len(world.held[c]) for c in consumers] == [10, 10, 10]
+
+
+def test_a_backlog_is_shared_out_in_batches(world):
+    queue = filled(world, 4 * BATCH)
+    connection = world.connection()
+    consumers = [world.broker.attach_consumer(connection, queue, f"r{i}", None, browsing=False) for i in range(2)]
+    for consumer in consumers:
+        consumer.credit = 1000
+        world.held[consumer] = []
+    world.settle()
+    assert [len(world.held[c]) for c in consumers] == [2 * BATCH, 2 * BATCH]
+
+
+def test_a_consumer_whose_peer_does_not_read_is_passed_over(world):
+    queue = world.queue()
+    stuck, running = world.receiver(queue, credit=10), world.receiver(queue, credit=10)
+    stuck.connection.writable = False
+    world.send(world.sender(queue), 4)
+    assert (held(world, stuck), held(world, running)) == ([], [1, 2, 3, 4])
+
+
+# -- what comes back -------------------------------------------------------------------------------------------
+
+
+def test_a_message_put_back_takes_its_old_place(world):
+    queue = filled(world, 5)
+    first = world.receiver(queue, credit=3)
+    for number in (2, 1, 3):
+        put_back(world, first, number)
+    assert numbers(queue.returned) == [1, 2, 3]
+    assert held(world, world.receiver(queue, credit=5)) == [1, 2, 3, 4, 5]
+
+
+def test_what_a_consumer_held_goes_to_others_when_it_leaves(world):
+    queue = filled(world, 4)
+    gone = world.receiver(queue, credit=3)
+    other = world.receiver(queue, credit=0)
+    world.leave(gone)
+    world.give(other, 10)
+    assert held(world, other) == [1, 2, 3, 4]
+    assert queue.consumer_count == 1
+
+
+def test_a_failed_delivery_is_counted_until_the_message_goes(world):
+    queue = filled(world, 1)
+    consumer = world.receiver(queue, credit=1)
+    for failures in (1, 2):
+        put_back(world, consumer, 1, failed=True)
+        assert queue.deliveries == {1: failures}
+        world.give(consumer, 1)
+    world.accept(consumer)
+    assert queue.deliveries == {}
+
+
+def test_a_message_released_is_not_counted_as_failed(world):
+    queue = filled(world, 1)
+    put_back(world, world.receiver(queue, credit=1), 1)
+    assert queue.deliveries == {}
+
+
+def test_a_consumer_never_gets_again_what_it_declared_undeliverable_here(world):
+    queue = filled(world, 3)
+    barred = world.receiver(queue, credit=1)
+    put_back(world, barred, 1, barred=True)
+    world.give(barred, 10)
+    assert held(world, barred) == [2, 3]
+    other = world.receiver(queue, credit=10)
+    assert held(world, other) == [1]
+    world.accept(other)
+    assert (queue.excluded, queue.deliveries) == ({}, {})
+
+
+def test_many_messages_that_nobody_takes_back_do_not_slow_publishing_down(world):
+    """Constant time per message: a hundred times the backlog must not cost ten times as much."""
+
+    def cost(backlog: int) -> float:
+        queue = filled(world, backlog, f"backlog {backlog}")
+        world.leave(world.receiver(queue, credit=backlog))
+        assert len(queue.returned) == backlog
+        world.receiver(queue, credit=0)
+        sender = world.sender(queue)
+        world.send(sender, 100)
+        best = float("inf")
+        for _ in range(5):
+            began = time.perf_counter()
+            world.send(sender, 200)
+            best = min(best, time.perf_counter() - began)
+        return best
+
+    few, many = cost(100), cost(10_000)
+    assert many < 10 * few
+
+
+def test_purging_leaves_what_consumers_hold(world):
+    queue = filled(world, 5)
+    consumer = world.receiver(queue, credit=2)
+    put_back(world, consumer, 1, failed=True)
+    assert queue.purge() == 4
+    assert (queue.depth_messages, queue.unacknowledged, queue.deliveries) == (1, 1, {})
+    world.accept(consumer)
+    assert (queue.depth_messages, queue.depth_bytes) == (0, 0)
+
+
+def test_purging_an_overfull_queue_releases_its_producers(world):
+    queue = world.queue(capacity_messages=2)
+    sender = world.sender(queue)
+    world.send(sender, 10)
+    assert sender.producer.blocked
+    assert queue.purge() == 3
+    world.settle()
+    assert not sender.producer.blocked
+    assert world.send(sender, 1) == 1
+
+
+# -- browsing --------------------------------------------------------------------------------------------------
+
+
+class Looking(Simulation):
+    """Remembers what browsers were shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[int] = []
+        super().__init__()
+
+    def dispatch(self, queue: Queue) -> None:
+        for consumer, messages in queue.dispatch():
+            assert messages
+            if consumer.browsing:
+                self.shown.extend(numbers(messages))
+            else:
+                self.held[consumer].extend(messages)
+
+
+@pytest.fixture
+def looking() -> Looking:
+    return Looking()
+
+
+def test_a_browser_sees_every_message_once_and_removes_none(looking):
+    queue = filled(looking, 3)
+    looking.receiver(queue, credit=100, browsing=True)
+    looking.send(next(iter(looking.senders.values())), 2)
+    assert looking.shown == [1, 2, 3, 4, 5]
+    assert queue.depth_messages == 5
+
+
+def test_a_browser_goes_on_from_where_its_credit_ended(looking):
+    queue = filled(looking, 5)
+    browser = looking.receiver(queue, credit=2, browsing=True)
+    assert looking.shown == [1, 2]
+    looking.give(browser, 2)
+    assert looking.shown == [1, 2, 3, 4]
+
+
+def test_a_browser_is_not_shown_what_has_gone(looking):
+    queue = filled(looking, 6)
+    browser = looking.receiver(queue, credit=1, browsing=True)
+    looking.consume(looking.receiver(queue), 3)
+    looking.give(browser, 1)
+    queue.purge()
+    looking.send(next(iter(looking.senders.values())), 1)
+    looking.give(browser, 10)
+    assert looking.shown == [1, 4, 7]
+
+
+def test_a_browser_sees_what_came_back_before_it_got_there(looking):
+    queue = filled(looking, 4)
+    consumer = looking.receiver(queue, credit=3)
+    browser = looking.receiver(queue, browsing=True)
+    put_back(looking, consumer, 2)
+    looking.give(browser, 10)
+    assert looking.shown == [2, 4]
+
+
+def test_a_browser_that_does_not_look_keeps_no_message_alive(looking):
+    queue = filled(looking, 3)
+    browser = looking.receiver(queue, browsing=True)
+    looking.consume(looking.receiver(queue), 3)
+    assert not any(isinstance(getattr(browser, slot, None), (list, deque)) for slot in Consumer.__slots__)
+    looking.give(browser, 10)
+    assert looking.shown == []
+
+
+# -- rings -----------------------------------------------------------------------------------------------------
+
+
+def test_a_ring_drops_its_oldest_messages_and_says_how_many(world):
+    queue = world.queue(capacity_messages=3, overflow="ring")
+    world.send(world.sender(queue), 5)
+    assert numbers(queue.ready) == [3, 4, 5]
+    assert (queue.dropped, queue.depth_messages) == (2, 3)
+    assert world.kinds().count("queue-dropped") == 2
+
+
+def test_a_ring_with_a_byte_limit_drops_as_many_as_it_must(world):
+    queue = world.queue(capacity_bytes=1000, overflow="ring")
+    sender = world.sender(queue)
+    world.send(sender, 9, size=100)
+    world.facts.clear()
+    world.send(sender, 1, size=500)
+    assert (queue.depth_bytes, queue.depth_messages) == (1000, 6)
+    assert [f.attributes["messages"] for f in world.facts] == [4]
+
+
+def test_a_ring_drops_what_came_back_first_and_never_what_a_consumer_holds(world):
+    queue = world.queue(capacity_messages=4, overflow="ring")
+    sender = world.sender(queue)
+    world.send(sender, 4)
+    consumer = world.receiver(queue, credit=3)
+    put_back(world, consumer, 2)
+    world.send(sender, 1)
+    assert (held(world, consumer), numbers(queue.returned), numbers(queue.ready)) == ([1, 3], [], [4, 5])
+    world.send(sender, 5)
+    assert (held(world, consumer), numbers(queue.ready)) == ([1, 3], [9, 10])
+
+
+def test_turning_a_full_queue_into_a_ring_releases_its_producers_and_drops_the_excess(world):
+    queue = world.queue(capacity_messages=3)
+    sender = world.sender(queue)
+    world.send(sender, 10)
+    assert sender.producer.blocked
+    world.broker.set_own_policy(queue, {"capacity_messages": 3, "overflow": "ring"})
+    world.settle()
+    assert (queue.depth_messages, sender.producer.blocked) == (3, False)
+    world.send(sender, 10)
+    assert (queue.depth_messages, queue.dropped) == (3, 11)
+
+
+def test_turning_a_ring_into_a_blocking_queue_keeps_the_bound_once_its_credit_has_come_back(world):
+    queue = world.queue(capacity_messages=10, overflow="ring")
+    senders = [world.sender(queue, answers=False) for _ in range(10)]
+    assert queue.ledger.reserved > 11
+    world.broker.set_own_policy(queue, {"capacity_messages": 10})
+    world.settle()
+    world.advance(1000)
+    assert queue.ledger.reserved <= 11
+    for sender in senders:
+        world.send(sender, 100)
+    assert queue.depth_messages <= 11
+
+
+# -- deleting --------------------------------------------------------------------------------------------------
+
+
+def test_deleting_a_queue_ends_its_links_and_leaves_nothing_behind(world):
+    queue = world.queue(capacity_messages=1)
+    sender, consumer = world.sender(queue), world.receiver(queue, credit=1)
+    browser = world.receiver(queue, browsing=True)
+    world.send(sender, 3)
+    connection = sender.producer.connection
+    message = world.held[consumer][0]
+    world.broker.delete_queue(queue)
+    world.settle()
+    assert not world.senders
+    assert not world.broker.producers
+    assert not world.broker.consumers
+    assert not connection.producers
+    assert not browser.connection.consumers
+    queue.put_back(consumer, message, failed=True)  # as the link's end does
+    world.broker.detach(consumer)
+    world.settle()
+    assert queue not in world.broker.sample()
+
+
+def test_closing_a_connection_detaches_its_links_once(world):
+    queue = world.queue(capacity_messages=4)
+    connection = world.connection()
+    sender = world.sender(queue, connection=connection)
+    world.kinds()
+    world.broker.close_connection(connection, "gone")
+    world.broker.close_connection(connection, "gone")
+    world.broker.detach(sender.producer)
+    world.settle()
+    assert world.kinds() == ["connection-closed"]
+    assert (queue.producer_count, queue.ledger.reserved) == (0, 0)
+
+
+# -- rates -----------------------------------------------------------------------------------------------------
+
+
+def test_rates_are_per_second_of_the_time_since_the_last_sample(world):
+    queue = world.queue()
+    sender, receiver = world.sender(queue), world.receiver(queue)
+    world.broker.turn.now += 1000
+    world.broker.sample()
+    world.send(sender, 20)
+    world.consume(receiver, 5)
+    world.broker.turn.now += 2000
+    assert queue in world.broker.sample()
+    assert (queue.rate_in, queue.rate_out) == (10.0, 2.5)
+
+
+def test_rates_come_down_to_nothing_once_and_then_the_queue_is_not_sampled(world):
+    queue = world.queue()
+    world.broker.sample()
+    world.send(world.sender(queue), 20)
+    rates = []
+    for _ in range(4):
+        world.broker.turn.now += 1000
+        rates.append(queue.rate_in if queue in world.broker.sample() else None)
+    assert rates == [20.0, 0.0, None, None]
+
+
+def test_a_queue_that_was_quiet_for_long_is_rated_over_the_last_second_only(world):
+    queue = world.queue()
+    sender = world.sender(queue)
+    for _ in range(100):
+        world.broker.turn.now += 1000
+        world.broker.sample()
+    world.send(sender, 20)
+    world.broker.turn.now += 1000
+    world.broker.sample()
+    assert queue.rate_in == 20.0
