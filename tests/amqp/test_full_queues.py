@@ -24,7 +24,7 @@ def take(broker: BrokerThread, count: int) -> list[Any]:
 
 
 def test_hold_takes_messages_in_and_settles_them_when_the_queue_resumes(broker: BrokerThread) -> None:
-    broker.queue("q", capacity_messages=5, flow_resume_messages=2, overflow="hold")
+    broker.queue("q", capacity_messages=5, flow_resume_messages=2, mechanism="hold")
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("q", 12)
         broker.until_queue("q", lambda q: q.depth_messages == 12, "all are taken in")
@@ -37,7 +37,7 @@ def test_hold_takes_messages_in_and_settles_them_when_the_queue_resumes(broker: 
 
 
 def test_a_client_that_settles_or_vanishes_while_its_messages_are_held_does_no_harm(broker: BrokerThread) -> None:
-    broker.queue("q", capacity_messages=1, flow_resume_messages=0, overflow="hold")
+    broker.queue("q", capacity_messages=1, flow_resume_messages=0, mechanism="hold")
     with Peer(broker.port) as settles, Peer(broker.port) as vanishes:
         for peer in (settles, vanishes):
             peer.open()
@@ -68,7 +68,7 @@ def _settled(number: int) -> bytes:
 
 
 def test_reject_refuses_at_once_and_the_link_lives_on(broker: BrokerThread) -> None:
-    broker.queue("q", capacity_messages=2, overflow="reject")
+    broker.queue("q", capacity_messages=2, mechanism="reject")
     with connected(broker) as connection:
         sender = connection.create_sender("q")
         for body in range(3):
@@ -87,13 +87,13 @@ def test_reject_refuses_at_once_and_the_link_lives_on(broker: BrokerThread) -> N
 
 
 def test_reject_after_refuses_what_waited_too_long_and_takes_what_did_not(broker: BrokerThread) -> None:
-    broker.queue("q", capacity_messages=2, flow_resume_messages=1, overflow="reject-after", reject_after_ms=400)
+    broker.queue("q", capacity_messages=2, flow_resume_messages=1, mechanism="reject-after", reject_after_ms=400)
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("q", 5)
         wait_until(lambda: publisher.refused == 2, "two waited too long")
         assert (publisher.accepted, broker.depth("q")) == (3, 3)
     broker.queue(
-        "patient", capacity_messages=2, flow_resume_messages=1, overflow="reject-after", reject_after_ms=60_000
+        "patient", capacity_messages=2, flow_resume_messages=1, mechanism="reject-after", reject_after_ms=60_000
     )
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("patient", 5)
@@ -115,8 +115,8 @@ def test_an_operator_s_stop_holds_producers_whatever_the_way(broker: BrokerThrea
     from brokers.engine.stops import Scope
 
     for way in ("hold", "reject", "reject-after", "ring"):
-        more = {"reject_after_ms": 100} if way == "reject-after" else {}
-        broker.queue(way, capacity_messages=50, overflow=way, **more)
+        more = {"overflow": "ring"} if way == "ring" else {"mechanism": way}
+        broker.queue(way, capacity_messages=50, **more)
     broker.do(lambda s: s.broker.stop_producers(Scope(), "night", "anna"))
     with Crowd(broker) as crowd:
         publishers = [crowd.publisher(way, 10) for way in ("hold", "reject", "reject-after", "ring")]
