@@ -229,7 +229,7 @@ class Gate:
         if self.state is not State.NORMAL:
             return []
         ledger = self.ledger
-        if not ledger.waiting and not ledger.pending:
+        if not ledger.waiting and not ledger.idle and not ledger.pending:
             return []
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now)
         if ledger.contended or ledger.pending:
@@ -240,10 +240,12 @@ class Gate:
         """What time does to credit. False: nothing is left to watch."""
         ledger, turn = self.ledger, self.turn
         contended = self.state is State.NORMAL and ledger.contended and self.room() <= 0
+        before = ledger.reserved
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
-        self.touch()
+        if drain or changed or ledger.reserved != before:
+            self.touch()
         return contended or bool(ledger.pending)
 
     def credit_returned(self, producer: Producer, count: int) -> None:

@@ -73,7 +73,9 @@ class Sender:
 
 
 def body(producer: Producer, number: int, size: int) -> bytes:
-    return f"{producer.id}:{number}".encode().ljust(size, b".")
+    text = f"{producer.id}:{number}".encode()
+    assert len(text) <= size
+    return text.ljust(size, b".")
 
 
 def origin(message: Message) -> tuple[int, int]:
@@ -94,6 +96,7 @@ class Simulation:
         self.facts: list[Fact] = []
         self.kept: dict[tuple[str, str], Mapping[str, Any]] = {}
         self.closed: list[Connection] = []
+        self.told: set[Sender] = set()  # have something to read
         self.settle()
 
     # -- set up -------------------------------------------------------------------------------------------------
@@ -251,6 +254,7 @@ class Simulation:
         sender = self.senders.get(producer)
         if sender is not None:
             sender.flows.append((sender.received, producer.credit, drain))
+            self.told.add(sender)
 
     def kinds(self) -> list[str]:
         """The kinds of the facts stated since the last call."""

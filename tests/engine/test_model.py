@@ -431,15 +431,17 @@ class EngineMachine(RuleBasedStateMachine):
         for queue in self.queues:
             ledger = queue.ledger
             members = set(ledger.members)
-            assert set(ledger.waiting) == {p for p in members if p.waiting}
-            assert len(ledger.waiting) == len(set(ledger.waiting))
+            lines = [*ledger.waiting, *ledger.idle]
+            assert set(ledger.waiting) == {p for p in members if p.waiting and not p.idle}
+            assert set(ledger.idle) == {p for p in members if p.waiting and p.idle}
+            assert len(lines) == len(set(lines))
             assert set(ledger.pending) <= members
             assert {p for p in members if p.withdrawn or p.draining} <= set(ledger.pending)
             assert draining(ledger.pending) == draining(members)
             for producer in members:
                 if queue.state is State.NORMAL and not producer.credit:
                     assert producer.waiting or producer.draining, "a producer that may run is forgotten"
-            starved = queue.state is State.NORMAL and any(not p.credit for p in ledger.waiting)
+            starved = queue.state is State.NORMAL and any(not p.credit for p in lines)
             if ledger.pending or starved:
                 assert queue in self.world.broker.turn.watched, "nobody takes credit back"
             if starved:
@@ -475,6 +477,6 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 EngineMachine.TestCase.settings = settings(
-    settings.default, max_examples=int(__import__("os").environ.get("HYP", "60")), stateful_step_count=50
+    settings.default, max_examples=200, stateful_step_count=50
 )
 TestEngineUnderRandomClientsAndOperators = EngineMachine.TestCase
