@@ -93,7 +93,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
 def welcome(url: str, amqp: str, data: Path, printed: str, *, open_to_all: bool) -> str:
     """The lines that a newcomer needs. `printed`: what `ensure_admin` said, `admin PASSWORD` if it made the user."""
     made = next((line.split(None, 1)[1].strip() for line in printed.splitlines() if line.startswith("admin ")), "")
-    reset = "manage.py changepassword admin"
+    reset = "uv run manage.py changepassword admin"
     if data != Path("data").resolve():
         reset = f"HEADGATE_DATA={shlex.quote(str(data))} {reset}"
     lines = [

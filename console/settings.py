@@ -4,6 +4,7 @@ HEADGATE_DATA              the data folder, default ./data
 HEADGATE_DEBUG             1: Django's debug pages, static files read anew at each request
 HEADGATE_ALLOWED_HOSTS     host names besides the loopback ones, separated by commas
 HEADGATE_TRUSTED_ORIGINS   origins (https://console.example.org) that may post forms through a reverse proxy
+HEADGATE_PROXIES           addresses of reverse proxies whose X-Forwarded-For and -Proto are believed, default none
 HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
@@ -39,6 +40,8 @@ except DataFolderError as error:
 
 DEBUG = os.environ.get("HEADGATE_DEBUG") == "1"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", *_words("HEADGATE_ALLOWED_HOSTS")]
+#: Without one, nobody is believed who says on whose behalf a request comes: the audit trail keeps real addresses.
+HEADGATE_PROXIES = _words("HEADGATE_PROXIES")
 CSRF_TRUSTED_ORIGINS = _words("HEADGATE_TRUSTED_ORIGINS")
 
 # -- brokers ----------------------------------------------------------------------------------------------------
@@ -112,7 +115,9 @@ TEMPLATES = [
 # -- database ---------------------------------------------------------------------------------------------------
 
 DATABASES: dict[str, Any] = {
-    "default": dj_database_url.config(default=f"sqlite:///{DATA / 'console' / 'console.sqlite3'}", conn_max_age=0)
+    "default": dj_database_url.parse(os.environ["DATABASE_URL"])
+    if os.environ.get("DATABASE_URL")
+    else {"ENGINE": "django.db.backends.sqlite3", "NAME": str(DATA / "console" / "console.sqlite3")}
 }
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
@@ -191,6 +196,8 @@ LOGGING: dict[str, Any] = {
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
         "django": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+        # A refused request is the caller's to read, not the operator's of this server.
+        "django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": False},
         "console": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
     },
 }

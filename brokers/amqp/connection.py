@@ -6,26 +6,33 @@ No socket and no loop here: the server hands over what it read, and is asked to 
 
 from __future__ import annotations
 
+import itertools
+import logging
 from typing import Any, Protocol
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.amqp import proton as pn
 from brokers.amqp.container import Container
-from brokers.amqp.links import MAX_MESSAGE_SIZE, ConsumerLink, Link, ProducerLink
+from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
 from brokers.amqp.sasl import SaslServer
 from brokers.engine.connection import Connection
 
 #: A client must send something at least this often, ms; Proton asks for half of it.
 IDLE_TIMEOUT_MS = 60_000
+#: A client has this long to sign in and open, ms.
+SIGN_IN_MS = 15_000
+#: A client has this long to answer when the broker closes the connection, ms.
+GOODBYE_MS = 5_000
+#: A client that wants to hear from the broker more often than every so many ms is seen to more often.
+HASTY_MS = 4_000
 MAX_FRAME = 65536
 CONTAINER_ID = b"headgate"
 
+log = logging.getLogger("headgate.broker")
+
 _OUT_SIZE = 1 << 18
 _OUT = pn.new("char[]", _OUT_SIZE)
-
-#: What a client may do that did not sign in, where the virtual host lets it in.
-ANONYMOUS_RIGHTS = frozenset({"publish", "consume"})
 
 _CONDITIONS: dict[type[AdminError], str] = {
     NotFound: "amqp:not-found",
@@ -52,12 +59,13 @@ class AmqpConnection:
         self.remote_address = remote_address
         self.sasl: SaslServer | None = SaslServer(container.authenticator, anonymous=anonymous, plain=plain)
         self.user: str | None = None
-        self.rights = ANONYMOUS_RIGHTS
         self.engine: Connection | None = None
         self.links: dict[Any, Link] = {}
         self.sessions: dict[Any, int] = {}  # session -> its number on this connection
         self.reply_links: dict[str, NodeSource] = {}  # address the client chose -> link
         self.closing = False  # our end is closed
+        self._session_numbers = itertools.count()
+        self._waiting_since = 0  # ms of the clock of `tick`; 0: nothing is waited for
         self.writable = True
         self._transport = transport = pn.transport()
         pn.transport_set_server(transport)
@@ -88,11 +96,10 @@ class AmqpConnection:
         if answer:
             self.wire.write(answer)
         if sasl.failed:
+            log.info("sign-in from %s refused: %s", self.remote_address, sasl.reason)
             self.wire.close()
         elif sasl.done:
             self.sasl, self.user = None, sasl.user
-            if sasl.user is not None:
-                self.rights = self.container.authenticator.rights(sasl.user)
             if sasl.rest:
                 self._push(pn.from_buffer("char[]", sasl.rest), len(sasl.rest))
             self.dirty()
@@ -122,19 +129,31 @@ class AmqpConnection:
         if transport is None or self.sasl is not None:
             return
         out: bytes | None = None
-        while (count := pn.transport_pending(transport)) > 0:
-            count = min(count, _OUT_SIZE)
-            pn.transport_peek(transport, _OUT, count)
-            piece = pn.unpack(_OUT, count)
-            pn.transport_pop(transport, count)
-            out = piece if out is None else out + piece
-        if out:
-            self.wire.write(out)
-        if count < 0:
+        more: list[bytes] = []
+        while (size := pn.transport_pending(transport)) > 0:
+            size = min(size, _OUT_SIZE)
+            pn.transport_peek(transport, _OUT, size)
+            piece = pn.unpack(_OUT, size)
+            pn.transport_pop(transport, size)
+            if out is None:
+                out = piece
+            else:
+                more.append(piece)
+        if out is not None:
+            self.wire.write(b"".join((out, *more)) if more else out)
+        if size < 0:
             self.wire.close()
 
     def tick(self, now: int) -> None:
-        """Once a second or so: idle time-outs, both ways. `now`: ms of any steady clock."""
+        """Once a second or so: idle time-outs, both ways, and whoever leaves the broker waiting. `now`: ms of any
+        steady clock, above 0."""
+        if self.engine is not None and not self.closing:
+            self._waiting_since = 0
+        elif not self._waiting_since:
+            self._waiting_since = now
+        elif now - self._waiting_since >= (GOODBYE_MS if self.closing else SIGN_IN_MS):
+            self.wire.close()
+            return
         if self._transport is not None and self.sasl is None:
             pn.transport_tick(self._transport, now)
             self.dirty()
@@ -150,6 +169,9 @@ class AmqpConnection:
         if self.engine is not None:
             self.engine.writable = True
             self.container.broker.turn.touched.update(c.queue for c in self.engine.consumers)
+        for link in list(self.links.values()):
+            if not link.closing:
+                link.on_writable()
 
     def lost(self) -> None:
         """The socket has gone. Every pointer dies here."""
@@ -162,6 +184,7 @@ class AmqpConnection:
             self.container.broker.close_connection(self.engine, why)
         self.container.connections.discard(self)
         self.container.unwritten.discard(self)
+        self.container.hasty.discard(self)
         transport, connection, collector = self._transport, self._connection, self._collector
         self._transport = self._connection = self._collector = None
         pn.transport_unbind(transport)
@@ -174,7 +197,7 @@ class AmqpConnection:
     def end(self, condition: str, description: str) -> None:
         """Close our end, with an error; the peer answers or its idle time-out ends it."""
         if self._transport is not None and not self.closing:
-            self.closing = True
+            self.closing, self._waiting_since = True, 0
             self._let_go_of(list(self.links.values()))
             pn.set_condition(pn.connection_condition(self._connection), condition, description)
             pn.connection_close(self._connection)
@@ -205,6 +228,8 @@ class AmqpConnection:
             pop(collector)
 
     def _connection_opened(self, event: Any) -> None:
+        if self.engine is not None or self.closing:
+            return  # a second open frame
         hostname, container_id = pn.connection_hostname(self._connection), pn.connection_container(self._connection)
         pn.connection_open(self._connection)
         try:
@@ -217,10 +242,13 @@ class AmqpConnection:
                 handle=self,
             )
             self.engine.writable = self.writable
+            if 0 < self.engine.idle_timeout < HASTY_MS:
+                self.container.hasty.add(self)
         except (NotFound, NotAllowed) as refused:
             self.end(_CONDITIONS[type(refused)], str(refused))
 
     def _connection_closed(self, event: Any) -> None:
+        self.closing = True
         self._let_go_of(list(self.links.values()))
         pn.connection_close(self._connection)
         self.dirty()
@@ -228,7 +256,7 @@ class AmqpConnection:
     def _session_opened(self, event: Any) -> None:
         if not self.closing:
             session = pn.event_session(event)
-            self.sessions[session] = len(self.sessions)
+            self.sessions[session] = next(self._session_numbers)
             pn.session_open(session)
 
     def _session_closed(self, event: Any) -> None:
@@ -239,6 +267,8 @@ class AmqpConnection:
             del self.links[pointer]
         self.sessions.pop(session, None)
         pn.session_close(session)
+        pn.session_free(session)
+        self.dirty()
 
     def _link_opened(self, event: Any) -> None:
         pointer = pn.event_link(event)
@@ -249,6 +279,9 @@ class AmqpConnection:
         except (AdminError, Refused) as refused:
             condition = refused.condition if isinstance(refused, Refused) else _CONDITIONS[type(refused)]
             info = refused.info if isinstance(refused, Refused) else None
+            # No terminus: this is how a client knows at once that it was refused (part 2.6.3 of the standard).
+            pn.terminus_set_type(pn.link_source(pointer), pn.UNSPECIFIED)
+            pn.terminus_set_type(pn.link_target(pointer), pn.UNSPECIFIED)
             pn.link_open(pointer)
             pn.set_condition(pn.link_condition(pointer), condition, str(refused), info)
             pn.link_close(pointer)
@@ -261,6 +294,15 @@ class AmqpConnection:
             self._let_go_of([link])
         pn.link_close(pointer)
         pn.link_free(pointer)
+        self.dirty()
+
+    def _link_detached(self, event: Any) -> None:
+        """A detach is answered in kind, unless our end was closed first. Nothing is kept of the link either way."""
+        pointer = pn.event_link(event)
+        link = self.links.get(pointer)
+        if link is not None and not link.closing:
+            pn.link_detach(pointer)
+        self._link_closed(event)
 
     def _let_go_of(self, links: list[Link]) -> None:
         for link in links:
@@ -284,12 +326,13 @@ class AmqpConnection:
             return self._attach_reply(pointer)
         if address.startswith("$"):
             return self._attach_node_source(pointer, address)
-        self._require("consume", address)
+        self._check_right("consume", engine)
         queue = self.container.broker.find_or_create_queue(engine, _required(address, "source"))
         presettled = pn.link_remote_snd_settle_mode(pointer) == pn.SND_SETTLED
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
         link = ConsumerLink(self, pointer, presettled=presettled)
         pn.terminus_copy(pn.link_source(pointer), remote)
+        pn.clear_terminus_filter(pn.link_source(pointer))  # none is applied, so none is confirmed
         pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
@@ -310,23 +353,24 @@ class AmqpConnection:
         if address.startswith("$"):
             node_target = NodeTarget(self, pointer)
             self._node(address).open_target(node_target)
-            self._open_target(pointer, remote)
+            self._open_target(node_target, remote)
             node_target.top_up()
             return node_target
-        self._require("publish", address)
+        self._check_right("publish", engine)
         queue = self.container.broker.find_or_create_queue(engine, _required(address, "target"))
         link = ProducerLink(self, pointer)
-        self._open_target(pointer, remote)
+        self._open_target(link, remote)
         channel = self.sessions.get(pn.link_session(pointer), 0)
         link.producer = self.container.broker.attach_producer(engine, queue, pn.link_name(pointer), channel, link)
         return link
 
-    def _open_target(self, pointer: Any, remote: Any) -> None:
+    def _open_target(self, link: IncomingLink, remote: Any) -> None:
+        pointer = link.pointer
         pn.terminus_copy(pn.link_target(pointer), remote)
         pn.terminus_copy(pn.link_source(pointer), pn.link_remote_source(pointer))
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
-        pn.link_set_max_message_size(pointer, MAX_MESSAGE_SIZE)
+        pn.link_set_max_message_size(pointer, link.max_size)
         pn.link_open(pointer)
 
     def _attach_reply(self, pointer: Any) -> Link:
@@ -334,8 +378,7 @@ class AmqpConnection:
         if self.user is None:
             raise Refused("amqp:unauthorized-access", "a dynamic source is for answers from $management: sign in first")
         link = NodeSource(self, pointer, self.container.reply_address())
-        self.container.reply_links[link.address] = link
-        link.on_end.append(lambda: self.container.reply_links.pop(link.address, None))
+        self._take_replies(link)
         pn.set_terminus_address(pn.link_source(pointer), link.address)
         self._open_node_source(pointer)
         return link
@@ -344,14 +387,18 @@ class AmqpConnection:
         reply_to = pn.terminus_address(pn.link_remote_target(pointer))
         link = NodeSource(self, pointer, reply_to)
         remote = pn.link_remote_source(pointer)
-        node = self._node(address)
+        self._node(address).open_source(link, pn.terminus_filter(remote))
         if reply_to:
-            self.reply_links[reply_to] = link
-            link.on_end.append(lambda: self.reply_links.pop(reply_to, None))
-        node.open_source(link, pn.terminus_filter(remote))
+            self._take_replies(link)
         pn.terminus_copy(pn.link_source(pointer), remote)
         self._open_node_source(pointer)
         return link
+
+    def _take_replies(self, link: NodeSource) -> None:
+        """Replies for the link's address go to it, until it ends or another takes them."""
+        links, address = self.reply_links, link.address
+        links[address] = link
+        link.on_end.append(lambda: links.pop(address) if links.get(address) is link else None)
 
     def _open_node_source(self, pointer: Any) -> None:
         pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
@@ -364,12 +411,16 @@ class AmqpConnection:
             raise Refused("amqp:not-found", f"there is no node {address}")
         if self.user is None:
             raise Refused("amqp:unauthorized-access", f"{address} is for users who signed in")
-        self._require("manage", address)
+        if "manage" not in self.container.rights(self.user):
+            raise Refused("amqp:unauthorized-access", f"user {self.user} has not the right to manage: no {address}")
         return node
 
-    def _require(self, right: str, address: str) -> None:
-        if right not in self.rights:
-            raise Refused("amqp:unauthorized-access", f"{self.user} has no right to {right}: {address}")
+    def _check_right(self, right: str, engine: Connection) -> None:
+        """Nobody who signed in may less than an anonymous client."""
+        if self.user is None or self.container.broker.virtualhosts[engine.virtualhost].anonymous:
+            return
+        if right not in self.container.rights(self.user):
+            raise Refused("amqp:unauthorized-access", f"user {self.user} has not the right to {right}")
 
 
 _OTHER = {
@@ -379,7 +430,7 @@ _OTHER = {
     pn.EV_SESSION_REMOTE_CLOSE: AmqpConnection._session_closed,
     pn.EV_LINK_REMOTE_OPEN: AmqpConnection._link_opened,
     pn.EV_LINK_REMOTE_CLOSE: AmqpConnection._link_closed,
-    pn.EV_LINK_REMOTE_DETACH: AmqpConnection._link_closed,
+    pn.EV_LINK_REMOTE_DETACH: AmqpConnection._link_detached,
 }
 
 

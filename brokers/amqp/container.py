@@ -7,15 +7,15 @@ before it is safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, cast
 
 from brokers.amqp.links import ConsumerLink, ProducerLink
-from brokers.amqp.nodes import Node, NodeSource
+from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep
+from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep, Settled
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
@@ -39,7 +39,9 @@ class Container:
         self.unwritten: set[AmqpConnection] = set()
         self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
         self.draining: set[ConsumerLink] = set()
-        self.reply_links: dict[str, NodeSource] = {}  # dynamic address -> link
+        self.hasty: set[AmqpConnection] = set()  # to be ticked more often than once a second
+        #: What a user who signed in may do: publish, consume, manage.
+        self.rights: Callable[[str], Collection[str]] = lambda user: ()
         self._next_reply = 0
 
     def reply_address(self) -> str:
@@ -81,11 +83,9 @@ class Container:
                 cast(ProducerLink, producer.handle).sync_credit()
             case Drain(producer):
                 cast(ProducerLink, producer.handle).drain()
+            case Settled(producer, count, outcome):
+                cast(ProducerLink, producer.handle).settle(count, outcome)
             case Detach(link, condition, description):
                 cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
             case Close(connection, condition, description):
                 cast("AmqpConnection", connection.handle).end(condition, description)
-
-    def find_reply_link(self, connection: Any, address: str) -> NodeSource | None:
-        """Where a reply goes: a link of the same connection with that address, or a dynamic one."""
-        return connection.reply_links.get(address) or self.reply_links.get(address)

@@ -7,6 +7,7 @@ message are written out flat: that is where the broker's speed is made.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from brokers.amqp import proton as pn
@@ -30,6 +31,7 @@ from brokers.amqp.proton import (
     unpack,
 )
 from brokers.engine.consumer import Consumer
+from brokers.engine.overflow import Outcome, Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
 
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 MAX_MESSAGE_SIZE = 128 << 20
 
 TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
+RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
+
+TAKEN, HELD, REFUSED = Verdict.TAKEN, Verdict.HELD, Verdict.REFUSED
 
 _SCRATCH_SIZE = 1 << 20
 _SCRATCH = pn.new("char[]", _SCRATCH_SIZE)
@@ -72,6 +77,9 @@ class Link:
     def on_flow(self) -> None:
         raise NotImplementedError
 
+    def on_writable(self) -> None:
+        """The peer reads again."""
+
     def let_go(self) -> None:
         """The link has ended, from whichever side. Called once."""
 
@@ -90,13 +98,15 @@ class IncomingLink(Link):
 
     __slots__ = ("parts", "size")
 
+    max_size = MAX_MESSAGE_SIZE
+
     def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
         super().__init__(connection, pointer)
         self.parts: list[bytes] = []
         self.size = 0
 
     def receive(self, delivery: Any) -> bytes | None:
-        """The whole message, once its last frame is here."""
+        """The whole message, once its last frame is here. Larger than `max_size`: the link has ended."""
         length = delivery_pending(delivery)
         if length <= _SCRATCH_SIZE:
             taken = link_recv(self.pointer, _SCRATCH, length)
@@ -105,26 +115,47 @@ class IncomingLink(Link):
             buffer = pn.new("char[]", length)
             taken = link_recv(self.pointer, buffer, length)
             data = unpack(buffer, taken) if taken > 0 else b""
-        if delivery_partial(delivery):
-            self.parts.append(data)
-            self.size += len(data)
-            if self.size > MAX_MESSAGE_SIZE:
-                self.parts.clear()
-                text = f"a message may have {MAX_MESSAGE_SIZE:,} bytes at most"
-                self.end("amqp:link:message-size-exceeded", text)
-            return None
-        if self.parts:
-            self.parts.append(data)
-            data = b"".join(self.parts)
-            self.parts.clear()
-            self.size = 0
+        if self.parts or delivery_partial(delivery):
+            return self._join(delivery, data)
         return bytes(data)
+
+    def _join(self, delivery: Any, data: bytes) -> bytes | None:
+        self.parts.append(data)
+        self.size += len(data)
+        if self.size > self.max_size:
+            self.forget_parts()
+            text = f"a message may have {self.max_size:,} bytes at most"
+            self.refuse(delivery, "amqp:link:message-size-exceeded", text)
+            return None
+        if delivery_partial(delivery):
+            return None
+        whole = b"".join(self.parts)
+        self.forget_parts()
+        return whole
+
+    def forget_parts(self) -> None:
+        self.parts.clear()
+        self.size = 0
+
+    def refuse(self, delivery: Any, condition: str, text: str) -> None:
+        """Reject a delivery that breaks the protocol, and end the link. It is settled, since a client that sends on
+        regardless must not fill our memory with deliveries that are not."""
+        pn.delivery_error(delivery, condition, text)
+        delivery_update(delivery, REJECTED)
+        delivery_settle(delivery)
+        self.end(condition, text)
 
 
 class ProducerLink(IncomingLink):
-    __slots__ = ("producer",)
+    """`held`: deliveries whose outcome is withheld, oldest first; None for one that the client settled itself."""
+
+    __slots__ = ("held", "producer")
 
     producer: Producer
+
+    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
+        super().__init__(connection, pointer)
+        self.held: deque[Any] = deque()
 
     def on_delivery(self, delivery: Any) -> None:
         # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
@@ -138,26 +169,63 @@ class ProducerLink(IncomingLink):
         if body is None:
             return
         producer = self.producer
-        if producer.queue.publish(producer, body):
+        verdict = producer.queue.publish(producer, body)
+        if verdict is TAKEN:
             delivery_update(delivery, ACCEPTED)
             delivery_settle(delivery)
-            return
-        text = f"the message was not taken: the link had no credit on queue {producer.queue.name}"
-        self.connection.container.broker.refuse_producer(producer, TRANSFER_LIMIT, text)
-        self.end(TRANSFER_LIMIT, text)
+        elif verdict is HELD:
+            self._hold(delivery)
+        elif verdict is REFUSED:
+            self._reject(delivery)
+        else:
+            text = f"the message was not taken: the link had no credit on queue {producer.queue.name}"
+            self.refuse(delivery, TRANSFER_LIMIT, text)
+
+    def _hold(self, delivery: Any) -> None:
+        """Its outcome comes later. One that the client has settled needs none, but keeps its place in the line."""
+        if delivery_settled(delivery):
+            delivery_settle(delivery)
+            self.held.append(None)
+        else:
+            link_advance(self.pointer)
+            self.held.append(delivery)
+
+    def _reject(self, delivery: Any) -> None:
+        text = f"queue {self.producer.queue.name} is full"
+        pn.delivery_error(delivery, RESOURCE_LIMIT, text)
+        delivery_update(delivery, REJECTED)
+        delivery_settle(delivery)
+
+    def settle(self, count: int, outcome: Outcome) -> None:
+        """The oldest `count` held deliveries have their outcome."""
+        for _ in range(min(count, len(self.held))):
+            delivery = self.held.popleft()
+            if delivery is None:
+                continue
+            if outcome is Outcome.ACCEPTED:
+                delivery_update(delivery, ACCEPTED)
+                delivery_settle(delivery)
+            else:
+                self._reject(delivery)
+        self.connection.dirty()
+
+    def refuse(self, delivery: Any, condition: str, text: str) -> None:
+        self.connection.container.broker.refuse_producer(self.producer, condition, text)
+        super().refuse(delivery, condition, text)
 
     def _odd(self, delivery: Any) -> bytes | None:
         """A delivery without new bytes, or on a link that we have closed. The message, if it is one after all."""
         if self.closing:
             delivery_settle(delivery)
         elif delivery_aborted(delivery):
-            self.parts.clear()
-            self.size = 0
+            self.forget_parts()
             delivery_settle(delivery)
             self.producer.queue.abort(self.producer)
         elif pn.delivery_readable(delivery):
             return self.receive(delivery)
         elif delivery_settled(delivery):
+            if delivery in self.held:
+                self.held[self.held.index(delivery)] = None
             delivery_settle(delivery)
         return None
 
@@ -183,6 +251,7 @@ class ProducerLink(IncomingLink):
             self.connection.dirty()
 
     def let_go(self) -> None:
+        self.held.clear()
         self.connection.container.broker.detach(self.producer)
 
 
@@ -259,9 +328,14 @@ class ConsumerLink(Link):
         if pn.link_get_drain(self.pointer):
             container.draining.add(self)
 
+    def on_writable(self) -> None:
+        if pn.link_get_drain(self.pointer):
+            self.connection.container.draining.add(self)
+
     def finish_drain(self) -> None:
-        """Everything that could be sent has been: give back the rest of the credit."""
-        if not self.closing and pn.link_get_drain(self.pointer):
+        """Everything that could be sent has been: give back the rest of the credit. While the peer does not read,
+        more could be sent later."""
+        if not self.closing and pn.link_get_drain(self.pointer) and self.connection.writable:
             pn.link_drained(self.pointer)
             self.consumer.credit = link_credit(self.pointer)
             self.connection.dirty()

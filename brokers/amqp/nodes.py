@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from brokers.amqp import proton as pn
-from brokers.amqp.links import IncomingLink, Link
+from brokers.amqp.links import TRANSFER_LIMIT, IncomingLink, Link
 from brokers.amqp.proton import ACCEPTED, REJECTED, delivery_settle, delivery_update, link_credit, link_flow
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 #: Requests that a client may send to a node before they are answered.
 REQUEST_CREDIT = 64
+#: The largest request, in bytes.
+MAX_REQUEST_SIZE = 1 << 20
+#: Answers that may wait for a client to give credit for them.
+MAX_WAITING = 1000
 
 
 class Refused(Exception):
@@ -59,11 +63,16 @@ class NodeSource(Link):
     @property
     def credit(self) -> int:
         """Messages that could be sent at once."""
-        return 0 if self.closing else max(0, link_credit(self.pointer) - len(self.waiting))
+        if self.closing or not self.connection.writable:
+            return 0
+        return max(0, int(link_credit(self.pointer)) - len(self.waiting))
 
     def push(self, message: bytes) -> None:
-        self.waiting.append(message)
-        self.pump()
+        if len(self.waiting) >= MAX_WAITING:
+            self.end("amqp:resource-limit-exceeded", f"{MAX_WAITING:,} messages wait for credit on this link")
+        elif not self.closing:
+            self.waiting.append(message)
+            self.pump()
 
     def pump(self) -> None:
         if self.closing:
@@ -92,6 +101,9 @@ class NodeSource(Link):
             pn.link_drained(self.pointer)
             self.connection.dirty()
 
+    def on_writable(self) -> None:
+        self.on_flow()
+
     def let_go(self) -> None:
         self.waiting.clear()
         for call in self.on_end:
@@ -104,13 +116,18 @@ class NodeTarget(IncomingLink):
 
     __slots__ = ("on_message",)
 
+    max_size = MAX_REQUEST_SIZE
+
     def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
         super().__init__(connection, pointer)
         self.on_message: Callable[[bytes], str] | None = None
 
     def on_delivery(self, delivery: Any) -> None:
         if self.closing or pn.delivery_aborted(delivery):
+            self.forget_parts()
             delivery_settle(delivery)
+            if not self.closing:
+                self.top_up()
             return
         if not pn.delivery_readable(delivery):
             if pn.delivery_settled(delivery):
@@ -120,7 +137,7 @@ class NodeTarget(IncomingLink):
         if body is None:
             return
         if link_credit(self.pointer) <= 0:
-            self.end("amqp:link:transfer-limit-exceeded", "the request was not taken: the link had no credit")
+            self.refuse(delivery, TRANSFER_LIMIT, "the request was not taken: the link had no credit")
             return
         self.connection.container.asking.add(self.connection)
         fault = self.on_message(body) if self.on_message else "nobody listens"

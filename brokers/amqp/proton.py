@@ -24,7 +24,7 @@ SND_SETTLED, SND_UNSETTLED, SND_MIXED, RCV_FIRST = (
     lib.PN_SND_MIXED,
     lib.PN_RCV_FIRST,
 )
-COORDINATOR, DIST_MODE_COPY = lib.PN_COORDINATOR, lib.PN_DIST_MODE_COPY
+COORDINATOR, UNSPECIFIED, DIST_MODE_COPY = lib.PN_COORDINATOR, lib.PN_UNSPECIFIED, lib.PN_DIST_MODE_COPY
 
 EV_DELIVERY, EV_LINK_FLOW = lib.PN_DELIVERY, lib.PN_LINK_FLOW
 EV_CONNECTION_REMOTE_OPEN, EV_CONNECTION_REMOTE_CLOSE = lib.PN_CONNECTION_REMOTE_OPEN, lib.PN_CONNECTION_REMOTE_CLOSE
@@ -51,10 +51,11 @@ connection_close, connection_release = lib.pn_connection_close, lib.pn_connectio
 connection_set_container, connection_condition = lib.pn_connection_set_container, lib.pn_connection_condition
 decref = lib.pn_decref
 
-session_open, session_close = lib.pn_session_open, lib.pn_session_close
+session_open, session_close, session_free = lib.pn_session_open, lib.pn_session_close, lib.pn_session_free
 
 link_is_sender, link_session = lib.pn_link_is_sender, lib.pn_link_session
 link_open, link_close, link_free = lib.pn_link_open, lib.pn_link_close, lib.pn_link_free
+link_detach = lib.pn_link_detach
 link_flow, link_drain, link_drained = lib.pn_link_flow, lib.pn_link_drain, lib.pn_link_drained
 link_get_drain, link_credit = lib.pn_link_get_drain, lib.pn_link_credit
 link_recv, link_send, link_advance = lib.pn_link_recv, lib.pn_link_send, lib.pn_link_advance
@@ -65,6 +66,7 @@ link_set_snd_settle_mode, link_set_rcv_settle_mode = lib.pn_link_set_snd_settle_
 link_set_max_message_size, link_condition = lib.pn_link_set_max_message_size, lib.pn_link_condition
 
 terminus_copy, terminus_type = lib.pn_terminus_copy, lib.pn_terminus_get_type
+terminus_set_type = lib.pn_terminus_set_type
 terminus_is_dynamic, terminus_distribution_mode = lib.pn_terminus_is_dynamic, lib.pn_terminus_get_distribution_mode
 
 delivery, delivery_link, delivery_partial = lib.pn_delivery, lib.pn_delivery_link, lib.pn_delivery_partial
@@ -107,6 +109,10 @@ def terminus_filter(pointer: Any) -> Any:
     return data.get_object() if data.next() is not None else None
 
 
+def clear_terminus_filter(pointer: Any) -> None:
+    lib.pn_data_clear(lib.pn_terminus_filter(pointer))
+
+
 def set_condition(pointer: Any, name: str, description: str, info: dict[Any, Any] | None = None) -> None:
     lib.pn_condition_set_name(pointer, name.encode())
     lib.pn_condition_set_description(pointer, description.encode())
@@ -125,23 +131,6 @@ def condition_text(pointer: Any) -> str:
 def delivery_error(pointer: Any, name: str, description: str) -> None:
     """Set the error that goes with a rejected outcome."""
     set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(pointer)), name, description)
-
-
-def decode_first(data: bytes) -> tuple[int, Any]:
-    """(length, value) of the first AMQP value in `data`; raises ValueError if there is none."""
-    value = Data()
-    length = lib.pn_data_decode(value._data, from_buffer(data), len(data))
-    if length < 0:
-        raise ValueError(f"not an AMQP value: {data[:16]!r}")
-    value.rewind()
-    value.next()
-    return length, value.get_object()
-
-
-def encode(value: Any) -> bytes:
-    data = Data()
-    data.put_object(value)
-    return bytes(data.encode())
 
 
 def _text(pointer: Any) -> str:

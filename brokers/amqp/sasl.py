@@ -49,10 +49,6 @@ class Authenticator(Protocol):
         """Whether this is that user's password."""
         ...
 
-    def rights(self, name: str) -> frozenset[str]:
-        """What the user may do, out of publish, consume and manage."""
-        ...
-
     def scram(self) -> Callable[[str], tuple[bytes, bytes, bytes, int] | None]:
         """What gives a user's salt, stored key, server key and iterations; None if unknown."""
         ...

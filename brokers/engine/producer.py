@@ -31,6 +31,7 @@ class Producer:
         "credit",
         "draining",
         "handle",
+        "held",
         "id",
         "idle",
         "lapsed",
@@ -59,6 +60,7 @@ class Producer:
         self.withdrawn = 0
         self.lapsed = 0
         self.low = 0  # asks for more when its credit falls to this
+        self.held = 0  # messages whose outcome is withheld
         self.waiting = False  # stands in a line of its queue for credit
         self.idle = False  # gave credit back without having used it, and has not sent since
         self.draining = False  # was asked to give its credit back

@@ -22,6 +22,9 @@ FILTER = "headgate:after"
 #: Events kept encoded.
 TAIL = 1000
 
+#: Events sent to one follower before everybody else has a turn.
+AT_ONCE = 500
+
 
 class EventNode:
     """See the module."""
@@ -30,6 +33,7 @@ class EventNode:
         self.journal = journal
         self._reached: dict[NodeSource, int] = {}
         self._tail: deque[tuple[int, bytes]] = deque(maxlen=TAIL)
+        self._behind: set[NodeSource] = set()  # have credit and would have held up the broker for too long
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
         after = _after(filters)
@@ -38,7 +42,7 @@ class EventNode:
             raise _expired(self.journal.first)  # no longer kept; or never was: another data folder
         self._reached[link] = reached
         link.on_credit = lambda: self._pump(link)
-        link.on_end.append(lambda: self._reached.pop(link, None))
+        link.on_end.append(lambda: self._forget(link))
 
     def open_target(self, link: NodeTarget) -> None:
         raise Refused("amqp:not-allowed", "$events can only be received from")
@@ -52,14 +56,30 @@ class EventNode:
         else:
             self._tail.clear()
 
+    def go_on(self) -> None:
+        """Many times a second: more for those who catch up."""
+        behind, self._behind = self._behind, set()
+        for link in behind:
+            self._pump(link)
+
+    def _forget(self, link: NodeSource) -> None:
+        self._reached.pop(link, None)
+        self._behind.discard(link)
+
     def _pump(self, link: NodeSource) -> None:
+        """Send what the link's credit allows, and no more than `AT_ONCE`."""
+        left = AT_ONCE
         while (credit := link.credit) > 0 and self._reached.get(link, self.journal.last) < self.journal.last:
+            if left <= 0:
+                self._behind.add(link)
+                return
             try:
-                batch = self._after(self._reached[link], min(credit, TAIL))
+                batch = self._after(self._reached[link], min(credit, left))
             except Expired as expired:
                 gone = _expired(expired.first)
                 link.end(gone.condition, str(gone), gone.info)
                 return
+            left -= len(batch)
             for number, encoded in batch:
                 self._reached[link] = number
                 link.push(encoded)
@@ -69,7 +89,7 @@ class EventNode:
         if tail and tail[0][0] <= number + 1:
             skip = number + 1 - tail[0][0]
             return [tail[i] for i in range(skip, min(skip + count, len(tail)))]
-        return [(e.number, _encode(e)) for e in self.journal.read(number, min(count, 500))]
+        return [(e.number, _encode(e)) for e in self.journal.read(number, count)]
 
 
 def _after(filters: Any) -> int | None:

@@ -53,10 +53,15 @@ class Listener(asyncio.BufferedProtocol):
             container.begin()
             try:
                 self.connection.receive(_POINTER, nbytes)
+                container.finish()
             except Exception:  # a fault of ours: it costs this connection, and no other
                 log.exception("connection from %s ended by a fault of the broker", self.connection.remote_address)
                 self.close()
-            container.finish()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. True: we close the socket ourselves, since it may not read either."""
+        self.close()
+        return True
 
     def pause_writing(self) -> None:
         if self.connection is not None:
@@ -69,16 +74,16 @@ class Listener(asyncio.BufferedProtocol):
             self.container.finish()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.connection is not None:
-            self.container.begin()
-            self.connection.lost()
-            self.connection = None
-            self.container.finish()
+        connection, self.connection = self.connection, None
         self.listeners.discard(self)
         self.closed.set()
+        if connection is not None:
+            self.container.begin()
+            connection.lost()
+            self.container.finish()
 
     async def shut(self) -> None:
-        """Close the socket; a peer that does not read gets `SHUT_SECONDS` for what is still to be written."""
+        """Close, and wait until it is closed."""
         self.close()
         try:
             await asyncio.wait_for(self.closed.wait(), SHUT_SECONDS)
@@ -94,5 +99,8 @@ class Listener(asyncio.BufferedProtocol):
             self.transport.write(data)
 
     def close(self) -> None:
-        if self.transport is not None:
+        """Close the socket once everything is written, or after `SHUT_SECONDS` if the peer does not read."""
+        if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
+            if self.transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(SHUT_SECONDS, self.transport.abort)

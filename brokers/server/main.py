@@ -54,7 +54,7 @@ async def _serve(service: Service) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="manage.py broker", description="The broker engine: AMQP 1.0 over TCP.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=5672, help="port to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=5672, help="port to listen on (default: %(default)s)")
     parser.add_argument(
         "--data", type=Path, default=Path("data/broker"), help="folder for what is kept (default: %(default)s)"
     )
@@ -64,6 +64,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a new data folder lets anonymous clients in and creates queues as clients attach",
     )
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 (any that is free) to 65535")
+    return int(text)
 
 
 def _log_to(path: Path) -> None:

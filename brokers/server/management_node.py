@@ -22,7 +22,6 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.amqp.container import Container
 from brokers.amqp.nodes import NodeSource, NodeTarget
 from brokers.engine.management import Management
 from brokers.managed import TYPES, ObjectName
@@ -38,7 +37,6 @@ class ManagementNode:
 
     def __init__(self, management: Management) -> None:
         self.management = management
-        self.container: Container | None = None
         self._draft: Mapping[str, Callable[[dict[str, Any], Any, str], Answer]] = {
             "CREATE": self._create,
             "READ": self._read,
@@ -64,17 +62,18 @@ class ManagementNode:
         request = Message()
         try:
             request.decode(encoded)
+            reply_to = request.reply_to
+            correlation = _id(request.correlation_id if request.correlation_id is not None else request.id)
         except Exception as error:  # whatever Proton makes of a hostile message
             return f"the request cannot be read: {error}"
+        if not isinstance(request.properties, Mapping | None):
+            return "the request cannot be read: its application properties are not a map"
         connection = link.connection
-        assert self.container is not None
-        reply_to = request.reply_to
-        target = self.container.find_reply_link(connection, reply_to) if reply_to else None
+        target = connection.reply_links.get(reply_to) if reply_to else None
         if target is None:
             return f"there is no link to answer on: reply-to is {reply_to!r}"
         status, properties, body = self.answer(request, connection.user or "")
-        answer = Message(body=to_amqp(body), address=reply_to)
-        answer.correlation_id = request.correlation_id if request.correlation_id is not None else request.id
+        answer = Message(body=to_amqp(body), address=reply_to, correlation_id=correlation)
         answer.properties = {"statusCode": status, **properties}
         target.push(bytes(answer.encode()))
         return ""
@@ -140,6 +139,11 @@ class ManagementNode:
     def _call(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
         operation, name = str(properties["operation"]), _name(properties)
         return 200, {}, dict(self.management.call(name, operation, body, user))
+
+
+def _id(value: Any) -> Any:
+    """Proton gives a binary one as a view of its own memory, and would take None for it when it is set."""
+    return bytes(value) if isinstance(value, memoryview) else value
 
 
 def _object(shown: ManagedObject) -> dict[str, Any]:

@@ -33,9 +33,12 @@ class SampleNode:
     def publish(self, queues: list[Queue]) -> None:
         if not self._links:
             return
+        hosts = self.broker.virtualhosts
+        # A queue that was deleted within this second changed as well, but is no more.
+        queues = [q for q in queues if (host := hosts.get(q.virtualhost)) and host.queues.get(q.name) is q]
         for start in range(0, len(queues), ROWS):
             encoded = self._encode(queues[start : start + ROWS])
-            for link in self._links:
+            for link in list(self._links):
                 if link.credit > 0:
                     link.push(encoded)
 

@@ -30,14 +30,13 @@ from brokers.server.sample_node import SampleNode
 from brokers.server.users import Users
 
 VERSION = "0.1.0"
+#: Events that are kept for when the journal can be written again; the oldest are given up first.
+MAX_UNSAVED = 10_000
 SECRET = "console.secret"  # noqa: S105  (a file's name)
 
 #: Defaults that a new data folder starts with. Without a resume level below the stop level a queue that is read from
 #: steadily would become overfull and underfull with every message.
 FIRST_DEFAULTS = {"flow_resume_bytes": "80%", "flow_resume_messages": "80%"}
-
-#: Facts that wait for a journal that cannot be written. Beyond that the oldest are lost.
-FACTS = 100_000
 
 operational = logging.getLogger("headgate.broker.events")
 log = logging.getLogger("headgate.broker")
@@ -74,12 +73,13 @@ class Service:
             {"$management": self.management, "$events": self.events, "$samples": self.samples},
             clock,
         )
-        self.management.container = self.container
         self.container.settle = self._settle
+        self.container.rights = self.users.rights
+        self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
+        self._save_failed = False
         self._server: asyncio.Server | None = None
         self._timers: list[asyncio.Task[None]] = []
         self._listeners: set[Listener] = set()
-        self._facts: deque[Fact] = deque(maxlen=FACTS)  # not journaled yet
 
     async def start(self) -> None:
         """Raises OSError if the address cannot be listened on, StoreError if the store cannot be read or written."""
@@ -127,25 +127,33 @@ class Service:
     # -- after each turn --------------------------------------------------------------------------------------
 
     def _settle(self, facts: list[Fact], keep: list[Keep]) -> bool:
-        """Keep records, journal facts, log them, and tell the followers: in this order. False: the disk would not take
-        them. Then the store keeps them for its next commit and we keep the facts, and messages go on."""
+        """False: the disk would not take them, and nobody must be told that they are safe."""
         for record in keep:
             if record.value is None:
                 self.store.remove(record.kind, record.key)
             else:
                 self.store.put(record.kind, record.key, record.value)
-        self._facts.extend(facts)
+        self._unsaved.extend(facts)
+        return self._save()
+
+    def _save(self) -> bool:
+        """Keep records, journal facts, log them, and tell the followers: in this order. A disk that is full or gone
+        holds up no message: what could not be written is tried again every second."""
         try:
             self.store.commit()
-            waiting = list(self._facts)
-            events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in waiting])
+            events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in self._unsaved])
         except StoreError as error:
-            log.error("not kept, to be tried again: %s", error)
+            if not self._save_failed:
+                self._save_failed = True
+                log.error("%s. Messages go on; changes and events are not safe until it can be written again", error)
             return False
-        self._facts.clear()
+        if self._save_failed:
+            self._save_failed = False
+            log.warning("the data folder %s can be written again; nothing is left to save", self.data)
+        self._unsaved.clear()
         self.broker.last_event = self.journal.last
         for event in events:
-            operational.info("%s", event.text)
+            operational.info("%s", _one_line(event.text))
         self.events.publish(events)
         return True
 
@@ -164,18 +172,28 @@ class Service:
     def _sweep(self) -> None:
         if self.broker.turn.watched:
             self.broker.sweep()
-        if self._facts:
-            self._settle([], [])
+        self.events.go_on()
+        if self.container.hasty:
+            now = time.monotonic_ns() // 1_000_000
+            for connection in list(self.container.hasty):
+                connection.tick(now)
 
     def _second(self) -> None:
         now = time.monotonic_ns() // 1_000_000
         for connection in list(self.container.connections):
             connection.tick(now)
+        if self._save_failed:
+            self._save()
         self.samples.publish(self.broker.sample())
 
     def _minute(self) -> None:
         self.broker.sweep()
         self.journal.prune(self.broker.turn.now)
+
+
+def _one_line(text: str) -> str:
+    """A text of the broker log; names and reasons that clients chose cannot forge a line of their own."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def is_loopback(host: str) -> bool:

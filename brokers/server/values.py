@@ -29,4 +29,6 @@ def from_amqp(value: Any) -> Any:
         return float(value)
     if isinstance(value, str):
         return str(value)
+    if isinstance(value, memoryview):
+        return bytes(value)  # the memory is Proton's, and not for long
     return value

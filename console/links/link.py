@@ -26,7 +26,24 @@ log = logging.getLogger(__name__)
 
 BROKER = object_name("Broker")
 STOPS = frozenset({"producers-stopped", "producers-started"})
+#: Attributes of the broker that change all the time and that the queues' rows and the events tell sooner.
+_TOLD_BY_QUEUES = frozenset(
+    {
+        "queues",
+        "overfull_queues",
+        "stopped_queues",
+        "producers",
+        "blocked_producers",
+        "consumers",
+        "depth_messages",
+        "depth_bytes",
+        "last_event",
+    }
+)
 _PAGE = 500  # queues asked for at once
+#: A broker with more queues is not asked for all of them again when a wider scope has changed: that would cost it more
+#: than the samples that tell the same within a second.
+_READ_ALL = 1000
 _READ_SINGLY = 50  # more queues than this to read: read all of them, page by page
 
 
@@ -47,7 +64,7 @@ class Pace:
 
     retry_first: float = 0.2
     retry_most: float = 3.0
-    requery: float = 30.0
+    requery: float = 300.0
     totals: float = 1.0
     answer: float = 5.0
 
@@ -97,6 +114,7 @@ class BrokerLink:
         self._queues = QueueTable()
         self._broker: Row | None = None
         self._status = Status(False, _now(), "connecting")
+        self._was_lost = False
         self._revision = 0
         self._newest_event = 0
         self._subscriptions: set[Subscription] = set()
@@ -137,6 +155,10 @@ class BrokerLink:
         """Every queue's newest row: its attributes and `object`, the text of its name."""
         with self._lock:
             return self._queues.rows()
+
+    @property
+    def queue_count(self) -> int:
+        return len(self._queues)
 
     def queue(self, name: ObjectName | str) -> Row | None:
         return self._queues.row(str(name))
@@ -223,6 +245,8 @@ class BrokerLink:
                     admin = await self._connect()
             except (AdminError, OSError, TimeoutError) as error:
                 self._lost(str(error) or f"no connection within {self.pace.answer:g} s")
+            except Exception as error:
+                self._lost(_bug(self.slug, error))
             else:
                 try:
                     self._admin = admin
@@ -232,6 +256,8 @@ class BrokerLink:
                     if self.connected:
                         delay = self.pace.retry_first
                     self._lost(str(error) or "the connection was lost")
+                except Exception as error:
+                    self._lost(_bug(self.slug, error))
                 finally:
                     self._admin = None
                     await _close(admin)
@@ -313,7 +339,7 @@ class BrokerLink:
             self._to_read.add(queue)
         names, everything = must_be_read([event])
         self._to_read |= names
-        self._read_all |= everything
+        self._read_all |= everything and len(self._queues) <= _READ_ALL
         if self._to_read or self._read_all:
             self._reading_due.set()
 
@@ -392,19 +418,20 @@ class BrokerLink:
             raise BrokerUnreachable(f"the broker did not answer within {self.pace.answer:g} s") from None
 
     def _put_broker(self, attributes: Any) -> None:
-        if self._broker != attributes:
-            self._broker = dict(attributes)
+        known, self._broker = self._broker, dict(attributes)
+        if known is None or any(known.get(a) != v for a, v in attributes.items() if a not in _TOLD_BY_QUEUES):
             self._revision += 1
 
     def _connected_now(self) -> None:
         self._status = Status(True, _now())
         self._revision += 1
-        log.info("%s: connected", self.slug)
+        log.log(logging.INFO if self._was_lost else logging.DEBUG, "%s: connected", self.slug)
         self._notify()
 
     def _lost(self, error: str) -> None:
         if self.connected:
             log.warning("%s: lost: %s", self.slug, error)
+            self._was_lost = True
         if self.connected or self._status.error != error:
             self._status = Status(False, _now() if self.connected else self._status.since, error)
             self._revision += 1
@@ -415,6 +442,12 @@ class BrokerLink:
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:
             subscription._notify()
+
+
+def _bug(slug: str, error: Exception) -> str:
+    """A fault of ours or of a driver must not leave pages with what looks like the truth: it is a lost connection."""
+    log.exception("%s: following the broker failed", slug)
+    return f"following the broker failed: {type(error).__name__}: {error}"
 
 
 async def _collect(admin: BrokerAdmin, after: int, last: int) -> list[Event]:

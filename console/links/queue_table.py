@@ -57,7 +57,7 @@ class QueueTable:
         row = self._rows.get(text)
         if row is None:
             return False
-        if any(row.get(key) != value for key, value in values.items()):
+        if not values.items() <= row.items():
             self._rows[text] = {**row, **values}
             self.revision += 1
         return True

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs
 
 from channels.auth import get_user
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
 
 from brokers.admin import AdminError
 from console.brokers import BrokerLink, Status, UnknownBroker, link
 from console.links.link import Subscription
-from console.live.watching import BadWatch, Watch, data_text, encode, event_shown, last_known
+from console.live.watching import BadWatch, Watch, data_text, encode, event_shown, last_known, state_of
 
 #: Close codes: not signed in; no such broker.
 SIGNED_OUT, NO_BROKER = 4401, 4404
@@ -129,7 +131,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._woken.clear()
 
     async def _still_signed_in(self) -> bool:
-        user = await get_user(self.scope)
+        """Whether the session is still there (it was read once, when the socket opened) and its user still active."""
+        session = self.scope.get("session")
+        if session is None:
+            return True
+        fresh = import_module(settings.SESSION_ENGINE).SessionStore(session.session_key)
+        user = await get_user({**self.scope, "session": fresh})
         return bool(user.is_authenticated and user.is_active)
 
     # -- status ---------------------------------------------------------------------------------------------------
@@ -181,43 +188,33 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
-    def _changes(self, watch: Watch) -> object:
-        """Something that differs when what is watched may have changed."""
-        if watch.kind == "queue":
-            return self.link.queue(str(watch.object)), self.link.status
-        return self.link.revision
-
     def _snapshot_wanted(self) -> bool:
         assert self._watch is not None
-        return self._watch_is_new or self._differs(self._watch)
-
-    def _differs(self, watch: Watch) -> bool:
-        now, seen = self._changes(watch), self._seen
-        if isinstance(now, tuple) and isinstance(seen, tuple):
-            return any(a is not b for a, b in zip(now, seen, strict=True))
-        return now != seen
+        return self._watch_is_new or state_of(self.link, self._watch) != self._seen
 
     async def _send_snapshot(self, watch: Watch) -> None:
         now = time.monotonic()
         new = self._watch_is_new
-        changed = self._differs(watch) and now - self._last_snapshot >= SNAPSHOTS
+        changed = self._snapshot_wanted() and now - self._last_snapshot >= SNAPSHOTS
         reread = watch.object is not None and now - self._last_read >= REREAD
         if not (new or changed or reread):
             return
         self._watch_is_new = False
         self._last_read = now
-        status, self._seen = self.link.status, self._changes(watch)
+        status, seen = self.link.status, state_of(self.link, watch)
         try:
-            text = await data_text(self.link, watch)
+            text, seen = await data_text(self.link, watch)
         except AdminError:
+            self._seen = seen
             if not new:
                 return  # the page keeps what it has; the frame about the broker tells it why
             text = last_known(self.link, watch)
         self._last_snapshot = time.monotonic()
-        if text == self._sent_text and not new and watch.kind != "overview":
-            return
         if watch is not self._watch:
             return  # the page watches something else by now
+        self._seen = seen
+        if text == self._sent_text and not new:
+            return
         self._sent_text = text
         head = {
             "type": "snapshot",

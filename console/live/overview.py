@@ -53,7 +53,7 @@ def overview(
     if wanted:
         matching = [row for row in matching if row["state"] in wanted]
     if needle:
-        matching = [row for row in matching if needle in row["name"].casefold() or needle in row["object"].casefold()]
+        matching = [row for row in matching if needle in f"{row['virtualhost']}/{row['name']}".casefold()]
     shown = heapq.nsmallest(MOST, matching, key=key)
     return {
         "totals": sums,

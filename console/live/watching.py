@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,41 +79,77 @@ def overview(link: BrokerLink, search: str = "", states: tuple[str, ...] = (), s
     return overviews.overview(link.broker, link.queues(), search=search, states=states, sort=sort)
 
 
+@dataclass(slots=True)
+class _Text:
+    """An overview as JSON text, of the link's `revision`; it took `cost` seconds and was made at `at` (monotonic)."""
+
+    revision: int
+    text: str
+    at: float
+    cost: float
+
+
 class _Kept:
-    """The overviews of one broker as JSON text, so that many pages that look at the same cost one computation."""
+    """The overviews of one broker, so that many pages that look at the same cost one computation, and so that at most
+    a fifth of a core goes into one of them however many queues there are: a dear one is used again for a while."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._texts: dict[Watch, tuple[int, str]] = {}
+        self._texts: dict[Watch, _Text] = {}
 
-    def text(self, link: BrokerLink, watch: Watch) -> str:
+    def text(self, link: BrokerLink, watch: Watch) -> tuple[str, int]:
+        """(JSON text, revision of the link that it shows)"""
         with self._lock:
-            revision = link.revision
             known = self._texts.pop(watch, None)
-            if known is None or known[0] != revision:
-                known = (revision, encode(overview(link, watch.search, watch.states, watch.sort)))
+            began = time.monotonic()
+            if known is None or (known.revision != link.revision and began - known.at > 4 * known.cost):
+                revision = link.revision
+                text = encode(overview(link, watch.search, watch.states, watch.sort))
+                ended = time.monotonic()
+                known = _Text(revision, text, ended, ended - began)
             self._texts[watch] = known
             while len(self._texts) > _KEPT:
                 del self._texts[next(iter(self._texts))]
-            return known[1]
+            return known.text, known.revision
 
 
 _kept: WeakKeyDictionary[BrokerLink, _Kept] = WeakKeyDictionary()
 
 
-async def data_text(link: BrokerLink, watch: Watch) -> str:
-    """The data of a snapshot as JSON text. Raises BrokerUnreachable for what must be asked from the broker."""
+async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
+    """The data of a snapshot as JSON text, and what `state_of` said when it was taken. Raises AdminError for what must
+    be asked from the broker."""
     if watch.kind == "overview":
         kept = _kept.setdefault(link, _Kept())
-        if len(link.queues()) < _MANY_QUEUES:
+        if link.queue_count < _MANY_QUEUES:
             return kept.text(link, watch)
         return await asyncio.to_thread(kept.text, link, watch)
-    if watch.object is None:
-        return encode({"object": None})
-    name = watch.object
+    state, name = state_of(link, watch), watch.object
+    if name is None:
+        return encode({"object": None}), state
     if watch.kind == "queue":
-        return encode(await link.acall(lambda admin: _queue(admin, name)))
-    return encode(await link.acall(lambda admin: _object(admin, name)))
+        return encode(await link.acall(lambda admin: _queue(admin, name))), state
+    return encode(await link.acall(lambda admin: _object(admin, name))), state
+
+
+def state_of(link: BrokerLink, watch: Watch) -> object:
+    """Something that is another object, or differs, when what is watched may have changed."""
+    if watch.kind == "queue":
+        return _Both(link.queue(str(watch.object)), link.status)
+    return link.revision
+
+
+class _Both:
+    """Equal when both parts are the same objects: rows are replaced, never changed, so nothing need be compared."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, row: object, status: object) -> None:
+        self.row = row
+        self.status = status
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Both) and self.row is other.row and self.status is other.status
 
 
 def last_known(link: BrokerLink, watch: Watch) -> str:

@@ -23,9 +23,7 @@ expect.set_options(timeout=LIMIT)
 
 def limited(memory: InMemoryBroker, name: str, capacity: int) -> None:
     """A queue of that capacity in messages, with nobody attached."""
-    memory.management.create(
-        object_name("Queue", virtualhost="default", name=name), {"capacity_messages": capacity}
-    )
+    memory.management.create(object_name("Queue", virtualhost="default", name=name), {"capacity_messages": capacity})
     memory._end_turn()
 
 
@@ -86,7 +84,11 @@ async def test_stop_all_and_start_all_through_the_dialog(people: People, broker:
     await expect(page.locator("#queue-rows .state")).to_have_text(["Normal", "Normal"])
     await dialog.get_by_label("Reason").fill("the store is being moved")
     await submit.click()
-    await expect(dialog.locator(".answer")).to_have_text("2 of 2 producers on 2 queues are stopped.")
+    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues get no more credit.")
+    await expect(dialog.locator(".draining-now")).to_contain_text("2: messages that were on their way")
+    broker.do(lambda memory: memory.advance(1000))  # the clients give their credit back
+    await expect(dialog.locator(".draining-now")).to_contain_text("0: nothing is on its way")
+    await expect(dialog.locator(".stopped-now")).to_have_text("2")
     await dialog.get_by_role("button", name="Close").click()
     await expect(page.locator("#queue-rows .state")).to_have_text(["Stopped", "Stopped"])
     await expect(page.locator("#banner-stops")).to_contain_text("the store is being moved")

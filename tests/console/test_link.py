@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,3 +213,24 @@ async def test_subscriber_is_woken_on_its_own_loop(broker: Broker) -> None:
     await asyncio.to_thread(broker.do, lambda memory: memory.attach_producer("orders"))
     await asyncio.wait_for(woken.wait(), 5)
     broker.link.unsubscribe(subscription)
+
+
+def test_fault_in_following_is_a_lost_connection_that_is_tried_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(InMemoryBroker, "query", lambda *args, **kwargs: 1 / 0)
+    until(lambda: "ZeroDivisionError" in broker.link.status.error)
+    assert not broker.link.connected
+    monkeypatch.undo()
+    until(lambda: broker.link.connected)
+    assert broker.connections >= 2
+
+
+def test_secret_that_is_not_there_yet_is_named(broker: Broker, settings: Any, tmp_path: Path) -> None:
+    options = {"host": "127.0.0.1", "port": 1, "user": "console", "secret": str(tmp_path / "console.secret")}
+    settings.HEADGATE_BROKERS = [
+        {"slug": "real", "title": "Real", "connect": "console.brokers.connect_bundled", "options": options}
+    ]
+    until(lambda: "console.secret" in link().status.error)
+    with pytest.raises(BrokerUnreachable, match="Real cannot be reached"):
+        link().call(lambda admin: admin.read(ORDERS))

@@ -85,8 +85,7 @@ async def test_signed_in_session_is_let_in_until_it_ends(broker: Broker, monkeyp
     assert await socket.open()
     await socket.tell(watch="overview")
     assert (await socket.frame_of("snapshot"))["watch"] == "overview"
-    user.is_active = False
-    await user.asave()
+    await asyncio.to_thread(client.logout)  # in another tab
     await do(broker, attach("orders"))
     while await socket.frame():
         pass

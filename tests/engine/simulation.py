@@ -7,7 +7,7 @@ read until the test says so. The turn is the one that a server runs (see `broker
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +15,10 @@ from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.events import Fact
+from brokers.engine.overflow import Outcome, Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain
+from brokers.engine.turn import Close, CreditChanged, Drain, Effect, Settled
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 
 START = 1_700_000_000_000
@@ -38,11 +39,17 @@ class Sender:
         self.asked = False  # to drain
         self.received = 0  # the broker's view of its delivery-count
         self.sent = 0  # messages
-        self.refused = 0
+        self.verdicts: Counter[Verdict] = Counter()
+        self.outcomes: Counter[Outcome] = Counter()  # of messages whose outcome was withheld
 
     @property
     def credit(self) -> int:
         return max(0, self.limit - self.count)
+
+    @property
+    def refused(self) -> int:
+        """Messages that were taken for a breach of the protocol."""
+        return self.verdicts[Verdict.NO_CREDIT]
 
     @property
     def on_their_way(self) -> int:
@@ -147,15 +154,15 @@ class Simulation:
                 sender.flows.append((sender.received, producer.credit, False))
                 self.settle()
 
-    def publish(self, sender: Sender, message: bytes) -> bool:
+    def publish(self, sender: Sender, message: bytes) -> Verdict:
         producer = sender.producer
-        taken = producer.queue.publish(producer, message)
-        if not taken:
-            sender.refused += 1
+        verdict = producer.queue.publish(producer, message)
+        sender.verdicts[verdict] += 1
+        if verdict is Verdict.NO_CREDIT:
             self.broker.refuse_producer(producer, "amqp:link:transfer-limit-exceeded", "no credit")
             self.senders.pop(producer, None)
         self.settle()
-        return taken
+        return verdict
 
     def send(self, sender: Sender, most: int, size: int = 100) -> int:
         """Read, send and arrive until `most` messages were sent or the credit is used up; how many were."""
@@ -238,11 +245,14 @@ class Simulation:
         for producer in queue.grant():
             self._flow(producer)
 
-    def _carry_out(self, effect: CreditChanged | Drain | Detach | Close) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, CreditChanged):
             self._flow(effect.producer)
         elif isinstance(effect, Drain):
             self._flow(effect.producer, drain=effect.producer.draining)
+        elif isinstance(effect, Settled):
+            if effect.producer in self.senders:
+                self.senders[effect.producer].outcomes[effect.outcome] += effect.count
         elif isinstance(effect, Close):
             self.closed.append(effect.connection)
         elif isinstance(effect.link, Producer):

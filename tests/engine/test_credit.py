@@ -329,7 +329,7 @@ def test_a_very_late_message_without_room_is_refused(world):
     queue = world.queue(capacity_messages=10)
     mute = very_late(world, queue)
     for number in range(10):
-        queue.enqueue(b"%10d" % number, 10)
+        queue.enqueue(b"%10d" % number)
     world.settle()
     world.arrive(mute)
     assert (queue.depth_messages, mute.refused) == (11, 1)

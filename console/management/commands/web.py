@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from argparse import ArgumentParser
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 
@@ -27,7 +29,9 @@ class Command(BaseCommand):
         import uvicorn
 
         from console.asgi import application
+        from console.brokers import close_links, links
 
+        links()  # connected by the time the first page asks
         config = uvicorn.Config(
             application,
             lifespan="off",
@@ -38,11 +42,20 @@ class Command(BaseCommand):
             ws_ping_interval=20,
             ws_ping_timeout=20,
             server_header=False,
+            proxy_headers=bool(settings.HEADGATE_PROXIES),
+            forwarded_allow_ips=settings.HEADGATE_PROXIES,
         )
         with listener:
             self.stdout.write(f"console on http://{_shown(host)}:{listener.getsockname()[1]}/")
             self.stdout.flush()
-            uvicorn.Server(config).run(sockets=[listener])
+            # uvicorn stops on both signals and then raises them again: the stop is done with by then.
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            try:
+                uvicorn.Server(config).run(sockets=[listener])
+            except KeyboardInterrupt:
+                pass
+            finally:
+                close_links()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -40,6 +40,8 @@ function themeReader(element) {
 }
 
 const valueOf = (sample, field) => {
+  if (field.startsWith("past_")) return sample.past || sample.joins ? sample[field.slice(5)] : null;
+  if (field.startsWith("depth_") && sample.past) return null;
   if (field === "overfull") return sample.state === null ? null : Number(sample.state.startsWith("OVERFULL"));
   const value = sample[field];
   return field.startsWith("effective_") ? value || null : (value ?? null);
@@ -68,9 +70,13 @@ export class DepthChart {
     this.draw();
   }
 
-  /** Add a sample: `at` (ms), `state` and the fields of the figure. Samples closer than a second replace each other. */
+  /**
+   * Add a sample: `at` (ms), `state` and the fields of the figure; `past`: it is an event's of before the page was
+   * opened. Samples closer than a second replace each other.
+   */
   add(sample) {
     const all = this.#samples;
+    if (!sample.past && !all.some((other) => !other.past)) sample = { ...sample, joins: true };
     const last = all.at(-1);
     if (last && sample.at <= last.at) {
       // An event of the past (the feed's first fifty) goes to its place.
@@ -78,7 +84,7 @@ export class DepthChart {
       if (all[at]?.at !== sample.at) all.splice(at, 0, sample);
     } else {
       const before = all.at(-2);
-      if (last && before && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();
+      if (last && before && !last.joins && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();
       all.push(sample);
     }
     if (all.length > KEPT) all.splice(0, all.length - KEPT);
@@ -108,6 +114,8 @@ export class DepthChart {
     const line = (name) => figure.data.find((trace) => trace.meta === `effective_${name}_${this.#unit}`);
     for (const trace of figure.data) if (trace.y.every((value) => value === null)) trace.visible = false;
     // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
+    const past = figure.data.find((trace) => trace.meta === `past_depth_${this.#unit}`);
+    if (!rows.some((sample) => sample.past)) past.visible = false;
     if (String(line("stop").y) === String(line("capacity").y)) line("stop").visible = false;
     if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
     const narrow = this.#element.clientWidth < 520;

@@ -110,3 +110,17 @@ function amountIn(text, what) {
   if (value === null) throw new Error(`This must be ${what}.`);
   return value;
 }
+
+/**
+ * Fields side by side, with the description of the one in use beneath them all: nothing moves when the focus does, so
+ * that a click on a button beneath arrives.
+ */
+export function fieldGrid(fields) {
+  const says = h("p", { class: "hint says", "aria-hidden": "true" }, fields[0]?.declared.description ?? "");
+  const grid = h("div", { class: "field-grid" }, fields.map((f) => f.element));
+  grid.addEventListener("focusin", (event) => {
+    const focused = fields.find((f) => f.input === event.target);
+    if (focused) setText(says, focused.declared.description);
+  });
+  return [grid, says];
+}

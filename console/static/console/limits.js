@@ -2,7 +2,7 @@
 
 import { ApiError, patch, post } from "./api.js";
 import { fill, h } from "./elements.js";
-import { field } from "./fields.js";
+import { field, fieldGrid } from "./fields.js";
 import { amount, exact, exactAmount, words } from "./format.js";
 import { settings, toast } from "./frame.js";
 
@@ -118,7 +118,7 @@ class Form {
     const cancel = h("button", { type: "button", class: "quiet", on: { click: () => this.#done(null) } }, "Cancel");
     this.element = h("form", { class: "limits-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
       h("p", { class: "hint" }, "Leave a field empty to inherit. Amounts may have a unit: 64 kB, 10 MiB. Levels may be a share of the capacity: 80%."),
-      h("div", { class: "limits-fields" }, this.#fields.map((f) => f.element)),
+      fieldGrid(this.#fields),
       this.#reason.element, this.#note, this.#problem, h("div", { class: "form-actions" }, cancel, this.#save));
     this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.#done(null));
   }

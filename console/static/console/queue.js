@@ -25,6 +25,7 @@ const ours = (event) => event.object === settings.object || event.attributes?.qu
 const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
 
 let snapshot = null;
+let opened = Infinity; // when the first snapshot came, by the server's clock
 let unit = null;
 let held = []; // events that came before the first snapshot told the limits
 
@@ -192,6 +193,7 @@ live.addEventListener("snapshot", (event) => {
   // While the broker is away there is less to tell than what the page has: it stays, marked as of when.
   if (!event.detail.connected && snapshot?.data.queue) return;
   snapshot = event.detail;
+  opened = Math.min(opened, snapshot.at);
   const queue = snapshot.data.queue;
   if (queue && snapshot.connected) {
     if (unit === null) {
@@ -210,7 +212,7 @@ live.addEventListener("snapshot", (event) => {
 function addPoint(event, queue) {
   if (event.object !== settings.object) return;
   const sample = sampleOf(event, queue);
-  if (sample) chart.add(sample);
+  if (sample) chart.add({ ...sample, past: event.at < opened });
 }
 
 pastAndPresent(live, (events, reset) => {

@@ -1,6 +1,6 @@
 // The dialog that stops or starts producers: what it will touch, why, and what came of it.
 
-import { post } from "./api.js";
+import { get, post, query } from "./api.js";
 import { fill, h, icon } from "./elements.js";
 import { count, exact, plural } from "./format.js";
 import { parseName, scopeInWords, shortName } from "./objectname.js";
@@ -82,6 +82,7 @@ export function openStopDialog(action, scope, { withPattern = parseName(scope)?.
       fill(form, h("h2", { id: "stop-title" }, action === "stop" ? "Producers stopped" : "Producers started"), ...answerLines(action, answer),
         h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "primary", autofocus: true, on: { click: () => dialog.close() } }, "Close")));
       form.querySelector(".dialog-actions button").focus();
+      if (action === "stop") followDraining(form, scope, answer);
     } catch (error) {
       submit.disabled = false;
       fill(submit, icon(action), heading);
@@ -110,10 +111,8 @@ function previewLines(action, answer) {
 function answerLines(action, answer) {
   const lines = [];
   if (action === "stop") {
-    lines.push(h("p", { class: "answer" }, h("strong", {}, exact(answer.stopped)), ` of ${plural(answer.producers, "producer")} on ${plural(answer.queues, "queue")} ${answer.stopped === 1 ? "is" : "are"} stopped.`));
-    lines.push(answer.draining
-      ? h("p", { class: "muted" }, `${plural(answer.draining, "producer was", "producers were")} still draining when the broker answered: messages that were on their way may still arrive.`)
-      : h("p", { class: "muted" }, "Nothing is draining: no message is on its way any more."));
+    lines.push(h("p", { class: "answer" }, h("strong", {}, plural(answer.producers, "producer")), ` of ${plural(answer.queues, "queue")} ${answer.producers === 1 ? "gets" : "get"} no more credit.`));
+    lines.push(h("dl", { class: "facts" }, h("dt", {}, "Stopped"), h("dd", { class: "stopped-now" }), h("dt", {}, "Draining"), h("dd", { class: "draining-now" })));
     if (!answer.changed) lines.push(h("p", { class: "muted" }, "The same stop was in force before."));
   } else {
     const held = answer.stopped ?? 0;
@@ -122,4 +121,23 @@ function answerLines(action, answer) {
     if (!answer.changed) lines.push(h("p", { class: "muted" }, "No such stop was in force."));
   }
   return lines;
+}
+
+/** Say how many producers are still draining, until none is or the dialog is closed. */
+async function followDraining(form, scope, answer) {
+  const name = parseName(scope);
+  const where = { draining: "true", page_size: 1, ...(name.type === "Queue" ? { queue: scope } : name.type === "VirtualHost" ? { virtualhost: name.keys.name } : {}) };
+  let left = answer.draining;
+  for (let tries = 0; ; tries += 1) {
+    form.querySelector(".stopped-now").textContent = exact(answer.producers - left);
+    form.querySelector(".draining-now").textContent = left ? `${exact(left)}: messages that were on their way may still arrive` : "0: nothing is on its way any more";
+    if (!left || tries === 60) return;
+    await new Promise((resume) => setTimeout(resume, 500));
+    if (!form.isConnected) return;
+    try {
+      left = Math.min(left, (await get(`producers/${query(where)}`)).count);
+    } catch {
+      return; // what was told last stands
+    }
+  }
 }

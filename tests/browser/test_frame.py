@@ -1,0 +1,92 @@
+"""What is around every page, in Chromium: log-in, themes, narrow screens, policy of scripts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.async_api import expect
+
+from brokers.managed import object_name
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import Broker, People, connections
+from tests.browser.test_overview import limited, opened
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+_BROKER = object_name("Broker")
+PAGES = ["/", "/queues/default/orders/", "/objects/", "/audit/", "/api/"]
+
+
+async def test_log_in_leads_where_one_wanted_to_go_and_sign_out_back(people: People) -> None:
+    def create() -> None:
+        User.objects.create_user("ada", password="correct horse")
+        connections.close_all()
+
+    await asyncio.to_thread(create)
+    page = await people.page()
+    await page.goto("/audit/")
+    await page.get_by_label("User name").fill("ada")
+    await page.get_by_label("Password").fill("wrong")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_be_visible()
+    await page.get_by_label("Password").fill("correct horse")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("heading", name="Audit")).to_be_visible()
+    await page.locator("#user-menu summary").click()
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/nowhere/"])
+async def test_page_is_quiet_and_never_scrolls_sideways(path: str, people: People, broker: Broker) -> None:
+    people.expected.append("status of 404" if path == "/nowhere/" else "nothing else")
+    name = "a-queue-with-a-name-that-is-much-too-long-for-a-telephone." * 3
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    broker.do(lambda memory: limited(memory, name, 10))
+    broker.do(lambda memory: memory.fill("orders", 20))
+    for width in (1440, 400):
+        page = await people.page(f"ada{width}", viewport={"width": width, "height": 800})
+        await page.goto(path)
+        await page.wait_for_load_state("networkidle")
+        assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+async def test_theme_is_remembered_before_anything_is_drawn(people: People) -> None:
+    page = await opened(await people.page("ada", color_scheme="light"))
+    colour = "getComputedStyle(document.documentElement).backgroundColor"
+    light = await page.evaluate(colour)
+    await page.locator("#theme").click()  # light
+    await page.locator("#theme").click()  # dark
+    dark = await page.evaluate(colour)
+    assert dark != light
+    await page.goto("/audit/", wait_until="commit")
+    await page.wait_for_selector("header")
+    assert await page.evaluate(colour) == dark
+    await page.locator("#theme").click()  # as the system has it
+    assert await page.evaluate(colour) == light
+
+
+async def test_stop_in_force_is_said_on_pages_without_queues(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"), "/audit/")
+    await expect(page.locator("#banner-stops")).to_be_hidden()
+    broker.do(
+        lambda memory: memory._answer(memory.management.call(_BROKER, "stop-producers", {"reason": "a fire"}, "bob"))
+    )
+    await expect(page.locator("#banner-stops")).to_contain_text("a fire")
+    await expect(page.locator("#banner-stops")).to_contain_text("bob")
+
+
+async def test_ended_session_is_said_with_the_way_back(people: People) -> None:
+    people.expected += ["403", "WebSocket"]
+    page = await opened(await people.page("ada"))
+    await page.context.clear_cookies()
+    # What a laptop does that was asleep: the socket is gone, and the page looks again.
+    await page.evaluate("dispatchEvent(new Event('pagehide')); dispatchEvent(new Event('online'))")
+    await expect(page.locator("#banner-lost")).to_contain_text("You are signed out")
+    await expect(page.locator("#banner-lost a")).to_have_attribute("href", "/login/?next=%2F")

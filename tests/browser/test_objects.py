@@ -1,0 +1,136 @@
+"""The object browser in Chromium: everything on it comes from the declared types."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from brokers.managed import TYPES, object_name
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import Broker, People
+from tests.browser.test_overview import limited, opened
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+URL = "/objects/?object=type%3DQueue%2Cvirtualhost%3Ddefault%2Cname%3Dorders"
+
+
+def value(page: Page, name: str) -> Any:
+    row = page.locator(".attributes-table tr", has=page.locator("th", has_text=re.compile(f"^{name}(writable)?$")))
+    return row.locator("td.value")
+
+
+async def test_tree_leads_from_the_broker_to_a_producer(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: memory.fill("orders", 3))
+    page = await opened(await people.page("ada"), "/objects/")
+    tree = page.locator("#tree")
+    for name in ("Virtual hosts", "default", "Queues", "orders", "Producers"):
+        await tree.locator(".node-row", has_text=re.compile(f"^{name}")).first.click()
+    producer = tree.locator('[data-object^="type=Producer"]')
+    await expect(producer).to_have_count(1)
+    await producer.locator(".node-row").click()
+    await expect(page.locator("#object h2")).to_have_text(re.compile("^Producer "))
+    await expect(value(page, "Messages")).to_contain_text("3")
+    await page.go_back()
+    await expect(page.locator("#object h2")).to_have_text("orders")
+
+
+async def test_every_declared_attribute_is_there_and_lives(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), URL)
+    await expect(page.locator(".attributes-table tbody tr")).to_have_count(len(TYPES["Queue"].attributes))
+    await expect(value(page, "State")).to_have_text("Normal")
+    broker.do(lambda memory: memory.fill("orders", 20))
+    await expect(value(page, "State")).to_have_text("Overfull")
+    await expect(page.locator('#tree [aria-selected="true"]')).to_have_attribute("data-object", str(ORDERS))
+
+
+async def test_writable_attribute_is_edited(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), URL)
+    await page.get_by_role("button", name="Edit").click()
+    await page.locator(".attributes-form").get_by_label("Capacity messages").fill("500")
+    await page.get_by_role("button", name="Save").click()
+    await expect(value(page, "Capacity messages")).to_contain_text("500")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 500
+
+
+async def test_destructive_operation_asks_first(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: memory.fill("orders", 5))
+    page = await opened(await people.page("ada"), f"{URL}&tab=operations")
+    operation = page.locator(".operation", has=page.locator("code", has_text=re.compile("^purge$")))
+    await operation.get_by_role("button", name="Call purge").click()
+    await expect(operation).to_contain_text("Tick the box first")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["depth_messages"]) == 5
+    await operation.get_by_label("I know that this cannot be undone").check()
+    await operation.get_by_role("button", name="Call purge").click()
+    await expect(operation.locator(".operation-answer")).to_contain_text("5")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["depth_messages"]) == 0
+
+
+async def test_notifications_are_watched_live(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), f"{URL}&tab=notifications")
+    await expect(page.locator("#object .feed")).to_contain_text("Queue created")
+    broker.do(lambda memory: memory.fill("orders", 20))
+    await expect(page.locator("#object .feed")).to_contain_text("Queue overfull")
+    await expect(page.locator("#object .feed")).not_to_contain_text("Producer blocked")
+    await page.get_by_label("Those of objects beneath it too").check()
+    await expect(page.locator("#object .feed")).to_contain_text("Producer blocked")
+
+
+async def test_search_finds_objects_of_every_type(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: memory.fill("orders", 1))
+    broker.do(lambda memory: memory.fill("payments", 1))
+    page = await opened(await people.page("ada"), "/objects/")
+    await expect(page.locator("#tree .node-row").first).to_be_visible()
+    await page.locator("#search").fill("ORD")
+    await expect(page.locator("#found button")).to_have_text([re.compile("orders")])
+    await page.locator("#found button").click()
+    await expect(page.locator("#object h2")).to_have_text("orders")
+
+
+async def test_viewer_cannot_edit_or_call_what_changes(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("vic", "viewers"), URL)
+    await page.get_by_role("button", name="Edit").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await page.locator("#tab-operations").click()
+    await page.get_by_role("button", name="Call purge").click(force=True)
+    await expect(page.locator(".toast")).to_have_count(2)
+    explain = page.locator(".operation", has=page.locator("code", has_text=re.compile("^explain$")))
+    await explain.get_by_role("button", name="Call explain").click()
+    await expect(explain.locator(".operation-answer")).to_contain_text("capacity_messages")
+
+
+async def test_queue_is_created_and_deleted_from_its_declared_attributes(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"), "/objects/")
+    for name in ("Virtual hosts", "default"):
+        await page.locator("#tree .node-row", has_text=re.compile(f"^{name}")).first.click()
+    queues = page.locator('#tree [data-folder="Queue"] > .node-row')
+    await queues.get_by_role("button", name="New").click()
+    form = page.locator(".attributes-form")
+    await expect(form.get_by_label("Virtualhost")).to_have_value("default")
+    await form.get_by_label("Name").fill("orders")
+    await form.get_by_label("Capacity messages").fill("10 k")
+    await form.get_by_role("button", name="Create").click()
+    await expect(page.locator("#object h2")).to_have_text("orders")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 10_000
+    await expect(page.locator('#tree [aria-selected="true"]')).to_have_attribute("data-object", str(ORDERS))
+
+    await page.locator("#tab-operations").click()
+    delete = page.locator(".operation", has=page.locator("code", has_text=re.compile("^delete$")))
+    await delete.get_by_role("button", name="Delete this queue").click()
+    await expect(delete).to_contain_text("Tick the box first")
+    await delete.get_by_label("I know that this cannot be undone").check()
+    await delete.get_by_role("button", name="Delete this queue").click()
+    await expect(page.locator("#object")).to_have_class(re.compile("gone"))
+    await expect(page.locator(f"#tree [data-object='{ORDERS}']")).to_have_count(0)

@@ -1,0 +1,209 @@
+"""The queue page in Chromium: who is blocked and why, limits edited and refused, a queue that goes and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.audit.models import AuditEntry
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import LIMIT, Broker, People, connections
+from tests.browser.test_overview import limited, opened, used, was_not_reloaded
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+PAGE = "/queues/default/orders/"
+
+
+def limit(broker: Broker, **attributes: Any) -> None:
+    """Change the queue's own policy, as another operator does."""
+
+    def change(memory: InMemoryBroker) -> None:
+        version = memory.management.read(ORDERS).version
+        memory.management.update(ORDERS, attributes, version, "bob")
+        memory._end_turn()
+
+    broker.do(change)
+
+
+def attribute(broker: Broker, name: str) -> Any:
+    return broker.do(lambda memory: memory.management.read(ORDERS)[name])
+
+
+async def shown(page: Page, reads: str, name: str, value: int) -> None:
+    """Wait until the page's function tells that value. (Playwright's own waiting needs eval, which is forbidden.)"""
+    looks = f"""async ([name, value]) => {{
+        while (({reads})(name) !== value) await new Promise(requestAnimationFrame);
+    }}"""
+    async with asyncio.timeout(LIMIT / 1000):
+        await page.evaluate(looks, [name, value])
+
+
+def field(page: Page, label: str) -> Any:
+    return page.locator(".limits-form").get_by_label(label, exact=True)
+
+
+async def test_blocked_producer_has_its_why_and_is_released_before_the_operators_eyes(
+    people: People, broker: Broker
+) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    limit(broker, flow_resume_messages="50%")
+    page = await opened(await people.page("ada"), PAGE)
+    await expect(page.locator("#producers-empty")).to_contain_text("No producer is attached")
+    broker.do(lambda memory: memory.fill("orders", 20))
+    producer = page.locator("#producers tr")
+    await expect(producer.locator(".state")).to_have_text("Blocked")
+    await expect(producer.locator(".why")).to_contain_text("Queue orders is overfull.")
+    await expect(producer.locator(".why")).to_contain_text("Released when queue orders comes down to 5 messages")
+    await expect(page.locator("#queue-state")).to_have_text("Overfull")
+    await expect(page.locator("#queue-since")).to_contain_text("overfull for")
+    await expect(page.locator("#consumers-empty")).to_contain_text("Nobody consumes from it")
+    broker.do(lambda memory: memory.attach_consumer("orders", 10))
+    await expect(producer.locator(".state")).to_have_text("Running")
+    await expect(page.locator("#queue-state")).to_have_text("Normal")
+    await expect(page.locator("#consumers tr")).to_have_count(1)
+    await expect(page.locator("#feed")).to_contain_text("Queue underfull")
+    assert await was_not_reloaded(page)
+
+
+async def test_chart_has_the_limits_and_the_overfull_span(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    limit(broker, flow_resume_messages="50%")
+    page = await opened(await people.page("ada"), PAGE)
+    await expect(page.locator("#chart .main-svg").first).to_be_visible()
+    broker.do(lambda memory: memory.fill("orders", 20))
+    reads = """name => { const t = document.getElementById("chart").data.find((t) => t.meta === name);
+               return t && t.visible !== false ? t.y.at(-1) : null; }"""
+    await shown(page, reads, "overfull", 1)
+    assert await page.evaluate(reads, "depth_messages") == 11
+    assert await page.evaluate(reads, "effective_capacity_messages") == 10
+    assert await page.evaluate(reads, "effective_resume_messages") == 5
+    assert await page.evaluate(reads, "effective_stop_messages") is None  # it is the capacity
+    await page.get_by_role("button", name="Bytes").click()
+    await shown(page, reads, "depth_bytes", 1100)
+
+
+async def test_edited_capacity_is_in_force_at_once_and_audited(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    broker.do(lambda memory: memory.fill("orders", 20))
+    page = await opened(await people.page("ada"), PAGE)
+    await expect(page.locator("#queue-state")).to_have_text("Overfull")
+    await page.get_by_role("button", name="Edit").click()
+    await expect(field(page, "Capacity, messages")).to_have_value("10")
+    await expect(field(page, "Capacity, bytes")).to_have_attribute("placeholder", "no limit (built in)")
+    await field(page, "Capacity, messages").fill("2,000")
+    await expect(page.locator(".form-note")).to_contain_text("holds 2,000")
+    await field(page, "Reason").fill("the consumers need an hour")
+    await page.get_by_role("button", name="Save limits").click()
+    await expect(page.locator(".toast")).to_contain_text("Limits saved")
+    await expect(page.locator("#queue-state")).to_have_text("Normal")
+    await expect(page.locator(".limits-table")).to_contain_text("2,000")
+    assert attribute(broker, "capacity_messages") == 2000
+
+    def audited() -> list[tuple[str, str, Any]]:
+        rows = [(row.user_name, row.reason, row.after) for row in AuditEntry.objects.all()]
+        connections.close_all()
+        return rows
+
+    ((who, why, after),) = await asyncio.to_thread(audited)
+    assert (who, why, after["capacity_messages"]) == ("ada", "the consumers need an hour", 2000)
+
+
+async def test_wrong_limits_are_told_while_typing_and_cannot_be_saved(people: People, broker: Broker) -> None:
+    people.expected.append("400")  # Chromium reports the refused checks
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    await page.get_by_role("button", name="Edit").click()
+    await field(page, "Capacity, messages").fill("many")
+    await expect(page.locator(".limits-form")).to_contain_text("This must be a whole number of 0 or more")
+    await field(page, "Capacity, messages").fill("100")
+    await field(page, "Resume at, messages").fill("150")
+    await expect(page.locator(".limits-form .wrong", has_text=re.compile("150.*100|100.*150"))).to_be_visible()
+    await page.get_by_role("button", name="Save limits").click()
+    await expect(page.locator(".limits-form")).to_be_visible()
+    assert attribute(broker, "capacity_messages") == 10
+    await field(page, "Resume at, messages").fill("80%")
+    await expect(page.locator(".form-note")).to_contain_text("resumes at 80")
+
+
+async def test_change_by_somebody_else_is_shown_and_what_was_typed_is_kept(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    await page.get_by_role("button", name="Edit").click()
+    await field(page, "Capacity, bytes").fill("64 kB")
+    limit(broker, capacity_messages=77)
+    await expect(page.locator(".limits-form .notice")).to_contain_text("Capacity messages is now 77; it was 10")
+    await expect(field(page, "Capacity, bytes")).to_have_value("64 kB")
+    await expect(field(page, "Capacity, messages")).to_have_value("77")
+    await page.get_by_role("button", name="Save limits").click()
+    await expect(page.locator(".limits-table")).to_be_visible()
+    assert attribute(broker, "capacity_messages") == 77
+    assert attribute(broker, "capacity_bytes") == 64_000
+
+
+async def test_stale_version_is_refused_with_what_is_there_now(people: People, broker: Broker) -> None:
+    people.expected.append("409")
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    await page.get_by_role("button", name="Edit").click()
+    await field(page, "Capacity, bytes").fill("5000")
+    # No frame reaches the page any more, so that it cannot know of the change when it saves.
+    await page.evaluate("WebSocket.prototype.send = () => {}; 0")
+    await page.route(
+        "**/api/v1/queues/default/orders/",
+        lambda route: route.continue_(post_data=re.sub(r'"version":\d+', '"version":0', route.request.post_data or "")),
+        times=1,
+    )
+    await page.get_by_role("button", name="Save limits").click()
+    await expect(page.locator(".limits-form .notice")).to_contain_text("Somebody changed these limits")
+    await expect(field(page, "Capacity, bytes")).to_have_value("5000")
+    await page.get_by_role("button", name="Save limits").click()
+    await expect(page.locator(".limits-table")).to_be_visible()
+    assert attribute(broker, "capacity_bytes") == 5000
+
+
+async def test_stop_of_the_queue_says_who_and_why_beside_each_producer(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: used(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    await page.get_by_role("button", name="Stop producers").click()
+    await page.locator("dialog").get_by_label("Reason").fill("poison messages")
+    await page.locator("dialog button[type=submit]").click()
+    await page.locator("dialog").get_by_role("button", name="Close").click()
+    await expect(page.locator("#queue-state")).to_have_text("Stopped")
+    await expect(page.locator("#producers .why")).to_contain_text("An operator stopped queue orders.")
+    await expect(page.locator("#producers .why")).to_contain_text("poison messages")
+
+
+async def test_queue_that_is_deleted_and_created_again_is_followed(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    await expect(page.locator("#queue-state")).to_have_text("Normal")
+
+    def delete(memory: InMemoryBroker) -> None:
+        memory.management.delete(ORDERS, None)
+        memory._end_turn()
+
+    broker.do(delete)
+    await expect(page.locator("#gone")).to_contain_text("There is no such queue now")
+    broker.do(lambda memory: limited(memory, "orders", 25))
+    await expect(page.locator("#gone")).to_be_hidden()
+    await expect(page.locator("#facts")).to_contain_text("0 of 25 (0%)")
+
+
+async def test_viewer_cannot_edit_limits(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("vic", "viewers"), PAGE)
+    await page.get_by_role("button", name="Edit").click(force=True)
+    await expect(page.locator(".toast")).to_contain_text("operators group")
+    await expect(page.locator(".limits-form")).to_have_count(0)
