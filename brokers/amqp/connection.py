@@ -109,10 +109,17 @@ class AmqpConnection:
         while offset < count:
             taken = push(transport, buffer + offset, count - offset)
             if taken <= 0:
-                break  # the transport has closed its end, on an error or a close
+                self._on_end_of_input()
+                break
             offset += taken
             self._events()
         self.dirty()
+
+    def _on_end_of_input(self) -> None:
+        """Proton takes no more: after a close, or an error, of which it does not tell the peer in every case."""
+        self._events()
+        if not self.closing and not pn.condition_text(pn.transport_condition(self._transport)):
+            self.end("amqp:connection:framing-error", "malformed frame")
 
     def dirty(self) -> None:
         """There may be something to write at the end of the turn."""
