@@ -213,8 +213,12 @@ class Simulation:
     def advance(self, ms: int = SWEEP) -> None:
         for _ in range(max(1, ms // SWEEP)):
             self.broker.turn.now += SWEEP
+            self.time_passed()
             self.broker.sweep()
             self.settle()
+
+    def time_passed(self) -> None:
+        """For a model that has to know."""
 
     # -- the turn -----------------------------------------------------------------------------------------------
 
