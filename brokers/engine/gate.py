@@ -228,6 +228,7 @@ class Gate:
             self.waited(lasted)
         self._free_all(flow.overfull_reason(self.name))
         self.overflow.resumed(self)
+        self.let_in_while_room()
 
     def _stop_began(self) -> None:
         self.stopped_since = self.turn.now
@@ -235,6 +236,7 @@ class Gate:
 
     def _stop_ended(self) -> None:
         self.stopped_since = None
+        self.let_in_while_room()
 
     _CHANGES = {
         Change.OVERFULL_BEGAN: _overfull_began,
@@ -277,7 +279,9 @@ class Gate:
         if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
         ledger = self.ledger
-        if not ledger.waiting and not ledger.pending:
+        if self.outside and state is State.NORMAL:
+            self.let_in_while_room()
+        if not ledger.waiting and not ledger.idle and not ledger.pending:
             return []
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now)
         if ledger.contended or ledger.pending:
@@ -288,11 +292,13 @@ class Gate:
         """What time does to credit. False: nothing is left to watch."""
         ledger, turn = self.ledger, self.turn
         contended = self.state is State.NORMAL and ledger.contended and self.room() <= 0
+        before = ledger.reserved
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
         waiting = self.overflow.passed(self)
-        self.touch()
+        if drain or changed or waiting or ledger.reserved != before:
+            self.touch()
         return contended or waiting or bool(ledger.pending)
 
     def credit_returned(self, producer: Producer, count: int) -> None:
@@ -306,6 +312,24 @@ class Gate:
         self.turn.effects.append(Settled(producer, count, outcome))
         self.ledger.ask(producer)
         self.touch()
+
+    def wait_outside(self, producer: Producer, body: bytes) -> None:
+        """Keep a message out of the queue, unsettled, until there is room or its time is up."""
+        now = self.turn.now
+        self.outside.append(Waiting(producer, body, now, self.overflow.deadline(self)))
+        producer.held += 1
+        self.touch()
+
+    def let_in_while_room(self) -> None:
+        while self.outside and self.state is State.NORMAL and self.room() > 0:
+            self.let_in()
+
+    def let_in(self) -> None:
+        """Enqueue the message that has waited outside the longest."""
+        waiting = self.outside.popleft()
+        self.waited(self.turn.now - waiting.since)
+        self.settle_held(waiting.producer, 1, Outcome.ACCEPTED)
+        self.enqueue(waiting.body)
 
     def waited(self, ms: int) -> None:
         self.longest_ms = max(self.longest_ms, ms)
