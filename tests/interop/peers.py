@@ -101,6 +101,12 @@ class Running:
         assert not err, err
         return found
 
+    def told_to_end(self) -> dict[str, Any]:
+        """As `seen`, for a scenario that goes on until it gets a TERM."""
+        assert not self.ended, self.seen()
+        self.process.terminate()
+        return self.seen()
+
     @property
     def ended(self) -> bool:
         return self.process.poll() is not None
