@@ -8,11 +8,14 @@ The rules, which hold for any number of producers:
    A producer whose messages grow beyond that can overshoot by the credit it holds at that moment; the rest of the
    queue's credit is taken back at once.
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
+   Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block; the others give
+   everybody the producer's window (`overflow.py`).
 4. While somebody in the line has none, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
-5. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts, after that only
-   if there is room. A message without any credit breaks the protocol.
+5. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts. After that it is
+   taken if there is room, else it waits outside the queue, unsettled, until there is. A message without any credit
+   breaks the protocol.
 
 How real clients answer drains and withdrawals was measured; see `brokers/README.md`.
 """
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from enum import Enum
 
 from brokers.engine.limits import UNLIMITED, Limits
 from brokers.engine.producer import Producer
@@ -34,6 +38,14 @@ UNSEEN_BYTES = 64 * 1024
 FIRST_GRANT = 16
 #: A queue that nobody has published to for so many sweeps is swept at a tenth of the rate.
 QUIET_SWEEPS = 20
+
+
+class Late(Enum):
+    """What a message without credit was sent on."""
+
+    RESERVED = "credit that was taken back, and is still reserved"
+    LAPSED = "credit that was taken back so long ago that nothing is reserved for it"
+    NEVER = "nothing: its client broke the protocol"
 
 
 class CreditLedger:
@@ -86,7 +98,7 @@ class CreditLedger:
     def room(self, limits: Limits, depth_bytes: int, depth_messages: int) -> int:
         """How many credits more may be given out; below 0: so many are too many."""
         room = UNLIMITED
-        if limits.ring:
+        if not limits.bounded:
             return room
         if limits.stop_messages != UNLIMITED:
             room = limits.stop_messages + 1 - depth_messages - self.reserved
@@ -97,7 +109,7 @@ class CreditLedger:
 
     def share(self, limits: Limits) -> int:
         """The most credit that one producer may hold now."""
-        if limits.ring:
+        if not limits.bounded:
             return limits.window
         whole = limits.window * (len(self.members) + 1)
         if limits.stop_messages != UNLIMITED:
@@ -120,7 +132,7 @@ class CreditLedger:
             producer = waiting.popleft()
             producer.waiting = False
             most = share if producer.messages else min(share, FIRST_GRANT)
-            more = min(most - producer.credit, room)
+            more = min(most - producer.credit - producer.held, room)
             if more <= 0 or producer.draining:
                 producer.low = producer.credit >> 1
                 continue
@@ -174,16 +186,16 @@ class CreditLedger:
             self.pending.pop(producer, None)
         self.ask(producer)
 
-    def late(self, producer: Producer, room: int) -> bool:
-        """A message came on no credit. True if it was on its way when the credit was taken back, and can be taken."""
+    def late(self, producer: Producer) -> Late:
+        """A message came on no credit: use what it was sent on, if that was taken back."""
         if producer.withdrawn:
             producer.withdrawn -= 1
             self.reserved -= 1
-            return True
-        if producer.lapsed and room > 0:
+            return Late.RESERVED
+        if producer.lapsed:
             producer.lapsed -= 1
-            return True
-        return False
+            return Late.LAPSED
+        return Late.NEVER
 
     def sweep(self, now: int, published: int, *, contended: bool) -> tuple[list[Producer], list[Producer]]:
         """What time does; called every `HOLD_MS` or so while credit is contended or pending. `published`: messages

@@ -10,9 +10,11 @@ from bisect import bisect_right, insort
 from collections import deque
 
 from brokers.engine.consumer import Consumer
+from brokers.engine.credit import Late
 from brokers.engine.events import dropped_words
-from brokers.engine.flow import Input, State
+from brokers.engine.flow import State
 from brokers.engine.gate import Gate, level
+from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.turn import CreditChanged, Turn
 
@@ -65,8 +67,8 @@ class Queue(Gate):
 
     # -- publishing -------------------------------------------------------------------------------------------
 
-    def publish(self, producer: Producer, body: bytes) -> bool:
-        """Enqueue a message of a producer. False: it had no credit, and its message was not taken."""
+    def publish(self, producer: Producer, body: bytes) -> Verdict:
+        """Take in a message of a producer, if it has credit and the queue is not full."""
         ledger = self.ledger
         credit = producer.credit
         if credit:
@@ -74,15 +76,19 @@ class Queue(Gate):
             ledger.reserved -= 1
             if credit <= producer.low and not producer.waiting:
                 ledger.ask(producer)
-        elif not self._take_late(producer):
-            return False
+        else:
+            late = self._publish_late(producer, body)
+            if late is not None:
+                return late
         size = len(body)
         producer.messages += 1
         producer.bytes += size
         if size > ledger.recent:
             ledger.saw(producer, size)
+        if self.full is not None:
+            return self.full.publish(self, producer, body)
         self.enqueue(body)
-        return True
+        return Verdict.TAKEN
 
     def abort(self, producer: Producer) -> None:
         """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
@@ -92,11 +98,16 @@ class Queue(Gate):
             self.ledger.ask(producer)
         self.turn.touched.add(self)
 
-    def _take_late(self, producer: Producer) -> bool:
-        taken = self.ledger.late(producer, self.room())
-        if taken:
-            self.turn.effects.append(CreditChanged(producer))
-        return taken
+    def _publish_late(self, producer: Producer, body: bytes) -> Verdict | None:
+        """A message without credit. None: it can be taken like any other."""
+        late = self.ledger.late(producer)
+        if late is Late.NEVER:
+            return Verdict.NO_CREDIT
+        self.turn.effects.append(CreditChanged(producer))
+        if late is Late.RESERVED or (self.state is State.NORMAL and self.room() > 0):
+            return None
+        self.wait_outside(producer, body)
+        return Verdict.HELD
 
     def enqueue(self, body: bytes) -> None:
         """Add a message, and check the depth after it."""
@@ -106,10 +117,11 @@ class Queue(Gate):
         self.depth_messages = messages = self.depth_messages + 1
         self.depth_bytes = depth = self.depth_bytes + len(body)
         if depth > self.stop_bytes or messages > self.stop_messages:
-            self.drop_excess() if self.limits.ring else self.feed(Input.ABOVE_STOP)
+            self.overflow.above(self)
         self.mark_touched(self)
 
     def drop_excess(self) -> None:
+        """Drop the oldest messages until the depth is at or below the stop level."""
         limits, count = self.limits, 0
         while self.depth_bytes > limits.stop_bytes or self.depth_messages > limits.stop_messages:
             if self.returned:

@@ -90,9 +90,14 @@ class Service:
             self._first_start()
         loop = asyncio.get_running_loop()
         loopback = is_loopback(self.host)
-        self._server = await loop.create_server(
-            lambda: Listener(self.container, self._listeners, loopback=loopback), self.host, self.port, backlog=1024
-        )
+        try:
+            self._server = await loop.create_server(
+                lambda: Listener(self.container, self._listeners, loopback=loopback), self.host, self.port, backlog=1024
+            )
+        except OSError:
+            self.journal.close()
+            self.store.close()
+            raise
         self.port = self._server.sockets[0].getsockname()[1]
         words = f"Ready : {self.host}:{self.port}"
         self.broker.turn.state("broker-ready", object_name("Broker"), "broker", words, {})
@@ -127,7 +132,7 @@ class Service:
     # -- after each turn --------------------------------------------------------------------------------------
 
     def _settle(self, facts: list[Fact], keep: list[Keep]) -> bool:
-        """False: the disk would not take them, and nobody must be told that they are safe."""
+        """False: the disk would not take the records, and nobody must be told that a change is safe."""
         for record in keep:
             if record.value is None:
                 self.store.remove(record.kind, record.key)
@@ -138,15 +143,17 @@ class Service:
 
     def _save(self) -> bool:
         """Keep records, journal facts, log them, and tell the followers: in this order. A disk that is full or gone
-        holds up no message: what could not be written is tried again every second."""
+        holds up no message: what could not be written is tried again every second. False: not even the records."""
+        kept = False
         try:
             self.store.commit()
+            kept = True
             events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in self._unsaved])
         except StoreError as error:
             if not self._save_failed:
                 self._save_failed = True
                 log.error("%s. Messages go on; changes and events are not safe until it can be written again", error)
-            return False
+            return kept
         if self._save_failed:
             self._save_failed = False
             log.warning("the data folder %s can be written again; nothing is left to save", self.data)
