@@ -77,6 +77,32 @@ def test_a_send_timeout_throws_and_the_session_sends_afterwards(
     assert operator.depth("orders") == 0
 
 
+@pytest.mark.parametrize("policy", [{"mechanism": "reject"}, {"mechanism": "reject-after", "reject_after_ms": 50}])
+def test_a_full_queue_that_rejects_throws_and_the_session_sends_afterwards(
+    jms: Peer, broker: BrokerThread, operator: Operator, policy: dict[str, int | str]
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY, **policy)
+    seen = well(jms.play("send-timeout", broker.port))
+    assert seen["thrown"] == "ResourceAllocationException"
+    assert "amqp:resource-limit-exceeded" in seen["said"]
+    assert seen["sent"] == seen["received"] == [f"m{n}" for n in range(FULL)]
+    assert seen["then"] == ["after"]
+    assert seen["nothing_more"]
+
+
+def test_send_blocks_while_a_full_queue_withholds_settlements(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY, mechanism="hold")
+    with jms.playing("send", broker.port, count=10) as running:
+        operator.until(lambda: operator.depth("orders") == FULL, "the queue is full")
+        operator.until_blocked("orders")
+        assert not running.ended
+        taken = operator.take("orders", FULL)
+        assert well(running.seen())["sent"] == 10
+    assert taken + operator.take("orders", 10 - FULL) == [f"m{n}" for n in range(10)]
+
+
 @pytest.mark.parametrize("scenario", ["one-blocked", "anonymous-producer"])
 def test_of_several_producers_on_a_connection_only_the_one_with_the_full_queue_waits(
     jms: Peer, broker: BrokerThread, operator: Operator, scenario: str
