@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from proton import Condition, Delivery, Described, Event, Link, Message, Terminus, symbol, ulong
+from proton import Condition, Delivery, Described, Event, Link, Message, SSLDomain, Terminus, symbol, ulong
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
@@ -18,9 +18,10 @@ DECLARED, TRANSACTIONAL = 0x33, 0x34
 class StubBroker(MessagingHandler):  # type: ignore[misc]
     """It gives `credit` to each link, and hands each delivery to `settle`; without one it keeps them, in `held`."""
 
-    def __init__(self, credit: int = 10) -> None:
+    def __init__(self, credit: int = 10, ssl_domain: SSLDomain | None = None) -> None:
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self.credit = credit
+        self.ssl_domain = ssl_domain
         self.settle: Callable[[StubBroker, Delivery], None] | None = None
         self.held: list[Delivery] = []
         self.links: list[Link] = []
@@ -74,7 +75,7 @@ class StubBroker(MessagingHandler):  # type: ignore[misc]
 
     def on_reactor_init(self, event: Event) -> None:
         super().on_reactor_init(event)
-        self._acceptor = event.container.listen("127.0.0.1:0")
+        self._acceptor = event.container.listen("127.0.0.1:0", ssl_domain=self.ssl_domain)
         self.port = self._acceptor._selectable._delegate.getsockname()[1]
         self._ready.set()
 

@@ -14,6 +14,7 @@ from brokers.client import (
     ConnectionFailed,
     LinkRefused,
     NotSent,
+    Publisher,
     SendInDoubt,
     SendTimeout,
     connect,
@@ -108,6 +109,38 @@ def test_a_message_on_its_way_when_the_connection_is_lost_is_in_doubt_and_not_se
         stub.settle = accept
         publisher.send("y")
         assert stub.bodies == ["x", "y"]
+
+
+def test_of_many_sends_through_lost_connections_none_is_lost_or_doubled_without_a_word(
+    broker: BrokerThread, operator: Operator
+) -> None:
+    threads, count = 4, 100
+    said: dict[str, str] = {}
+
+    def send_all(publisher: Publisher, thread: int) -> None:
+        for n in range(count):
+            try:
+                publisher.send(f"{thread}:{n}")
+                said[f"{thread}:{n}"] = "accepted"
+            except SendInDoubt:
+                said[f"{thread}:{n}"] = "in doubt"
+
+    operator.create("orders")
+    with connect(broker.url, longest_pause=0.1) as connection:
+        publisher = connection.publisher("orders")
+        sending = [begin(send_all, publisher, thread) for thread in range(threads)]
+        for goal in (50, 150, 250):
+            wait_until(lambda goal=goal: len(said) > goal, "some are sent")
+            lose(broker)
+        for one in sending:
+            one.result(4 * WITHIN)
+    arrived = operator.take("orders", operator.depth("orders"))
+    assert len(said) == threads * count
+    assert len(set(arrived)) == len(arrived)
+    assert {text for text, outcome in said.items() if outcome == "accepted"} <= set(arrived)
+    for thread in range(threads):
+        of_one = [int(text.split(":")[1]) for text in arrived if text.startswith(f"{thread}:")]
+        assert of_one == sorted(of_one)
 
 
 def test_a_broker_that_is_down_makes_sends_wait_and_time_out_with_the_reason(
