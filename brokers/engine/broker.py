@@ -415,7 +415,7 @@ def queue_fact(queue: Queue, kind: str, words: str, attributes: Mapping[str, Any
 
 
 def _check_name(what: str, name: str) -> None:
-    if not name or len(name) > MAX_NAME or name != name.strip() or any(ord(c) < 32 for c in name):
+    if not name or len(name) > MAX_NAME or name != name.strip() or not name.isprintable():
         raise InvalidValue(
             {
                 "name": f"{name!r} cannot be the name of a {what}: 1 to {MAX_NAME} printable characters,"

@@ -33,6 +33,7 @@ class Producer:
         "handle",
         "held",
         "id",
+        "idle",
         "lapsed",
         "link",
         "low",
@@ -60,7 +61,8 @@ class Producer:
         self.lapsed = 0
         self.low = 0  # asks for more when its credit falls to this
         self.held = 0  # messages whose outcome is withheld
-        self.waiting = False  # stands in its queue's line for credit
+        self.waiting = False  # stands in a line of its queue for credit
+        self.idle = False  # gave credit back without having used it, and has not sent since
         self.draining = False  # was asked to give its credit back
         self.mark = -1  # `messages` when it was last looked at, to tell the idle
         self.touched_at = 0  # when its credit was last taken back or asked back, ms

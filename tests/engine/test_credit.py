@@ -94,7 +94,7 @@ def test_a_ring_never_holds_its_producers(world):
 # -- the bound in bytes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 100, 1000, UNSEEN_BYTES])
+@pytest.mark.parametrize("size", [16, 100, 1000, UNSEEN_BYTES])
 @pytest.mark.parametrize("count", [1, 10, 100])
 def test_constant_sizes_overshoot_a_byte_limit_by_one_message_at_most(world, size, count):
     stop = 20 * size + size // 2
