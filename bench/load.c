@@ -227,6 +227,7 @@ int main(int argc, char **argv) {
     if (now() - moved > 60) die("not everybody could attach within 60 s");
   }
   double used = cpu();
+  bool stalled = false;
   start = moved = now();
   go = true;
   client_t *first_receiver = &clients[idle], *first_sender = &clients[idle + receivers];
@@ -236,9 +237,10 @@ int main(int argc, char **argv) {
     if (pace) keep_pace(first_receiver);
     if (rate) keep_rate(first_sender);
     double t = now();
-    if (t - moved > wait_ms / 1e3 || (seconds && t - start >= seconds)) break;
+    if (seconds && t - start >= seconds) break;
+    if ((stalled = t - moved > wait_ms / 1e3)) break;
   }
-  double lasted = (done() || seconds ? now() : moved) - (first_send ? first_send : start);
+  double lasted = (stalled ? moved : now()) - (first_send ? first_send : start);
   used = cpu() - used;
   double turn_at = start;
   long without = 0;
@@ -256,6 +258,6 @@ int main(int argc, char **argv) {
   for (int i = 0; i < senders; i++) printf(i ? ", %ld" : "%ld", first_sender[i].accepted);
   printf("]}\n");
   fflush(stdout);
-  for (int i = 0; i < total; i++) wire_close(&clients[i].wire);
+  close_wires();
   return 0;
 }

@@ -131,7 +131,7 @@ static void report(const char *done, double seconds) {
   for (;;) {
     ssize_t n = read(STDIN_FILENO, line, sizeof line);
     if (n > 0) return;
-    if (!n) exit(0);
+    if (!n) close_wires(), exit(0);
     wire_turn(0.02);
   }
 }
@@ -164,7 +164,10 @@ int main(int argc, char **argv) {
     }
   }
   report("opened", now() - start);
-  if (!queues) return 0;
+  if (!queues) {
+    close_wires();
+    return 0;
+  }
   start = now();
   attach_all(false);
   detach_all();
@@ -180,6 +183,6 @@ int main(int argc, char **argv) {
   double lasted = now() - start;
   detach_all();
   report("drained", lasted);
-  for (int i = 0; i < connections; i++) wire_close(&wires[i]);
+  close_wires();
   return 0;
 }

@@ -133,12 +133,6 @@ void wire_open(wire_t *w, const char *name) {
   wire_flush(w);
 }
 
-void wire_close(wire_t *w) {
-  if (w->ended) return;
-  pn_connection_close(w->driver.connection);
-  wire_flush(w);
-}
-
 static void set_terminus(pn_terminus_t *terminus, const char *queue) {
   pn_terminus_set_address(terminus, queue);
   if (durable_terminus) pn_terminus_set_durability(terminus, PN_DELIVERIES);
@@ -271,4 +265,19 @@ void wire_turn(double seconds) {
     if (!w->ended) wire_flush(w);
   }
   tick_all();
+}
+
+void close_wires(void) {
+  double start = now();
+  bool open = true;
+  for (int i = 0; i < opened; i++) {
+    if (all[i]->ended) continue;
+    pn_connection_close(all[i]->driver.connection);
+    wire_flush(all[i]);
+  }
+  while (open && now() - start < 5) {
+    wire_turn(0.1);
+    open = false;
+    for (int i = 0; i < opened; i++) open |= !all[i]->ended;
+  }
 }
