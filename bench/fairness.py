@@ -79,7 +79,7 @@ class Measurement:
         over_consumed = await asked - capacity
 
         counts = done["accepted_by"]
-        index, turn = jain(counts), f"none after {done['turn_seconds'] * 1e3:,.0f} ms"
+        index = jain(counts)
         return [
             f"{capacity:,}",
             f"{producers:,}",
