@@ -15,7 +15,7 @@ from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep
+from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep, Settled
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
@@ -83,6 +83,8 @@ class Container:
                 cast(ProducerLink, producer.handle).sync_credit()
             case Drain(producer):
                 cast(ProducerLink, producer.handle).drain()
+            case Settled(producer, count, outcome):
+                cast(ProducerLink, producer.handle).settle(count, outcome)
             case Detach(link, condition, description):
                 cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
             case Close(connection, condition, description):

@@ -7,6 +7,7 @@ message are written out flat: that is where the broker's speed is made.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from brokers.amqp import proton as pn
@@ -30,6 +31,7 @@ from brokers.amqp.proton import (
     unpack,
 )
 from brokers.engine.consumer import Consumer
+from brokers.engine.overflow import Outcome, Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
 
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 MAX_MESSAGE_SIZE = 128 << 20
 
 TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
+RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
+
+TAKEN, HELD, REFUSED = Verdict.TAKEN, Verdict.HELD, Verdict.REFUSED
 
 _SCRATCH_SIZE = 1 << 20
 _SCRATCH = pn.new("char[]", _SCRATCH_SIZE)
@@ -142,9 +147,15 @@ class IncomingLink(Link):
 
 
 class ProducerLink(IncomingLink):
-    __slots__ = ("producer",)
+    """`held`: deliveries whose outcome is withheld, oldest first; None for one that the client settled itself."""
+
+    __slots__ = ("held", "producer")
 
     producer: Producer
+
+    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
+        super().__init__(connection, pointer)
+        self.held: deque[Any] = deque()
 
     def on_delivery(self, delivery: Any) -> None:
         # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
@@ -158,12 +169,45 @@ class ProducerLink(IncomingLink):
         if body is None:
             return
         producer = self.producer
-        if producer.queue.publish(producer, body):
+        verdict = producer.queue.publish(producer, body)
+        if verdict is TAKEN:
             delivery_update(delivery, ACCEPTED)
             delivery_settle(delivery)
-            return
-        text = f"the message was not taken: the link had no credit on queue {producer.queue.name}"
-        self.refuse(delivery, TRANSFER_LIMIT, text)
+        elif verdict is HELD:
+            self._hold(delivery)
+        elif verdict is REFUSED:
+            self._reject(delivery)
+        else:
+            text = f"the message was not taken: the link had no credit on queue {producer.queue.name}"
+            self.refuse(delivery, TRANSFER_LIMIT, text)
+
+    def _hold(self, delivery: Any) -> None:
+        """Its outcome comes later. One that the client has settled needs none, but keeps its place in the line."""
+        if delivery_settled(delivery):
+            delivery_settle(delivery)
+            self.held.append(None)
+        else:
+            link_advance(self.pointer)
+            self.held.append(delivery)
+
+    def _reject(self, delivery: Any) -> None:
+        text = f"queue {self.producer.queue.name} is full"
+        pn.delivery_error(delivery, RESOURCE_LIMIT, text)
+        delivery_update(delivery, REJECTED)
+        delivery_settle(delivery)
+
+    def settle(self, count: int, outcome: Outcome) -> None:
+        """The oldest `count` held deliveries have their outcome."""
+        for _ in range(min(count, len(self.held))):
+            delivery = self.held.popleft()
+            if delivery is None:
+                continue
+            if outcome is Outcome.ACCEPTED:
+                delivery_update(delivery, ACCEPTED)
+                delivery_settle(delivery)
+            else:
+                self._reject(delivery)
+        self.connection.dirty()
 
     def refuse(self, delivery: Any, condition: str, text: str) -> None:
         self.connection.container.broker.refuse_producer(self.producer, condition, text)
@@ -180,6 +224,8 @@ class ProducerLink(IncomingLink):
         elif pn.delivery_readable(delivery):
             return self.receive(delivery)
         elif delivery_settled(delivery):
+            if delivery in self.held:
+                self.held[self.held.index(delivery)] = None
             delivery_settle(delivery)
         return None
 
@@ -205,6 +251,7 @@ class ProducerLink(IncomingLink):
             self.connection.dirty()
 
     def let_go(self) -> None:
+        self.held.clear()
         self.connection.container.broker.detach(self.producer)
 
 

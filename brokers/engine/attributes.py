@@ -118,6 +118,8 @@ _QUEUE: dict[str, Getter] = {
     "dequeued_messages": lambda b, q: q.dequeued,
     "overfull_since": lambda b, q: q.overfull_since,
     "stopped_since": lambda b, q: q.stopped_since,
+    "rejected_messages": lambda b, q: q.rejected,
+    "longest_wait_ms": lambda b, q: q.longest_wait(b.turn.now),
     "dropped_messages": lambda b, q: q.dropped,
     "overfull_count": lambda b, q: q.overfull_count,
     "overfull_ms": lambda b, q: q.overfull_ms + (max(0, b.turn.now - q.overfull_since) if q.overfull_since else 0),

@@ -8,6 +8,8 @@ The rules, which hold for any number of producers:
    A producer whose messages grow beyond that can overshoot by the credit it holds at that moment; the rest of the
    queue's credit is taken back at once.
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
+   Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block; the others give
+   everybody the producer's window (`overflow.py`).
 4. While somebody in the line has none, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
@@ -86,7 +88,7 @@ class CreditLedger:
     def room(self, limits: Limits, depth_bytes: int, depth_messages: int) -> int:
         """How many credits more may be given out; below 0: so many are too many."""
         room = UNLIMITED
-        if limits.ring:
+        if not limits.bounded:
             return room
         if limits.stop_messages != UNLIMITED:
             room = limits.stop_messages + 1 - depth_messages - self.reserved
@@ -97,7 +99,7 @@ class CreditLedger:
 
     def share(self, limits: Limits) -> int:
         """The most credit that one producer may hold now."""
-        if limits.ring:
+        if not limits.bounded:
             return limits.window
         whole = limits.window * (len(self.members) + 1)
         if limits.stop_messages != UNLIMITED:
@@ -120,7 +122,7 @@ class CreditLedger:
             producer = waiting.popleft()
             producer.waiting = False
             most = share if producer.messages else min(share, FIRST_GRANT)
-            more = min(most - producer.credit, room)
+            more = min(most - producer.credit - producer.held, room)
             if more <= 0 or producer.draining:
                 producer.low = producer.credit >> 1
                 continue

@@ -6,6 +6,7 @@ the table in `flow.py`; what that means for credit is told by `credit.py`. `queu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,10 +15,11 @@ from brokers.engine.credit import CreditLedger
 from brokers.engine.events import overfull_words, queue_subject, underfull_words
 from brokers.engine.flow import Change, Input, State
 from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.overflow import WAYS, Outcome, Overflow, Waiting
 from brokers.engine.policy import Setting, Value
 from brokers.engine.producer import Producer
 from brokers.engine.stops import Scope, Stop
-from brokers.engine.turn import CreditChanged, Drain, Turn
+from brokers.engine.turn import CreditChanged, Drain, Settled, Turn
 from brokers.managed import ObjectName, object_name
 
 
@@ -28,14 +30,19 @@ class Gate:
         "depth_bytes",
         "depth_messages",
         "enqueued",
+        "full",
         "ledger",
         "limits",
+        "longest_ms",
         "name",
         "object_name",
+        "outside",
+        "overflow",
         "overfull_count",
         "overfull_ms",
         "overfull_since",
         "own",
+        "rejected",
         "settings",
         "state",
         "stop_bytes",
@@ -68,6 +75,11 @@ class Gate:
         self.stopped_since: int | None = None
         self.overfull_count = 0
         self.overfull_ms = 0
+        self.overflow: Overflow = WAYS[self.limits.full]
+        self.full: Overflow | None = None  # `overflow`, while the queue is overfull and it wants every message
+        self.outside: deque[Waiting] = deque()  # messages that wait for room
+        self.rejected = 0
+        self.longest_ms = 0  # the longest wait that is over
 
     def touch(self) -> None:
         """There may be something to dispatch or to grant at the end of the turn."""
@@ -75,6 +87,10 @@ class Gate:
 
     def watch(self) -> None:
         """There is credit to take back: sweep by time."""
+        raise NotImplementedError
+
+    def enqueue(self, body: bytes) -> None:
+        """Take in a message, and check the depth after it."""
         raise NotImplementedError
 
     def drop_excess(self) -> None:
@@ -94,7 +110,8 @@ class Gate:
     @property
     def blocked_producers(self) -> int:
         """All producers of a queue share its reasons."""
-        return len(self.ledger.members) if self.state is not State.NORMAL else 0
+        blocked = self.state.stopped or (self.state.overfull and self.overflow.blocks)
+        return len(self.ledger.members) if blocked else 0
 
     def attach_producer(self, producer: Producer) -> None:
         """A producer that attaches while the queue is overfull or stopped starts blocked."""
@@ -104,6 +121,10 @@ class Gate:
         self.touch()
 
     def detach_producer(self, producer: Producer) -> None:
+        """Messages of it that wait outside were never accepted: they go with it."""
+        if producer.held and self.outside:
+            self.outside = deque(w for w in self.outside if w.producer is not producer)
+        producer.held = 0
         self.ledger.leave(producer)
         self.touch()
 
@@ -111,26 +132,44 @@ class Gate:
 
     def reasons(self) -> list[str]:
         """Every reason that holds the producers of this queue now."""
-        reasons = [flow.overfull_reason(self.name)] if self.state.overfull else []
+        reasons = [flow.overfull_reason(self.name)] if self.state.overfull and self.overflow.blocks else []
         return reasons + [flow.stop_reason(str(scope)) for scope in self.stops]
 
     def set_limits(self, limits: Limits, settings: Mapping[str, Setting]) -> None:
         """Put other limits in force, at once and in both directions."""
         self.limits, self.settings = limits, settings
         self.stop_bytes, self.stop_messages = limits.stop_bytes, limits.stop_messages
-        if limits.ring:
-            self.drop_excess()
-            self.feed(Input.AT_RESUME)
-        else:
-            self.measure()
+        before, self.overflow = self.overflow, WAYS[limits.full]
+        if self.overflow is not before:
+            self._change_way(before)
+        self.measure()
         for producer in self.ledger.members:
             self.ledger.ask(producer)
         self.touch()
 
+    def _change_way(self, before: Overflow) -> None:
+        """Another way of being full is in force: what the one before held is let go, and nothing is lost."""
+        self.full = None
+        before.left(self)
+        reason = flow.overfull_reason(self.name)
+        if self.limits.ring:
+            self.drop_excess()
+            self.feed(Input.AT_RESUME)
+        elif self.state.overfull:
+            self.full = self.overflow if self.overflow.intercepts else None
+            if self.overflow.bounded:
+                self._withdraw()
+            if self.overflow.blocks:
+                self._hold_all(reason)
+            else:
+                self._free_all(reason)
+
     def measure(self) -> None:
         """Look at the depth, and act on what it says."""
         seen = flow.measure(self.limits, self.depth_bytes, self.depth_messages)
-        if seen is not None and not (self.limits.ring and seen is Input.ABOVE_STOP):
+        if seen is Input.ABOVE_STOP:
+            self.overflow.above(self)
+        elif seen is not None:
             self.feed(seen)
 
     def stop(self, stop: Stop) -> bool:
@@ -168,8 +207,12 @@ class Gate:
             self.depth_bytes, level(limits.stop_bytes), self.depth_messages, level(limits.stop_messages)
         )
         self.state_fact("queue-overfull", words, {})
-        self._withdraw()
-        self._hold_all(flow.overfull_reason(self.name))
+        overflow = self.overflow
+        self.full = overflow if overflow.intercepts else None
+        if overflow.bounded:
+            self._withdraw()
+        if overflow.blocks:
+            self._hold_all(flow.overfull_reason(self.name))
 
     def _overfull_ended(self) -> None:
         limits, now = self.limits, self.turn.now
@@ -180,7 +223,11 @@ class Gate:
             self.depth_bytes, level(limits.resume_bytes), self.depth_messages, level(limits.resume_messages)
         )
         self.state_fact("queue-underfull", words, {"overfull_ms": lasted})
+        self.full = None
+        if self.overflow.blocks and self.ledger.members:
+            self.waited(lasted)
         self._free_all(flow.overfull_reason(self.name))
+        self.overflow.resumed(self)
 
     def _stop_began(self) -> None:
         self.stopped_since = self.turn.now
@@ -226,7 +273,8 @@ class Gate:
 
     def grant(self) -> list[Producer]:
         """Hand out credit where there is room. Returns the producers whose credit has changed."""
-        if self.state is not State.NORMAL:
+        state = self.state
+        if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
         ledger = self.ledger
         if not ledger.waiting and not ledger.pending:
@@ -243,13 +291,31 @@ class Gate:
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
+        waiting = self.overflow.passed(self)
         self.touch()
-        return contended or bool(ledger.pending)
+        return contended or waiting or bool(ledger.pending)
 
     def credit_returned(self, producer: Producer, count: int) -> None:
         """The producer's link answered a drain."""
         self.ledger.returned(producer, count)
         self.touch()
+
+    def settle_held(self, producer: Producer, count: int, outcome: Outcome) -> None:
+        """The producer's oldest `count` held messages have their outcome."""
+        producer.held -= count
+        self.turn.effects.append(Settled(producer, count, outcome))
+        self.ledger.ask(producer)
+        self.touch()
+
+    def waited(self, ms: int) -> None:
+        self.longest_ms = max(self.longest_ms, ms)
+
+    def longest_wait(self, now: int) -> int:
+        """The longest that a producer or a message has waited for room, ms, those that still do included."""
+        since = [self.outside[0].since] if self.outside else []
+        if self.overfull_since is not None and self.overflow.blocks and self.ledger.members:
+            since.append(self.overfull_since)
+        return max([self.longest_ms, *(now - s for s in since)])
 
     def resume_condition(self) -> str:
         """What would end overfull, in words, from the depth now."""

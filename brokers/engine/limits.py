@@ -23,8 +23,8 @@ LARGEST_WINDOW = (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of one queue in bytes and messages. `capacity_*`: 0 = no limit. `stop_*`, `resume_*`: UNLIMITED =
-    no limit. `window`: the most credit, in messages, that one producer may hold. `ring`: drop the oldest message
-    instead of holding producers."""
+    no limit. `window`: the most credit, in messages, that one producer may hold. `full`: what the queue does when it is
+    full, by the names of `overflow.WAYS`; `reject_after_ms` is how long reject-after waits."""
 
     capacity_bytes: int = 0
     stop_bytes: int = UNLIMITED
@@ -33,7 +33,18 @@ class Limits:
     stop_messages: int = UNLIMITED
     resume_messages: int = UNLIMITED
     window: int = 1000
-    ring: bool = False
+    full: str = "block"
+    reject_after_ms: int = 1000
+
+    @property
+    def ring(self) -> bool:
+        """It drops its oldest messages, and is never overfull."""
+        return self.full == "ring"
+
+    @property
+    def bounded(self) -> bool:
+        """The credit of its producers is bound by the room that is left."""
+        return self.full == "block"
 
 
 class InvalidPolicy(ValueError):
@@ -49,7 +60,7 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
     errors: dict[str, str] = {}
     ring = settings["overflow"].value == "ring"
     if ring:
-        _refuse_thresholds(settings, errors)
+        _refuse_beside_ring(settings, errors)
     stop_bytes, resume_bytes = _levels("bytes", settings, errors)
     stop_messages, resume_messages = _levels("messages", settings, errors)
     window = _number(settings["producer_window_messages"]) or 1000
@@ -68,19 +79,25 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         stop_messages=stop_messages,
         resume_messages=resume_messages,
         window=window,
-        ring=ring,
+        full="ring" if ring else str(settings["mechanism"].value),
+        reject_after_ms=_number(settings["reject_after_ms"]),
     )
 
 
-def _refuse_thresholds(settings: Mapping[str, Setting], errors: dict[str, str]) -> None:
-    """A ring queue has no flow thresholds (Qpid C++). Inherited ones do not count against a nearer `ring`."""
+#: What a ring queue cannot have.
+_NOT_WITH_RING = ("flow_stop_bytes", "flow_stop_messages", "flow_resume_bytes", "flow_resume_messages", "mechanism")
+
+
+def _refuse_beside_ring(settings: Mapping[str, Setting], errors: dict[str, str]) -> None:
+    """A ring queue has no flow thresholds (Qpid C++) and holds nobody. Inherited ones do not count against a nearer
+    `ring`."""
     overflow = settings["overflow"]
-    for field in ("flow_stop_bytes", "flow_stop_messages", "flow_resume_bytes", "flow_resume_messages"):
+    for field in _NOT_WITH_RING:
         setting = settings[field]
         if setting.origin != BUILT and setting.rank <= overflow.rank:
             errors[field] = (
                 f"overflow is ring{_from(overflow)} and {field} is {setting.value}{_from(setting)}: a ring queue drops"
-                " its oldest messages and has no flow thresholds, so only one of the two may be set"
+                " its oldest messages and has no flow control, so only one of the two may be set"
             )
 
 
@@ -88,6 +105,8 @@ def _levels(unit: str, settings: Mapping[str, Setting], errors: dict[str, str]) 
     """(stop, resume) in `unit`."""
     capacity, stop, resume = (settings[f] for f in (f"capacity_{unit}", f"flow_stop_{unit}", f"flow_resume_{unit}"))
     limit = _number(capacity)
+    if settings["flow_control"].value == "off" and settings["overflow"].value != "ring":
+        return UNLIMITED, UNLIMITED
     if settings["overflow"].value == "ring":  # drops at its capacity, whatever thresholds it would inherit
         return limit or UNLIMITED, limit or UNLIMITED
     stop_at = _level(stop, capacity)

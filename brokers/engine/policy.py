@@ -39,7 +39,10 @@ BUILT_IN: Mapping[str, Value | None] = {
     "flow_stop_messages": "100%",
     "flow_resume_bytes": None,
     "flow_resume_messages": None,
-    "overflow": "block",
+    "flow_control": "on",
+    "mechanism": "block",
+    "reject_after_ms": 1000,
+    "overflow": "producers",
     "producer_window_messages": 1000,
 }
 

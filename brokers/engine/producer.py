@@ -31,6 +31,7 @@ class Producer:
         "credit",
         "draining",
         "handle",
+        "held",
         "id",
         "lapsed",
         "link",
@@ -58,6 +59,7 @@ class Producer:
         self.withdrawn = 0
         self.lapsed = 0
         self.low = 0  # asks for more when its credit falls to this
+        self.held = 0  # messages whose outcome is withheld
         self.waiting = False  # stands in its queue's line for credit
         self.draining = False  # was asked to give its credit back
         self.mark = -1  # `messages` when it was last looked at, to tell the idle

@@ -11,8 +11,9 @@ from collections import deque
 
 from brokers.engine.consumer import Consumer
 from brokers.engine.events import dropped_words
-from brokers.engine.flow import Input, State
+from brokers.engine.flow import State
 from brokers.engine.gate import Gate, level
+from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.turn import CreditChanged, Turn
 
@@ -65,8 +66,8 @@ class Queue(Gate):
 
     # -- publishing -------------------------------------------------------------------------------------------
 
-    def publish(self, producer: Producer, body: bytes) -> bool:
-        """Enqueue a message of a producer. False: it had no credit, and its message was not taken."""
+    def publish(self, producer: Producer, body: bytes) -> Verdict:
+        """Take in a message of a producer, if it has credit and the queue is not full."""
         ledger = self.ledger
         credit = producer.credit
         if credit:
@@ -75,14 +76,16 @@ class Queue(Gate):
             if credit <= producer.low and not producer.waiting:
                 ledger.ask(producer)
         elif not self._take_late(producer):
-            return False
+            return Verdict.NO_CREDIT
         size = len(body)
         producer.messages += 1
         producer.bytes += size
         if size > ledger.recent:
             ledger.saw(producer, size)
+        if self.full is not None:
+            return self.full.publish(self, producer, body)
         self.enqueue(body)
-        return True
+        return Verdict.TAKEN
 
     def abort(self, producer: Producer) -> None:
         """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
@@ -106,10 +109,11 @@ class Queue(Gate):
         self.depth_messages = messages = self.depth_messages + 1
         self.depth_bytes = depth = self.depth_bytes + len(body)
         if depth > self.stop_bytes or messages > self.stop_messages:
-            self.drop_excess() if self.limits.ring else self.feed(Input.ABOVE_STOP)
+            self.overflow.above(self)
         self.mark_touched(self)
 
     def drop_excess(self) -> None:
+        """Drop the oldest messages until the depth is at or below the stop level."""
         limits, count = self.limits, 0
         while self.depth_bytes > limits.stop_bytes or self.depth_messages > limits.stop_messages:
             if self.returned:

@@ -16,6 +16,7 @@ from brokers.managed import ObjectName
 if TYPE_CHECKING:
     from brokers.engine.connection import Connection
     from brokers.engine.consumer import Consumer
+    from brokers.engine.overflow import Outcome
     from brokers.engine.producer import Producer
     from brokers.engine.queue import Queue
 
@@ -52,7 +53,16 @@ class Close:
     description: str
 
 
-Effect = CreditChanged | Drain | Detach | Close
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The oldest `count` of the producer's held deliveries have their outcome."""
+
+    producer: Producer
+    count: int
+    outcome: Outcome
+
+
+Effect = CreditChanged | Drain | Detach | Close | Settled
 
 
 @dataclass(frozen=True, slots=True)

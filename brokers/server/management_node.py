@@ -63,7 +63,7 @@ class ManagementNode:
         try:
             request.decode(encoded)
             reply_to = request.reply_to
-            correlation = request.correlation_id if request.correlation_id is not None else request.id
+            correlation = _id(request.correlation_id if request.correlation_id is not None else request.id)
         except Exception as error:  # whatever Proton makes of a hostile message
             return f"the request cannot be read: {error}"
         if not isinstance(request.properties, Mapping | None):
@@ -139,6 +139,11 @@ class ManagementNode:
     def _call(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
         operation, name = str(properties["operation"]), _name(properties)
         return 200, {}, dict(self.management.call(name, operation, body, user))
+
+
+def _id(value: Any) -> Any:
+    """Proton gives a binary one as a view of its own memory, and would take None for it when it is set."""
+    return bytes(value) if isinstance(value, memoryview) else value
 
 
 def _object(shown: ManagedObject) -> dict[str, Any]:

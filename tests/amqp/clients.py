@@ -150,6 +150,7 @@ class Crowd(MessagingHandler):  # type: ignore[misc]
         self.started = threading.Event()
         self.injector = EventInjector()
         self.failures: list[BaseException] = []
+        self.connections: list[Any] = []
 
     def __enter__(self) -> Crowd:
         self.container = Container(self)
@@ -167,14 +168,11 @@ class Crowd(MessagingHandler):  # type: ignore[misc]
             self.started.set()
 
     def __exit__(self, *exception: object) -> None:
-        self.do(self._stop)
+        self.do(lambda: [c.close() for c in self.connections] or True)
+        self.injector.close()  # the container ends with its last connection
         self.thread.join(WITHIN)
         assert not self.thread.is_alive()
-        self.injector.close()
         assert not self.failures, self.failures
-
-    def _stop(self) -> None:
-        self.container.stop()
 
     def on_reactor_init(self, event: Event) -> None:
         super().on_reactor_init(event)
@@ -200,9 +198,11 @@ class Crowd(MessagingHandler):  # type: ignore[misc]
         event.subject()
 
     def connect(self, handler: Any = None, **options: Any) -> Any:
-        return self.container.connect(
+        connection = self.container.connect(
             self.broker.url, handler=handler, reconnect=False, allowed_mechs="ANONYMOUS", **options
         )
+        self.connections.append(connection)
+        return connection
 
     def publisher(self, address: str, count: int = 0, **options: Any) -> Publisher:
         """`count`: messages to send; 0: as many as the credit allows, until told otherwise."""

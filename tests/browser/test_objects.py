@@ -109,3 +109,28 @@ async def test_viewer_cannot_edit_or_call_what_changes(people: People, broker: B
     explain = page.locator(".operation", has=page.locator("code", has_text=re.compile("^explain$")))
     await explain.get_by_role("button", name="Call explain").click()
     await expect(explain.locator(".operation-answer")).to_contain_text("capacity_messages")
+
+
+async def test_queue_is_created_and_deleted_from_its_declared_attributes(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"), "/objects/")
+    for name in ("Virtual hosts", "default"):
+        await page.locator("#tree .node-row", has_text=re.compile(f"^{name}")).first.click()
+    queues = page.locator('#tree [data-folder="Queue"] > .node-row')
+    await queues.get_by_role("button", name="New").click()
+    form = page.locator(".attributes-form")
+    await expect(form.get_by_label("Virtualhost")).to_have_value("default")
+    await form.get_by_label("Name").fill("orders")
+    await form.get_by_label("Capacity messages").fill("10 k")
+    await form.get_by_role("button", name="Create").click()
+    await expect(page.locator("#object h2")).to_have_text("orders")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 10_000
+    await expect(page.locator('#tree [aria-selected="true"]')).to_have_attribute("data-object", str(ORDERS))
+
+    await page.locator("#tab-operations").click()
+    delete = page.locator(".operation", has=page.locator("code", has_text=re.compile("^delete$")))
+    await delete.get_by_role("button", name="Delete this queue").click()
+    await expect(delete).to_contain_text("Tick the box first")
+    await delete.get_by_label("I know that this cannot be undone").check()
+    await delete.get_by_role("button", name="Delete this queue").click()
+    await expect(page.locator("#object")).to_have_class(re.compile("gone"))
+    await expect(page.locator(f"#tree [data-object='{ORDERS}']")).to_have_count(0)

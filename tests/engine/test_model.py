@@ -48,7 +48,7 @@ policies = st.fixed_dictionaries(
         "capacity_bytes": st.integers(0, 2000),
         "flow_stop_bytes": size_levels,
         "flow_resume_bytes": size_levels,
-        "overflow": st.sampled_from(["block", "block", "block", "ring"]),
+        "overflow": st.sampled_from(["producers", "producers", "producers", "ring"]),
         "producer_window_messages": st.integers(0, 5),
     },
 )

@@ -42,12 +42,16 @@ def test_zero_is_a_value_and_hides_what_would_be_inherited():
 
 
 def test_explain_tells_value_and_origin_of_every_field():
-    layers = [(OWN, {"capacity_bytes": 10}), (VIRTUALHOST, {"flow_stop_bytes": "80%"}), (BROKER, {"overflow": "block"})]
+    layers = [
+        (OWN, {"capacity_bytes": 10}),
+        (VIRTUALHOST, {"flow_stop_bytes": "80%"}),
+        (BROKER, {"overflow": "producers"}),
+    ]
     told = explain(inherit(layers))
     assert set(told) == set(FIELDS)
     assert told["capacity_bytes"] == {"value": 10, "origin": "own"}
     assert told["flow_stop_bytes"] == {"value": "80%", "origin": "virtualhost"}
-    assert told["overflow"] == {"value": "block", "origin": "broker"}
+    assert told["overflow"] == {"value": "producers", "origin": "broker"}
     assert told["capacity_messages"] == {"value": 0, "origin": "built-in"}
     assert told["flow_resume_bytes"] == {"value": None, "origin": "built-in"}
 

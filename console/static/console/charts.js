@@ -40,6 +40,8 @@ function themeReader(element) {
 }
 
 const valueOf = (sample, field) => {
+  if (field.startsWith("past_")) return sample.past || sample.joins ? sample[field.slice(5)] : null;
+  if (field.startsWith("depth_") && sample.past) return null;
   if (field === "overfull") return sample.state === null ? null : Number(sample.state.startsWith("OVERFULL"));
   const value = sample[field];
   return field.startsWith("effective_") ? value || null : (value ?? null);
@@ -49,6 +51,7 @@ export class DepthChart {
   #element;
   #figures;
   #unit;
+  #span = 120_000;
   #samples = [];
   #drawn = false;
   #asked = null;
@@ -68,9 +71,19 @@ export class DepthChart {
     this.draw();
   }
 
-  /** Add a sample: `at` (ms), `state` and the fields of the figure. Samples closer than a second replace each other. */
+  /** Show at most the newest `ms`. */
+  span(ms) {
+    this.#span = ms;
+    this.draw();
+  }
+
+  /**
+   * Add a sample: `at` (ms), `state` and the fields of the figure; `past`: it is an event's of before the page was
+   * opened. Samples closer than a second replace each other.
+   */
   add(sample) {
     const all = this.#samples;
+    if (!sample.past && !all.some((other) => !other.past)) sample = { ...sample, joins: true };
     const last = all.at(-1);
     if (last && sample.at <= last.at) {
       // An event of the past (the feed's first fifty) goes to its place.
@@ -78,7 +91,7 @@ export class DepthChart {
       if (all[at]?.at !== sample.at) all.splice(at, 0, sample);
     } else {
       const before = all.at(-2);
-      if (last && before && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();
+      if (last && before && !last.joins && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();
       all.push(sample);
     }
     if (all.length > KEPT) all.splice(0, all.length - KEPT);
@@ -108,11 +121,13 @@ export class DepthChart {
     const line = (name) => figure.data.find((trace) => trace.meta === `effective_${name}_${this.#unit}`);
     for (const trace of figure.data) if (trace.y.every((value) => value === null)) trace.visible = false;
     // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
+    const past = figure.data.find((trace) => trace.meta === `past_depth_${this.#unit}`);
+    if (!rows.some((sample) => sample.past)) past.visible = false;
     if (String(line("stop").y) === String(line("capacity").y)) line("stop").visible = false;
     if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
     const narrow = this.#element.clientWidth < 520;
     if (narrow) Object.assign(figure.layout.margin, { l: 44, r: 6 });
-    const span = Math.max(30_000, x.at(-1) - x[0]);
+    const span = Math.min(this.#span, Math.max(30_000, x.at(-1) - x[0]));
     figure.layout.xaxis.range = [x.at(-1) - span, x.at(-1)];
     figure.layout.xaxis.nticks = narrow ? 4 : 8;
     figure.layout.uirevision = this.#unit;

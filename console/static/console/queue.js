@@ -25,6 +25,7 @@ const ours = (event) => event.object === settings.object || event.attributes?.qu
 const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
 
 let snapshot = null;
+let opened = Infinity; // when the first snapshot came, by the server's clock
 let unit = null;
 let held = []; // events that came before the first snapshot told the limits
 
@@ -37,6 +38,14 @@ function showUnit(chosen) {
 }
 
 for (const button of units) button.addEventListener("click", () => showUnit(button.dataset.unit));
+
+const spans = [...document.querySelectorAll("[data-minutes]")];
+for (const button of spans) {
+  button.addEventListener("click", () => {
+    for (const other of spans) setAttribute(other, "aria-pressed", String(other === button));
+    chart.span(Number(button.dataset.minutes) * 60_000);
+  });
+}
 
 const LIMITS = ["messages", "bytes"].flatMap((of) => ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`));
 
@@ -192,6 +201,7 @@ live.addEventListener("snapshot", (event) => {
   // While the broker is away there is less to tell than what the page has: it stays, marked as of when.
   if (!event.detail.connected && snapshot?.data.queue) return;
   snapshot = event.detail;
+  opened = Math.min(opened, snapshot.at);
   const queue = snapshot.data.queue;
   if (queue && snapshot.connected) {
     if (unit === null) {
@@ -210,7 +220,7 @@ live.addEventListener("snapshot", (event) => {
 function addPoint(event, queue) {
   if (event.object !== settings.object) return;
   const sample = sampleOf(event, queue);
-  if (sample) chart.add(sample);
+  if (sample) chart.add({ ...sample, past: event.at < opened });
 }
 
 pastAndPresent(live, (events, reset) => {

@@ -4,6 +4,7 @@ import { get, query } from "./api.js";
 import { fill, h, icon } from "./elements.js";
 import { count, plural } from "./format.js";
 import { pluralOf } from "./model.js";
+import { settings } from "./frame.js";
 import { shortName } from "./objectname.js";
 import { stateElement } from "./states.js";
 
@@ -14,10 +15,12 @@ export class Tree {
   #model;
   #broker;
   #choose;
+  #create;
   #chosen = "";
 
-  /** `choose(object name)` is called when somebody chooses one. */
-  constructor(root, model, broker, choose) {
+  /** `choose(object name)` is called when somebody chooses one, `create(type, where)` when somebody wants a new one. */
+  constructor(root, model, broker, choose, create) {
+    this.#create = create;
     this.#root = root;
     this.#model = model;
     this.#broker = broker;
@@ -52,6 +55,15 @@ export class Tree {
     }
     this.#mark();
     this.#root.querySelector('[aria-selected="true"] > .node-row')?.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Read again the opened folders of an object's type: it was created or deleted. */
+  async refresh(name) {
+    const type = /^type=([^,]+)/.exec(name)?.[1];
+    for (const folder of this.#root.querySelectorAll(`li[data-folder="${CSS.escape(type)}"][aria-expanded="true"]`)) {
+      folder.close();
+      await folder.open();
+    }
   }
 
   #find(within, name) {
@@ -113,9 +125,14 @@ export class Tree {
 
   #folder(type, where, level) {
     const total = h("small", { class: "muted" });
+    const fresh = type.creatable ? h("button", { type: "button", class: "quiet node-new", "aria-disabled": settings.mayOperate ? null : "true", title: `New ${type.name}` }, "New") : null;
+    fresh?.addEventListener("click", (event) => {
+      event.stopPropagation();
+      this.#create(type, where);
+    });
     return this.#node(level, {
       folder: type.name,
-      content: [h("span", { class: "node-name folder" }, pluralOf(type.name)), total],
+      content: [h("span", { class: "node-name folder" }, pluralOf(type.name)), total, ...(fresh ? [fresh] : [])],
       load: (list) => this.#load(type, where, level + 1, 0, list, total),
     });
   }
@@ -160,7 +177,7 @@ export class Tree {
 
   #key(event) {
     const row = event.target.closest(".node-row");
-    if (!row) return;
+    if (!row || event.target !== row) return;
     const rows = [...this.#root.querySelectorAll(".node-row")];
     const node = row.parentElement;
     const at = rows.indexOf(row);

@@ -51,6 +51,7 @@ def test_figure_without_samples_is_accepted_by_plotly(unit: Any) -> None:
         f"effective_stop_{unit}",
         f"effective_resume_{unit}",
         f"depth_{unit}",
+        f"past_depth_{unit}",
     ]
 
 

@@ -1,0 +1,170 @@
+"""What a queue does when it is full: one interface, one small class for each way.
+
+| way | a message that comes while the queue is overfull | its producers | credit |
+|---|---|---|---|
+| block | is taken, if it was on its way | blocked | bound by the room that is left |
+| hold | is taken, and its settlement withheld until the queue resumes (Qpid C++) | blocked | the producer's window |
+| reject | is rejected with amqp:resource-limit-exceeded (ActiveMQ sendFailIfNoSpace) | run | the producer's window |
+| reject-after | waits outside the queue, for so long at most, then is rejected | blocked | the producer's window |
+| ring | is taken, and the oldest are dropped: the queue is never overfull | run | the producer's window |
+
+Only *block* bounds the overshoot for any number of producers. With the others the depth can exceed the stop level by
+the messages that were published before the first was refused or withheld, as it does in the brokers they come from.
+An operator's stop always works through credit, whatever the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from brokers.engine.flow import Input
+
+if TYPE_CHECKING:
+    from brokers.engine.gate import Gate
+    from brokers.engine.producer import Producer
+
+
+class Verdict(Enum):
+    """What became of a published message."""
+
+    TAKEN = "it is in the queue: accept it"
+    HELD = "its outcome comes later, by a Settled effect"
+    REFUSED = "the queue is full: reject it"
+    NO_CREDIT = "its producer broke the protocol"
+
+    def __bool__(self) -> bool:
+        """Whether the broker has the message now."""
+        return self in (Verdict.TAKEN, Verdict.HELD)
+
+
+class Outcome(Enum):
+    """How a held delivery ends."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "rejected, since the queue is full"
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A message that waits outside the queue until `deadline` (ms)."""
+
+    producer: Producer
+    body: bytes
+    since: int
+    deadline: int
+
+
+class Overflow:
+    """`blocks`: producers of an overfull queue are blocked. `bounded`: credit is bound by the room that is left.
+    `grants`: credit is given while the queue is overfull."""
+
+    blocks = True
+    bounded = False
+    grants = False
+    intercepts = False  # `publish` is asked while the queue is overfull
+
+    def above(self, queue: Gate) -> None:
+        """The depth has gone above the stop level."""
+        queue.feed(Input.ABOVE_STOP)
+
+    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
+        """A message has come while the queue is overfull; its credit is used."""
+        queue.enqueue(body)
+        return Verdict.TAKEN
+
+    def resumed(self, queue: Gate) -> None:
+        """The queue is no longer overfull."""
+
+    def passed(self, queue: Gate) -> bool:
+        """Time has passed; whether there is more to wait for."""
+        return False
+
+    def left(self, queue: Gate) -> None:
+        """Another way is in force from now on: let go of everything that was held, losing nothing."""
+
+
+class Block(Overflow):
+    bounded = True
+
+
+class Hold(Overflow):
+    intercepts = True
+
+    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
+        queue.enqueue(body)
+        producer.held += 1
+        return Verdict.HELD
+
+    def resumed(self, queue: Gate) -> None:
+        for producer in queue.producers:
+            if producer.held:
+                queue.settle_held(producer, producer.held, Outcome.ACCEPTED)
+
+    left = resumed
+
+
+class Reject(Overflow):
+    blocks = False
+    grants = True
+    intercepts = True
+
+    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
+        queue.rejected += 1
+        queue.touch()
+        return Verdict.REFUSED
+
+
+class RejectAfter(Overflow):
+    grants = True
+    intercepts = True
+
+    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
+        now = queue.turn.now
+        queue.outside.append(Waiting(producer, body, now, now + queue.limits.reject_after_ms))
+        producer.held += 1
+        queue.watch()
+        queue.touch()
+        return Verdict.HELD
+
+    def resumed(self, queue: Gate) -> None:
+        while queue.outside and not queue.state.overfull:
+            self._let_in(queue)
+
+    def left(self, queue: Gate) -> None:
+        while queue.outside:
+            self._let_in(queue)
+
+    def _let_in(self, queue: Gate) -> None:
+        waiting = queue.outside.popleft()
+        queue.waited(queue.turn.now - waiting.since)
+        queue.settle_held(waiting.producer, 1, Outcome.ACCEPTED)
+        queue.enqueue(waiting.body)
+
+    def passed(self, queue: Gate) -> bool:
+        now, outside = queue.turn.now, queue.outside
+        while outside and outside[0].deadline <= now:
+            waiting = outside.popleft()
+            queue.waited(now - waiting.since)
+            queue.rejected += 1
+            queue.settle_held(waiting.producer, 1, Outcome.REFUSED)
+        return bool(outside)
+
+
+class Ring(Overflow):
+    blocks = False
+
+    def above(self, queue: Gate) -> None:
+        queue.drop_excess()
+
+
+#: By the names of `limits.Limits.full`.
+WAYS: Mapping[str, Overflow] = {
+    "block": Block(),
+    "hold": Hold(),
+    "reject": Reject(),
+    "reject-after": RejectAfter(),
+    "ring": Ring(),
+}

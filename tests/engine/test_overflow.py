@@ -1,0 +1,177 @@
+"""Each way of being full, through the in-memory broker: what happens to messages, producers, credit and outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from brokers.admin import InvalidValue
+from brokers.engine.overflow import WAYS, Outcome, Verdict
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Queue
+from brokers.engine.turn import Settled
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+
+NAME = object_name("Queue", virtualhost="default", name="q")
+
+
+@pytest.fixture
+def broker() -> InMemoryBroker:
+    return InMemoryBroker()
+
+
+def make(broker: InMemoryBroker, **policy: Any) -> Queue:
+    broker.management.create(NAME, {"capacity_messages": 10, "flow_resume_messages": 5, **policy})
+    return broker.engine.queue("default", "q")
+
+
+def update(broker: InMemoryBroker, **policy: Any) -> None:
+    asyncio.run(broker.update(NAME, policy, broker.engine.queue("default", "q").version))
+
+
+def send(broker: InMemoryBroker, producer: Producer, count: int) -> list[Verdict]:
+    """Publish on the credit there is, as a client does: a message at a time, with a turn after each."""
+    verdicts = []
+    for _ in range(count):
+        if not producer.credit:
+            break
+        verdicts.append(producer.queue.publish(producer, b"x" * 10))
+        settled(broker)
+    return verdicts
+
+
+def settled(broker: InMemoryBroker) -> list[Settled]:
+    """End the turn; the outcomes that came."""
+    found = [e for e in broker.engine.turn.effects if isinstance(e, Settled)]
+    broker._end_turn()
+    return found
+
+
+def test_hold_takes_messages_and_withholds_their_outcome_until_resume(broker: InMemoryBroker) -> None:
+    queue = make(broker, mechanism="hold", producer_window_messages=20)
+    producer = broker.attach_producer("q")
+    verdicts = send(broker, producer, 100)
+    assert verdicts == [Verdict.TAKEN] * 11 + [Verdict.HELD] * (len(verdicts) - 11)
+    assert producer.held == len(verdicts) - 11 > 0
+    assert producer.held <= 20, "the producer's window bounds what is withheld"
+    assert producer.credit == 0
+    assert producer.blocked
+    assert queue.depth_messages == len(verdicts)
+    held = producer.held
+    consumer = broker.attach_consumer("q")
+    consumer.credit = 100
+    queue.touch()
+    broker._end_turn()
+    for each, message in broker.acquired[: len(verdicts) - 5]:
+        queue.remove(each, message)
+    assert settled(broker) == [Settled(producer, held, Outcome.ACCEPTED)]
+    assert not producer.blocked
+    assert producer.held == 0
+    assert producer.credit > 0
+
+
+def test_reject_refuses_at_once_and_blocks_nobody(broker: InMemoryBroker) -> None:
+    queue = make(broker, mechanism="reject")
+    producer = broker.attach_producer("q")
+    verdicts = send(broker, producer, 30)
+    assert verdicts == [Verdict.TAKEN] * 11 + [Verdict.REFUSED] * 19
+    assert not producer.blocked
+    assert producer.credit > 0
+    assert (queue.depth_messages, queue.rejected) == (11, 19)
+    broker.consume(broker.attach_consumer("q"), 6)
+    assert send(broker, producer, 1) == [Verdict.TAKEN]
+
+
+def test_reject_after_lets_in_what_waited_when_there_is_room_in_time(broker: InMemoryBroker) -> None:
+    queue = make(broker, mechanism="reject-after", reject_after_ms=500)
+    producer = broker.attach_producer("q")
+    assert send(broker, producer, 13) == [Verdict.TAKEN] * 11 + [Verdict.HELD] * 2
+    assert producer.blocked
+    broker.advance(300)
+    assert (queue.depth_messages, queue.rejected) == (11, 0)
+    broker.consume(broker.attach_consumer("q"), 6)
+    assert (queue.depth_messages, len(queue.outside), producer.held) == (7, 0, 0)
+    assert not producer.blocked
+    assert queue.longest_wait(broker.engine.turn.now) == 300
+
+
+def test_reject_after_rejects_what_waited_too_long(broker: InMemoryBroker) -> None:
+    queue = make(broker, mechanism="reject-after", reject_after_ms=500)
+    producer = broker.attach_producer("q")
+    send(broker, producer, 13)
+    engine = broker.engine
+    engine.turn.now += 499
+    engine.sweep()
+    assert settled(broker) == []
+    engine.turn.now += 1
+    engine.sweep()
+    assert settled(broker) == [Settled(producer, 1, Outcome.REFUSED)] * 2
+    assert (queue.rejected, producer.held, queue.depth_messages) == (2, 0, 11)
+    assert queue.longest_wait(engine.turn.now) >= 500
+
+
+def test_a_producer_that_leaves_takes_what_waited_outside_with_it(broker: InMemoryBroker) -> None:
+    queue = make(broker, mechanism="reject-after")
+    producer, other = broker.attach_producer("q"), broker.attach_producer("q")
+    send(broker, producer, 12)
+    send(broker, other, 2)
+    assert len(queue.outside) == 3
+    broker.engine.detach(producer)
+    assert [w.producer for w in queue.outside] == [other, other]
+    broker.consume(broker.attach_consumer("q"), 6)
+    assert other.held == 0
+    assert queue.depth_messages == 7
+
+
+def test_flow_control_off_holds_nobody_but_an_operator_still_can(broker: InMemoryBroker) -> None:
+    queue = make(broker, flow_control="off")
+    producer = broker.attach_producer("q")
+    assert len(send(broker, producer, 500)) == 500
+    assert queue.state.value == "NORMAL"
+    asyncio.run(broker.call(NAME, "stop-producers", {"reason": "test"}))
+    assert producer.blocked
+    assert producer.credit == 0
+
+
+def test_a_ring_drops_its_oldest_messages_and_holds_nobody(broker: InMemoryBroker) -> None:
+    broker.management.create(NAME, {"capacity_messages": 10, "overflow": "ring"})
+    queue = broker.engine.queue("default", "q")
+    producer = broker.attach_producer("q")
+    assert len(send(broker, producer, 25)) == 25
+    assert (queue.depth_messages, queue.dropped, queue.ready[0][0]) == (10, 15, 16)
+    assert not producer.blocked
+
+
+def test_ring_and_mechanism_exclude_each_other(broker: InMemoryBroker) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        broker.management.create(NAME, {"capacity_messages": 10, "overflow": "ring", "mechanism": "hold"})
+    assert "ring" in refused.value.errors["mechanism"]
+    assert "hold" in refused.value.errors["mechanism"]
+
+
+@pytest.mark.parametrize("before", sorted(set(WAYS) - {"ring"}))
+@pytest.mark.parametrize("after", sorted(set(WAYS) - {"ring"}))
+def test_another_way_while_full_loses_nothing_and_leaves_nothing_held(
+    broker: InMemoryBroker, before: str, after: str
+) -> None:
+    queue = make(broker, mechanism=before)
+    producer = broker.attach_producer("q")
+    verdicts = send(broker, producer, 15)
+    taken = sum(map(bool, verdicts))
+    assert queue.state.overfull
+    update(broker, mechanism=after)
+    if before != after:
+        assert (producer.held, len(queue.outside)) == (0, 0)
+        assert queue.depth_messages == taken, "every message that was not refused is in the queue now"
+    assert producer.blocked == (after != "reject")
+    if after == "block":
+        assert producer.credit == 0
+    broker.consume(broker.attach_consumer("q"), 100)
+    broker.advance(1000)
+    assert not producer.blocked
+    assert queue.state.value == "NORMAL"
+    assert producer.held == 0
+    assert producer.credit > 0
