@@ -15,12 +15,13 @@ NOT_YET = "not yet"
 @dataclass
 class Row:
     """`values`: what was measured, by broker; one figure or several, of which the median counts. `words`: what stands
-    there instead. `of_other`, `of_peers`: the aims, as ours by theirs: at least so much."""
+    there instead. `of_other`, `of_peers`: the aims, as ours by theirs: at least so much. `least`: the aim of ours itself."""
 
     title: str
     digits: int = 0
     of_other: float = 0
     of_peers: float = 0
+    least: float = 0
     values: dict[str, list[float]] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
 
@@ -75,6 +76,8 @@ class Figures:
             parts.append(_reached(f"{row.of_other:g} of other", ours, value, row.of_other))
         if row.of_peers and peers:
             parts.append(_reached(f"{row.of_peers:g} of the fastest peer", ours, max(peers), row.of_peers))
+        if row.least:
+            parts.append(_reached(f"{row.least:g}", ours, 1, row.least))
         return "; ".join(parts)
 
 

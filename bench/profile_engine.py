@@ -1,8 +1,8 @@
 """Where our broker's time goes, message by message, under the C client: by function and by line.
 
 A timer of the processor time that the broker uses interrupts it, and the line that it is at is counted: the line that
-calls into C for the time spent there, and otherwise the next one at which the interpreter looks for signals, such as the
-entry of a function. Unlike a tracing profiler this costs next to nothing, and does not make small functions look
+calls into C for the time spent there, and otherwise the next one at which the interpreter looks for signals, such as
+the entry of a function. Unlike a tracing profiler this costs next to nothing, and does not make small functions look
 expensive.
 """
 

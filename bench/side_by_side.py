@@ -107,7 +107,7 @@ class SideBySide:
     def flow_control(self, ours: str) -> None:
         """Ours alone: a queue with a capacity against one with flow control off, in turns."""
         for size, words in ((100, "100 B"), (1024, "1 KiB")):
-            row = self.figures.row(f"rate with flow control on by off, {words}, 1 x 1", digits=3)
+            row = self.figures.row(f"rate with flow control on by off, {words}, 1 x 1", digits=3, least=0.95)
             if not can_turn_flow_control_off():
                 row.words[ours] = NOT_YET
                 continue
