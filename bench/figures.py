@@ -15,7 +15,7 @@ NOT_YET = "not yet"
 @dataclass
 class Row:
     """`values`: what was measured, by broker; one figure or several, of which the median counts. `words`: what stands
-    there instead. `of_other`, `of_peers`: the aims, as ours by theirs: at least so much. `least`: the aim of ours itself."""
+    there instead. The aims: `of_other`, `of_peers`: ours by theirs is at least so much; `least`: ours itself is."""
 
     title: str
     digits: int = 0
