@@ -577,9 +577,11 @@ TYPES: dict[str, ManagedType] = {
                 *POLICY,
                 _A("queues", Kind.INTEGER, "Queues that are bound to it.", "queues"),
                 _A("bindings", Kind.LIST, "Its bindings: maps of queue, key."),
+                _A("stops", Kind.LIST, "Operator stops of all that is bound to it: maps as those of a queue."),
                 _VERSION,
             ),
             (
+                *_stop_and_start("every queue that is bound to the exchange", pattern=False),
                 Operation(
                     "bind",
                     "Bind a queue with a key. Idempotent; the queue inherits the exchange's policy at once.",
@@ -601,6 +603,8 @@ TYPES: dict[str, ManagedType] = {
                 Notification("binding-created", "BND-1001", "A queue was bound to the exchange."),
                 Notification("binding-deleted", "BND-1002", "A binding was removed."),
                 _POLICY_CHANGED,
+                _STOPPED,
+                _STARTED,
             ),
             creatable=True,
             deletable=True,
