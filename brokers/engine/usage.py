@@ -119,8 +119,7 @@ def store_levels(overfull: int | None, underfull: int | None) -> Levels:
                 }
             )
         return NO_LEVELS
-    if underfull is None:
-        underfull = overfull
+    underfull = underfull or overfull
     if underfull > overfull:
         raise InvalidPolicy(
             {
