@@ -109,7 +109,7 @@ class AmqpConnection:
         while offset < count:
             taken = push(transport, buffer + offset, count - offset)
             if taken <= 0:
-                break  # the transport has closed its end, on an error or a close
+                break  # see `_input_ended`
             offset += taken
             self._events()
         self.dirty()
@@ -252,6 +252,11 @@ class AmqpConnection:
         self._let_go_of(list(self.links.values()))
         pn.connection_close(self._connection)
         self.dirty()
+
+    def _input_ended(self, event: Any) -> None:
+        """Proton takes no more: after a close, or an error, of which it does not tell the peer in every case."""
+        if not self.closing and not pn.condition_text(pn.transport_condition(self._transport)):
+            self.end("amqp:connection:framing-error", "malformed frame")
 
     def _session_opened(self, event: Any) -> None:
         if not self.closing:
@@ -426,6 +431,7 @@ class AmqpConnection:
 _OTHER = {
     pn.EV_CONNECTION_REMOTE_OPEN: AmqpConnection._connection_opened,
     pn.EV_CONNECTION_REMOTE_CLOSE: AmqpConnection._connection_closed,
+    pn.EV_TRANSPORT_TAIL_CLOSED: AmqpConnection._input_ended,
     pn.EV_SESSION_REMOTE_OPEN: AmqpConnection._session_opened,
     pn.EV_SESSION_REMOTE_CLOSE: AmqpConnection._session_closed,
     pn.EV_LINK_REMOTE_OPEN: AmqpConnection._link_opened,

@@ -90,9 +90,14 @@ class Service:
             self._first_start()
         loop = asyncio.get_running_loop()
         loopback = is_loopback(self.host)
-        self._server = await loop.create_server(
-            lambda: Listener(self.container, self._listeners, loopback=loopback), self.host, self.port, backlog=1024
-        )
+        try:
+            self._server = await loop.create_server(
+                lambda: Listener(self.container, self._listeners, loopback=loopback), self.host, self.port, backlog=1024
+            )
+        except OSError:
+            self.journal.close()
+            self.store.close()
+            raise
         self.port = self._server.sockets[0].getsockname()[1]
         words = f"Ready : {self.host}:{self.port}"
         self.broker.turn.state("broker-ready", object_name("Broker"), "broker", words, {})

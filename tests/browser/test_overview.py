@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from brokers.managed import object_name
 from brokers.testing import InMemoryBroker
@@ -33,7 +33,7 @@ def used(memory: InMemoryBroker, name: str, capacity: int) -> None:
     memory.attach_producer(name)
 
 
-def row(page: Page, name: str) -> object:
+def row(page: Page, name: str) -> Locator:
     return page.locator("#queue-rows tr", has=page.get_by_role("link", name=name, exact=True))
 
 

@@ -410,7 +410,7 @@ async def test_a_hundred_connections_leave_nothing_behind(fake: FakeBroker) -> N
     await soon(asyncio.gather(*(peer.gone for peer in fake.peers)))
     del broker
     gc.collect()
-    assert sum(isinstance(o, BundledBroker) for o in gc.get_objects()) == 0
+    assert sum(type(o) is BundledBroker for o in gc.get_objects()) == 0
 
 
 # Events and samples

@@ -51,6 +51,7 @@ export class DepthChart {
   #element;
   #figures;
   #unit;
+  #span = 120_000;
   #samples = [];
   #drawn = false;
   #asked = null;
@@ -67,6 +68,12 @@ export class DepthChart {
 
   show(unit) {
     this.#unit = unit;
+    this.draw();
+  }
+
+  /** Show at most the newest `ms`. */
+  span(ms) {
+    this.#span = ms;
     this.draw();
   }
 
@@ -120,7 +127,7 @@ export class DepthChart {
     if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
     const narrow = this.#element.clientWidth < 520;
     if (narrow) Object.assign(figure.layout.margin, { l: 44, r: 6 });
-    const span = Math.max(30_000, x.at(-1) - x[0]);
+    const span = Math.min(this.#span, Math.max(30_000, x.at(-1) - x[0]));
     figure.layout.xaxis.range = [x.at(-1) - span, x.at(-1)];
     figure.layout.xaxis.nticks = narrow ? 4 : 8;
     figure.layout.uirevision = this.#unit;

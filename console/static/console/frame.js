@@ -53,10 +53,8 @@ function showConnection() {
     fill(
       lost,
       icon("info"),
-      h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached. `),
-        broker.error ? `${broker.error.replace(/\.$/, "")}. ` : "",
-        "What is shown is its last known state; the console keeps trying",
-        broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
+      h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached`), broker.error ? `: ${broker.error.replace(/\.$/, "")}` : "", ". ",
+        lastBeat ? `Shown as of ${clock(lastBeat)}. ` : "", "The console keeps trying", broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
     );
   }
 }

@@ -93,10 +93,15 @@ addEventListener("popstate", () => {
   if (given.get("object")) choose(given.get("object"), given.get("tab") ?? "attributes");
 });
 
+let starting = false;
+
 async function start() {
+  if (starting) return;
+  starting = true;
   try {
     model = await Model.load(settings.broker);
   } catch (error) {
+    starting = false;
     fill(treeList, h("li", { class: "node-note" }, h("p", { class: "wrong" }, error.message), h("button", { type: "button", on: { click: start } }, "Try again")));
     watch({ watch: "objects", object: "" });
     return;
@@ -116,3 +121,5 @@ async function start() {
 }
 
 start();
+// The broker was away when the page was opened: begin as soon as it is there.
+live.addEventListener("broker", (event) => event.detail.connected && start());

@@ -175,7 +175,8 @@ function total(name, text, title, hot = false) {
 const render = onNextFrame(() => {
   if (!snapshot) return;
   const { totals, queues, total: all, stops } = snapshot.data;
-  if (!totals) {
+  if (!snapshot.connected && totals?.queues === undefined) {
+    setText(document.getElementById("queues-count"), "");
     fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, "Is it running? The console keeps trying, and shows its queues as soon as it answers."));
     delete empty.dataset.shown;
     empty.hidden = false;

@@ -39,6 +39,14 @@ function showUnit(chosen) {
 
 for (const button of units) button.addEventListener("click", () => showUnit(button.dataset.unit));
 
+const spans = [...document.querySelectorAll("[data-minutes]")];
+for (const button of spans) {
+  button.addEventListener("click", () => {
+    for (const other of spans) setAttribute(other, "aria-pressed", String(other === button));
+    chart.span(Number(button.dataset.minutes) * 60_000);
+  });
+}
+
 const LIMITS = ["messages", "bytes"].flatMap((of) => ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`));
 
 /** An event about the queue carries its depth and state just after it: a point of the chart. */

@@ -1,0 +1,257 @@
+"""A link to the broker and the line of messages before it.
+
+Application threads call `transfer` and wait; everything else runs in the connection's thread, which alone touches
+Proton. What both touch (`_line`, `_unsettled`, the state of a `Sending`) is guarded by the connection's lock. A
+message leaves the line only when the link has credit for it, so whoever stops waiting before that has sent nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from proton import Delivery, Endpoint, Event, Handler, Session, Terminus, symbol
+
+from brokers.client.errors import ClientError, LinkRefused, SendInDoubt, SendTimeout, TransactionFailed
+from brokers.client.patience import Patience
+
+if TYPE_CHECKING:
+    from brokers.client.connection import Connection
+    from brokers.client.transaction import Transaction
+
+#: States of a delivery that Proton has no name for: AMQP 1.0, part 4.
+DECLARED, TRANSACTIONAL = 0x33, 0x34
+
+log = logging.getLogger("headgate.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the broker said of a message. `state`: as Proton numbers them; `transaction`: of a declaration."""
+
+    state: int
+    condition: str = ""
+    description: str = ""
+    transaction: Any = None
+
+
+class Sending:
+    """One message on its way. `transaction`: as the broker calls it. `changed` is notified
+    when there is an `outcome` or an `error`."""
+
+    __slots__ = ("changed", "data", "error", "outcome", "sent", "transaction")
+
+    def __init__(self, data: bytes, transaction: Any, lock: threading.RLock) -> None:
+        self.data = data
+        self.transaction = transaction
+        self.changed = threading.Condition(lock)
+        self.sent = False
+        self.outcome: Outcome | None = None
+        self.error: ClientError | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.outcome is not None or self.error is not None
+
+    def end(self, outcome: Outcome | None = None, error: ClientError | None = None) -> None:
+        """With the lock held."""
+        if not self.done:
+            self.outcome, self.error = outcome, error
+            self.changed.notify_all()
+
+
+class SenderLink(Handler):  # type: ignore[misc]
+    """`address` None: the transaction coordinator."""
+
+    def __init__(self, connection: Connection, address: str | None, name: str) -> None:
+        super().__init__()
+        self.address = address
+        self.closed = False
+        self._connection = connection
+        self._lock = connection.lock
+        self._clock = connection.clock
+        self._name = name
+        self._link: Any = None
+        self._line: deque[Sending] = deque()
+        self._unsettled: dict[str, Sending] = {}
+        self._tags = itertools.count(1)
+
+    def __str__(self) -> str:
+        return "the transaction coordinator" if self.address is None else self.address
+
+    # -- in the application's thread --------------------------------------------------------------------------
+
+    def transfer(
+        self,
+        data: bytes,
+        timeout: float | None,
+        notify_period: float | None,
+        transaction: Transaction | None = None,
+    ) -> Outcome:
+        """Send an encoded message and wait for what the broker says of it. Raises SendTimeout, SendInDoubt,
+        LinkRefused, ConnectionFailed, TransactionFailed."""
+        patience = Patience(self._clock.now(), timeout, notify_period)
+        with self._lock:
+            self._connection.check_open()
+            sending = Sending(data, transaction.number if transaction is not None else None, self._lock)
+            self._line.append(sending)
+        try:
+            self._connection.ask(self._work)
+            while not self._wait(sending, patience):
+                log.warning("%s", self._delay(round(patience.waited(self._clock.now()))))
+        finally:
+            with self._lock:
+                self._withdraw(sending)  # whatever ended the waiting, nobody wants it sent any more
+        if sending.error is not None:
+            raise sending.error
+        assert sending.outcome is not None
+        return sending.outcome
+
+    def _wait(self, sending: Sending, patience: Patience) -> bool:
+        """Until it is done, which may be with an error for having taken too long. False: say that it takes its time."""
+        with self._lock:
+            while not sending.done:
+                now = self._clock.now()
+                if patience.over(now):
+                    sending.error = self._too_late(sending, patience.waited(now))
+                elif patience.notice(now):
+                    return False
+                else:
+                    self._clock.wait(sending.changed, patience.next(now))
+        return True
+
+    def _too_late(self, sending: Sending, waited: float) -> ClientError:
+        self._withdraw(sending)
+        if sending.sent:
+            return SendInDoubt(f"the broker has not settled a message to {self} within {waited:g} s")
+        why = self._connection.missing or "the broker gave no credit"
+        return SendTimeout(f"a message to {self} was not sent within {waited:g} s: {why}", waited)
+
+    def _delay(self, seconds: int) -> str:
+        if missing := self._connection.missing:
+            return f"Message send delayed by {seconds}s: {missing}"
+        return f"Message send delayed by {seconds}s due to broker enforced flow control"
+
+    def _withdraw(self, sending: Sending) -> None:
+        if not sending.sent and sending in self._line:
+            self._line.remove(sending)
+
+    # -- in the connection's thread ---------------------------------------------------------------------------
+
+    def attach(self, session: Session) -> None:
+        if self._link is not None or self.closed:
+            return
+        self._link = link = session.sender(self._name)
+        link.handler = self
+        if self.address is None:
+            link.target.type = Terminus.COORDINATOR
+            link.target.capabilities.put_object(symbol("amqp:local-transactions"))
+        else:
+            link.target.address = self.address
+        link.open()
+
+    def detach(self) -> None:
+        """For good."""
+        with self._lock:
+            self.closed = True
+            self.lost(f"the publisher to {self} was closed")
+            self._fail_line(LinkRefused(f"the publisher to {self} is closed", "", ""))
+        if self._link is not None:
+            self._link.close()
+
+    def lost(self, why: str, *, for_good: ClientError | None = None) -> None:
+        """The connection has gone, with all that was on its way. `for_good`: and will not come back."""
+        with self._lock:
+            self._link = None if not self.closed else self._link
+            for sending in self._unsettled.values():
+                sending.end(error=SendInDoubt(f"a message to {self} was sent and not settled: {why}"))
+            self._unsettled.clear()
+            if for_good is not None:
+                self._fail_line(for_good)
+            else:  # what belongs to a transaction of that connection has lost it
+                for sending in [s for s in self._line if s.transaction is not None]:
+                    self._line.remove(sending)
+                    sending.end(error=TransactionFailed(f"the transaction of a message to {self} is lost: {why}"))
+
+    def _fail_line(self, error: ClientError) -> None:
+        while self._line:
+            self._line.popleft().end(error=error)
+
+    def _work(self) -> None:
+        """Send what there is credit for."""
+        link = self._link
+        if link is None:
+            self._connection.attach(self)
+            return
+        with self._lock:
+            while self._line and link.credit > 0 and link.state & Endpoint.LOCAL_ACTIVE:
+                sending = self._line.popleft()
+                tag = str(next(self._tags))
+                delivery = link.delivery(tag)
+                if sending.transaction is not None:
+                    delivery.local.data = [sending.transaction]
+                    delivery.update(TRANSACTIONAL)
+                link.stream(sending.data)
+                link.advance()
+                sending.sent = True
+                self._unsettled[tag] = sending
+
+    def on_link_flow(self, event: Event) -> None:
+        if event.link == self._link:
+            self._work()
+            if event.link.drain_mode:
+                event.link.drained()  # what is not needed now goes back, so that others may have it
+
+    def on_delivery(self, event: Event) -> None:
+        delivery = event.delivery
+        outcome = _outcome(delivery)
+        if outcome is None and not delivery.settled:
+            return
+        with self._lock:
+            if sending := self._unsettled.pop(delivery.tag, None):
+                sending.end(outcome or Outcome(Delivery.ACCEPTED))
+        delivery.settle()
+
+    def on_link_remote_close(self, event: Event) -> None:
+        if event.link != self._link:
+            return
+        condition = event.link.remote_condition
+        name, words = (str(condition.name), condition.description or "") if condition else ("", "")
+        with self._lock:
+            self._fail_line(LinkRefused(f"the broker does not take messages to {self}", name, words))
+            self.lost(" ".join(filter(None, ("the broker ended the link:", name, words))))
+        event.link.close()
+        event.link.free()
+
+    on_link_remote_detach = on_link_remote_close
+
+
+def _outcome(delivery: Delivery) -> Outcome | None:
+    """None: not yet."""
+    state, data = delivery.remote_state, delivery.remote.data
+    if state in (Delivery.ACCEPTED, Delivery.RELEASED, Delivery.MODIFIED):
+        return Outcome(state)
+    if state == Delivery.REJECTED:
+        condition = delivery.remote.condition
+        return Outcome(state, str(condition.name), condition.description or "") if condition else Outcome(state)
+    if state == DECLARED:
+        return Outcome(state, transaction=data[0])
+    if state == TRANSACTIONAL:
+        return _transactional(data[1] if data and len(data) > 1 else None)
+    return None
+
+
+def _transactional(described: Any) -> Outcome | None:
+    """The outcome within a transactional state: a described list, as `Data` decodes it."""
+    if described is None:
+        return None
+    state = int(described.descriptor)
+    error = described.value[0] if state == Delivery.REJECTED and described.value else None
+    if error is None:
+        return Outcome(state)
+    fields = list(error.value)
+    return Outcome(state, str(fields[0]), str(fields[1]) if len(fields) > 1 and fields[1] else "")

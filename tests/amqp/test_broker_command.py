@@ -1,0 +1,117 @@
+"""`manage.py broker`, as a process: it serves, ends on TERM, and says in one line why it cannot start."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from proton import Message
+from proton.utils import BlockingConnection
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@contextmanager
+def broker_process(data: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The running command and its port."""
+    command = [sys.executable, "manage.py", "broker", "--data", str(data), "--port", "0", *options]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("broker ready on 127.0.0.1:"), line
+        yield process, int(line.rpartition(":")[2])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=10)
+
+
+def refused(*options: str) -> tuple[int, list[str]]:
+    """The exit code and the lines on stderr of a broker that cannot start."""
+    command = [sys.executable, "manage.py", "broker", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout == ""
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_term_ends_a_broker_with_clients_within_two_seconds_and_it_starts_again(tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    with broker_process(data, "--demo") as (process, port):
+        connection = BlockingConnection(f"127.0.0.1:{port}", timeout=5, allowed_mechs="ANONYMOUS")
+        connection.create_sender("q").send(Message(body="one"))
+        silent = socket.create_connection(("127.0.0.1", port))
+        began = time.monotonic()
+        process.terminate()
+        assert process.wait(5) == 0
+        assert time.monotonic() - began < 2.0
+        silent.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    log = (data / "broker.log").read_text()
+    assert "INFO  [broker] BRK-1004 : Ready" in log
+    assert "INFO  [vh(/default)/qu(q)] QUE-1001 : Create" in log
+    assert (data.stat().st_mode & 0o777) == 0o700
+    with broker_process(data) as (process, _):
+        process.send_signal(2)
+        assert process.wait(5) == 0
+
+
+def test_a_port_that_is_taken_ends_the_start_with_one_clear_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, lines = refused("--data", str(tmp_path / "broker"), "--port", str(port))
+    assert code == 1
+    [line] = lines
+    assert f"cannot listen on 127.0.0.1:{port}" in line
+    assert "in use" in line
+    assert "--port" in line
+
+
+@pytest.mark.parametrize("inside", [".", "sub", "sub/folder"])
+def test_a_data_folder_that_cannot_be_written_ends_the_start_with_one_clear_line(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+    folder = tmp_path / "file" / inside
+    code, lines = refused("--data", str(folder), "--port", "0")
+    assert code == 1
+    [line] = lines
+    assert str(folder) in line
+
+
+def test_a_data_folder_that_another_broker_uses_ends_the_start_with_one_clear_line(tmp_path: Path) -> None:
+    with broker_process(tmp_path / "broker"):
+        code, lines = refused("--data", str(tmp_path / "broker"), "--port", "0")
+    assert code == 1
+    [line] = lines
+    assert str(tmp_path / "broker") in line
+
+
+def test_a_damaged_store_ends_the_start_with_one_clear_line(tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    data.mkdir()
+    (data / "config.sqlite3").write_bytes(b"this is no database at all, is it" * 100)
+    code, lines = refused("--data", str(data), "--port", "0")
+    assert code == 1
+    [line] = lines
+    assert "config.sqlite3" in line
+
+
+@pytest.mark.parametrize("port", ["70000", "-1", "amqp", "5672.0"])
+def test_a_port_that_is_none_is_refused_by_name(tmp_path: Path, port: str) -> None:
+    code, lines = refused("--data", str(tmp_path / "broker"), f"--port={port}")
+    assert code == 2
+    assert repr(port) in lines[-1]
+    assert not (tmp_path / "broker").exists()
+
+
+def test_a_host_that_is_not_ours_ends_the_start_with_one_clear_line(tmp_path: Path) -> None:
+    code, lines = refused("--data", str(tmp_path / "broker"), "--host", "192.0.2.1", "--port", "0")
+    assert code == 1
+    [line] = lines
+    assert "192.0.2.1" in line

@@ -1,0 +1,267 @@
+"""`$events` and `$samples`: nothing left out, nothing piled up, and numbers that go on for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proton.utils import LinkDetached
+
+from brokers.engine.stops import Scope
+from brokers.server import event_node
+from brokers.server.config_store import StoreError
+from tests.amqp.broker_thread import BrokerThread, wait_until
+from tests.amqp.clients import After, Crowd, connected, fill, managing, until
+from tests.amqp.frames import Peer
+
+
+def make_events(broker: BrokerThread, count: int) -> int:
+    """State so many events; the number of the last."""
+
+    def stops(service: Any) -> None:
+        for number in range(count):
+            act = service.broker.start_producers if number % 2 else service.broker.stop_producers
+            act(Scope(), f"event {number}", "test")
+
+    broker.do(stops)
+    return broker.look(lambda s: s.journal.last)
+
+
+def numbers(receiver: Any, count: int) -> list[int]:
+    return [int(receiver.receive().body["number"]) for _ in range(count)]
+
+
+def test_events_are_replayed_from_any_number_and_then_go_on_live(broker: BrokerThread) -> None:
+    last = make_events(broker, 20)
+    with connected(broker, user="console") as connection:
+        receiver = connection.create_receiver("$events", credit=50, options=After(5))
+        now = broker.look(lambda s: s.journal.last)
+        assert numbers(receiver, now - 5) == list(range(6, now + 1))
+        assert now >= last
+        live = make_events(broker, 4)
+        assert numbers(receiver, live - now) == list(range(now + 1, live + 1))
+
+
+def test_without_a_number_a_follower_hears_what_happens_from_now_on(broker: BrokerThread) -> None:
+    make_events(broker, 10)
+    with connected(broker, user="console") as connection:
+        receiver = connection.create_receiver("$events", credit=10)
+        before = broker.look(lambda s: s.journal.last)
+        make_events(broker, 2)
+        event = receiver.receive().body
+        assert event["number"] == before + 1
+        assert set(event) == {"number", "at", "kind", "object", "text", "attributes"}
+        assert (event["kind"], event["object"]) == ("producers-stopped", "type=Broker")
+        assert event["text"].startswith("[broker] HGT-1001 : Producers Stopped")
+        assert event["attributes"]["actor"] == "test"
+
+
+def test_two_followers_and_a_slow_one_each_see_every_event_once_in_order(broker: BrokerThread) -> None:
+    first = broker.look(lambda s: s.journal.last)
+    with (
+        connected(broker, user="console") as one,
+        connected(broker, user="console") as two,
+        connected(broker, user="console") as three,
+    ):
+        fast = [c.create_receiver("$events", credit=400, options=After(first)) for c in (one, two)]
+        slow = three.create_receiver("$events", credit=1, options=After(first))
+        last = first
+        for _ in range(5):
+            last = make_events(broker, 40)
+        wanted = list(range(first + 1, last + 1))
+        for receiver in (*fast, slow):
+            assert numbers(receiver, len(wanted)) == wanted
+        assert broker.look(lambda s: max(len(link.waiting) for link in s.events._reached)) == 0
+
+
+def test_a_replay_longer_than_a_turn_is_complete_and_lets_others_work(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_node, "AT_ONCE", 7)
+    last = make_events(broker, 100)
+    with connected(broker, user="console") as connection:
+        receiver = connection.create_receiver("$events", credit=1000, options=After(0))
+        fill(broker, "q", ["others work"])
+        make_events(broker, 30)
+        now = broker.look(lambda s: s.journal.last)
+        assert numbers(receiver, now) == list(range(1, now + 1))
+        assert now > last
+
+
+def test_events_that_are_no_longer_kept_are_refused_with_the_first_that_is(broker: BrokerThread) -> None:
+    last = make_events(broker, 30)
+    broker.look(lambda s: s.journal.prune(s.clock() + 10**12))
+    first = broker.look(lambda s: s.journal.first)
+    assert first == last + 1
+    with connected(broker, user="console") as connection:
+        with pytest.raises(LinkDetached) as refused:
+            connection.create_receiver("$events", credit=1, options=After(3), name="late")
+        assert "headgate:events-expired" in str(refused.value)
+        now = broker.look(lambda s: s.journal.last)
+        receiver = connection.create_receiver("$events", credit=10, options=After(first - 1))
+        assert numbers(receiver, now - first + 1) == list(range(first, now + 1))
+
+
+def test_the_refusal_carries_the_first_number(broker: BrokerThread) -> None:
+    make_events(broker, 30)
+    broker.look(lambda s: s.journal.prune(s.clock() + 10**12))
+    with connected(broker, user="console") as connection:
+        links: list[Any] = []
+
+        class Watch(After):
+            def apply(self, link: Any) -> None:
+                super().apply(link)
+                links.append(link)
+
+        with pytest.raises(LinkDetached):
+            connection.create_receiver("$events", credit=1, options=Watch(3))
+        [link] = links
+        assert link.remote_condition.name == "headgate:events-expired"
+        assert link.remote_condition.info == {"first": 31 + _events_before(broker)}
+
+
+def _events_before(broker: BrokerThread) -> int:
+    """Events of the start, before the thirty."""
+    return broker.look(lambda s: s.journal.first) - 31
+
+
+def test_a_follower_that_falls_behind_what_is_kept_is_told_so(broker: BrokerThread) -> None:
+    with connected(broker, user="console") as connection:
+        receiver = connection.create_receiver("$events", credit=0, options=After(0))
+        make_events(broker, event_node.TAIL + 200)
+        broker.look(lambda s: s.journal.prune(s.clock() + 10**12))
+        receiver.link.flow(1)
+        with pytest.raises(LinkDetached, match="events-expired"):
+            until(connection, lambda: False, "it is told")
+
+
+@pytest.mark.parametrize("number", ["ten", -1, 1.5, True, None, [1]])
+def test_a_number_that_is_none_is_refused(broker: BrokerThread, number: Any) -> None:
+    with connected(broker, user="console") as connection, pytest.raises(LinkDetached, match="amqp:invalid-field"):
+        connection.create_receiver("$events", credit=1, options=After(number))
+
+
+def test_a_number_from_the_future_begins_with_what_happens_next(broker: BrokerThread) -> None:
+    with connected(broker, user="console") as connection:
+        receiver = connection.create_receiver("$events", credit=5, options=After(10**9))
+        now = broker.look(lambda s: s.journal.last)
+        make_events(broker, 1)
+        assert numbers(receiver, 1) == [now + 1]
+
+
+@pytest.mark.parametrize("address", ["$events", "$samples"])
+def test_nobody_can_send_to_events_or_samples(broker: BrokerThread, address: str) -> None:
+    refused = pytest.raises(LinkDetached, match="can only be received from")
+    with connected(broker, user="console") as connection, refused:
+        connection.create_sender(address)
+
+
+def test_numbers_go_on_after_a_restart_and_no_event_is_lost(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path / "broker") as broker:
+        last = make_events(broker, 10)
+    with BrokerThread(tmp_path / "broker") as broker, connected(broker, user="console") as connection:
+        receiver = connection.create_receiver("$events", credit=100, options=After(last - 2))
+        now = broker.look(lambda s: s.journal.last)
+        assert now > last
+        assert numbers(receiver, now - last + 2) == list(range(last - 1, now + 1))
+
+
+def test_what_happens_to_a_client_is_told_in_the_words_of_the_broker_log(broker: BrokerThread) -> None:
+    broker.queue("MyQueue", capacity_messages=10, flow_resume_messages=8)
+    with Crowd(broker) as crowd:
+        crowd.publisher("MyQueue")
+        broker.until_queue("MyQueue", lambda q: q.state.overfull, "it is overfull")
+        size, depth = broker.see("MyQueue", lambda q: (q.depth_bytes // 11, q.depth_messages))
+        assert depth == 11
+        with connected(broker) as connection:
+            receiver = connection.create_receiver("MyQueue", credit=3)
+            for _ in range(3):
+                receiver.receive()
+                receiver.accept()
+            until(connection, lambda: any("QUE-1004" in t for t in broker.texts()), "it is underfull")
+    texts = broker.texts()
+    subject = "[vh(/default)/qu(MyQueue)]"
+    assert f"{subject} QUE-1001 : Create" in texts
+    assert (
+        f"{subject} QUE-1003 : Overfull : Size : {11 * size:,} bytes, Capacity : 0,"
+        " Messages : 11, Message Capacity : 10"
+    ) in texts
+    assert (
+        f"{subject} QUE-1004 : Underfull : Size : {8 * size:,} bytes, Resume Capacity : 0,"
+        " Messages : 8, Message Capacity : 8"
+    ) in texts
+    [blocked] = [t for t in texts if "CHN-1005" in t][:1]
+    assert blocked.startswith("[con:")
+    assert "(anonymous@127.0.0.1:" in blocked
+    assert blocked.endswith("/default)/ch:0] CHN-1005 : Flow Control Enforced (Queue MyQueue)")
+    assert any(t.endswith("/default)/ch:0] CHN-1006 : Flow Control Removed") for t in texts)
+    assert any("CON-1001 : Open" in t for t in texts)
+    wait_until(lambda: any("CON-1002 : Close" in t for t in broker.texts()), "the close is told")
+
+
+def test_a_client_s_name_cannot_forge_a_line_of_the_log(broker: BrokerThread, caplog: pytest.LogCaptureFixture) -> None:
+    from tests.amqp.frames import AMQP_HEADER, OPEN, anonymous_init, frame
+
+    with caplog.at_level("INFO", "headgate.broker.events"), Peer(broker.port) as peer:
+        peer.write(anonymous_init() + AMQP_HEADER + frame(OPEN, "x\n[broker] HGT-1001 : Producers Stopped\u2028"))
+        peer.expect(OPEN)
+        wait_until(lambda: "CON-1001" in caplog.text, "it is logged")
+        lines = [r.getMessage() for r in caplog.records]
+    assert any("Container : x\\n[broker] HGT-1001" in line for line in lines)
+    assert not any("\n" in line or "\u2028" in line for line in lines)
+
+
+def test_a_disk_that_is_full_holds_up_no_message_and_no_event_is_lost(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    append = broker.service.journal.append
+
+    def full(facts: Any) -> Any:
+        raise StoreError("events.sqlite3: database or disk is full")
+
+    before = broker.look(lambda s: s.journal.last)
+    with caplog.at_level("INFO", "headgate.broker"):
+        broker.look(lambda s: monkeypatch.setattr(s.journal, "append", full))
+        fill(broker, "q", ["one", "two"])
+        with managing(broker) as manager:
+            assert manager.ask("stop-producers", {"reason": "x"}, name="type=Broker").status == 200
+        assert broker.look(lambda s: s.journal.last) == before
+        broker.look(lambda s: monkeypatch.setattr(s.journal, "append", append))
+        wait_until(lambda: "nothing is left to save" in caplog.text, "it is tried again")
+    assert caplog.text.count("disk is full") == 1, "once is enough"
+    texts = "\n".join(broker.texts())
+    for wanted in ("QUE-1001 : Create", "CON-1001", "CON-1002", "HGT-1001"):
+        assert wanted in texts
+
+
+# -- samples --------------------------------------------------------------------------------------------------------
+
+
+def test_samples_tell_of_changed_queues_with_their_rates_and_then_fall_silent(broker: BrokerThread) -> None:
+    queue = "type=Queue,virtualhost=default,name=q"
+    with connected(broker, user="console") as connection:
+        receiver = connection.create_receiver("$samples", credit=100)
+        fill(broker, "q", list(range(30)))
+        depth, rates, quiet = 0, [], False
+        while not quiet:
+            body = receiver.receive().body
+            for row in body["rows"]:
+                sample = dict(zip(["object", *body["names"]], row, strict=True))
+                if sample["object"] == queue:
+                    depth = sample["depth_messages"]
+                    rates.append(sample["rate_in"])
+            quiet = len(rates) > 1 and rates[-1] == 0
+    assert depth == 30
+    assert max(rates) > 0
+    broker.do(lambda s: s.broker.sample())
+    assert broker.do(lambda s: s.broker.sample()) == []
+
+
+def test_a_link_without_credit_misses_samples_and_piles_up_none(broker: BrokerThread) -> None:
+    with connected(broker, user="console") as connection:
+        connection.create_receiver("$samples", credit=0)
+        fill(broker, "q", ["one"])
+        for _ in range(3):
+            broker.do(lambda s: s._second())
+        assert broker.look(lambda s: [len(link.waiting) for link in s.samples._links]) == [0]

@@ -1,0 +1,479 @@
+"""Peers that break the protocol, fall silent, or vanish: they lose their own connection, and leave nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+from proton import Message, uint, ulong, ushort
+
+from brokers.amqp import connection as amqp_connection
+from brokers.server import listener
+from tests.amqp.broker_thread import BrokerThread, wait_until
+from tests.amqp.clients import connected, fill
+from tests.amqp.frames import (
+    AMQP_HEADER,
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    DETACH,
+    END,
+    FLOW,
+    OPEN,
+    RECEIVER,
+    SASL_HEADER,
+    TRANSFER,
+    Peer,
+    anonymous_init,
+    frame,
+)
+
+
+def before_sasl(peer: Peer) -> None:
+    pass
+
+
+def within_sasl(peer: Peer) -> None:
+    peer.write(SASL_HEADER)
+
+
+def after_sasl(peer: Peer) -> None:
+    peer.write(anonymous_init() + AMQP_HEADER)
+
+
+def after_open(peer: Peer) -> None:
+    peer.open()
+
+
+def with_links(peer: Peer) -> None:
+    peer.open()
+    peer.attach("q", name="sends", handle=0)
+    peer.attach("q", name="takes", handle=1, role=RECEIVER)
+    peer.give_credit(10, handle=1)
+    peer.expect(FLOW)
+
+
+PHASES: list[Callable[[Peer], None]] = [before_sasl, within_sasl, after_sasl, after_open, with_links]
+
+
+def nothing_is_left(broker: BrokerThread) -> None:
+    """No connection, link, producer, consumer or credit."""
+
+    def left(service: Any) -> list[Any]:
+        engine, container = service.broker, service.container
+        ledgers = [(q.ledger.reserved, len(q.ledger.waiting), len(q.ledger.pending)) for q in engine.queues()]
+        return [
+            len(service._listeners),
+            len(container.connections),
+            len(container.unwritten),
+            len(container.draining),
+            len(container.hasty),
+            len(engine.connections),
+            len(engine.producers),
+            len(engine.consumers),
+            sum(map(sum, ledgers)),
+            sum(q.unacknowledged for q in engine.queues()),
+            sum(q.consumer_count for q in engine.queues()),
+        ]
+
+    broker.until(lambda s: not any(left(s)), f"nothing is left, but {broker.look(left)}")
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=lambda p: p.__name__)
+def test_noise_ends_that_connection_alone(broker: BrokerThread, phase: Callable[[Peer], None]) -> None:
+    with connected(broker) as bystander:
+        sender = bystander.create_sender("other")
+        for seed in range(12):
+            noise = random.Random(f"{phase.__name__} {seed}").randbytes(2000)
+            with Peer(broker.port) as peer:
+                phase(peer)
+                peer.socket.sendall(noise)
+                assert _ends(peer), f"seed {seed}"
+            sender.send(Message(body=seed))
+        assert broker.depth("other") == 12
+    nothing_is_left(broker)
+
+
+def _ends(peer: Peer) -> bool:
+    """Read to the end of the stream, whatever comes."""
+    end = time.monotonic() + 5
+    peer.socket.settimeout(5)
+    while time.monotonic() < end:
+        try:
+            if not peer.socket.recv(1 << 16):
+                return True
+        except ConnectionResetError:
+            return True
+    return False
+
+
+FRAMES = {
+    "a frame larger than was agreed": b"\x00\x02\x00\x00\x02\x00\x00\x00" + b"\x00" * 200,
+    "a frame of 4 GiB": b"\xff\xff\xff\xff\x02\x00\x00\x00" + b"\x00" * 200,
+    "a frame shorter than its head": b"\x00\x00\x00\x04\x02\x00\x00\x00",
+    "a body that starts after the frame": b"\x00\x00\x00\x10\xff\x00\x00\x00" + b"\x00" * 8,
+    "a body that starts within the head": b"\x00\x00\x00\x10\x00\x00\x00\x00" + b"\x00" * 8,
+    "a frame of no known kind": b"\x00\x00\x00\x10\x02\x07\x00\x00" + b"\x00\x53\x10\xc0\x01\x00\x00\x00",
+    "a performative that is none": frame(0x55),
+    "a sasl frame after sasl": frame(0x41, kind=1),
+    "no described list": b"\x00\x00\x00\x0c\x02\x00\x00\x00\x40\x40\x40\x40",
+    "a transfer on no link": frame(TRANSFER, uint(77), uint(0), b"t", uint(0)),
+    "a transfer on no channel": frame(TRANSFER, uint(0), uint(0), b"t", uint(0), channel=9),
+    "a flow for no link": frame(FLOW, uint(0), uint(1), uint(0), uint(1), uint(99), uint(0), uint(1)),
+    "a flow on no channel": frame(FLOW, uint(0), uint(1), uint(0), uint(1), channel=9),
+    "a detach of no link": frame(DETACH, uint(99), True),
+    "an end of no session": frame(END, channel=9),
+    "an attach on no channel": frame(ATTACH, "x", uint(0), False, channel=9),
+    "an answer to a begin that was none": frame(BEGIN, ushort(5), uint(0), uint(1), uint(1), channel=3),
+    "a begin on too high a channel": frame(BEGIN, None, uint(0), uint(1), uint(1), channel=65535),
+    "the header again": AMQP_HEADER,
+    "http": b"GET / HTTP/1.1\r\nHost: broker.example\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", FRAMES.values(), ids=FRAMES.keys())
+def test_a_malformed_frame_ends_that_connection_alone(broker: BrokerThread, sent: bytes) -> None:
+    with connected(broker) as bystander, Peer(broker.port) as peer:
+        sender = bystander.create_sender("other")
+        with_links(peer)
+        peer.write(sent)  # and nothing after it
+        peer.expect_end()
+        sender.send(Message(body="still here"))
+    nothing_is_left(broker)
+
+
+LEGAL_AND_ODD = {
+    "an empty frame": b"\x00\x00\x00\x08\x02\x00\x00\x00",
+    "a second open": frame(OPEN, "again"),
+    "a flow that takes credit away": frame(FLOW, uint(0), uint(1), uint(0), uint(1), uint(1), uint(0), uint(0)),
+    "a flow with the largest credit": frame(
+        FLOW, uint(0), uint(2048), uint(0), uint(1), uint(1), uint(0), uint(2**32 - 1)
+    ),
+    "a delivery count from nowhere": frame(FLOW, uint(0), uint(2048), uint(0), uint(1), uint(0), uint(10**9), uint(5)),
+    "a disposition of what was never sent": frame(0x15, True, uint(5), uint(50), True),
+    "a disposition backwards": frame(0x15, True, uint(50), uint(5), True),
+    "a disposition of everything": frame(0x15, True, uint(0), uint(2**32 - 1), True),
+    "a disposition as a sender": frame(0x15, False, uint(0), uint(7), True),
+    "a list with a hole": frame(0x15, None, None),
+}
+
+
+@pytest.mark.parametrize("sent", LEGAL_AND_ODD.values(), ids=LEGAL_AND_ODD.keys())
+def test_an_odd_frame_does_no_harm_to_the_broker(broker: BrokerThread, sent: bytes) -> None:
+    with connected(broker) as bystander, Peer(broker.port) as peer:
+        sender = bystander.create_sender("other")
+        with_links(peer)
+        peer.write(sent * 3)
+        peer.write(frame(CLOSE))
+        peer.expect_end()
+        sender.send(Message(body="still here"))
+    nothing_is_left(broker)
+
+
+def conversation() -> bytes:
+    """A whole and lively conversation of a client, from the first byte."""
+    return b"".join(
+        [
+            anonymous_init(),
+            AMQP_HEADER,
+            frame(OPEN, "fuzz", "default", uint(65536), None, uint(30000)),
+            frame(BEGIN, None, uint(0), uint(2048), uint(2048)),
+            *_written(lambda p: p.attach("q", handle=0, name="sends")),
+            *_written(lambda p: p.attach("q", handle=1, name="takes", role=RECEIVER)),
+            *_written(lambda p: p.give_credit(100, handle=1)),
+            *_written(lambda p: [p.transfer() for _ in range(5)]),
+            *_written(lambda p: p.transfer(b"half", more=True, number=5)),
+            frame(0x15, True, uint(0), uint(2), True, None),
+            frame(DETACH, uint(1), True),
+            frame(END),
+            frame(CLOSE),
+        ]
+    )
+
+
+def _written(act: Callable[[Peer], object]) -> list[bytes]:
+    peer = Peer.__new__(Peer)
+    peer.sent = 0
+    written: list[bytes] = []
+    peer.write = written.append  # type: ignore[method-assign]
+    act(peer)
+    return written
+
+
+def test_a_conversation_with_bytes_changed_anywhere_never_harms_the_broker(broker: BrokerThread) -> None:
+    whole = conversation()
+    with connected(broker) as bystander:
+        sender = bystander.create_sender("other")
+        for seed in range(150):
+            chance = random.Random(seed)
+            changed = bytearray(whole)
+            for _ in range(chance.choice((1, 1, 2, 5, 20))):
+                changed[chance.randrange(len(changed))] = chance.randrange(256)
+            with Peer(broker.port) as peer:
+                half = chance.randrange(len(changed))
+                try:
+                    peer.write(bytes(changed[:half]))
+                    peer.write(bytes(changed[half:]))
+                    peer.socket.shutdown(1)
+                    assert _ends(peer), f"seed {seed}"
+                except (BrokenPipeError, ConnectionResetError, OSError):
+                    pass  # it was ended before it had said everything
+            if seed % 10 == 0:
+                sender.send(Message(body=seed))
+    assert not broker.faults
+    nothing_is_left(broker)
+
+
+def test_a_conversation_in_single_bytes_is_understood(broker: BrokerThread) -> None:
+    with Peer(broker.port) as peer:
+        for byte in conversation():
+            peer.socket.sendall(bytes([byte]))
+        peer.expect_end()
+        assert CLOSE in [f.code for f in peer.said]
+    nothing_is_left(broker)
+
+
+def test_half_a_frame_waits_for_its_other_half(broker: BrokerThread) -> None:
+    with Peer(broker.port) as peer:
+        peer.open()
+        peer.attach("q")
+        peer.expect(FLOW)
+        [data] = _written(lambda p: p.transfer())
+        peer.write(data[:10])
+        assert broker.depth("q") == 0
+        peer.write(data[10:])
+        broker.until_queue("q", lambda q: q.depth_messages == 1, "it is whole")
+
+
+# -- silence --------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_falls_silent_is_dropped_by_the_idle_time_out(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(amqp_connection, "IDLE_TIMEOUT_MS", 300)
+    fill(broker, "q", ["held"])
+    with Peer(broker.port) as peer:
+        peer.open()
+        peer.attach("q", role=RECEIVER)
+        peer.give_credit(1)
+        peer.expect(TRANSFER)
+        assert int(peer.said[0].field(4)) == 150, "half of it is asked for"
+        condition, text = peer.expect_error(CLOSE, 0)
+        assert (condition, "idle-timeout" in text) == ("amqp:resource-limit-exceeded", True)
+        peer.expect_end()
+    nothing_is_left(broker)
+    assert any("CON-1002 : Close : amqp:resource-limit-exceeded" in t for t in broker.texts())
+
+
+def test_a_client_that_is_quiet_but_alive_is_kept(broker: BrokerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp_connection, "IDLE_TIMEOUT_MS", 1500)
+    ticks = [0]
+    with connected(broker) as connection:
+        tick = broker.service._second
+
+        def counted() -> None:
+            ticks[0] += 1
+            tick()
+
+        began = time.monotonic()
+        while time.monotonic() < began + 3.5:
+            connection.container.timeout = 0.1
+            connection.container.process()
+        assert broker.look(lambda s: len(s.container.connections)) == 1
+        connection.create_sender("q").send(Message(body="alive"))
+        counted()
+
+
+@pytest.mark.parametrize("phase", [before_sasl, within_sasl, after_sasl], ids=lambda p: p.__name__)
+def test_a_client_that_never_opens_is_dropped(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, phase: Callable[[Peer], None]
+) -> None:
+    monkeypatch.setattr(amqp_connection, "SIGN_IN_MS", 200)
+    with Peer(broker.port) as peer:
+        phase(peer)
+        assert _ends(peer)
+    nothing_is_left(broker)
+
+
+def test_a_client_that_ignores_the_broker_s_close_is_dropped(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(amqp_connection, "GOODBYE_MS", 200)
+    with Peer(broker.port) as peer:
+        peer.open()
+        peer.attach("q")
+        peer.expect(FLOW)
+        broker.do(lambda s: s.broker.end_connection(next(iter(s.broker.connections.values())), "go away"))
+        assert peer.expect_error(CLOSE, 0) == ("amqp:connection:forced", "go away")
+        peer.transfer()
+        peer.expect_end()
+    nothing_is_left(broker)
+    assert broker.depth("q") == 0
+
+
+def test_a_client_that_asks_for_frequent_heartbeats_gets_them(broker: BrokerThread) -> None:
+    with Peer(broker.port) as peer:
+        peer.open(idle_timeout=400)
+        began, heartbeats = time.monotonic(), []
+        while len(heartbeats) < 5:
+            assert peer.socket.recv(100) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
+            heartbeats.append(time.monotonic() - began)
+        gaps = [b - a for a, b in zip([0.0, *heartbeats], heartbeats, strict=False)]
+        assert max(gaps) < 0.4, f"a client would have hung up: {gaps}"
+
+
+def test_a_peer_that_does_not_read_does_not_outlive_its_close(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "SHUT_SECONDS", 0.2)
+    fill(broker, "q", [b"x" * 1_000_000] * 12)
+    with Peer(broker.port, receive_buffer=4096) as peer:
+        peer.open()
+        peer.attach("q", role=RECEIVER)
+        peer.give_credit(12)
+        broker.until(lambda s: any(not c.writable for c in s.container.connections), "its socket is full")
+        peer.write(frame(CLOSE))
+        broker.until(lambda s: not s._listeners, "it is gone", within=3)
+    nothing_is_left(broker)
+    assert broker.depth("q") == 12
+
+
+def test_a_peer_that_sends_no_more_and_does_not_read_is_let_go(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "SHUT_SECONDS", 0.2)
+    fill(broker, "q", [b"x" * 1_000_000] * 12)
+    with Peer(broker.port, receive_buffer=4096) as peer:
+        peer.open()
+        peer.attach("q", role=RECEIVER)
+        peer.give_credit(12)
+        broker.until(lambda s: any(not c.writable for c in s.container.connections), "its socket is full")
+        peer.socket.shutdown(1)
+        broker.until(lambda s: not s._listeners, "it is gone", within=3)
+    nothing_is_left(broker)
+
+
+def test_a_stop_waits_no_longer_than_a_second_for_those_who_do_not_read(tmp_path: Any) -> None:
+    with BrokerThread(tmp_path / "broker") as broker:
+        fill(broker, "q", [b"x" * 1_000_000] * 12)
+        peer = Peer(broker.port, receive_buffer=4096).open()
+        peer.attach("q", role=RECEIVER)
+        peer.give_credit(12)
+        broker.until(lambda s: any(not c.writable for c in s.container.connections), "its socket is full")
+    assert broker.stopped_within < 2.0
+    peer.socket.close()
+
+
+# -- coming and going -------------------------------------------------------------------------------------------------
+
+
+def test_hundreds_of_clients_that_come_and_go_at_any_phase_leave_nothing(broker: BrokerThread) -> None:
+    broker.queue("q", capacity_messages=50)
+    ends = [Peer.vanish, lambda p: p.socket.close(), lambda p: p.write(frame(CLOSE)), lambda p: p.socket.shutdown(1)]
+    for number in range(200):
+        peer = Peer(broker.port)
+        PHASES[number % len(PHASES)](peer)
+        if number % 3 == 0 and len(peer.said) > 2:
+            peer.transfer()
+        ends[number % len(ends)](peer)
+        peer.socket.close()
+    nothing_is_left(broker)
+
+
+def test_memory_does_not_grow_with_clients_sessions_and_links_that_have_gone(broker: BrokerThread) -> None:
+    broker.queue("q")
+
+    def rounds(count: int) -> int:
+        for _ in range(count):
+            with Peer(broker.port) as peer:
+                with_links(peer)
+                for _ in range(20):
+                    peer.transfer()
+                peer.write(frame(CLOSE))
+                peer.expect_end()
+            nothing_is_left(broker)
+            broker.do(lambda s: s.broker.queue("default", "q").purge())
+        gc.collect()
+        return int(psutil.Process().memory_info().rss)
+
+    before = rounds(40)
+    assert rounds(60) - before < 4_000_000
+
+
+def test_memory_does_not_grow_within_a_connection_whose_links_and_sessions_come_and_go(broker: BrokerThread) -> None:
+    broker.queue("q")
+    with Peer(broker.port) as peer:
+        peer.open(begin=False)
+
+        def rounds(count: int) -> int:
+            for number in range(count):
+                peer.sent = 0
+                peer.begin()
+                peer.attach("q", name=f"sends {number}")
+                peer.expect(FLOW)
+                peer.transfer()
+                if number % 2:
+                    peer.write(frame(DETACH, uint(0), True))
+                peer.write(frame(END))
+                peer.expect(END)
+                peer.said.clear()
+            broker.do(lambda s: s.broker.queue("default", "q").purge())
+            gc.collect()
+            return int(psutil.Process().memory_info().rss)
+
+        before = rounds(500)
+        grown = rounds(2000) - before
+        assert grown < 4_000_000, f"{grown:,} bytes for 2,000 sessions"
+        assert broker.look(_kept_by_proton) == 0
+
+
+def _kept_by_proton(service: Any) -> int:
+    """Sessions and links that the connections still have."""
+    from cproton_ffi import ffi, lib
+
+    found = 0
+    for connection in service.container.connections:
+        for head, follow in ((lib.pn_session_head, lib.pn_session_next), (lib.pn_link_head, lib.pn_link_next)):
+            each = head(connection._connection, 0)
+            while each != ffi.NULL:
+                found += 1
+                each = follow(each, 0)
+    return found
+
+
+def test_a_fault_of_the_broker_costs_one_connection_and_is_logged(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from brokers.amqp.links import ProducerLink
+
+    on_delivery = ProducerLink.on_delivery
+
+    def faulty(link: ProducerLink, delivery: Any) -> None:
+        if link.producer.queue.name == "trap":
+            raise ZeroDivisionError("a fault of ours")
+        on_delivery(link, delivery)
+
+    monkeypatch.setattr(ProducerLink, "on_delivery", faulty)
+    with connected(broker) as bystander, Peer(broker.port) as peer:
+        peer.open()
+        peer.attach("trap")
+        peer.expect(FLOW)
+        peer.transfer()
+        peer.expect_end()
+        bystander.create_sender("q").send(Message(body="still here"))
+    assert "ended by a fault of the broker" in caplog.text
+    nothing_is_left(broker)
+
+
+def test_the_peer_s_heartbeats_and_ours_are_told_apart(broker: BrokerThread) -> None:
+    with Peer(broker.port) as peer:
+        peer.open(idle_timeout=10_000)
+        assert broker.look(lambda s: [c.idle_timeout for c in s.broker.connections.values()]) == [10_000]
+        assert broker.look(lambda s: len(s.container.hasty)) == 0
+        wait_until(lambda: peer.said[0].field(4) == ulong(30_000), "ours is told as well")

@@ -1,0 +1,75 @@
+"""Everything together: `manage.py up --demo`, real AMQP clients, the real broker, and a person at the overview."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.test_overview import opened, row, was_not_reloaded
+from tests.up.running import Running, free_port
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(180),
+]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """(URL, the admin's password) of a demo that has just begun."""
+    ports = ["--port", str(free_port()), "--amqp-port", str(free_port())]
+    with Running(["manage.py", "up", "--demo", *ports, "--data", str(tmp_path / "data")], tmp_path) as running:
+        running.wait_for("Ctrl-C stops everything", within=60)
+        url = re.search(r"Console\s+(\S+)", running.out)
+        password = re.search(r"password (\S+)", running.out)
+        assert url
+        assert password
+        yield url[1], password[1]
+        running.descendants()
+        running.end(signal.SIGTERM, within=15)
+
+
+async def test_newcomer_sees_a_queue_block_and_stops_and_starts_everything(
+    demo: tuple[str, str], browser: Browser
+) -> None:
+    url, password = demo
+    context = await browser.new_context(base_url=url, viewport={"width": 1440, "height": 900})
+    page = await context.new_page()
+    await page.goto("/")
+    await page.get_by_label("User name").fill("admin")
+    await page.get_by_label("Password").fill(password)
+    await page.get_by_role("button", name="Sign in").click()
+    await opened(page)
+    # Orders come faster than the warehouse takes them: full in some ten seconds.
+    await expect(row(page, "orders").locator(".state")).to_have_text("Overfull", timeout=60_000)
+    await expect(page.locator("#queue-rows tr").first.locator(".state")).to_have_text("Overfull")
+    await page.get_by_role("button", name="Stop all producers").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("Reason").fill("a drill")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".answer")).to_contain_text("no more credit")
+    await expect(dialog.locator(".draining-now")).to_contain_text("0: nothing is on its way", timeout=20_000)
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.locator("#queue-rows .state", has_text=re.compile("Normal|^Overfull$"))).to_have_count(0)
+    await expect(page.locator("#banner-stops")).to_contain_text("a drill")
+    enqueued = "async () => (await (await fetch('/api/v1/queues/')).json()).results.map((q) => q.enqueued_messages)"
+    before = await page.evaluate(enqueued)
+    await asyncio.sleep(1)  # time in which stopped producers must not publish
+    assert await page.evaluate(enqueued) == before
+    await page.get_by_role("button", name="Start all producers").click()
+    await dialog.get_by_label("Reason").fill("the drill is over")
+    await dialog.locator("button[type=submit]").click()
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.locator("#banner-stops")).to_be_hidden()
+    await expect(row(page, "payments").locator(".state")).to_have_text("Normal", timeout=20_000)
+    assert await was_not_reloaded(page)
+    await context.close()
