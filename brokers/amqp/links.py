@@ -160,7 +160,7 @@ class ProducerLink(IncomingLink):
     def on_delivery(self, delivery: Any) -> None:
         # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
         length = delivery_pending(delivery)
-        if self.closing or not length:
+        if self.closing or length < 2:  # Proton says 1 for one that was aborted
             body = self._odd(delivery)
         elif length > _SCRATCH_SIZE or self.parts or delivery_partial(delivery):
             body = self.receive(delivery)

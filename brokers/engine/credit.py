@@ -13,8 +13,9 @@ The rules, which hold for any number of producers:
 4. While somebody in the line has none, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
-5. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts, after that only
-   if there is room. A message without any credit breaks the protocol.
+5. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts. After that it is
+   taken if there is room, else it waits outside the queue, unsettled, until there is. A message without any credit
+   breaks the protocol.
 
 How real clients answer drains and withdrawals was measured; see `brokers/README.md`.
 """
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from enum import Enum
 
 from brokers.engine.limits import UNLIMITED, Limits
 from brokers.engine.producer import Producer
@@ -36,6 +38,14 @@ UNSEEN_BYTES = 64 * 1024
 FIRST_GRANT = 16
 #: A queue that nobody has published to for so many sweeps is swept at a tenth of the rate.
 QUIET_SWEEPS = 20
+
+
+class Late(Enum):
+    """What a message without credit was sent on."""
+
+    RESERVED = "credit that was taken back, and is still reserved"
+    LAPSED = "credit that was taken back so long ago that nothing is reserved for it"
+    NEVER = "nothing: its client broke the protocol"
 
 
 class CreditLedger:
@@ -176,16 +186,16 @@ class CreditLedger:
             self.pending.pop(producer, None)
         self.ask(producer)
 
-    def late(self, producer: Producer, room: int) -> bool:
-        """A message came on no credit. True if it was on its way when the credit was taken back, and can be taken."""
+    def late(self, producer: Producer) -> Late:
+        """A message came on no credit: use what it was sent on, if that was taken back."""
         if producer.withdrawn:
             producer.withdrawn -= 1
             self.reserved -= 1
-            return True
-        if producer.lapsed and room > 0:
+            return Late.RESERVED
+        if producer.lapsed:
             producer.lapsed -= 1
-            return True
-        return False
+            return Late.LAPSED
+        return Late.NEVER
 
     def sweep(self, now: int, published: int, *, contended: bool) -> tuple[list[Producer], list[Producer]]:
         """What time does; called every `HOLD_MS` or so while credit is contended or pending. `published`: messages

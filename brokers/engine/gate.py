@@ -228,6 +228,7 @@ class Gate:
             self.waited(lasted)
         self._free_all(flow.overfull_reason(self.name))
         self.overflow.resumed(self)
+        self.let_in_while_room()
 
     def _stop_began(self) -> None:
         self.stopped_since = self.turn.now
@@ -235,6 +236,7 @@ class Gate:
 
     def _stop_ended(self) -> None:
         self.stopped_since = None
+        self.let_in_while_room()
 
     _CHANGES = {
         Change.OVERFULL_BEGAN: _overfull_began,
@@ -277,6 +279,8 @@ class Gate:
         if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
         ledger = self.ledger
+        if self.outside and state is State.NORMAL:
+            self.let_in_while_room()
         if not ledger.waiting and not ledger.pending:
             return []
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now)
@@ -306,6 +310,24 @@ class Gate:
         self.turn.effects.append(Settled(producer, count, outcome))
         self.ledger.ask(producer)
         self.touch()
+
+    def wait_outside(self, producer: Producer, body: bytes) -> None:
+        """Keep a message out of the queue, unsettled, until there is room or its time is up."""
+        now = self.turn.now
+        self.outside.append(Waiting(producer, body, now, self.overflow.deadline(self)))
+        producer.held += 1
+        self.touch()
+
+    def let_in_while_room(self) -> None:
+        while self.outside and self.state is State.NORMAL and self.room() > 0:
+            self.let_in()
+
+    def let_in(self) -> None:
+        """Enqueue the message that has waited outside the longest."""
+        waiting = self.outside.popleft()
+        self.waited(self.turn.now - waiting.since)
+        self.settle_held(waiting.producer, 1, Outcome.ACCEPTED)
+        self.enqueue(waiting.body)
 
     def waited(self, ms: int) -> None:
         self.longest_ms = max(self.longest_ms, ms)

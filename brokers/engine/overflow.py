@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from brokers.engine.producer import Producer
 
 
+#: Later than any time, ms.
+NEVER = 1 << 62
+
+
 class Verdict(Enum):
     """What became of a published message."""
 
@@ -78,6 +82,10 @@ class Overflow:
     def resumed(self, queue: Gate) -> None:
         """The queue is no longer overfull."""
 
+    def deadline(self, queue: Gate) -> int:
+        """Until when a message may wait outside that comes now, ms."""
+        return NEVER
+
     def passed(self, queue: Gate) -> bool:
         """Time has passed; whether there is more to wait for."""
         return False
@@ -122,26 +130,16 @@ class RejectAfter(Overflow):
     intercepts = True
 
     def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
-        now = queue.turn.now
-        queue.outside.append(Waiting(producer, body, now, now + queue.limits.reject_after_ms))
-        producer.held += 1
+        queue.wait_outside(producer, body)
         queue.watch()
-        queue.touch()
         return Verdict.HELD
-
-    def resumed(self, queue: Gate) -> None:
-        while queue.outside and not queue.state.overfull:
-            self._let_in(queue)
 
     def left(self, queue: Gate) -> None:
         while queue.outside:
-            self._let_in(queue)
+            queue.let_in()
 
-    def _let_in(self, queue: Gate) -> None:
-        waiting = queue.outside.popleft()
-        queue.waited(queue.turn.now - waiting.since)
-        queue.settle_held(waiting.producer, 1, Outcome.ACCEPTED)
-        queue.enqueue(waiting.body)
+    def deadline(self, queue: Gate) -> int:
+        return queue.turn.now + queue.limits.reject_after_ms
 
     def passed(self, queue: Gate) -> bool:
         now, outside = queue.turn.now, queue.outside

@@ -10,6 +10,7 @@ from bisect import bisect_right, insort
 from collections import deque
 
 from brokers.engine.consumer import Consumer
+from brokers.engine.credit import Late
 from brokers.engine.events import dropped_words
 from brokers.engine.flow import State
 from brokers.engine.gate import Gate, level
@@ -75,8 +76,10 @@ class Queue(Gate):
             ledger.reserved -= 1
             if credit <= producer.low and not producer.waiting:
                 ledger.ask(producer)
-        elif not self._take_late(producer):
-            return Verdict.NO_CREDIT
+        else:
+            late = self._publish_late(producer, body)
+            if late is not None:
+                return late
         size = len(body)
         producer.messages += 1
         producer.bytes += size
@@ -95,11 +98,16 @@ class Queue(Gate):
             self.ledger.ask(producer)
         self.turn.touched.add(self)
 
-    def _take_late(self, producer: Producer) -> bool:
-        taken = self.ledger.late(producer, self.room())
-        if taken:
-            self.turn.effects.append(CreditChanged(producer))
-        return taken
+    def _publish_late(self, producer: Producer, body: bytes) -> Verdict | None:
+        """A message without credit. None: it can be taken like any other."""
+        late = self.ledger.late(producer)
+        if late is Late.NEVER:
+            return Verdict.NO_CREDIT
+        self.turn.effects.append(CreditChanged(producer))
+        if late is Late.RESERVED or (self.state is State.NORMAL and self.room() > 0):
+            return None
+        self.wait_outside(producer, body)
+        return Verdict.HELD
 
     def enqueue(self, body: bytes) -> None:
         """Add a message, and check the depth after it."""

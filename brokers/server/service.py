@@ -132,7 +132,7 @@ class Service:
     # -- after each turn --------------------------------------------------------------------------------------
 
     def _settle(self, facts: list[Fact], keep: list[Keep]) -> bool:
-        """False: the disk would not take them, and nobody must be told that they are safe."""
+        """False: the disk would not take the records, and nobody must be told that a change is safe."""
         for record in keep:
             if record.value is None:
                 self.store.remove(record.kind, record.key)
@@ -143,15 +143,17 @@ class Service:
 
     def _save(self) -> bool:
         """Keep records, journal facts, log them, and tell the followers: in this order. A disk that is full or gone
-        holds up no message: what could not be written is tried again every second."""
+        holds up no message: what could not be written is tried again every second. False: not even the records."""
+        kept = False
         try:
             self.store.commit()
+            kept = True
             events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in self._unsaved])
         except StoreError as error:
             if not self._save_failed:
                 self._save_failed = True
                 log.error("%s. Messages go on; changes and events are not safe until it can be written again", error)
-            return False
+            return kept
         if self._save_failed:
             self._save_failed = False
             log.warning("the data folder %s can be written again; nothing is left to save", self.data)
