@@ -234,8 +234,8 @@ class Contract:
             await subject.admin.query("Queue", sort="-colour")
         with pytest.raises(InvalidValue, match="-1"):
             await subject.admin.query("Queue", offset=-1)
-        with pytest.raises(NotFound, match="Exchange"):
-            await subject.admin.query("Exchange")
+        with pytest.raises(NotFound, match="Teapot"):
+            await subject.admin.query("Teapot")
 
     # Creating, changing, deleting
 
