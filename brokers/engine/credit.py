@@ -132,7 +132,7 @@ class CreditLedger:
             producer = waiting.popleft()
             producer.waiting = False
             most = share if producer.messages else min(share, FIRST_GRANT)
-            more = min(most - producer.credit - producer.held, room)
+            more = min(most - producer.credit - len(producer.line), room)
             if more <= 0 or producer.draining:
                 producer.low = producer.credit >> 1
                 continue

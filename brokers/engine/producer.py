@@ -7,6 +7,7 @@ stays reserved for a while; `lapsed` was taken back longer ago than that: nothin
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.connection import Connection
@@ -15,6 +16,7 @@ from brokers.managed import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.queue import Queue
+    from brokers.engine.receipt import Receipt
 
 
 class Producer:
@@ -31,9 +33,9 @@ class Producer:
         "credit",
         "draining",
         "handle",
-        "held",
         "id",
         "lapsed",
+        "line",
         "link",
         "low",
         "mark",
@@ -59,7 +61,7 @@ class Producer:
         self.withdrawn = 0
         self.lapsed = 0
         self.low = 0  # asks for more when its credit falls to this
-        self.held = 0  # messages whose outcome is withheld
+        self.line: deque[Receipt] = deque()  # of messages whose outcome comes later
         self.waiting = False  # stands in its queue's line for credit
         self.draining = False  # was asked to give its credit back
         self.mark = -1  # `messages` when it was last looked at, to tell the idle
@@ -71,6 +73,11 @@ class Producer:
         self.blocked_ms = 0
         self.blocked_count = 0
         self.name: ObjectName = object_name("Producer", virtualhost=connection.virtualhost, id=number)
+
+    @property
+    def held(self) -> int:
+        """Messages whose outcome comes later."""
+        return len(self.line)
 
     @property
     def blocked(self) -> bool:
