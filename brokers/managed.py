@@ -147,6 +147,8 @@ class ObjectName:
             at = match.end()
         if not pairs or pairs[0][0] != "type":
             raise ValueError(f"{text!r} is not an object name: it must start with type=")
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError(f"{text!r} is not an object name: it has a key twice")
         return object_name(pairs[0][1], **dict(pairs[1:]))
 
 
@@ -159,7 +161,7 @@ def _quote(value: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-def object_name(type_name: str, **keys: str | int) -> ObjectName:
+def object_name(type_name: str, /, **keys: str | int) -> ObjectName:
     """Build a name; raise ValueError if the type is unknown or its keys are not the declared ones."""
     declared = TYPES.get(type_name)
     if declared is None:

@@ -18,7 +18,9 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable
-from console.links.link import BrokerLink, Pace, Status
+from console.links.following import Pace
+from console.links.link import BrokerLink
+from console.links.state import Status
 
 __all__ = ["BrokerLink", "Pace", "Status", "UnknownBroker", "close_links", "connect_bundled", "link", "links"]
 

@@ -14,13 +14,13 @@ DATABASE_URL               default: SQLite in the data folder
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import dj_database_url
 from csp.constants import NONE, SELF
-from django.core.exceptions import ImproperlyConfigured
 
 from console.data_folder import DataFolderError, prepare, secret
 from console.static_version import static_version
@@ -32,11 +32,18 @@ def _words(variable: str) -> list[str]:
     return [word.strip() for word in os.environ.get(variable, "").split(",") if word.strip()]
 
 
+def _port(variable: str, default: int) -> int:
+    text = os.environ.get(variable) or str(default)
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
+        sys.exit(f"{variable} is {text!r}: it must be a port number from 1 to 65535")
+    return int(text)
+
+
 try:
     DATA = prepare(Path(os.environ.get("HEADGATE_DATA") or "data"))
     SECRET_KEY = secret(DATA / "console" / "django.secret")
 except DataFolderError as error:
-    raise ImproperlyConfigured(str(error)) from error
+    sys.exit(str(error))  # one line for whoever started a command, not a traceback
 
 DEBUG = os.environ.get("HEADGATE_DEBUG") == "1"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", *_words("HEADGATE_ALLOWED_HOSTS")]
@@ -55,7 +62,7 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
         "connect": os.environ.get("HEADGATE_BROKER_CONNECT") or "console.brokers.connect_bundled",
         "options": {
             "host": os.environ.get("HEADGATE_BROKER_HOST") or "127.0.0.1",
-            "port": int(os.environ.get("HEADGATE_BROKER_PORT") or 5672),
+            "port": _port("HEADGATE_BROKER_PORT", 5672),
             "user": "console",
             "secret": os.environ.get("HEADGATE_BROKER_SECRET") or str(DATA / "broker" / "console.secret"),
         },

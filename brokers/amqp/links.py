@@ -164,9 +164,10 @@ class ProducerLink(IncomingLink):
         if self.closing or length < 2:  # Proton says 1 for one that was aborted
             body = self._odd(delivery)
         elif length > _SCRATCH_SIZE or self.parts or delivery_partial(delivery):
-            body = self.receive(delivery)
+            body = self._odd(delivery) if delivery_aborted(delivery) else self.receive(delivery)
         else:
-            body = unpack(_SCRATCH, link_recv(self.pointer, _SCRATCH, length))
+            taken = link_recv(self.pointer, _SCRATCH, length)
+            body = unpack(_SCRATCH, taken) if taken >= 0 else self._odd(delivery)
         if body is None:
             return
         producer = self.producer
@@ -216,7 +217,8 @@ class ProducerLink(IncomingLink):
         super().refuse(delivery, condition, text)
 
     def _odd(self, delivery: Any) -> bytes | None:
-        """A delivery without new bytes, or on a link that we have closed. The message, if it is one after all."""
+        """A delivery without new bytes, or aborted, or on a link that we have closed. The message, if it is one after
+        all."""
         if self.closing:
             delivery_settle(delivery)
         elif delivery_aborted(delivery):

@@ -10,10 +10,13 @@ The rules, which hold for any number of producers:
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
    Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block; the others give
    everybody the producer's window (`overflow.py`).
-4. While somebody in the line has none, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
+4. While somebody stands in the line, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
-5. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts. After that it is
+5. Who gave credit back without having used it is idle, and stands in a line of its own. While somebody stands in the
+   first line too, half of the credit at most is in idle hands: idle producers do not slow the others down, and one that
+   wants to send again still gets its turn.
+6. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts. After that it is
    taken if there is room, else it waits outside the queue, unsettled, until there is. A message without any credit
    breaks the protocol.
 
@@ -36,7 +39,7 @@ GRACE_MS = 250
 UNSEEN_BYTES = 64 * 1024
 #: The most credit for a producer that has not sent anything yet.
 FIRST_GRANT = 16
-#: A queue that nobody has published to for so many sweeps is swept at a tenth of the rate.
+#: A queue that nobody has published to for so many sweeps, though all had a turn, is swept at a tenth of the rate.
 QUIET_SWEEPS = 20
 
 
@@ -51,17 +54,34 @@ class Late(Enum):
 class CreditLedger:
     """The credit of one queue. `reserved`: all credit, in messages, that producers may still use."""
 
-    __slots__ = ("_marked", "_quiet", "largest", "members", "pending", "recent", "reserved", "waiting")
+    __slots__ = (
+        "_asked",
+        "_marked",
+        "_quiet",
+        "_spare",
+        "_sweeps",
+        "idle",
+        "largest",
+        "members",
+        "pending",
+        "recent",
+        "reserved",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.reserved = 0
         self.members: dict[Producer, None] = {}  # in the order of attaching
         self.waiting: deque[Producer] = deque()  # the line
+        self.idle: deque[Producer] = deque()  # the line of those that did not use what they had
         self.pending: dict[Producer, None] = {}  # draining, or with withdrawn credit still reserved
         self.largest = 0  # largest message of this minute and the one before, bytes
         self.recent = 0  # largest of this minute
         self._marked = -1
         self._quiet = 0
+        self._asked = 0  # how many were asked to give credit back since a message came
+        self._sweeps = 0
+        self._spare = 0  # credit that may go to the idle before the next sweep, though others wait
 
     def join(self, producer: Producer) -> None:
         self.members[producer] = None
@@ -75,14 +95,26 @@ class CreditLedger:
         producer.credit = producer.withdrawn = producer.lapsed = 0
         producer.draining = False
         if producer.waiting:
-            self.waiting.remove(producer)
+            (self.idle if producer.idle else self.waiting).remove(producer)
             producer.waiting = False
+        producer.idle = False
 
     def ask(self, producer: Producer) -> None:
-        """Put a producer at the end of the line, unless it stands there."""
+        """Put a producer at the end of the line, unless it stands in one."""
         if not producer.waiting:
             producer.waiting = True
+            producer.idle = False
             self.waiting.append(producer)
+
+    def _ask_again(self, producer: Producer) -> None:
+        """Put a producer whose credit was taken back where it belongs: was it used?"""
+        if producer.mark != producer.messages:
+            self.ask(producer)
+        elif not (producer.idle and producer.waiting):
+            if producer.waiting:
+                self.waiting.remove(producer)
+            producer.waiting = producer.idle = True
+            self.idle.append(producer)
 
     def saw(self, producer: Producer, size: int) -> None:
         """Note a message larger than `recent`. If it is larger than all, the next `grant` must look at what is out."""
@@ -123,16 +155,23 @@ class CreditLedger:
         room = self.room(limits, depth_bytes, depth_messages)
         if room < 0:
             return self.withdraw(now, -room - sum(p.withdrawn for p in self.pending))
-        waiting = self.waiting
+        waiting, idle = self.waiting, self.idle
         changed: list[Producer] = []
-        if not waiting or not room:
+        if not room or not (waiting or idle):
             return changed
         share = self.share(limits)
-        while waiting and room > 0:
-            producer = waiting.popleft()
+        while room > 0:
+            if idle and (self._spare > 0 or not waiting):
+                producer = idle.popleft()
+                self._spare -= share
+            elif waiting:
+                producer = waiting.popleft()
+            else:
+                break
             producer.waiting = False
             most = share if producer.messages else min(share, FIRST_GRANT)
-            more = min(most - producer.credit - len(producer.line), room)
+            wanted = most - producer.credit - len(producer.line)
+            more = min(wanted, room)
             if more <= 0 or producer.draining:
                 producer.low = producer.credit >> 1
                 continue
@@ -142,17 +181,19 @@ class CreditLedger:
             producer.lapsed = max(0, producer.lapsed - more)
             producer.credit += more
             producer.low = producer.credit >> 1
-            producer.mark = -1
+            producer.mark = producer.messages
             producer.touched_at = now
             self.reserved += more - again
             room -= more - again
             changed.append(producer)
+            if more < wanted and not producer.idle:  # for want of room: the rest comes when there is some
+                self.ask(producer)
         return changed
 
     @property
     def contended(self) -> bool:
-        """Somebody in the line has no credit, while others hold some. Only meaningful when there is no room."""
-        return bool(self.waiting) and self.reserved > 0
+        """Somebody in a line has none or too little, while others hold some. Only meaningful when there is no room."""
+        return self.reserved > 0 and bool(self.waiting or self.idle)
 
     def withdraw(self, now: int, count: int | None = None) -> list[Producer]:
         """Take back all credit, or at least `count`. Returns the producers whose credit has changed."""
@@ -164,6 +205,7 @@ class CreditLedger:
                 if count is not None:
                     count -= producer.credit
                 self._withdraw(producer, now)
+                self.ask(producer)
                 changed.append(producer)
         return changed
 
@@ -174,7 +216,6 @@ class CreditLedger:
         producer.touched_at = now
         producer.mark = producer.messages
         self.pending[producer] = None
-        self.ask(producer)
 
     def returned(self, producer: Producer, count: int) -> None:
         """The producer answered a drain: it gave back `count`."""
@@ -184,10 +225,14 @@ class CreditLedger:
         producer.draining = False
         if not producer.withdrawn:
             self.pending.pop(producer, None)
-        self.ask(producer)
+        self._ask_again(producer)
 
     def late(self, producer: Producer) -> Late:
         """A message came on no credit: use what it was sent on, if that was taken back."""
+        if producer.idle and producer.waiting:
+            self.idle.remove(producer)
+            producer.waiting = False
+            self.ask(producer)
         if producer.withdrawn:
             producer.withdrawn -= 1
             self.reserved -= 1
@@ -202,20 +247,40 @@ class CreditLedger:
         ever enqueued. Returns (producers to drain, producers whose credit has changed)."""
         changed = [p for p in self.pending if p.draining and now - p.touched_at >= DRAIN_MS]
         for producer in changed:
+            self._ask_again(producer)
             self._withdraw(producer, now)
         for producer in list(self.pending):
             if producer.withdrawn:
                 self._lapse(producer, now)
             elif not producer.draining:
                 del self.pending[producer]
-        drain: list[Producer] = []
-        if contended and not self._resting(published):
-            drain = [p for p in self.members if self._idle(p, now)]
-            for producer in drain:
-                producer.draining = True
-                producer.touched_at = now
-                self.pending[producer] = None
+        if not contended:
+            return [], changed
+        self._sweeps += 1
+        hands = self._in_idle_hands()
+        if self.waiting and self.waiting[0].mark < 0 and self._sweeps % 7:
+            self._spare = 0  # those who never had a turn come before those who did not use theirs
+        else:
+            self._spare = max(1, self.reserved // 2) - hands
+        if self._resting(published):
+            return [], changed
+        drain = [p for p in self.members if self._unused(p, now)]
+        for producer in drain:
+            producer.draining = True
+            producer.touched_at = now
+            self.pending[producer] = None
+        self._asked += len(drain)
         return drain, changed
+
+    def _in_idle_hands(self) -> int:
+        """Credit reserved for the idle. Whoever has sent since is idle no longer."""
+        hands = 0
+        for producer in self.members:
+            if producer.idle and not producer.waiting and producer.mark != producer.messages:
+                producer.idle = False
+            if producer.idle:
+                hands += producer.credit + producer.withdrawn
+        return hands
 
     def _lapse(self, producer: Producer, now: int) -> None:
         """End the reservation of withdrawn credit after a silence."""
@@ -227,7 +292,7 @@ class CreditLedger:
             producer.withdrawn = 0
             self.pending.pop(producer, None)
 
-    def _idle(self, producer: Producer, now: int) -> bool:
+    def _unused(self, producer: Producer, now: int) -> bool:
         if not producer.credit or producer.draining or now - producer.touched_at < HOLD_MS:
             return False
         if producer.mark != producer.messages:
@@ -236,9 +301,11 @@ class CreditLedger:
         return True
 
     def _resting(self, published: int) -> bool:
-        self._quiet = self._quiet + 1 if published == self._marked else 0
-        self._marked = published
-        return self._quiet > QUIET_SWEEPS and self._quiet % 10 != 0
+        """Nobody has published for long, though everybody has had a turn."""
+        if published != self._marked:
+            self._marked, self._quiet, self._asked = published, 0, 0
+        self._quiet += 1
+        return self._quiet > QUIET_SWEEPS and self._asked >= len(self.members) and self._quiet % 10 != 0
 
 
 def draining(producers: Iterable[Producer]) -> int:

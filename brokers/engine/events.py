@@ -25,8 +25,12 @@ class Fact:
 
 
 def text(kind: str, subject: str, words: str) -> str:
-    """A line of the broker log without its timestamp: `[subject] CODE : words`."""
-    return f"[{subject}] {NOTIFICATIONS[kind].code} : {words}"
+    """A line of the broker log without its timestamp: `[subject] CODE : words`. One line, whatever people and clients
+    wrote into it: what cannot be printed is escaped."""
+    line = f"[{subject}] {NOTIFICATIONS[kind].code} : {words}"
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def queue_subject(virtualhost: str, queue: str) -> str:

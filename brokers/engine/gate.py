@@ -127,7 +127,7 @@ class Gate:
     def detach_producer(self, producer: Producer) -> None:
         """Messages of it that wait outside were never accepted: they go with it."""
         if producer.line and self.outside:
-            self.outside = deque(w for w in self.outside if w.receipt.producer is not producer)
+            self.outside = deque(w for w in self.outside if w.producer is not producer)
         producer.line.clear()
         self.ledger.leave(producer)
         self.touch()
@@ -285,7 +285,7 @@ class Gate:
         ledger = self.ledger
         if self.outside and state is State.NORMAL:
             self.let_in_while_room()
-        if not ledger.waiting and not ledger.pending:
+        if not ledger.waiting and not ledger.idle and not ledger.pending:
             return []
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now)
         if ledger.contended or ledger.pending:
@@ -296,11 +296,13 @@ class Gate:
         """What time does to credit. False: nothing is left to watch."""
         ledger, turn = self.ledger, self.turn
         contended = self.state is State.NORMAL and ledger.contended and self.room() <= 0
+        before = ledger.reserved
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
         waiting = self.overflow.passed(self)
-        self.touch()
+        if drain or changed or waiting or ledger.reserved != before:
+            self.touch()
         return contended or waiting or bool(ledger.pending)
 
     def credit_returned(self, producer: Producer, count: int) -> None:

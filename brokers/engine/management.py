@@ -20,7 +20,7 @@ from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
 from brokers.engine.queue import Queue
 from brokers.engine.stops import Scope, StopOutcome
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
-from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, check_attributes
+from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, check_attributes, object_name
 
 MAX_PAGE = 1000
 
@@ -80,6 +80,7 @@ class Management:
         count: int = 100,
     ) -> Page:
         declared = _type(type_name)
+        _check_query(where, search, sort, offset, count)
         getters = GETTERS[type_name]
         objects = self._all(type_name)
         for attribute, wanted in (where or {}).items():
@@ -90,10 +91,6 @@ class Management:
         found = sorted(objects, key=lambda o: _natural(_name(o)))
         for attribute in reversed([a.strip() for a in sort.split(",") if a.strip()]):
             found.sort(key=self._key(declared, attribute.lstrip("-")), reverse=attribute.startswith("-"))
-        if offset < 0 or not 0 <= count <= MAX_PAGE:
-            raise InvalidValue(
-                {"count": f"offset {offset} and count {count}: offset from 0, count from 0 to {MAX_PAGE}"}
-            )
         items = tuple(self._shown(type_name, o, getters) for o in found[offset : offset + count])
         return Page(items, len(found), offset)
 
@@ -132,6 +129,10 @@ class Management:
 
     def _find(self, name: ObjectName) -> Any:
         broker = self.broker
+        try:
+            name = object_name(name.type, **dict(name.keys))
+        except ValueError as error:
+            raise NotFound(str(error)) from None
         if name.type == "Broker":
             return broker
         if name.type == "VirtualHost":
@@ -328,6 +329,21 @@ def _type(name: str) -> ManagedType:
         return TYPES[name]
     except KeyError:
         raise NotFound(f"{name!r} is not a type of managed objects: there are {', '.join(TYPES)}") from None
+
+
+def _check_query(where: Any, search: Any, sort: Any, offset: Any, count: Any) -> None:
+    """What comes from a wire may be anything."""
+    errors = {}
+    if where is not None and not isinstance(where, Mapping):
+        errors["where"] = f"where is {where!r}: it must be a map of attributes to values"
+    for field, text in (("search", search), ("sort", sort)):
+        if not isinstance(text, str):
+            errors[field] = f"{field} is {text!r}: it must be text"
+    numbers = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, count))
+    if not numbers or offset < 0 or not 0 <= count <= MAX_PAGE:
+        errors["count"] = f"offset {offset!r} and count {count!r}: offset from 0, count from 0 to {MAX_PAGE}"
+    if errors:
+        raise InvalidValue(errors)
 
 
 def _check_version(name: ObjectName, thing: Any, version: int) -> None:

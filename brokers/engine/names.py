@@ -9,7 +9,7 @@ MAX_NAME = 255
 
 def check_name(what: str, name: str) -> None:
     """Raises InvalidValue with a sentence that names the name."""
-    if not name or len(name) > MAX_NAME or name != name.strip() or any(ord(c) < 32 for c in name):
+    if not name or len(name) > MAX_NAME or name != name.strip() or not name.isprintable():
         raise InvalidValue(
             {
                 "name": f"{name!r} cannot be the name of a {what}: 1 to {MAX_NAME} printable characters,"

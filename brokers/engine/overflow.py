@@ -54,6 +54,10 @@ class Waiting:
     since: int
     deadline: int
 
+    @property
+    def producer(self) -> Producer:
+        return self.receipt.producer
+
 
 class Overflow:
     """`blocks`: producers of an overfull queue are blocked. `bounded`: credit is bound by the room that is left.

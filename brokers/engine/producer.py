@@ -34,6 +34,7 @@ class Producer:
         "draining",
         "handle",
         "id",
+        "idle",
         "lapsed",
         "line",
         "link",
@@ -62,7 +63,8 @@ class Producer:
         self.lapsed = 0
         self.low = 0  # asks for more when its credit falls to this
         self.line: deque[Receipt] = deque()  # of messages whose outcome comes later
-        self.waiting = False  # stands in its queue's line for credit
+        self.waiting = False  # stands in a line of its queue for credit
+        self.idle = False  # gave credit back without having used it, and has not sent since
         self.draining = False  # was asked to give its credit back
         self.mark = -1  # `messages` when it was last looked at, to tell the idle
         self.touched_at = 0  # when its credit was last taken back or asked back, ms

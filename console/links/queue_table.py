@@ -70,11 +70,10 @@ class QueueTable:
         """From now on note which queues are put; see `end_sweep`."""
         self._put_since_sweep = set()
 
-    def end_sweep(self) -> None:
-        """All queues have been put since `begin_sweep`: those that were not are gone."""
-        for text in self._rows.keys() - self._put_since_sweep:
-            del self._rows[text]
-            self.revision += 1
+    def end_sweep(self) -> set[ObjectName]:
+        """All queues have been put since `begin_sweep`, page by page: those that were not may be gone, or have slipped
+        from one page to another while queues came and went, so that each of them must be asked for."""
+        return {ObjectName.parse(text) for text in self._rows.keys() - self._put_since_sweep}
 
 
 def queue_of(event: Event) -> ObjectName | None:

@@ -19,7 +19,7 @@ from django.conf import settings
 
 from brokers.admin import AdminError
 from console.brokers import BrokerLink, Status, UnknownBroker, link
-from console.links.link import Subscription
+from console.links.state import Subscription
 from console.live.watching import BadWatch, Watch, data_text, encode, event_shown, last_known, state_of
 
 #: Close codes: not signed in; no such broker.

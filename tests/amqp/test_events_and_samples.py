@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proton import ConnectionException
 from proton.utils import LinkDetached
 
 from brokers.engine.stops import Scope
@@ -142,10 +143,14 @@ def test_a_number_that_is_none_is_refused(broker: BrokerThread, number: Any) -> 
         connection.create_receiver("$events", credit=1, options=After(number))
 
 
-def test_a_number_from_the_future_is_refused_since_it_belongs_to_another_journal(broker: BrokerThread) -> None:
-    refused = pytest.raises(LinkDetached, match="headgate:events-expired")
-    with connected(broker, user="console") as connection, refused:
-        connection.create_receiver("$events", credit=5, options=After(10**9))
+def test_a_number_that_was_never_reached_is_of_another_journal_and_refused(broker: BrokerThread) -> None:
+    with connected(broker, user="console") as connection:
+        with pytest.raises(LinkDetached, match="the first is number 1"):
+            connection.create_receiver("$events", credit=5, options=After(10**9))
+        now = broker.look(lambda s: s.journal.last)
+        receiver = connection.create_receiver("$events", credit=5, options=After(now), name="next")
+        make_events(broker, 1)
+        assert numbers(receiver, 1) == [now + 1]
 
 
 @pytest.mark.parametrize("address", ["$events", "$samples"])
@@ -223,6 +228,8 @@ def test_a_disk_that_is_full_holds_up_no_message_and_no_event_is_lost(
         broker.look(lambda s: monkeypatch.setattr(s.journal, "append", full))
         fill(broker, "q", ["one", "two"])
         with managing(broker) as manager:
+            assert manager.ask("READ", name="type=Broker").status == 200
+            # The stop itself is kept: an incident must not wait for the history's disk.
             assert manager.ask("stop-producers", {"reason": "x"}, name="type=Broker").status == 200
         assert broker.look(lambda s: s.journal.last) == before
         broker.look(lambda s: monkeypatch.setattr(s.journal, "append", append))
@@ -231,6 +238,19 @@ def test_a_disk_that_is_full_holds_up_no_message_and_no_event_is_lost(
     texts = "\n".join(broker.texts())
     for wanted in ("QUE-1001 : Create", "CON-1001", "CON-1002", "HGT-1001"):
         assert wanted in texts
+
+
+def test_a_change_that_the_disk_does_not_take_is_not_confirmed(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise StoreError("config.sqlite3: database or disk is full")
+
+    broker.look(lambda s: monkeypatch.setattr(s.store, "commit", full))
+    with managing(broker) as manager, pytest.raises(ConnectionException):
+        manager.ask("stop-producers", {"reason": "x"}, name="type=Broker")
+    broker.look(lambda s: monkeypatch.undo())
+    broker.look(lambda s: s.store.commit())
 
 
 # -- samples --------------------------------------------------------------------------------------------------------

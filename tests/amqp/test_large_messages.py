@@ -121,6 +121,23 @@ def test_an_aborted_message_leaves_nothing_and_the_next_one_is_whole(broker: Bro
         peer.is_alive()
 
 
+def test_a_message_aborted_after_several_frames_is_never_taken_for_whole(broker: BrokerThread) -> None:
+    with Peer(broker.port) as peer:
+        peer.open()
+        peer.attach("q")
+        peer.expect(FLOW)
+        peer.transfer(b"the first part", more=True)
+        peer.is_alive()  # the broker has it
+        write, written = peer.write, bytearray()
+        peer.write = written.extend  # type: ignore[method-assign]
+        peer.transfer(b"the second part", more=True, number=0)
+        peer.transfer(b"", aborted=True, number=0)
+        peer.write = write  # type: ignore[method-assign]
+        peer.write(bytes(written))
+        peer.is_alive()
+        assert broker.depth("q") == 0
+
+
 def test_aborted_messages_do_not_use_up_a_producer_s_credit_for_good(broker: BrokerThread) -> None:
     broker.queue("q", capacity_messages=10)
     with Peer(broker.port) as peer:

@@ -106,7 +106,7 @@ def test_a_query_pages_sorts_searches_and_filters(broker: BrokerThread, manager:
         broker.queue(f"q{number}", capacity_messages=number % 3 + 1)
     rows: list[Any] = []
     while page := manager.ask(
-        "QUERY", {"search": "default/Q", "attributeNames": ["name"]}, entityType="Queue", offset=len(rows), count=5
+        "QUERY", {"search": "default/q", "attributeNames": ["name"]}, entityType="Queue", offset=len(rows), count=5
     ).body["results"]:
         assert len(page) <= 5
         rows.extend(page)

@@ -100,7 +100,8 @@ def database(empty_database: Path, tmp_path: Path, django_db_blocker: Any) -> It
 
 @pytest.fixture
 def console(database: None, broker: Broker) -> Iterator[Console]:  # noqa: F811
-    broker.memory = InMemoryBroker(now=int(time.time() * 1000))  # pages show times beside the server's own
+    # Pages show the broker's times beside the server's own: a minute ago, so that tests can let some time pass.
+    broker.memory = InMemoryBroker(now=int(time.time() * 1000) - 60_000)
     running = Console()
     running.start()
     broker.connected()

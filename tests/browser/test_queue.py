@@ -41,7 +41,7 @@ def attribute(broker: Broker, name: str) -> Any:
     return broker.do(lambda memory: memory.management.read(ORDERS)[name])
 
 
-async def shown(page: Page, reads: str, name: str, value: int) -> None:
+async def shown(page: Page, reads: str, name: str, value: int | str) -> None:
     """Wait until the page's function tells that value. (Playwright's own waiting needs eval, which is forbidden.)"""
     looks = f"""async ([name, value]) => {{
         while (({reads})(name) !== value) await new Promise(requestAnimationFrame);
@@ -92,6 +92,26 @@ async def test_chart_has_the_limits_and_the_overfull_span(people: People, broker
     assert await page.evaluate(reads, "effective_stop_messages") is None  # it is the capacity
     await page.get_by_role("button", name="Bytes").click()
     await shown(page, reads, "depth_bytes", 1100)
+
+
+async def test_chart_does_not_draw_through_a_restart_of_the_broker(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: (limited(memory, "orders", 10), memory.advance(1_000)))
+    broker.do(lambda memory: memory.fill("orders", 20))
+
+    def restart(memory: InMemoryBroker) -> None:
+        memory.advance(5_000)
+        memory.engine.turn.state("broker-ready", object_name("Broker"), "broker", "BRK-1004 : Ready", {})
+        memory._end_turn()
+
+    broker.do(restart)
+    page = await opened(await people.page("ada"), PAGE)
+    await shown(
+        page,
+        """() => document.getElementById("chart").data?.find((t) => t.meta === "overfull").y
+            .map((y) => y === null ? "-" : y).join("")""",
+        "",
+        "01-11",
+    )
 
 
 async def test_edited_capacity_is_in_force_at_once_and_audited(people: People, broker: Broker) -> None:

@@ -171,7 +171,7 @@ async def test_events_older_than_the_window_are_read_from_the_broker(broker: Bro
         broker.memory.attach_producer(f"q{n}")
     await asyncio.to_thread(broker.connected)
     until(lambda: not broker.link.has_events_after(broker.memory.engine.last_event))
-    broker.link._window.begin_after(broker.memory.engine.last_event)
+    broker.link.window.begin_after(broker.memory.engine.last_event)
     tail = await broker.link.events_after(10, count=20)
     assert tail.expired_before is None
     assert [event.number for event in tail.events] == list(range(11, 31))
@@ -234,3 +234,30 @@ def test_secret_that_is_not_there_yet_is_named(broker: Broker, settings: Any, tm
     until(lambda: "console.secret" in link().status.error)
     with pytest.raises(BrokerUnreachable, match="Real cannot be reached"):
         link().call(lambda admin: admin.read(ORDERS))
+
+
+def test_queue_that_slips_from_page_to_page_while_others_go_is_kept(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages are by place: when an earlier queue goes between two pages, the first of the next page is skipped."""
+    monkeypatch.setattr("console.links.following._PAGE", 2)
+    monkeypatch.setattr("console.links.following._SWEEPS", 1)
+    names = [f"q{n}" for n in range(6)]
+    for name in names:
+        version = broker.memory.engine.create_queue(broker.memory.engine.virtualhosts["default"], name, {}).version
+        assert version
+    broker.memory._end_turn()
+    broker.connected()
+    until(lambda: len(broker.link.queues()) == 6)
+    query = broker.memory.query
+
+    async def losing_one(*args: Any, offset: int = 0, **more: Any) -> Any:
+        page = await query(*args, offset=offset, **more)
+        if offset == 0:
+            await broker.memory.delete(object_name("Queue", virtualhost="default", name="q0"))
+        return page
+
+    broker.lose()
+    monkeypatch.setattr(InMemoryBroker, "query", lambda self, *args, **more: losing_one(*args, **more))
+    broker.come_back()
+    until(lambda: {row["name"] for row in broker.link.queues()} == set(names) - {"q0"})

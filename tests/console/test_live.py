@@ -284,7 +284,7 @@ async def test_number_that_has_expired_is_told_with_the_first_that_is_left(broke
     await do(broker, lambda memory: [memory.attach_producer(f"q{n}") for n in range(40)])
     newest = broker.memory.engine.last_event
     await until_async(lambda: broker.link.recent_events(newest - 1).events)
-    broker.link._window.begin_after(newest)
+    broker.link.window.begin_after(newest)
     await page.tell(watch="overview", after=2)
     frame = await page.frame_of("events-expired")
     assert frame["first"] == newest - 9

@@ -128,12 +128,13 @@ def test_first_administrator_gets_a_generated_password_told_once(capsys: pytest.
 # -- the process ----------------------------------------------------------------------------------------------------
 
 
-def manage(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+def manage(tmp_path: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
     environment = {
         **os.environ,
         "HEADGATE_DATA": str(tmp_path),
         "HEADGATE_BROKER_CONNECT": "tests.console.standin.connect",
         "HEADGATE_STANDIN_QUEUES": "2",
+        **more,
     }
     return subprocess.Popen(
         [sys.executable, "manage.py", *arguments],
@@ -197,6 +198,25 @@ def session_of_admin(data: Path) -> str:
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     return f"headgate_session={out.strip()}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "arguments", "said"),
+    [
+        ("HEADGATE_DATA", "/proc/none/here", [], "the data folder /proc/none/here cannot be created"),
+        ("HEADGATE_BROKER_PORT", "many", [], "HEADGATE_BROKER_PORT is 'many'"),
+        ("HEADGATE_BROKER_PORT", "5672", ["--port", "99999"], "--port is 99999"),
+    ],
+)
+def test_setting_that_cannot_be_is_one_line_and_exit_code_1(
+    tmp_path: Path, variable: str, value: str, arguments: list[str], said: str
+) -> None:
+    process = manage(tmp_path, "web", *arguments, **{variable: value})
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert out == ""
+    assert errors.startswith(said)
+    assert len(errors.strip().splitlines()) == 1
 
 
 def test_term_ends_the_process_within_2_seconds_with_websockets_open(

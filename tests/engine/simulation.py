@@ -7,7 +7,7 @@ read until the test says so. The turn is the one that a server runs (see `broker
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +15,10 @@ from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.events import Fact
+from brokers.engine.overflow import Outcome, Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain
+from brokers.engine.turn import Close, CreditChanged, Drain, Effect, Settled
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 
 START = 1_700_000_000_000
@@ -38,11 +39,17 @@ class Sender:
         self.asked = False  # to drain
         self.received = 0  # the broker's view of its delivery-count
         self.sent = 0  # messages
-        self.refused = 0
+        self.verdicts: Counter[Verdict] = Counter()
+        self.outcomes: Counter[Outcome] = Counter()  # of messages whose outcome was withheld
 
     @property
     def credit(self) -> int:
         return max(0, self.limit - self.count)
+
+    @property
+    def refused(self) -> int:
+        """Messages that were taken for a breach of the protocol."""
+        return self.verdicts[Verdict.NO_CREDIT]
 
     @property
     def on_their_way(self) -> int:
@@ -73,7 +80,9 @@ class Sender:
 
 
 def body(producer: Producer, number: int, size: int) -> bytes:
-    return f"{producer.id}:{number}".encode().ljust(size, b".")
+    text = f"{producer.id}:{number}".encode()
+    assert len(text) <= size
+    return text.ljust(size, b".")
 
 
 def origin(message: Message) -> tuple[int, int]:
@@ -94,6 +103,7 @@ class Simulation:
         self.facts: list[Fact] = []
         self.kept: dict[tuple[str, str], Mapping[str, Any]] = {}
         self.closed: list[Connection] = []
+        self.told: set[Sender] = set()  # have something to read
         self.settle()
 
     # -- set up -------------------------------------------------------------------------------------------------
@@ -144,15 +154,15 @@ class Simulation:
                 sender.flows.append((sender.received, producer.credit, False))
                 self.settle()
 
-    def publish(self, sender: Sender, message: bytes) -> bool:
+    def publish(self, sender: Sender, message: bytes) -> Verdict:
         producer = sender.producer
-        taken = producer.queue.publish(producer, message)
-        if not taken:
-            sender.refused += 1
+        verdict = producer.queue.publish(producer, message)
+        sender.verdicts[verdict] += 1
+        if verdict is Verdict.NO_CREDIT:
             self.broker.refuse_producer(producer, "amqp:link:transfer-limit-exceeded", "no credit")
             self.senders.pop(producer, None)
         self.settle()
-        return taken
+        return verdict
 
     def send(self, sender: Sender, most: int, size: int = 100) -> int:
         """Read, send and arrive until `most` messages were sent or the credit is used up; how many were."""
@@ -203,8 +213,12 @@ class Simulation:
     def advance(self, ms: int = SWEEP) -> None:
         for _ in range(max(1, ms // SWEEP)):
             self.broker.turn.now += SWEEP
+            self.time_passed()
             self.broker.sweep()
             self.settle()
+
+    def time_passed(self) -> None:
+        """For a model that has to know."""
 
     # -- the turn -----------------------------------------------------------------------------------------------
 
@@ -235,11 +249,14 @@ class Simulation:
         for producer in queue.grant():
             self._flow(producer)
 
-    def _carry_out(self, effect: CreditChanged | Drain | Detach | Close) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, CreditChanged):
             self._flow(effect.producer)
         elif isinstance(effect, Drain):
             self._flow(effect.producer, drain=effect.producer.draining)
+        elif isinstance(effect, Settled):
+            if effect.producer in self.senders:
+                self.senders[effect.producer].outcomes[effect.outcome] += effect.count
         elif isinstance(effect, Close):
             self.closed.append(effect.connection)
         elif isinstance(effect.link, Producer):
@@ -251,6 +268,7 @@ class Simulation:
         sender = self.senders.get(producer)
         if sender is not None:
             sender.flows.append((sender.received, producer.credit, drain))
+            self.told.add(sender)
 
     def kinds(self) -> list[str]:
         """The kinds of the facts stated since the last call."""

@@ -94,7 +94,7 @@ def test_a_ring_never_holds_its_producers(world):
 # -- the bound in bytes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 100, 1000, UNSEEN_BYTES])
+@pytest.mark.parametrize("size", [16, 100, 1000, UNSEEN_BYTES])
 @pytest.mark.parametrize("count", [1, 10, 100])
 def test_constant_sizes_overshoot_a_byte_limit_by_one_message_at_most(world, size, count):
     stop = 20 * size + size // 2
@@ -318,22 +318,29 @@ def very_late(world: Simulation, queue: Queue) -> Sender:
     return mute
 
 
-def test_a_very_late_message_is_taken_while_there_is_room(world):
+def test_a_very_late_message_waits_outside_while_the_queue_is_stopped(world):
     queue = world.queue(capacity_messages=100)
     mute = very_late(world, queue)
     world.arrive(mute)
-    assert (queue.depth_messages, mute.refused) == (3, 0)
+    assert (queue.depth_messages, mute.refused, mute.producer.held, len(queue.outside)) == (0, 0, 3, 3)
+    world.broker.start_producers(Scope(), "", "ann")
+    world.settle()
+    assert (queue.depth_messages, mute.producer.held, len(queue.outside)) == (3, 0, 0)
 
 
-def test_a_very_late_message_without_room_is_refused(world):
+def test_a_very_late_message_waits_outside_until_there_is_room(world):
     queue = world.queue(capacity_messages=10)
     mute = very_late(world, queue)
     for number in range(10):
         queue.enqueue(b"%10d" % number)
     world.settle()
     world.arrive(mute)
-    assert (queue.depth_messages, mute.refused) == (11, 1)
-    assert not queue.producer_count
+    world.broker.start_producers(Scope(), "", "ann")
+    world.settle()
+    assert (queue.depth_messages, mute.refused, len(queue.outside)) == (11, 0, 2)
+    queue.purge()
+    world.settle()
+    assert (queue.depth_messages, mute.producer.held, len(queue.outside)) == (2, 0, 0)
 
 
 def test_a_silence_is_counted_anew_after_each_late_message(world):

@@ -203,6 +203,6 @@ def test_a_ring_without_capacity_has_no_limit():
     assert (found.ring, found.stop_bytes, found.stop_messages) == (True, UNLIMITED, UNLIMITED)
 
 
-def test_own_block_below_an_inherited_ring_may_have_thresholds():
+def test_own_producers_below_an_inherited_ring_may_have_thresholds():
     own = {"overflow": "producers", "capacity_messages": 10, "flow_stop_messages": 5}
     assert limits(own, host={"overflow": "ring"}) == Limits(capacity_messages=10, stop_messages=5, resume_messages=5)

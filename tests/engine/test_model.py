@@ -6,6 +6,7 @@ holds, and says what state follows. The invariants say what credit and reasons m
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,9 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.credit import GRACE_MS, draining
 from brokers.engine.flow import State
 from brokers.engine.limits import UNLIMITED
+from brokers.engine.overflow import Verdict
 from brokers.engine.policy import Value
+from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
 from brokers.engine.stops import Scope
 from tests.engine.simulation import Sender, Simulation, origin
@@ -49,6 +52,9 @@ policies = st.fixed_dictionaries(
         "flow_stop_bytes": size_levels,
         "flow_resume_bytes": size_levels,
         "overflow": st.sampled_from(["producers", "producers", "producers", "ring"]),
+        "mechanism": st.sampled_from(["block", "block", "hold", "reject", "reject-after"]),
+        "reject_after_ms": st.sampled_from([0, 100, 1000]),
+        "flow_control": st.sampled_from(["on", "on", "off"]),
         "producer_window_messages": st.integers(0, 5),
     },
 )
@@ -63,14 +69,29 @@ class Model:
     sizes: dict[int, int] = field(default_factory=dict)
     available: set[int] = field(default_factory=set)
     barred: dict[int, set[Consumer]] = field(default_factory=dict)
-    last_sent: dict[int, int] = field(default_factory=dict)  # producer's id -> number of its newest message here
+    held: Counter[Producer] = field(default_factory=Counter)  # messages in the queue whose outcome is withheld
+    outside: list[tuple[Producer, int, int]] = field(default_factory=list)  # producer, size, deadline
     enqueued: int = 0
     bound: int = 0  # what depth and reserved credit may come to together
 
-    def enqueue(self, sender: Sender, size: int) -> None:
+    def publish(self, producer: Producer, size: int, now: int) -> Verdict:
+        way = self.queue.limits.full if self.overfull else "not full"
+        if way == "reject":
+            return Verdict.REFUSED
+        if way == "reject-after":
+            self.outside.append((producer, size, now + self.queue.limits.reject_after_ms))
+            return Verdict.HELD
+        self.enqueue(size)
+        if way == "hold":
+            self.held[producer] += 1
+            return Verdict.HELD
+        return Verdict.TAKEN
+
+    def enqueue(self, size: int) -> None:
         self.enqueued += 1
         self.sizes[self.enqueued] = size
         self.available.add(self.enqueued)
+        self.drop()
         self.measure()
 
     def forget(self, number: int) -> None:
@@ -82,11 +103,38 @@ class Model:
         limits = self.queue.limits
         size, count = sum(self.sizes.values()), len(self.sizes)
         if limits.ring:
-            self.overfull = False
+            self.resume()
         elif size > limits.stop_bytes or count > limits.stop_messages:
             self.overfull = True
         elif size <= limits.resume_bytes and count <= limits.resume_messages:
-            self.overfull = False
+            self.resume()
+
+    def resume(self) -> None:
+        """What waited for room gets it, as far as there is some."""
+        self.overfull = False
+        self.held.clear()
+        while self.outside and not self.overfull:
+            self.enqueue(self.outside.pop(0)[1])
+
+    def expire(self, now: int) -> None:
+        self.outside = [w for w in self.outside if w[2] > now]
+
+    def leave(self, producer: Producer) -> None:
+        del self.held[producer]
+        self.outside = [w for w in self.outside if w[0] is not producer]
+
+    def limits_changed(self, way: str) -> None:
+        """`way`: what the queue did before when it was full."""
+        if way != self.queue.limits.full:
+            self.held.clear()
+            outside, self.outside = self.outside, []
+            for _, size, _ in outside:
+                self.enqueue(size)
+        self.drop()
+        self.measure()
+
+    def withheld(self, producer: Producer) -> int:
+        return self.held[producer] + sum(1 for w in self.outside if w[0] is producer)
 
     def drop(self) -> None:
         """A ring makes room by its oldest messages."""
@@ -125,6 +173,10 @@ class Watched(Simulation):
         ready = {c for c in queue.consumers if c.credit}
         assert all(ready <= model.barred.get(n, set()) for n in model.available), "a ready consumer got nothing"
 
+    def time_passed(self) -> None:
+        for model in self.models.values():
+            model.expire(self.broker.turn.now)
+
     @staticmethod
     def _dispatched(model: Model, consumer: Consumer, message: Message) -> None:
         number = message[0]
@@ -137,7 +189,8 @@ class Watched(Simulation):
         before, room, reserved = {p: p.credit for p in queue.producers}, queue.room(), queue.ledger.reserved
         super().grant(queue)
         if any(p.credit > before[p] for p in queue.producers):
-            assert queue.state is State.NORMAL
+            assert not queue.state.stopped
+            assert queue.state is State.NORMAL or queue.limits.full.startswith("reject")
             assert 0 <= queue.ledger.reserved - reserved <= room, "credit was given that there is no room for"
         assert all(p.credit <= max(before[p], queue.limits.window) for p in queue.producers)
 
@@ -175,7 +228,9 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(pick=picks)
     def detach_a_sender(self, pick: int) -> None:
-        self.world.detach(self.sender(pick))
+        sender = self.sender(pick)
+        self.world.models[sender.producer.queue].leave(sender.producer)
+        self.world.detach(sender)
 
     @rule(pick=picks)
     def a_sender_reads(self, pick: int) -> None:
@@ -223,8 +278,9 @@ class EngineMachine(RuleBasedStateMachine):
         if producer.credit or producer.withdrawn or producer.lapsed:
             return
         queue = producer.queue
+        self.world.models[queue].leave(producer)
         before = (queue.depth_messages, queue.enqueued, queue.depth_bytes)
-        assert not self.world.publish(sender, b"!")
+        assert self.world.publish(sender, b"!") is Verdict.NO_CREDIT
         assert (queue.depth_messages, queue.enqueued, queue.depth_bytes) == before
         assert producer not in queue.ledger.members
 
@@ -234,15 +290,16 @@ class EngineMachine(RuleBasedStateMachine):
         model = self.world.models[queue]
         while sender.frames and most and producer in queue.ledger.members:
             most -= 1
-            frame = sender.frames[0]
+            frame, expected = sender.frames[0], sender.verdicts.copy()
             if isinstance(frame, bytes):
-                room, late, lapsed = queue.room(), producer.credit + producer.withdrawn, producer.lapsed
-                if late or (lapsed and room > 0):
-                    model.enqueue(sender, len(frame))
-                    model.drop()
+                if producer.credit or producer.withdrawn or (producer.lapsed and queue.room() > 0):
+                    expected[model.publish(producer, len(frame), self.world.broker.turn.now)] += 1
                 else:
-                    assert lapsed, "an honest client was taken for one that breaks the protocol"
+                    assert producer.lapsed, "an honest client was taken for one that breaks the protocol"
+                    expected[Verdict.NO_CREDIT] += 1
+                    model.leave(producer)
             self.world.arrive(sender, 1)
+            assert sender.verdicts == expected
 
     # -- consumers ----------------------------------------------------------------------------------------------
 
@@ -325,8 +382,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert before == {q: q.limits for q in self.queues}, "a refused change changed something"
             return
         for queue, model in self.world.models.items():
-            model.drop()
-            model.measure()
+            model.limits_changed(before[queue].full)
             model.bound = max(model.bound, queue.depth_messages + queue.ledger.reserved)
         self.world.settle()
 
@@ -395,7 +451,7 @@ class EngineMachine(RuleBasedStateMachine):
     def states_and_reasons_are_those_of_the_model(self) -> None:
         for queue, model in self.world.models.items():
             assert queue.state is model.state
-            expected = [f"queue-overfull:{queue.name}"] if model.overfull else []
+            expected = [f"queue-overfull:{queue.name}"] if model.overfull and queue.limits.full != "reject" else []
             expected += [
                 f"operator-stop:{s}" for s in self.world.broker.stops if s.covers(queue.virtualhost, queue.name)
             ]
@@ -405,7 +461,8 @@ class EngineMachine(RuleBasedStateMachine):
                 assert producer.blocked is bool(expected)
                 assert (producer.blocked_since is None) is not producer.blocked
                 assert bool(producer.release_condition()) is producer.blocked
-                assert not (producer.blocked and producer.credit), "a producer that is held has credit"
+                if queue.state.stopped or (queue.state.overfull and queue.limits.bounded):
+                    assert not producer.credit, "a producer that is held has credit"
             assert queue.blocked_producers == sum(p.blocked for p in queue.producers)
             assert (queue.overfull_since is not None) is queue.state.overfull
             assert (queue.stopped_since is not None) is queue.state.stopped
@@ -419,7 +476,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert ledger.reserved == sum(p.credit + p.withdrawn for p in members)
             if queue.state is State.NORMAL and queue.room() < 0 and any(p.credit for p in members):
                 assert sum(p.withdrawn for p in members) >= -queue.room(), "too much credit is left out"
-            if limits.ring or limits.stop_messages == UNLIMITED:
+            if not limits.bounded or limits.stop_messages == UNLIMITED:
                 model.bound = queue.depth_messages + ledger.reserved
             else:
                 assert queue.depth_messages + ledger.reserved <= max(model.bound, limits.stop_messages + 1)
@@ -431,15 +488,17 @@ class EngineMachine(RuleBasedStateMachine):
         for queue in self.queues:
             ledger = queue.ledger
             members = set(ledger.members)
-            assert set(ledger.waiting) == {p for p in members if p.waiting}
-            assert len(ledger.waiting) == len(set(ledger.waiting))
+            lines = [*ledger.waiting, *ledger.idle]
+            assert set(ledger.waiting) == {p for p in members if p.waiting and not p.idle}
+            assert set(ledger.idle) == {p for p in members if p.waiting and p.idle}
+            assert len(lines) == len(set(lines))
             assert set(ledger.pending) <= members
             assert {p for p in members if p.withdrawn or p.draining} <= set(ledger.pending)
             assert draining(ledger.pending) == draining(members)
             for producer in members:
-                if queue.state is State.NORMAL and not producer.credit:
+                if queue.state is State.NORMAL and not producer.credit and not producer.held:
                     assert producer.waiting or producer.draining, "a producer that may run is forgotten"
-            starved = queue.state is State.NORMAL and any(not p.credit for p in ledger.waiting)
+            starved = queue.state is State.NORMAL and any(not p.credit for p in lines)
             if ledger.pending or starved:
                 assert queue in self.world.broker.turn.watched, "nobody takes credit back"
             if starved:
@@ -450,6 +509,15 @@ class EngineMachine(RuleBasedStateMachine):
         for producer, sender in self.world.senders.items():
             told = sum(sender.flows[-1][:2]) if sender.flows else sender.limit
             assert told == sender.received + producer.credit
+
+    @invariant()
+    def every_outcome_that_is_withheld_comes(self) -> None:
+        for producer, sender in self.world.senders.items():
+            held = self.world.models[producer.queue].withheld(producer)
+            assert producer.held == held
+            assert sender.verdicts[Verdict.HELD] == held + sum(sender.outcomes.values())
+        for queue, model in self.world.models.items():
+            assert [w.producer for w in queue.outside] == [w[0] for w in model.outside]
 
     @invariant()
     def overfull_and_underfull_come_in_turns(self) -> None:
@@ -467,14 +535,13 @@ class EngineMachine(RuleBasedStateMachine):
             sender.answers = False
         world.broker.stop_producers(Scope(), "", "ann")
         world.settle()
-        world.advance(4 * GRACE_MS)
+        world.advance(1000 + 4 * GRACE_MS)
         for queue in self.queues:
             assert queue.ledger.reserved == 0
+            assert not queue.outside
             assert not queue.ledger.pending
         assert not world.broker.turn.watched
 
 
-EngineMachine.TestCase.settings = settings(
-    settings.default, max_examples=int(__import__("os").environ.get("HYP", "60")), stateful_step_count=50
-)
+EngineMachine.TestCase.settings = settings(settings.default, max_examples=200, stateful_step_count=50)
 TestEngineUnderRandomClientsAndOperators = EngineMachine.TestCase

@@ -21,6 +21,9 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000, help="TCP port (default: 8000; 0: any free one)")
 
     def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+        if not 0 <= port < 1 << 16:
+            self.stderr.write(f"--port is {port}: it must be from 0 to 65535")
+            sys.exit(1)
         try:
             listener = _listen(host, port)
         except OSError as error:

@@ -88,7 +88,7 @@ export class DepthChart {
     if (last && sample.at <= last.at) {
       // An event of the past (the feed's first fifty) goes to its place.
       const at = all.findIndex((other) => other.at >= sample.at);
-      if (all[at]?.at !== sample.at) all.splice(at, 0, sample);
+      all.splice(at, all[at].at === sample.at && !all[at].joins ? 1 : 0, sample);
     } else {
       const before = all.at(-2);
       if (last && before && !last.joins && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();

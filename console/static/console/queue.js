@@ -218,6 +218,11 @@ live.addEventListener("snapshot", (event) => {
 });
 
 function addPoint(event, queue) {
+  if (event.kind === "broker-ready") {
+    // The broker was away before: what was drawn last does not hold until here.
+    chart.add({ at: event.at, state: null, past: event.at < opened });
+    return;
+  }
   if (event.object !== settings.object) return;
   const sample = sampleOf(event, queue);
   if (sample) chart.add({ ...sample, past: event.at < opened });

@@ -1,0 +1,208 @@
+"""Following a broker over one connection: read its state, then keep it up to date until the connection is lost.
+
+Events and samples tell absolute values, and both are listened to before the state is read, so nothing falls between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
+from brokers.managed import ObjectName, object_name
+from console.links.queue_table import must_be_read, queue_of, queue_values
+from console.links.state import BrokerState
+
+T = TypeVar("T")
+
+BROKER = object_name("Broker")
+STOPS = frozenset({"producers-stopped", "producers-started"})
+_SWEEPS = 3  # at most, one after the other
+_PAGE = 500  # queues asked for at once
+#: A broker with more queues is not asked for all of them again when a wider scope has changed: that would cost it more
+#: than the samples that tell the same within a second.
+_READ_ALL = 1000
+_READ_SINGLY = 50  # more queues than this to read: read all of them, page by page
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds. `retry_first` doubles up to `retry_most`. `requery`: all queues are read anew, as a safety net.
+    `totals`: the broker object is read at most this often, unless its stops or defaults have changed.
+    `answer`: the time limit of one question."""
+
+    retry_first: float = 0.2
+    retry_most: float = 3.0
+    requery: float = 300.0
+    totals: float = 1.0
+    answer: float = 5.0
+
+
+class Following:
+    """One connection's worth of following; `run` ends with the AdminError that ended the connection."""
+
+    def __init__(self, admin: BrokerAdmin, state: BrokerState, pace: Pace) -> None:
+        self._admin = admin
+        self._state = state
+        self._pace = pace
+        self._to_read: set[ObjectName] = set()
+        self._read_all = False
+        self._reading_due = asyncio.Event()
+        self._totals_due = asyncio.Event()
+        self._totals_urgent = asyncio.Event()
+
+    async def run(self) -> None:
+        broker = await self._within(self._admin.read(BROKER))
+        newest = int(broker["last_event"])
+        after = self._state.begin_events(newest)
+        tasks = [
+            asyncio.ensure_future(self._follow_events(after, newest)),
+            asyncio.ensure_future(self._follow_samples()),
+        ]
+        try:
+            await self._until_done(self._read_queues(), tasks)
+            self._state.put_broker(broker.attributes)
+            self._state.connected_now()
+            tasks += [asyncio.ensure_future(self._keep_read()), asyncio.ensure_future(self._keep_totals())]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            raise BrokerUnreachable("the broker ended the stream of events")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until_done(self, work: Awaitable[None], watched: Sequence[asyncio.Future[None]]) -> None:
+        """Do the work, but give up as soon as one of the watched tasks ends."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait([task, *watched], return_when=asyncio.FIRST_COMPLETED)
+            for ended in watched:
+                if ended.done():
+                    ended.result()
+                    raise BrokerUnreachable("the broker ended the stream of events")
+            await task
+        finally:
+            task.cancel()
+
+    async def _follow_events(self, after: int, known: int) -> None:
+        """`known`: events up to this number happened before the state was read, and so tell nothing new about it."""
+        while True:
+            try:
+                async for event in self._admin.events(after=after):
+                    self._take_event(event, applies=event.number > known)
+                return
+            except EventsExpired as expired:
+                after = expired.first - 1
+                with self._state.lock:
+                    self._state.window.begin_after(after)
+
+    def _take_event(self, event: Event, *, applies: bool) -> None:
+        with self._state.lock:
+            if not self._state.window.add([event]):
+                return
+            if applies:
+                self._apply(event)
+        if applies:
+            self._totals_due.set()
+            if event.kind in STOPS or event.object == BROKER:
+                self._totals_urgent.set()
+        self._state.notify()
+
+    def _apply(self, event: Event) -> None:
+        if event.kind == "queue-deleted":
+            self._state.table.drop(event.object)
+            return
+        queue = queue_of(event)
+        if queue is not None and not self._state.table.merge(queue, queue_values(event)):
+            self._to_read.add(queue)
+        names, everything = must_be_read([event])
+        self._to_read |= names
+        self._read_all |= everything and len(self._state.table) <= _READ_ALL
+        if self._to_read or self._read_all:
+            self._reading_due.set()
+
+    async def _follow_samples(self) -> None:
+        async for samples in self._admin.samples():
+            with self._state.lock:
+                for name, values in samples.queues:
+                    if not self._state.table.merge(name, values):
+                        self._to_read.add(name)
+            if self._to_read:
+                self._reading_due.set()
+            self._totals_due.set()
+            self._state.notify()
+
+    async def _read_queues(self) -> None:
+        """Read every queue, page by page; again, if queues came or went meanwhile so that one may have slipped by."""
+        table = self._state.table
+        for _ in range(_SWEEPS):
+            with self._state.lock:
+                table.begin_sweep()
+            offset = total = 0
+            while True:
+                page = await self._within(self._admin.query("Queue", offset=offset, count=_PAGE))
+                with self._state.lock:
+                    for queue in page.items:
+                        table.put(queue)
+                offset, total = offset + len(page.items), page.total
+                if not page.items or offset >= total:
+                    break
+            with self._state.lock:
+                missing = table.end_sweep()
+            for name in missing:
+                await self._read_queue(name)
+            if len(table) == total:
+                break
+        self._state.notify()
+
+    async def _keep_read(self) -> None:
+        """Read whole what events left open, and everything now and then."""
+        while True:
+            try:
+                async with asyncio.timeout(self._pace.requery):
+                    await self._reading_due.wait()
+            except TimeoutError:
+                self._read_all = True
+                self._totals_due.set()
+            self._reading_due.clear()
+            names, self._to_read = self._to_read, set()
+            read_all, self._read_all = self._read_all, False
+            if read_all or len(names) > _READ_SINGLY:
+                await self._read_queues()
+                continue
+            for name in names:
+                await self._read_queue(name)
+            self._state.notify()
+
+    async def _read_queue(self, name: ObjectName) -> None:
+        try:
+            queue = await self._within(self._admin.read(name))
+        except NotFound:
+            with self._state.lock:
+                self._state.table.drop(name)
+            return
+        with self._state.lock:
+            self._state.table.put(queue)
+
+    async def _keep_totals(self) -> None:
+        while True:
+            await self._totals_due.wait()
+            self._totals_due.clear()
+            self._totals_urgent.clear()
+            self._state.put_broker((await self._within(self._admin.read(BROKER))).attributes)
+            self._state.notify()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pace.totals):
+                    await self._totals_urgent.wait()
+
+    async def _within(self, answer: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._pace.answer):
+                return await answer
+        except TimeoutError:
+            raise BrokerUnreachable(f"the broker did not answer within {self._pace.answer:g} s") from None

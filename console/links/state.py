@@ -1,0 +1,190 @@
+"""What is known of one broker: rows of its queues, its own attributes, the newest events, and whether it is there.
+
+Written in the links' thread only, by `following.py` and `link.py`; read, and subscribed to, from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from brokers.managed import ObjectName
+from console.links.event_window import EventWindow, Tail
+from console.links.queue_table import QueueTable, Row
+
+log = logging.getLogger(__name__)
+
+#: Attributes of the broker that change all the time and that the queues' rows and the events tell sooner.
+_TOLD_BY_QUEUES = frozenset(
+    {
+        "queues",
+        "overfull_queues",
+        "stopped_queues",
+        "producers",
+        "blocked_producers",
+        "consumers",
+        "depth_messages",
+        "depth_bytes",
+        "last_event",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`since`: ms since the epoch. `error`: a sentence, while it is not connected."""
+
+    connected: bool
+    since: int
+    error: str = ""
+
+
+class Subscription:
+    """Wakes a reader on the reader's own loop; wake-ups that come while one is on its way are one."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._wake = wake
+        self._on_its_way = False
+
+    def _notify(self) -> None:
+        if self._on_its_way:
+            return
+        self._on_its_way = True
+        try:
+            self._loop.call_soon_threadsafe(self._arrive)
+        except RuntimeError:  # the reader's loop has ended without unsubscribing
+            self._on_its_way = True
+
+    def _arrive(self) -> None:
+        self._on_its_way = False
+        self._wake()
+
+
+class BrokerState:
+    """See the module. `lock` is held by every thread for as long as it touches the window or the table."""
+
+    def __init__(self, slug: str, keep_events: int) -> None:
+        self.slug = slug
+        self.lock = threading.Lock()
+        self.window = EventWindow(keep_events)
+        self.table = QueueTable()
+        self._broker: Row | None = None
+        self._status = Status(False, now_ms(), "connecting")
+        self._was_lost = False
+        self._revision = 0
+        self._newest_event = 0
+        self._subscriptions: set[Subscription] = set()
+
+    # -- from any thread ----------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        return self._status
+
+    @property
+    def connected(self) -> bool:
+        return self._status.connected
+
+    @property
+    def broker(self) -> Row | None:
+        """The attributes of the broker object, as of the last read; None before the first connection."""
+        return self._broker
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever a queue, the broker's totals or the status change."""
+        return self._revision + self.table.revision
+
+    @property
+    def newest_event(self) -> int:
+        """Number of the newest event that is known to exist, whether it has arrived here yet or not."""
+        return max(self._newest_event, self.window.last or 0)
+
+    def queues(self) -> list[Row]:
+        """Every queue's newest row: its attributes and `object`, the text of its name."""
+        with self.lock:
+            return self.table.rows()
+
+    @property
+    def queue_count(self) -> int:
+        return len(self.table)
+
+    def queue(self, name: ObjectName | str) -> Row | None:
+        return self.table.row(str(name))
+
+    def recent_events(self, after: int) -> Tail:
+        """What this link has of the events after `after`; see `events_after` for older ones."""
+        with self.lock:
+            if after > (self.window.last or 0):
+                return Tail(())  # still on their way
+            return self.window.after(after)
+
+    def has_events_after(self, number: int) -> bool:
+        """Whether `recent_events` would tell something new."""
+        with self.lock:
+            last = self.window.last or 0
+            if number > last:
+                return self.connected and number > self._newest_event
+            return number < last
+
+    def subscribe(self, wake: Callable[[], None]) -> Subscription:
+        """Call `wake` on the running loop whenever events, values or the status have changed."""
+        subscription = Subscription(wake)
+        with self.lock:
+            self._subscriptions.add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        with self.lock:
+            self._subscriptions.discard(subscription)
+
+    # -- in the links' thread -----------------------------------------------------------------------------------
+
+    def knows_event(self, number: int) -> None:
+        """An event of that number exists, whether it has arrived or not."""
+        self._newest_event = max(self._newest_event, number)
+
+    def begin_events(self, newest: int) -> int:
+        """The broker's newest event has that number: returns the number to go on after."""
+        with self.lock:
+            if self.window.last is None or newest < self.window.last:
+                # The first connection, or a broker whose journal was lost and that counts anew.
+                self.window.begin_after(max(0, newest - self.window.keep))
+            self._newest_event = newest
+            return self.window.last or 0
+
+    def put_broker(self, attributes: Row) -> None:
+        known, self._broker = self._broker, dict(attributes)
+        if known is None or any(known.get(a) != v for a, v in attributes.items() if a not in _TOLD_BY_QUEUES):
+            self._revision += 1
+
+    def connected_now(self) -> None:
+        self._status = Status(True, now_ms())
+        self._revision += 1
+        log.log(logging.INFO if self._was_lost else logging.DEBUG, "%s: connected", self.slug)
+        self.notify()
+
+    def lost(self, error: str) -> None:
+        if self.connected:
+            log.warning("%s: lost: %s", self.slug, error)
+            self._was_lost = True
+        if self.connected or self._status.error != error:
+            self._status = Status(False, now_ms() if self.connected else self._status.since, error)
+            self._revision += 1
+            self.notify()
+
+    def notify(self) -> None:
+        """Wake whoever has subscribed."""
+        with self.lock:
+            subscriptions = list(self._subscriptions)
+        for subscription in subscriptions:
+            subscription._notify()
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,202 @@
+"""The texts of facts, to the letter of DOMAIN.md section 6, and what facts carry."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokers.engine.events import (
+    connection_subject,
+    dropped_words,
+    overfull_words,
+    queue_subject,
+    text,
+    underfull_words,
+)
+from brokers.engine.stops import Scope
+from brokers.managed import NOTIFICATIONS, TYPES
+from tests.engine.simulation import START, Simulation
+
+NUMBER = r"(?:\d{1,3}(?:,\d{3})*)"
+#: The second form of each text: what today's Broker-J writes.
+FORMS = {
+    "queue-overfull": rf"\[vh\(/([^)]+)\)/qu\(([^)]+)\)\] QUE-1003 : Overfull : Size : ({NUMBER}) bytes,"
+    rf" Capacity : ({NUMBER}), Messages : ({NUMBER}), Message Capacity : ({NUMBER})",
+    "queue-underfull": rf"\[vh\(/([^)]+)\)/qu\(([^)]+)\)\] QUE-1004 : Underfull : Size : ({NUMBER}) bytes,"
+    rf" Resume Capacity : ({NUMBER}), Messages : ({NUMBER}), Message Capacity : ({NUMBER})",
+    "queue-dropped": rf"\[vh\(/([^)]+)\)/qu\(([^)]+)\)\] QUE-1005 : Dropped : ({NUMBER}) messages, Depth : ({NUMBER})"
+    rf" bytes, ({NUMBER}) messages, Capacity : ({NUMBER}) bytes, ({NUMBER}) messages",
+    "producer-blocked": r"\[con:(\d+)\(([^@]+)@([^/]+)/([^)]+)\)/ch:(\d+)\] CHN-1005 : Flow Control Enforced"
+    r" \(Queue (.+)\)",
+    "producer-released": r"\[con:(\d+)\(([^@]+)@([^/]+)/([^)]+)\)/ch:(\d+)\] CHN-1006 : Flow Control Removed",
+}
+
+
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation()
+
+
+def said(world: Simulation, kind: str) -> str:
+    return next(f.text for f in world.facts if f.kind == kind)
+
+
+def test_the_examples_of_the_domain_are_written_to_the_letter():
+    subject = queue_subject("test", "MyQueue")
+    channel = f"{connection_subject(2, 'guest', 'anonymous(713889609)', 'test')}/ch:1"
+    assert text("queue-overfull", subject, overfull_words(1200, 1000, 12, 10)) == (
+        "[vh(/test)/qu(MyQueue)] QUE-1003 : Overfull : Size : 1,200 bytes, Capacity : 1,000,"
+        " Messages : 12, Message Capacity : 10"
+    )
+    assert text("queue-underfull", subject, underfull_words(600, 800, 6, 8)) == (
+        "[vh(/test)/qu(MyQueue)] QUE-1004 : Underfull : Size : 600 bytes, Resume Capacity : 800,"
+        " Messages : 6, Message Capacity : 8"
+    )
+    assert text("queue-dropped", subject, dropped_words(3, 900, 9, 1000, 10)) == (
+        "[vh(/test)/qu(MyQueue)] QUE-1005 : Dropped : 3 messages, Depth : 900 bytes, 9 messages,"
+        " Capacity : 1,000 bytes, 10 messages"
+    )
+    assert text("producer-blocked", channel, "Flow Control Enforced (Queue MyQueue)") == (
+        "[con:2(guest@anonymous(713889609)/test)/ch:1] CHN-1005 : Flow Control Enforced (Queue MyQueue)"
+    )
+    assert text("producer-released", channel, "Flow Control Removed") == (
+        "[con:2(guest@anonymous(713889609)/test)/ch:1] CHN-1006 : Flow Control Removed"
+    )
+
+
+counts = st.integers(0, 1 << 63)
+
+
+@given(counts, counts, counts, counts, counts)
+def test_numbers_carry_grouping_commas_and_read_back(one, two, three, four, five):
+    subject = queue_subject("vh", "q")
+    for kind, words, expected in (
+        ("queue-overfull", overfull_words(one, two, three, four), (one, two, three, four)),
+        ("queue-underfull", underfull_words(one, two, three, four), (one, two, three, four)),
+        ("queue-dropped", dropped_words(one, two, three, four, five), (one, two, three, four, five)),
+    ):
+        found = re.fullmatch(FORMS[kind], text(kind, subject, words))
+        assert found is not None
+        assert tuple(int(n.replace(",", "")) for n in found.groups()[2:]) == expected
+
+
+def test_an_overfull_queue_says_so_and_names_its_blocked_producers(world):
+    queue = world.queue("MyQueue", capacity_bytes=1000, flow_resume_bytes=800)
+    sender = world.sender(queue)
+    world.send(sender, 1, size=1200)
+    assert re.fullmatch(FORMS["queue-overfull"], said(world, "queue-overfull")).groups() == (
+        *("default", "MyQueue"),
+        *("1,200", "1,000", "1", "0"),
+    )
+    blocked = re.fullmatch(FORMS["producer-blocked"], said(world, "producer-blocked"))
+    number = str(sender.producer.connection.id)
+    assert blocked.groups() == (number, "guest", "127.0.0.1:40000", "default", "1", "MyQueue")
+
+
+def test_an_underfull_queue_says_so_and_its_producers_are_released(world):
+    queue = world.queue("MyQueue", capacity_messages=2, flow_resume_messages=1)
+    world.send(world.sender(queue), 3, size=1500)
+    world.facts.clear()
+    world.consume(world.receiver(queue), 2)
+    assert re.fullmatch(FORMS["queue-underfull"], said(world, "queue-underfull")).groups() == (
+        *("default", "MyQueue"),
+        *("1,500", "0", "1", "1"),
+    )
+    assert re.fullmatch(FORMS["producer-released"], said(world, "producer-released"))
+
+
+def test_a_ring_that_drops_says_so(world):
+    queue = world.queue("MyQueue", capacity_messages=2, overflow="ring")
+    world.send(world.sender(queue), 3, size=600)
+    assert re.fullmatch(FORMS["queue-dropped"], said(world, "queue-dropped")).groups() == (
+        *("default", "MyQueue"),
+        *("1", "1,200", "2", "0", "2"),
+    )
+
+
+def test_overfull_comes_before_the_producers_it_blocks_and_underfull_before_those_it_releases(world):
+    queue = world.queue(capacity_messages=1)
+    one, other = world.sender(queue), world.sender(queue)
+    world.kinds()
+    world.send(one, 1)
+    world.send(other, 1)
+    assert world.kinds() == ["queue-overfull", "producer-blocked", "producer-blocked"]
+    queue.purge()
+    world.settle()
+    assert world.kinds() == ["queue-underfull", "producer-released", "producer-released"]
+
+
+def test_a_producer_that_attaches_to_a_stopped_queue_is_said_to_be_blocked(world):
+    queue = world.queue()
+    world.broker.stop_producers(Scope(), "", "ann")
+    world.settle()
+    world.kinds()
+    world.sender(queue)
+    assert world.kinds() == ["connection-opened", "producer-blocked"]
+
+
+def test_a_second_reason_is_not_said_and_the_release_comes_with_the_last(world):
+    queue = world.queue(capacity_messages=1)
+    sender = world.sender(queue)
+    world.send(sender, 2)
+    world.kinds()
+    world.broker.stop_producers(Scope(), "", "ann")
+    world.settle()
+    assert world.kinds() == ["producers-stopped"]
+    queue.purge()
+    world.settle()
+    assert world.kinds() == ["queue-underfull"]
+    world.broker.start_producers(Scope(), "", "ann")
+    world.settle()
+    assert sorted(world.kinds()) == ["producer-released", "producers-started"]
+
+
+def test_a_fact_about_a_queue_carries_its_state_just_after(world):
+    queue = world.queue(capacity_messages=1)
+    world.send(world.sender(queue), 2, size=100)
+    fact = next(f for f in world.facts if f.kind == "queue-overfull")
+    assert fact.attributes["state"] == "OVERFULL"
+    assert (fact.attributes["depth_messages"], fact.attributes["depth_bytes"]) == (2, 200)
+    assert fact.attributes["blocked_producers"] == 1
+    assert (fact.at, fact.object) == (START, queue.object_name)
+
+
+def test_a_release_tells_how_long_the_block_lasted(world):
+    queue = world.queue(capacity_messages=1)
+    sender = world.sender(queue)
+    world.send(sender, 2)
+    world.advance(1500)
+    queue.purge()
+    world.settle()
+    lasted = {f.kind: f.attributes for f in world.facts if f.kind in ("queue-underfull", "producer-released")}
+    assert lasted["queue-underfull"]["overfull_ms"] == 1500
+    assert lasted["producer-released"]["blocked_ms"] == 1500
+    assert (sender.producer.blocked_ms, sender.producer.blocked_count, queue.overfull_ms) == (1500, 1, 1500)
+
+
+@pytest.mark.parametrize("kind", NOTIFICATIONS)
+@given(words=st.text())
+def test_every_text_is_one_line_whatever_people_and_clients_write(kind, words):
+    line = text(kind, queue_subject(words, words), f"Said : {words}")
+    assert len(line.splitlines()) == 1
+    assert line.isprintable()
+
+
+def test_a_client_cannot_forge_a_line_of_the_log(world):
+    forged = "x\n[vh(/default)/qu(orders)] QUE-1003 : Overfull"
+    world.broker.open_connection(
+        "", user="guest", remote_address="127.0.0.1:1", container_id=forged, idle_timeout=0, handle=None
+    )
+    world.broker.stop_producers(Scope(), forged, "ann")
+    world.settle()
+    assert all("\n" not in f.text for f in world.facts)
+    assert world.broker.stops[Scope()].reason == forged
+
+
+def test_every_notification_is_declared_with_a_code_of_its_own():
+    codes = [n.code for n in NOTIFICATIONS.values()]
+    assert len(set(codes)) == len(codes)
+    assert {n.name for t in TYPES.values() for n in t.notifications} == set(NOTIFICATIONS)
