@@ -97,6 +97,8 @@ _VIRTUALHOST: dict[str, Getter] = {
     "name": lambda b, o: o.name,
     "create_on_attach": lambda b, o: o.create_on_attach,
     "anonymous": lambda b, o: o.anonymous,
+    "durable_queues": lambda b, o: o.durable_queues,
+    "store_used_bytes": lambda b, o: o.store.used_bytes if o.store else 0,
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: o.queues.values()),
     "connections": lambda b, o: sum(1 for c in b.connections.values() if c.virtualhost == o.name),
@@ -107,6 +109,7 @@ _VIRTUALHOST: dict[str, Getter] = {
 _QUEUE: dict[str, Getter] = {
     "virtualhost": lambda b, q: q.virtualhost,
     "name": lambda b, q: q.name,
+    "durable": lambda b, q: q.store_id > 0,
     "state": lambda b, q: q.state.value,
     "depth_messages": lambda b, q: q.depth_messages,
     "depth_bytes": lambda b, q: q.depth_bytes,

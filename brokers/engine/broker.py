@@ -7,13 +7,14 @@ node and the links both answer with them. What must survive a restart is left in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from itertools import count, groupby
 from typing import Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.connection import ANONYMOUS, Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.credit import draining
+from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.enforcement import Enforcement
 from brokers.engine.events import queue_subject
 from brokers.engine.names import check_name
@@ -22,6 +23,7 @@ from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
 from brokers.engine.routing import Routing, Target
 from brokers.engine.stops import Scope, Stop, StopOutcome
+from brokers.engine.store import Stores
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import ObjectName, object_name
@@ -30,8 +32,10 @@ from brokers.managed import ObjectName, object_name
 class Broker:
     """`started` and `turn.now` in ms since the epoch. `defaults`: policy fields for every queue."""
 
-    def __init__(self, now: int, *, version: str = "") -> None:
+    def __init__(self, now: int, *, version: str = "", stores: Stores | None = None) -> None:
         self.turn = Turn(now)
+        self.stores = stores  # None: durable queues are remembered, their messages are not
+        self.last_store_id = 0  # of durable queues: never given twice
         self.started = now
         self.product_version = version
         self.object_name: ObjectName = object_name("Broker")
@@ -90,17 +94,27 @@ class Broker:
         for policy in list(host.policies.by_pattern.values()):
             self.enforcement.delete_policy(policy)
         del self.virtualhosts[host.name]
+        if self.stores is not None and host.store is not None:
+            self.stores.drop(host.name)
         for scope in [s for s in self.stops if s.virtualhost == host.name]:
             self.forget_stop(scope)
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), None))
 
-    def create_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value] | None = None) -> Queue:
-        """Raises InvalidValue if the name or the policy is not good, AlreadyExists."""
+    def create_queue(
+        self, host: VirtualHost, name: str, own: Mapping[str, Value] | None = None, *, durable: bool = False
+    ) -> Queue:
+        """Raises InvalidValue if the name or the policy is not good, AlreadyExists, AdminError if it is to be durable
+        and there is no store to be had."""
         check_name("queue", name)
         if name in host.queues:
             raise AlreadyExists(f"there is a queue {name} in virtual host {host.name} already")
         settings, limits = self.enforcement.settle(self.enforcement.layers(host, name, own or {}))
-        queue = self._add_queue(host, name, own or {})
+        number = 0
+        if durable:
+            self.open_store(host)
+            number = self.last_store_id = self.last_store_id + 1
+            self.keep_broker()
+        queue = self._add_queue(host, name, own or {}, number)
         queue.set_limits(limits, settings)
         queue_fact(queue, "queue-created", "Create")
         self._stop_covered(queue)
@@ -108,8 +122,20 @@ class Broker:
         self.keep_queue(queue)
         return queue
 
-    def _add_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value]) -> Queue:
-        queue = host.queues[name] = Queue(host.name, name, self.turn)
+    def open_store(self, host: VirtualHost) -> None:
+        """Have a store for the virtual host, if stores there are. Raises AdminError."""
+        if host.store is None and self.stores is not None:
+            host.store = self.stores.open(host.name)
+
+    def _add_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value], number: int) -> Queue:
+        """`number`: what the store knows it by; 0 if it is not durable."""
+        queue: Queue
+        if number and host.store is not None:
+            queue = DurableQueue(host.name, name, self.turn, host.store)
+        else:
+            queue = Queue(host.name, name, self.turn)
+        queue.store_id = number
+        host.queues[name] = queue
         queue.own = dict(own)
         host.policies.add(name)
         return queue
@@ -129,6 +155,7 @@ class Broker:
         host = self.virtualhosts[queue.virtualhost]
         del host.queues[queue.name]
         host.policies.drop(queue.name)
+        queue.let_go()
         for each in (self.turn.touched, self.turn.changed, self.turn.watched):
             each.discard(queue)
         for scope in [s for s in self.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
@@ -155,7 +182,13 @@ class Broker:
     # -- records that survive a restart -----------------------------------------------------------------------
 
     def keep_queue(self, queue: Queue) -> None:
-        record = {"virtualhost": queue.virtualhost, "name": queue.name, "own": queue.own, "version": queue.version}
+        record = {
+            "virtualhost": queue.virtualhost,
+            "name": queue.name,
+            "own": queue.own,
+            "version": queue.version,
+            "store_id": queue.store_id,
+        }
         self.turn.keep.append(Keep("queue", str(queue.object_name), record))
 
     def keep_virtualhost(self, host: VirtualHost) -> None:
@@ -165,11 +198,13 @@ class Broker:
             "defaults": host.defaults,
             "create_on_attach": host.create_on_attach,
             "anonymous": host.anonymous,
+            "durable_queues": host.durable_queues,
         }
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), record))
 
     def keep_broker(self) -> None:
-        self.turn.keep.append(Keep("broker", "", {"version": self.version, "defaults": self.defaults}))
+        record = {"version": self.version, "defaults": self.defaults, "last_store_id": self.last_store_id}
+        self.turn.keep.append(Keep("broker", "", record))
 
     def restore(self, records: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
         """Take up the records of an earlier run, in any order; kinds that are not the engine's are passed over."""
@@ -178,10 +213,12 @@ class Broker:
             kinds.setdefault(kind, []).append(record)
         for record in kinds.get("broker", ()):
             self.version, self.defaults = record["version"], dict(record["defaults"])
+            self.last_store_id = record.get("last_store_id", 0)
         for record in kinds.get("virtualhost", ()):
             host = self.virtualhosts[record["name"]] = VirtualHost(record["name"])
             host.version, host.defaults = record["version"], dict(record["defaults"])
             host.create_on_attach, host.anonymous = record["create_on_attach"], record["anonymous"]
+            host.durable_queues = record.get("durable_queues", False)
         for record in kinds.get("stop", ()):
             stop = Stop.from_record(dict(record))
             self.stops[stop.scope] = stop
@@ -190,7 +227,10 @@ class Broker:
         for record in kinds.get("exchange", ()):
             self.routing.restore_exchange(record)
         for record in kinds.get("queue", ()):
-            queue = self._add_queue(self.virtualhost(record["virtualhost"]), record["name"], record["own"])
+            host, number = self.virtualhost(record["virtualhost"]), record.get("store_id", 0)
+            if number:
+                self.open_store(host)
+            queue = self._add_queue(host, record["name"], record["own"], number)
             queue.version = record["version"]
         for record in kinds.get("binding", ()):
             self.routing.restore_binding(record)
@@ -202,6 +242,33 @@ class Broker:
             queue.stopped_since = min((stop.since for stop in queue.stops.values()), default=None)
         self.turn.take_facts()  # they were stated in that run
         self.turn.take_keep()
+
+    # -- stores -----------------------------------------------------------------------------------------------
+
+    def recover(self, host: VirtualHost, messages: Iterable[tuple[int, int, int, int]]) -> int:
+        """Take up the stored messages of a virtual host: (number of the queue, number, size, failed deliveries), by
+        queue and number. Those of queues that are no more are dropped from the store. Returns how many there are."""
+        queues = {q.store_id: q for q in host.queues.values() if isinstance(q, DurableQueue)}
+        count = 0
+        for number, rows in groupby(messages, lambda row: row[0]):
+            queue = queues.get(number)
+            if queue is None:
+                if host.store is not None:
+                    host.store.drop_queue(number)
+                continue
+            for _, place, size, failed in rows:
+                queue.recover(place, size, failed)
+            count += queue.depth_messages
+            queue.measure()
+            self.turn.changed.add(queue)
+        return count
+
+    def committed(self, virtualhost: str, ticket: int, *, stored: bool, removed: bool) -> None:
+        """What became of the changes with this ticket of a virtual host's store: whether their messages are stored, and
+        whether all changes up to it are safe."""
+        for queue in [q for q in self.turn.unsafe if q.virtualhost == virtualhost]:
+            if not queue.committed(ticket, stored=stored, removed=removed):
+                self.turn.unsafe.discard(queue)
 
     # -- connections and links --------------------------------------------------------------------------------
 
@@ -254,7 +321,7 @@ class Broker:
             return queue
         if not host.create_on_attach:
             raise NotFound(f"there is no queue {name} in virtual host {host.name}, and clients may not create it")
-        return self.create_queue(host, name)
+        return self.create_queue(host, name, durable=host.durable_queues)
 
     def resolve_target(self, connection: Connection, address: str) -> Target:
         """What a producer's address means, see `Routing.find`; a name that is nothing yet is a queue's. Raises NotFound

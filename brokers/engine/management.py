@@ -43,7 +43,9 @@ class Management:
         }
         self._creators: Mapping[str, Callable[[Mapping[str, Any], dict[str, Any], str], Any]] = {
             "VirtualHost": self._create_virtualhost,
-            "Queue": lambda v, policy, _: broker.create_queue(broker.virtualhost(v["virtualhost"]), v["name"], policy),
+            "Queue": lambda v, policy, _: broker.create_queue(
+                broker.virtualhost(v["virtualhost"]), v["name"], policy, durable=v.get("durable", False)
+            ),
             "Policy": self._create_policy,
             "Exchange": lambda v, policy, actor: broker.routing.create_exchange(
                 broker.virtualhost(v["virtualhost"]), v["name"], v["exchange_type"], policy, actor=actor
@@ -221,6 +223,7 @@ class Management:
         self.broker.set_virtualhost_defaults(host, _merged(host.defaults, values))
         host.create_on_attach = values.get("create_on_attach", host.create_on_attach)
         host.anonymous = values.get("anonymous", host.anonymous)
+        host.durable_queues = values.get("durable_queues", host.durable_queues)
 
     def _update_queue(self, queue: Queue, before: Mapping[str, Any], after: Mapping[str, Any], actor: str) -> None:
         self.broker.set_own_policy(queue, _merged(queue.own, after))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from brokers.engine.exchange import Exchange
 from brokers.engine.policy import Policies, Value
 from brokers.engine.queue import Queue
+from brokers.engine.store import Store
 from brokers.managed import ObjectName, object_name
 
 DEFAULT = "default"
@@ -13,18 +14,21 @@ DEFAULT = "default"
 class VirtualHost:
     """`defaults`: policy fields for its queues. `policies`: those for queues by pattern. `bound`: the exchanges that a
     queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created when a
-    client attaches. `anonymous`: clients that did not sign in may publish and consume."""
+    client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
+    consume. `store`: where the messages of its durable queues are, once it has had one."""
 
     __slots__ = (
         "anonymous",
         "bound",
         "create_on_attach",
         "defaults",
+        "durable_queues",
         "exchanges",
         "name",
         "object_name",
         "policies",
         "queues",
+        "store",
         "version",
     )
 
@@ -34,7 +38,9 @@ class VirtualHost:
         self.version = 1
         self.defaults: dict[str, Value] = {}
         self.create_on_attach = False
+        self.durable_queues = False
         self.anonymous = False
+        self.store: Store | None = None
         self.queues: dict[str, Queue] = {}
         self.policies = Policies()
         self.exchanges: dict[str, Exchange] = {}
