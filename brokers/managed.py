@@ -506,7 +506,7 @@ TYPES: dict[str, ManagedType] = {
                 _A("overfull_count", Kind.INTEGER, "How often it became overfull.", "times"),
                 _A("overfull_ms", Kind.INTEGER, "How long it has been overfull in all.", "ms"),
                 _A("stops", Kind.LIST, "Operator stops that hold it: maps of scope, reason, actor, since (ms)."),
-                _A("policy", Kind.NAME, "The destination policy that matches it best, if any does.", nullable=True),
+                _A("policy", Kind.STRING, "Pattern of the policy that matches it best, if any does.", nullable=True),
                 _A("bindings", Kind.LIST, "What it is bound to: maps of exchange, key."),
                 _VERSION,
             ),

@@ -62,7 +62,7 @@ def _policy(of: Callable[[Any], Mapping[str, Any]]) -> dict[str, Getter]:
 
 def _best_match(broker: Broker, queue: Queue) -> str | None:
     best = broker.virtualhosts[queue.virtualhost].policies.of(queue.name)
-    return str(best.object_name) if best is not None else None
+    return best.pattern if best is not None else None
 
 
 def _totals(queues: Callable[[Broker, Any], Iterable[Queue]]) -> dict[str, Getter]:

@@ -249,7 +249,7 @@ def _check_pattern(pattern: str) -> None:
     fault = pattern_fault(pattern)
     if not pattern:
         fault = "pattern is empty: > stands for every queue"
-    elif len(pattern) > MAX_PATTERN or pattern != pattern.strip() or any(ord(c) < 32 for c in pattern):
+    elif len(pattern) > MAX_PATTERN or pattern != pattern.strip() or not pattern.isprintable():
         fault = f"pattern {pattern!r}: 1 to {MAX_PATTERN} printable characters, no blank at the ends"
     if fault:
         raise InvalidValue({"pattern": fault})

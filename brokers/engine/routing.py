@@ -85,7 +85,7 @@ class Routing:
         would inherit contradicts what it sets."""
         if fault := key_fault(exchange.kind, key):
             raise InvalidValue({"key": fault})
-        if len(key) > MAX_NAME or any(ord(c) < 32 for c in key):
+        if len(key) > MAX_NAME or not key.isprintable():
             raise InvalidValue({"key": f"key {key!r}: at most {MAX_NAME} printable characters"})
         if key in exchange.bindings.get(queue, ()):
             return False
