@@ -21,20 +21,15 @@ _FIELDS = (_BOOLEAN, _UBYTE, _UINT, _BOOLEAN, _UINT)
 
 _NULL, _FALSE = b"\x40", b"\x42"
 
-
-#: Where the first field of a header stands, by the constructor of its list, if its descriptor is the small number.
-_FIRST_FIELD = {0xC0: 6, 0xD0: 12}
+#: A header as nearly every client begins it, and the other ways.
+_USUAL, _RARE = b"\x00\x53\x70\xc0", (b"\x00\x53\x70\xd0", b"\x00\x80", b"\x00\xa3")
 
 
 def is_durable(body: bytes) -> bool:
     """Whether the message asks to be stored. Runs for every message of a durable queue."""
-    if not body.startswith(b"\x00\x53\x70"):
-        return False if body.startswith(b"\x00\x53") else _is_durable_slowly(body)
-    at = _FIRST_FIELD.get(body[3], 0) if len(body) > 13 else 0
-    if not at:
-        return _is_durable_slowly(body)
-    first = body[at]
-    return (first == 0x41 or (first == 0x56 and body[at + 1] == 1)) and body[at - 1] > 0
+    if body.startswith(_USUAL):
+        return body.startswith((b"\x41", b"\x56\x01"), 6)
+    return body.startswith(_RARE) and _is_durable_slowly(body)
 
 
 def _is_durable_slowly(body: bytes) -> bool:

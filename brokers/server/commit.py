@@ -11,7 +11,11 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from brokers.server.message_store import MessageStore, Written
+from brokers.server.message_store import Group, MessageStore, Written
+from brokers.server.sqlite_file import StoreError
+
+#: Seconds without a fault after which a store counts as sound again.
+SOUND_SECONDS = 5.0
 
 #: Seconds until a group that could not be written whole is followed by another try.
 RETRY_SECONDS = 0.5
@@ -29,7 +33,7 @@ class GroupCommitter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="message-store")
         self._writing: asyncio.Future[Written] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._faulty = False
+        self._faulty_at: float | None = None  # when the last fault was, since the store was last told to be sound
 
     def commit(self) -> None:
         """See that what is buffered gets written: now, or as soon as the group before it is."""
@@ -54,8 +58,16 @@ class GroupCommitter:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        self._writing = self._loop.run_in_executor(self._thread, self.store.write, self.store.take())
+        self._writing = self._loop.run_in_executor(self._thread, self._write, self.store.take())
         self._writing.add_done_callback(self._done)
+
+    def _write(self, group: Group) -> Written:
+        """In the thread. A fault of ours costs its group, and the groups after it are written all the same."""
+        try:
+            return self.store.write(group)
+        except Exception as error:
+            log.exception("a group of messages could not be written to %s", self.store.path)
+            return Written(group.ticket, len(group.rows) // 4, StoreError(str(error)), False, False)
 
     def _done(self, writing: asyncio.Future[Written]) -> None:
         self._writing = None
@@ -72,9 +84,11 @@ class GroupCommitter:
 
     def _tell_faults(self, written: Written) -> None:
         """Once when it begins and once when it is over, not with every group."""
-        if written.fault is not None and not self._faulty:
-            self._faulty = True
-            log.error("%s. Durable messages are refused until it can be written again", written.fault)
-        elif self._faulty and written.messages and written.fault is None:
-            self._faulty = False
+        now = self._loop.time()
+        if written.fault is not None:
+            if self._faulty_at is None:
+                log.error("%s. Durable messages are refused until it can be written again", written.fault)
+            self._faulty_at = now
+        elif written.messages and self._faulty_at is not None and now - self._faulty_at > SOUND_SECONDS:
+            self._faulty_at = None
             log.warning("%s can be written again", self.store.path)

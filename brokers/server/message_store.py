@@ -206,13 +206,14 @@ class MessageStore:
         """Write a group that was taken, and say what became of it. One at a time, in the order taken."""
         changes, fault = group.changes, None
         changes.add(self._owed)
-        self._owed = Changes()
         self._dropping += changes.dropped
         changes.dropped = []
+        self._owed = changes  # until they are done
         try:
             if self._reserve is not None and not self._reserve.hold():
                 raise StoreError(f"cannot use {self.path}: the disk is full")
             self._execute(group.rows, changes)
+            self._owed = Changes()
         except StoreError as error:
             fault = self._write_in_need(group, error)
         self._keep_log_short()
@@ -237,8 +238,8 @@ class MessageStore:
                 self._execute([], part)
                 self._shorten_log()
         except StoreError as error:
-            self._owed = group.changes  # done twice does no harm
-            return error
+            return error  # what has been done is done again, which does no harm
+        self._owed = Changes()
         stored = False
         if group.rows and self._room_inside() > 2 * group.bytes + 16 * PAGE_BYTES:
             with contextlib.suppress(StoreError):

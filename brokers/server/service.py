@@ -28,7 +28,7 @@ from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.listener import Listener
 from brokers.server.management_node import ManagementNode
-from brokers.server.message_store import Written
+from brokers.server.message_store import RESERVE_BYTES, Written
 from brokers.server.sample_node import SampleNode
 from brokers.server.users import Users
 from brokers.server.virtualhost_stores import VirtualHostStores
@@ -47,7 +47,8 @@ log = logging.getLogger("headgate.broker")
 
 
 class Service:
-    """`data`: folder of the store, the journal and the console's secret. `clock`: ms since the epoch."""
+    """`data`: folder of the stores, the journal and the console's secret. `clock`: ms since the epoch.
+    `store_reserve_bytes`: what is held back on the disk for each virtual host's store, see `message_store.py`."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Service:
         port: int = 5672,
         demo: bool = False,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        store_reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.data = data
         self.host = host
@@ -66,7 +68,7 @@ class Service:
         self.store = ConfigStore(data / "config.sqlite3")
         self.journal = EventJournal(data / "events.sqlite3")
         self.users = Users(self.store)
-        self.messages = VirtualHostStores(data / "messages", self._written)
+        self.messages = VirtualHostStores(data / "messages", self._written, reserve_bytes=store_reserve_bytes)
         self.broker = Broker(clock(), version=VERSION, stores=self.messages)
         self.broker.last_event = self.journal.last
         self.events = EventNode(self.journal)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from brokers.admin import AdminError
 from brokers.server.commit import GroupCommitter
-from brokers.server.message_store import MessageStore, Written
+from brokers.server.message_store import RESERVE_BYTES, MessageStore, Written
 from brokers.server.sqlite_file import StoreError
 
 log = logging.getLogger("headgate.broker")
@@ -40,8 +40,11 @@ class VirtualHostStores:
     """See the module; `brokers.engine.store.Stores` for the engine. Within a running loop. `written` is called with the
     name of the virtual host and what became of a group."""
 
-    def __init__(self, folder: Path, written: Callable[[str, Written], None]) -> None:
+    def __init__(
+        self, folder: Path, written: Callable[[str, Written], None], *, reserve_bytes: int = RESERVE_BYTES
+    ) -> None:
         self.folder = folder
+        self._reserve_bytes = reserve_bytes
         self._written = written
         self._committers: dict[str, GroupCommitter] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -49,7 +52,7 @@ class VirtualHostStores:
     def open(self, virtualhost: str) -> MessageStore:
         """Raises AdminError."""
         try:
-            store = ReadableStore(self._path(virtualhost))
+            store = ReadableStore(self._path(virtualhost), reserve_bytes=self._reserve_bytes)
         except StoreError as error:
             raise AdminError(str(error)) from error
         self._committers[virtualhost] = GroupCommitter(store, partial(self._written, virtualhost))
