@@ -95,12 +95,13 @@ def test_send_blocks_while_a_full_queue_withholds_settlements(
 ) -> None:
     operator.create("orders", capacity_messages=CAPACITY, mechanism="hold")
     with jms.playing("send", broker.port, count=10) as running:
-        operator.until(lambda: operator.depth("orders") == FULL, "the queue is full")
-        operator.until_blocked("orders")
+        held = FULL + 1  # taken in, and not settled
+        operator.until(lambda: operator.depth("orders") == held, "the queue is full, and one more was taken in")
+        assert operator.blocked("orders") == 1
         assert not running.ended
-        taken = operator.take("orders", FULL)
+        taken = operator.take("orders", held)
         assert well(running.seen())["sent"] == 10
-    assert taken + operator.take("orders", 10 - FULL) == [f"m{n}" for n in range(10)]
+    assert taken + operator.take("orders", 10 - held) == [f"m{n}" for n in range(10)]
 
 
 @pytest.mark.parametrize("scenario", ["one-blocked", "anonymous-producer"])
