@@ -1,4 +1,4 @@
-"""What every measurement here needs: a broker or console of its own on free ports, the C client, and how to say it.
+"""What every measurement here needs: a broker or console of its own on free ports, the C clients, and how to say it.
 
 Everything runs on loopback, in a folder that is removed afterwards.
 """
@@ -17,14 +17,49 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-WINDOW = 1000  # a receiver's credit
+PROGRAMS = ("load", "many")
+LISTEN_SECONDS = 60
+END_SECONDS = 15
+
+
+class Failed(SystemExit):
+    """A measurement could not be made. Not caught, it ends the script with its text."""
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker. `options`: what a client must be told to use it. `prefix`: of the address of a queue."""
+
+    title: str
+    port: int
+    process: int
+    options: tuple[str, ...] = ()
+    prefix: str = ""
+    collect: Callable[[], None] = lambda: None  # have it collect its garbage
+
+    def cpu_seconds(self) -> float:
+        """What it has used so far: unlike its rate, this hardly depends on what else the machine does."""
+        times = psutil.Process(self.process).cpu_times()
+        return float(times.user + times.system)
+
+    def memory(self) -> int:
+        """Resident bytes of the process and its children, once its garbage is collected."""
+        self.collect()
+        process = psutil.Process(self.process)
+        return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
 
 
 def free_port() -> int:
@@ -35,28 +70,43 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[str], port: int, environment: dict[str, str] | None = None
-) -> Iterator[subprocess.Popen[str]]:
-    """A server that listens on `port` by the time the block starts."""
-    process = subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=subprocess.DEVNULL, text=True
-    )
+    command: Sequence[str | Path],
+    port: int,
+    environment: Mapping[str, str] | None = None,
+    *,
+    into: Path | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that listens on `port` by the time the block starts. What it prints goes to the file `into`."""
+    with open(into or os.devnull, "wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output if into else None,
+        )
     try:
-        limit = time.monotonic() + 30
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
+        limit = time.monotonic() + LISTEN_SECONDS
+        while not listens(port):
             if process.poll() is not None or time.monotonic() > limit:
-                sys.exit(f"does not listen on port {port}: {shlex.join(command)}")
+                said = into.read_text(errors="replace")[-2000:] if into else ""
+                raise Failed(f"does not listen on port {port}: {shlex.join(map(str, command))}\n{said}".strip())
             time.sleep(0.05)
         yield process
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 @contextlib.contextmanager
@@ -77,43 +127,64 @@ async def admin(port: int, data: Path) -> Any:
     return await BundledBroker.connect("127.0.0.1", port, "console", secret)
 
 
-def load_client(into: Path) -> Path:
-    """Compile `load.c`."""
+async def limit(port: int, data: Path, capacity: int) -> None:
+    """Give our virtual host's queues a capacity in messages."""
+    from brokers.managed import object_name
+
+    broker = await admin(port, data)
+    host = await broker.read(object_name("VirtualHost", name="default"))
+    await broker.update(host.name, {"capacity_messages": capacity}, host.version)
+    await broker.close()
+
+
+# -- the C clients ----------------------------------------------------------------------------------------------------
+
+
+def load_clients(into: Path) -> None:
+    """Compile them."""
     if not shutil.which("gcc") or not shutil.which("pkg-config"):
-        sys.exit("the load client needs gcc and pkg-config: apt-get install gcc pkg-config")
+        raise Failed("the load clients need gcc and pkg-config: apt-get install gcc pkg-config")
     flags = subprocess.run(
         ["pkg-config", "--cflags", "--libs", "libqpid-proton"], capture_output=True, text=True, check=False
     )
     if flags.returncode:
-        sys.exit("the load client needs Proton's C headers: apt-get install libqpid-proton11-dev")
-    program = into / "load"
-    subprocess.run(["gcc", "-O2", "-o", program, ROOT / "bench/load.c", *flags.stdout.split()], check=True)
-    return program
+        raise Failed("the load clients need Proton's C headers: apt-get install libqpid-proton11-dev")
+    sources = ROOT / "bench"
+    for name in PROGRAMS:
+        command = ["gcc", "-O2", "-o", into / name, sources / f"{name}.c", sources / "wire.c", *flags.stdout.split()]
+        subprocess.run(command, check=True)
 
 
-def load_command(
-    program: Path,
-    port: int,
-    queue: str,
-    *,
-    senders: int,
-    receivers: int,
-    count: int,
-    size: int,
-    idle: int = 0,
-    pace: int = 0,
-    quiet_ms: int = 5000,
-) -> list[str]:
-    numbers = (senders, idle, receivers, count, size, WINDOW, pace, quiet_ms)
-    return [str(program), str(port), queue, *map(str, numbers)]
+def client_command(program: Path, broker: Broker, queue: str, **options: int | bool) -> list[str]:
+    """The command of a C client. An option that is True has no value."""
+    words = [str(program), "--port", str(broker.port), "--address", broker.prefix + queue, *broker.options]
+    for name, value in options.items():
+        if value is not False:
+            words += ["--" + name.replace("_", "-"), *([] if value is True else [str(value)])]
+    return words
 
 
-def load(*arguments: Any, **options: Any) -> dict[str, float]:
-    """Run the C client to its end; what it counted."""
-    done = subprocess.run(load_command(*arguments, **options), capture_output=True, text=True, check=False)
+def load(programs: Path, broker: Broker, queue: str, *, limit_seconds: float = 300, **options: int | bool) -> Any:
+    """Run `load` to its end; what it counted. See `load.c` for the options."""
+    command = client_command(programs / "load", broker, queue, **options)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit_seconds)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{broker.title}: not done after {limit_seconds:g} s") from None
     if done.returncode:
-        sys.exit(f"the load client failed: {done.stderr.strip()}")
-    return dict(json.loads(done.stdout))
+        raise Failed(f"{broker.title}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def rate(programs: Path, broker: Broker, queue: str, *, count: int, **options: int | bool) -> float:
+    """Messages/s from the first sent to the last received and accepted. Raises Failed unless all were."""
+    done = load(programs, broker, queue, count=count, **options)
+    if done["received"] != count or done["accepted"] != count:
+        raise Failed(f"{broker.title}: {done['received']:,} received, {done['accepted']:,} accepted of {count:,}")
+    return float(count / done["seconds"])
+
+
+# -- saying it --------------------------------------------------------------------------------------------------------
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
@@ -138,3 +209,7 @@ def machine() -> str:
         platform.processor() or platform.machine(),
     )
     return f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}"
+
+
+def progress(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Messages per second from the first send to the last receive, through our broker and through others, in turns.
+"""Messages per second through our broker and through another, in turns: a quick look; `peers.py` has the whole table.
 
-Every broker is loaded by the same C client (`load.c`), in the same run, one after the other and round after round, so
-that what the machine does otherwise hits all alike. Unsettled, not durable; our broker has flow control on.
+Both are loaded by the same C client (`load.c`), in the same run, one after the other and round after round, so that
+what the machine does otherwise hits both alike. Unsettled, not durable; our broker has flow control on.
 """
 
 from __future__ import annotations
@@ -12,28 +12,11 @@ import contextlib
 import os
 import shlex
 import statistics
-from pathlib import Path
 
-import psutil
-from measured import admin, folder, free_port, load, load_client, our_broker, running, table
+from measured import Broker, Failed, folder, free_port, limit, load, load_clients, our_broker, running, table
 
 ROWS = [("1 x 1, 100 B", 1, 100), ("8 x 8, 100 B", 8, 100), ("1 x 1, 1 KiB", 1, 1024), ("8 x 8, 1 KiB", 8, 1024)]
 CAPACITY = 20_000  # messages of our virtual host's queues: flow control has something to do
-
-
-async def limit(port: int, data: Path) -> None:
-    from brokers.managed import object_name
-
-    broker = await admin(port, data)
-    host = await broker.read(object_name("VirtualHost", name="default"))
-    await broker.update(host.name, {"capacity_messages": CAPACITY}, host.version)
-    await broker.close()
-
-
-def cpu_seconds(process: int) -> float:
-    """What a broker has used so far: unlike its rate, this hardly depends on what else the machine does."""
-    times = psutil.Process(process).cpu_times()
-    return float(times.user + times.system)
 
 
 def main() -> None:
@@ -45,44 +28,46 @@ def main() -> None:
     load_before = os.getloadavg()[0]
     with contextlib.ExitStack() as stack:
         data = stack.enter_context(folder())
-        program = load_client(data)
-        ports = {"Headgate": free_port()}
-        servers = {"Headgate": stack.enter_context(running(our_broker(ports["Headgate"], data), ports["Headgate"]))}
-        asyncio.run(limit(ports["Headgate"], data))
+        load_clients(data)
+        port = free_port()
+        process = stack.enter_context(running(our_broker(port, data), port))
+        brokers = [Broker("Headgate", port, process.pid)]
+        asyncio.run(limit(port, data, CAPACITY))
         if options.against:
-            ports["other"] = free_port()
-            command = shlex.split(options.against.replace("{port}", str(ports["other"])))
-            servers["other"] = stack.enter_context(running(command, ports["other"], {"NOUV": "1"}))
-        rates: dict[tuple[str, str], list[float]] = {}
-        cpu: dict[tuple[str, str], list[float]] = {}
+            port = free_port()
+            command = shlex.split(options.against.replace("{port}", str(port)))
+            process = stack.enter_context(running(command, port, {"NOUV": "1"}))
+            brokers.append(Broker("other", port, process.pid))
+        rates: dict[tuple[str, Broker], list[float]] = {}
+        cpu: dict[tuple[str, Broker], list[float]] = {}
         client: list[float] = []
         for turn in range(options.rounds + 1):
             for title, pairs, size in ROWS:
-                for broker, port in ports.items():
+                for broker in brokers:
                     count = options.count if turn else options.count // 10  # the first round only warms up
+                    before = broker.cpu_seconds()
                     queue = f"bench.{pairs}.{size}"
-                    before = cpu_seconds(servers[broker].pid)
-                    done = load(program, port, queue, senders=pairs, receivers=pairs, count=count, size=size)
+                    done = load(data, broker, queue, senders=pairs, receivers=pairs, count=count, size=size)
                     if done["received"] != count:
-                        raise SystemExit(f"{broker}, {title}: {done['received']:,} of {count:,} messages arrived")
+                        raise Failed(f"{broker.title}, {title}: {done['received']:,} of {count:,} messages arrived")
                     if turn:
                         rates.setdefault((title, broker), []).append(count / done["seconds"])
-                        spent = cpu_seconds(servers[broker].pid) - before
+                        spent = broker.cpu_seconds() - before
                         cpu.setdefault((title, broker), []).append(spent / count * 1e6)
                         client.append(done["client_cpu"] / done["seconds"])
     rows = []
     for title, _pairs, _size in ROWS:
-        rate = [statistics.median(rates[title, broker]) for broker in ports]
-        cost = [statistics.median(cpu[title, broker]) for broker in ports]
-        ratio = [f"{rate[0] / rate[1]:.2f}"] if options.against else []
-        rows.append([title, *(f"{value:,.0f}" for value in rate), *ratio, *(f"{value:.1f} µs" for value in cost)])
+        middle = [statistics.median(rates[title, broker]) for broker in brokers]
+        cost = [statistics.median(cpu[title, broker]) for broker in brokers]
+        ratio = [f"{middle[0] / middle[1]:.2f}"] if options.against else []
+        rows.append([title, *(f"{value:,.0f}" for value in middle), *ratio, *(f"{value:.1f} µs" for value in cost)])
     table(
         "Throughput, messages/s",
         [
             "senders x receivers, size",
-            *ports,
+            *(broker.title for broker in brokers),
             *(["ratio"] if options.against else []),
-            *(f"CPU a message, {broker}" for broker in ports),
+            *(f"CPU a message, {broker.title}" for broker in brokers),
         ],
         rows,
         [

@@ -1,4 +1,5 @@
-"""The header section of an encoded message: tell the receiver how often its delivery has failed before.
+"""The header section of an encoded message: read whether it is durable, and tell the receiver how often its delivery
+has failed before.
 
 Only the header is written anew; every other byte of the message stays what the producer sent. Whatever that was,
 nothing is raised: a producer must not be able to break its consumers' delivery.
@@ -19,6 +20,27 @@ _UINT = {0x40: 0, 0x43: 0, 0x52: 1, 0x70: 4}
 _FIELDS = (_BOOLEAN, _UBYTE, _UINT, _BOOLEAN, _UINT)
 
 _NULL, _FALSE = b"\x40", b"\x42"
+
+
+#: Where the first field of a header stands, by the constructor of its list, if its descriptor is the small number.
+_FIRST_FIELD = {0xC0: 6, 0xD0: 12}
+
+
+def is_durable(body: bytes) -> bool:
+    """Whether the message asks to be stored. Runs for every message of a durable queue."""
+    if not body.startswith(b"\x00\x53\x70"):
+        return False if body.startswith(b"\x00\x53") else _is_durable_slowly(body)
+    at = _FIRST_FIELD.get(body[3], 0) if len(body) > 13 else 0
+    if not at:
+        return _is_durable_slowly(body)
+    first = body[at]
+    return (first == 0x41 or (first == 0x56 and body[at + 1] == 1)) and body[at - 1] > 0
+
+
+def _is_durable_slowly(body: bytes) -> bool:
+    start = next((len(d) for d in _DESCRIPTORS if body.startswith(d)), 0)
+    fields, _ = _fields(body, start) if start else ([], 0)
+    return fields is not None and fields[:1] in ([b"\x41"], [b"\x56\x01"])
 
 
 def with_failed_deliveries(body: bytes, count: int) -> bytes:

@@ -62,6 +62,7 @@ def connect(
     parts = urlsplit(url)
     if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
         raise ValueError(f"{url!r} is not like amqp://host:5672 or amqps://host:5671")
+    _ = parts.port  # raises ValueError if it cannot be
     if parts.username or parts.password:
         raise ValueError("user and password are arguments of their own, not part of the URL, which is logged")
     clear = parts.scheme == "amqp"
@@ -165,7 +166,7 @@ class Connection:
             if link not in self._links:
                 return
             self._links.remove(link)
-        self.ask(link.detach)
+        link.close()
 
     def coordinator(self) -> SenderLink:
         with self.lock:
@@ -201,6 +202,7 @@ class Connection:
                 self.end(ConnectionFailed(f"cannot connect to {self.url}: {why}"))
             self.epoch += bool(self.epoch)  # a transaction that began before is lost
             for link in self._links:
+                link.disconnected()
                 link.lost(why, for_good=self._ended)
             return self._ended is None
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from proton import Delivery, Endpoint, Event, Handler, Session, Terminus, symbol
 
-from brokers.client.errors import ClientError, LinkRefused, SendInDoubt, SendTimeout, TransactionFailed
+from brokers.client.errors import ClientError, LinkRefused, NotSent, SendInDoubt, SendTimeout, TransactionFailed
 from brokers.client.patience import Patience
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class SenderLink(Handler):  # type: ignore[misc]
     def __init__(self, connection: Connection, address: str | None, name: str) -> None:
         super().__init__()
         self.address = address
-        self.closed = False
+        self._closed = False
         self._connection = connection
         self._lock = connection.lock
         self._clock = connection.clock
@@ -97,6 +97,8 @@ class SenderLink(Handler):  # type: ignore[misc]
         patience = Patience(self._clock.now(), timeout, notify_period)
         with self._lock:
             self._connection.check_open()
+            if self._closed:
+                raise NotSent(f"the publisher to {self} is closed")
             sending = Sending(data, transaction.number if transaction is not None else None, self._lock)
             self._line.append(sending)
         try:
@@ -140,10 +142,18 @@ class SenderLink(Handler):  # type: ignore[misc]
         if not sending.sent and sending in self._line:
             self._line.remove(sending)
 
+    def close(self) -> None:
+        """For good. What is on its way, or waits, ends with an error."""
+        with self._lock:
+            self._closed = True
+            closed = f"the publisher to {self} is closed"
+            self.lost(closed, for_good=NotSent(closed))
+        self._connection.ask(self.detach)
+
     # -- in the connection's thread ---------------------------------------------------------------------------
 
     def attach(self, session: Session) -> None:
-        if self._link is not None or self.closed:
+        if self._link is not None or self._closed:
             return
         self._link = link = session.sender(self._name)
         link.handler = self
@@ -154,19 +164,17 @@ class SenderLink(Handler):  # type: ignore[misc]
             link.target.address = self.address
         link.open()
 
+    def disconnected(self) -> None:
+        """The link has gone with the connection."""
+        self._link = None
+
     def detach(self) -> None:
-        """For good."""
-        with self._lock:
-            self.closed = True
-            self.lost(f"the publisher to {self} was closed")
-            self._fail_line(LinkRefused(f"the publisher to {self} is closed", "", ""))
         if self._link is not None:
             self._link.close()
 
     def lost(self, why: str, *, for_good: ClientError | None = None) -> None:
-        """The connection has gone, with all that was on its way. `for_good`: and will not come back."""
+        """What was on its way is in doubt. `for_good`: and what waits will not be sent. In any thread."""
         with self._lock:
-            self._link = None if not self.closed else self._link
             for sending in self._unsettled.values():
                 sending.end(error=SendInDoubt(f"a message to {self} was sent and not settled: {why}"))
             self._unsettled.clear()
@@ -223,7 +231,8 @@ class SenderLink(Handler):  # type: ignore[misc]
         name, words = (str(condition.name), condition.description or "") if condition else ("", "")
         with self._lock:
             self._fail_line(LinkRefused(f"the broker does not take messages to {self}", name, words))
-            self.lost(" ".join(filter(None, ("the broker ended the link:", name, words))))
+            self.lost(": ".join(filter(None, ("the broker ended the link", name, words))))
+        self._link = None
         event.link.close()
         event.link.free()
 
@@ -239,7 +248,7 @@ def _outcome(delivery: Delivery) -> Outcome | None:
         condition = delivery.remote.condition
         return Outcome(state, str(condition.name), condition.description or "") if condition else Outcome(state)
     if state == DECLARED:
-        return Outcome(state, transaction=data[0])
+        return Outcome(state, transaction=bytes(data[0]))  # a copy: Proton's view of it ends with the delivery
     if state == TRANSACTIONAL:
         return _transactional(data[1] if data and len(data) > 1 else None)
     return None

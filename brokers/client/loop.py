@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from proton import Endpoint, Event, Handler
 from proton.reactor import ApplicationEvent, Container, EventInjector
@@ -34,6 +36,7 @@ class Loop(Handler):  # type: ignore[misc]
         self.session: Any = None
         self._owner = owner
         self._url = url
+        self._host = urlsplit(url).hostname
         self._options = options
         self._longest_pause = longest_pause
         self._failures = 0
@@ -92,7 +95,13 @@ class Loop(Handler):  # type: ignore[misc]
         self._dial()
 
     def _dial(self) -> None:
-        if not self._stopping:
+        if self._stopping:
+            return
+        try:  # Proton looks the name up, too, but would not survive that it is not found
+            socket.getaddrinfo(self._host, None)
+        except OSError as error:
+            self._lost(f"{self._host}: {error.strerror or error}")
+        else:
             # Proton's own reconnecting would bring links back with deliveries that are no more.
             self._connection = self._container.connect(self._url, handler=self, reconnect=False, **self._options)
 
@@ -126,6 +135,9 @@ class Loop(Handler):  # type: ignore[misc]
             return
         self._connection = self.session = None
         why, self._why = self._why or "the broker closed the connection", ""
+        self._lost(why)
+
+    def _lost(self, why: str) -> None:
         if self._owner.lost(why) and not self._stopping:
             pause = min(FIRST_PAUSE * 2.0**self._failures, self._longest_pause)
             self._failures = min(self._failures + 1, 20)

@@ -31,6 +31,9 @@ class Operator:
     def update(self, queue: str, **policy: int | str) -> None:
         self._ask("UPDATE", policy, name=str(_queue(queue)), version=self.read(queue)["version"])
 
+    def delete(self, queue: str) -> None:
+        self._ask("DELETE", name=str(_queue(queue)))
+
     def depth(self, queue: str) -> int:
         return int(self.read(queue)["depth_messages"])
 

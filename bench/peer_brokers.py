@@ -1,0 +1,202 @@
+"""How each peer is had and started: on loopback, in a folder of its own, as it is shipped, and ended by its process id.
+
+RabbitMQ is Debian's, with its AMQP 1.0 plugin. Apache Artemis, ActiveMQ Classic and Qpid Broker-J are resolved by Maven
+and started by a few lines of Java each (`java/`). Each keeps what it accepts as durable in a store that it syncs before
+it says so. A peer that cannot be had here raises `Failed` with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from measured import ROOT, Broker, Failed, free_port, load, running
+
+READY_SECONDS = 120  # a Java broker on a busy machine
+RABBITMQ = Path("/usr/lib/rabbitmq")
+EPMD = "epmd"
+
+
+def ready(programs: Path, broker: Broker) -> Broker:
+    """Wait until it passes on a message: a broker may listen before that."""
+    limit = time.monotonic() + READY_SECONDS
+    while True:
+        with contextlib.suppress(Failed) if time.monotonic() < limit else contextlib.nullcontext():
+            if load(programs, broker, "ready", count=1, limit_seconds=30)["received"] == 1:
+                return broker
+        if time.monotonic() > limit:
+            raise Failed(f"{broker.title} does not pass on a message after {READY_SECONDS} s")
+        time.sleep(0.5)
+
+
+# -- RabbitMQ ---------------------------------------------------------------------------------------------------------
+
+_RABBITMQ_CONF = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+default_user = bench
+default_pass = {password}
+default_permissions.configure = .*
+default_permissions.read = .*
+default_permissions.write = .*
+log.file = false
+log.console = true
+log.console.level = warning
+"""
+
+
+@contextlib.contextmanager
+def rabbitmq(programs: Path, data: Path) -> Iterator[Broker]:
+    server, epmd = RABBITMQ / "bin/rabbitmq-server", shutil.which(EPMD)
+    if not server.exists() or not epmd:
+        raise Failed("not installed: apt-get install rabbitmq-server")
+    version = _rabbitmq_version()
+    if not any(RABBITMQ.glob("lib/rabbitmq_server-*/plugins/rabbitmq_amqp1_0-*")):
+        raise Failed(f"RabbitMQ {version} has no AMQP 1.0 plugin")
+    port, names, nodes = free_port(), free_port(), free_port()
+    password = secrets.token_urlsafe(16)
+    (data / "rabbitmq.conf").write_text(_RABBITMQ_CONF.format(port=port, password=password))
+    (data / "enabled_plugins").write_text("[rabbitmq_amqp1_0].\n")
+    (data / "empty").touch()
+    environment = {
+        "HOME": str(data),  # for Erlang's cookie
+        "RUNNING_UNDER_SYSTEMD": "1",  # the script becomes the server, whose process id we then know
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": str(names),
+        "RABBITMQ_NODENAME": "bench@localhost",
+        "RABBITMQ_DIST_PORT": str(nodes),
+        "RABBITMQ_CONFIG_FILE": str(data / "rabbitmq.conf"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(data / "enabled_plugins"),
+        "RABBITMQ_CONF_ENV_FILE": str(data / "empty"),
+        "RABBITMQ_MNESIA_BASE": str(data / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(data / "log"),
+        "RABBITMQ_PID_FILE": str(data / "pid"),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
+    }
+    with (
+        running([epmd, "-port", str(names), "-address", "127.0.0.1"], names, into=data / "epmd.log"),
+        running([server], port, environment, into=data / "rabbitmq.log") as process,
+    ):
+        options = ("--user", "bench", "--password", password, "--durable-terminus")
+        yield ready(programs, Broker("RabbitMQ", port, process.pid, options, prefix="/queue/"))
+
+
+def _rabbitmq_version() -> str:
+    found = sorted(RABBITMQ.glob("lib/rabbitmq_server-*"))
+    return found[-1].name.split("-", 1)[1] if found else ""
+
+
+# -- in Java ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JavaPeer:
+    """`source`: its program in `java/`. `artifacts`: groupId:artifactId, all of `version`."""
+
+    title: str
+    source: str
+    version: str
+    artifacts: tuple[str, ...]
+
+    @contextlib.contextmanager
+    def __call__(self, programs: Path, data: Path) -> Iterator[Broker]:
+        for tool, package in (("mvn", "maven"), ("javac", "default-jdk-headless")):
+            if not shutil.which(tool):
+                raise Failed(f"{tool} is not installed: apt-get install {package}")
+        jars, classes, home = programs / self.source / "jars", programs / self.source / "classes", data / "data"
+        path = f"{classes}{os.pathsep}{jars}/*"
+        if not classes.exists():
+            self._resolve(jars)
+            subprocess.run(
+                ["javac", "-d", classes, "-cp", path, ROOT / "bench/java" / f"{self.source}.java"],
+                check=True,
+                capture_output=True,
+            )
+        home.mkdir()
+        port = free_port()
+        command = ["java", *_JAVA_OPTIONS, "-cp", path, self.source, str(port), str(home)]
+        with running(command, port, into=data / "java.log") as process:
+            yield ready(programs, Broker(self.title, port, process.pid, collect=_collector(process.pid)))
+
+    def _resolve(self, jars: Path) -> None:
+        project = jars.parent
+        project.mkdir(exist_ok=True)
+        (project / "pom.xml").write_text(self._pom())
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = [line for line in done.stdout.splitlines() if "[ERROR]" in line] or ["no reason given"]
+            why = re.sub(r"\(https?://[^)]*\)", "", said[0]).strip()  # not where it was looked for
+            raise Failed(f"Maven cannot resolve version {self.version}: {why}")
+
+    def _pom(self) -> str:
+        dependencies = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{self.version}</version>"
+            "</dependency>"
+            for group, name in (artifact.split(":") for artifact in self.artifacts)
+        )
+        return (
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+            "<groupId>bench</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging>"
+            f"<dependencies>{dependencies}</dependencies></project>"
+        )
+
+
+# After a collection the heap shrinks to what is in use, so that the resident size tells what things cost.
+_JAVA_OPTIONS = (
+    "-Xmx2g",
+    "-XX:MaxDirectMemorySize=2g",
+    "-XX:+UseG1GC",
+    "-XX:MinHeapFreeRatio=5",
+    "-XX:MaxHeapFreeRatio=10",
+)
+
+
+def _collector(process: int) -> Callable[[], None]:
+    def collect() -> None:
+        for _ in range(2):  # the second finds what the first one's finalizers let go of
+            subprocess.run(["jcmd", str(process), "GC.run"], capture_output=True, check=False)
+
+    return collect
+
+
+ARTEMIS = JavaPeer(
+    "Artemis",
+    "Artemis",
+    "2.55.0",
+    ("org.apache.artemis:artemis-server", "org.apache.artemis:artemis-amqp-protocol"),
+)
+ACTIVEMQ = JavaPeer(
+    "ActiveMQ",
+    "ActiveMq",
+    "6.3.1",
+    (
+        "org.apache.activemq:activemq-broker",
+        "org.apache.activemq:activemq-amqp",
+        "org.apache.activemq:activemq-kahadb-store",
+    ),
+)
+BROKER_J = JavaPeer(
+    "Broker-J",
+    "BrokerJ",
+    "10.1.0",
+    (
+        "org.apache.qpid:qpid-broker-core",
+        "org.apache.qpid:qpid-broker-plugins-amqp-1-0-protocol",
+        "org.apache.qpid:qpid-broker-plugins-derby-store",
+    ),
+)
+
+#: By the name for the command line: (title with version, context manager that starts it).
+Start = Callable[[Path, Path], contextlib.AbstractContextManager[Broker]]
+PEERS: dict[str, tuple[str, Start]] = {
+    "rabbitmq": (f"RabbitMQ {_rabbitmq_version()}".strip(), rabbitmq),
+    **{peer.title.lower(): (f"{peer.title} {peer.version}", peer) for peer in (ARTEMIS, ACTIVEMQ, BROKER_J)},
+}

@@ -1,0 +1,150 @@
+"""What is measured while all brokers run, in turns: rates, latencies, and what flow control costs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from figures import NOT_YET, Figures, Row
+from measured import Broker, Failed, admin, limit, load, progress, rate
+
+DURABLE = "accepted once the store has synced it, as each broker is shipped"
+
+CAPACITY = 20_000  # messages of our virtual host's queues: flow control has something to do
+STEADY = 2000  # messages/s
+FLOW_OFF = "bench.flow.off"
+DURABLE_QUEUES = tuple(f"bench.durable.{pairs}" for pairs in (1, 8))
+
+#: The least and the most messages of a run.
+LEAST, MOST = 500, 2_000_000
+WARM = 2000
+
+
+def limit_and_prepare(port: int, data: Path) -> None:
+    """Our broker's limits, and those queues of ours that are more than an address."""
+    asyncio.run(limit(port, data, CAPACITY))
+    asyncio.run(_prepare(port, data))
+
+
+async def _prepare(port: int, data: Path) -> None:
+    from brokers.managed import object_name
+
+    queues: list[tuple[str, dict[str, object]]] = []
+    if has_durable_queues():
+        queues += [(name, {"durable": True}) for name in DURABLE_QUEUES]
+    if can_turn_flow_control_off():
+        queues.append((FLOW_OFF, {"flow_control": "off"}))
+    broker = await admin(port, data)
+    for name, attributes in queues:
+        await broker.create(object_name("Queue", virtualhost="default", name=name), attributes)
+    await broker.close()
+
+
+def has_durable_queues() -> bool:
+    """Whether our broker says that it stores messages."""
+    import measured  # noqa: F401  (makes `brokers` importable)
+
+    from brokers.managed import TYPES
+
+    durable = TYPES["Queue"].attribute("durable")
+    return durable is not None and (durable.creatable or durable.writable)
+
+
+def can_turn_flow_control_off() -> bool:
+    from brokers.managed import TYPES
+
+    declared = TYPES["Queue"].attribute("flow_control")
+    return declared is not None and declared.writable
+
+
+class SideBySide:
+    """`seconds`: how long a run should take, about."""
+
+    def __init__(
+        self, programs: Path, brokers: dict[str, Broker], figures: Figures, *, seconds: float, rounds: int
+    ) -> None:
+        self.programs, self.brokers, self.figures = programs, brokers, figures
+        self.seconds, self.rounds = seconds, rounds
+
+    def transient(self) -> None:
+        for size, words in ((100, "100 B"), (1024, "1 KiB")):
+            for pairs in (1, 8):
+                what = f"transient {words}, {pairs} x {pairs}"
+                row = self.figures.row(f"{what}, messages/s", of_other=0.9, of_peers=5)
+                cost = self.figures.row(f"{what}, CPU a message, µs", digits=1)
+                queue = f"bench.transient.{pairs}.{size}"
+                self._rates(row, self.brokers, queue, cost=cost, senders=pairs, receivers=pairs, size=size)
+
+    def durable(self, ours: str, other: str) -> None:
+        for pairs, queue in zip((1, 8), DURABLE_QUEUES, strict=True):
+            row = self.figures.row(f"durable 1 KiB, {pairs} x {pairs}, messages/s", of_peers=1)
+            brokers = {title: broker for title, broker in self.brokers.items() if title != other}
+            if not has_durable_queues():
+                row.words[ours] = NOT_YET
+                del brokers[ours]
+            self._rates(row, brokers, queue, senders=pairs, receivers=pairs, size=1024, durable=True)
+
+    def latency(self) -> None:
+        rows = [self.figures.row(f"latency at {STEADY:,}/s, {words}, ms", digits=2) for words in ("p50", "p99")]
+        count = int(STEADY * self.seconds)
+        for turn in range(self.rounds + 1):  # the first one warms up
+            for title, broker in self.brokers.items():
+                progress(f"latency {turn}/{self.rounds}: {title}")
+                if title in rows[0].words:
+                    continue
+                try:
+                    done = load(self.programs, broker, "bench.latency", count=count, rate=STEADY, size=100)
+                    if done["received"] != count:
+                        raise Failed(f"{title}: {done['received']:,} of {count:,} received")
+                except Failed as why:
+                    for row in rows:
+                        self.figures.failed(row, title, why)
+                    continue
+                if turn:
+                    rows[0].add(title, done["p50"] * 1e3)
+                    rows[1].add(title, done["p99"] * 1e3)
+
+    def flow_control(self, ours: str) -> None:
+        """Ours alone: a queue with a capacity against one with flow control off, in turns."""
+        for size, words in ((100, "100 B"), (1024, "1 KiB")):
+            row = self.figures.row(f"rate with flow control on by off, {words}, 1 x 1", digits=3, least=0.95)
+            if not can_turn_flow_control_off():
+                row.words[ours] = NOT_YET
+                continue
+            on, off = Row("flow control on"), Row("flow control off")
+            self._rates(on, {ours: self.brokers[ours]}, "bench.flow.on", size=size, between=(off, FLOW_OFF))
+            with_it, without = on.value(ours), off.value(ours)
+            if with_it and without:
+                row.add(ours, with_it / without)
+                row.words.pop(ours, None)
+
+    def _rates(
+        self,
+        row: Row,
+        brokers: dict[str, Broker],
+        queue: str,
+        cost: Row | None = None,
+        between: tuple[Row, str] | None = None,
+        **options: int | bool,
+    ) -> None:
+        """Each broker's rate, round after round. `cost`: of what it used of the processors. `between`: the same once
+        more, for another row and with another queue."""
+        last: dict[str, float] = {}
+        runs = [(row, queue), *([between] if between else [])]
+        for turn in range(self.rounds + 2):  # the first two find the pace and warm up
+            for title, broker in brokers.items():
+                for each, name in runs:
+                    if title in each.words:
+                        continue
+                    progress(f"{each.title} {max(0, turn - 1)}/{self.rounds}: {title}")
+                    count = max(LEAST, min(MOST, int(last[title] * self.seconds))) if title in last else WARM
+                    before = broker.cpu_seconds()
+                    try:
+                        last[title] = rate(self.programs, broker, name, count=count, quiet=20_000, **options)
+                    except Failed as why:
+                        self.figures.failed(each, title, why)
+                        continue
+                    if turn > 1:
+                        each.add(title, last[title])
+                        if cost is not None:
+                            cost.add(title, (broker.cpu_seconds() - before) / count * 1e6)

@@ -1,0 +1,507 @@
+import jakarta.jms.BytesMessage;
+import jakarta.jms.Connection;
+import jakarta.jms.Destination;
+import jakarta.jms.JMSException;
+import jakarta.jms.Message;
+import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
+import jakarta.jms.Queue;
+import jakarta.jms.Session;
+import jakarta.jms.TextMessage;
+import jakarta.jms.Topic;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.Enumeration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.zip.CRC32;
+import org.apache.qpid.jms.JmsConnectionFactory;
+
+/**
+ * What an application does with Apache Qpid JMS, one scenario a run: `Scenarios NAME URL [KEY=VALUE...]`.
+ *
+ * It prints one line of JSON: what it saw, or {"error": class, "message": text} with exit code 1. It judges nothing;
+ * test_jms.py does.
+ */
+public final class Scenarios {
+    private static final long WITHIN = 10_000; // ms for what should come
+    private static final long NOTHING = 300; // ms in which nothing more should come
+
+    private final String url;
+    private final Map<String, String> options = new LinkedHashMap<>();
+    private final Map<String, Object> seen = new LinkedHashMap<>();
+    private final List<Connection> connections = new ArrayList<>();
+
+    private interface Scenario {
+        void run() throws Exception;
+    }
+
+    private Scenarios(String[] args) {
+        url = args[1];
+        for (int n = 2; n < args.length; n++) {
+            String[] pair = args[n].split("=", 2);
+            options.put(pair[0], pair[1]);
+        }
+    }
+
+    public static void main(String[] args) {
+        Scenarios all = new Scenarios(args);
+        int code = 0;
+        try {
+            all.named(args[0]).run();
+            for (Connection connection : all.connections) {
+                connection.close();
+            }
+        } catch (Throwable error) {
+            all.seen.put("error", error.getClass().getSimpleName());
+            all.seen.put("message", String.valueOf(error.getMessage()));
+            code = 1;
+        }
+        System.out.println(json(all.seen));
+        System.out.flush();
+        Runtime.getRuntime().halt(code); // a connection that was lost may have threads that go on
+    }
+
+    private Scenario named(String name) {
+        Map<String, Scenario> known = new LinkedHashMap<>();
+        known.put("send", this::send);
+        known.put("send-timeout", this::sendTimeout);
+        known.put("one-blocked", this::oneBlocked);
+        known.put("anonymous-producer", this::anonymousProducer);
+        known.put("recover", this::recover);
+        known.put("lost-connection", this::lostConnection);
+        known.put("browse", this::browse);
+        known.put("presettled", this::presettled);
+        known.put("large", this::large);
+        known.put("echo", this::echo);
+        known.put("crowd", this::crowd);
+        known.put("transacted", this::transacted);
+        known.put("transacted-send-timeout", this::transactedSendTimeout);
+        known.put("topic", this::topic);
+        known.put("durable-subscription", this::durableSubscription);
+        known.put("selector", this::selector);
+        return known.get(name);
+    }
+
+    // -- flow control -------------------------------------------------------------------------------------------
+
+    /** Send `count` messages, one after the other. */
+    private void send() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(queue(session));
+        long longest = 0;
+        for (int n = 0; n < number("count"); n++) {
+            long began = System.nanoTime();
+            producer.send(session.createTextMessage("m" + n));
+            longest = Math.max(longest, System.nanoTime() - began);
+        }
+        seen.put("sent", number("count"));
+        seen.put("longest_ms", TimeUnit.NANOSECONDS.toMillis(longest));
+    }
+
+    /** Send until it throws; then take everything and send once more, all in one session. */
+    private void sendTimeout() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE, "jms.sendTimeout=400");
+        MessageProducer producer = session.createProducer(queue(session));
+        List<String> sent = new ArrayList<>();
+        try {
+            for (int n = 0; n < 100; n++) {
+                producer.send(session.createTextMessage("m" + n));
+                sent.add("m" + n);
+            }
+        } catch (JMSException error) {
+            seen.put("thrown", error.getClass().getSimpleName());
+            seen.put("said", error.getMessage());
+        }
+        seen.put("sent", sent);
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        seen.put("received", bodies(consumer, sent.size()));
+        producer.send(session.createTextMessage("after"));
+        seen.put("then", bodies(consumer, 1));
+        seen.put("nothing_more", consumer.receive(NOTHING) == null);
+    }
+
+    /** Several producers on one connection, and a consumer; one producer's queue is full. */
+    private void oneBlocked() throws Exception {
+        Connection connection = connect();
+        Session blockedSession = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageProducer blocked = blockedSession.createProducer(queue(blockedSession));
+        ExecutorService pool = Executors.newCachedThreadPool();
+        Future<?> late = pool.submit(() -> {
+            blocked.send(blockedSession.createTextMessage("late"));
+            return null;
+        });
+        List<Future<Integer>> others = new ArrayList<>();
+        for (int other = 0; other < 2; other++) {
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            MessageProducer producer = session.createProducer(session.createQueue("free-" + other));
+            others.add(pool.submit(() -> {
+                for (int n = 0; n < 50; n++) {
+                    producer.send(session.createTextMessage("m" + n));
+                }
+                return 50;
+            }));
+        }
+        int sent = 0;
+        for (Future<Integer> other : others) {
+            sent += other.get(WITHIN, TimeUnit.MILLISECONDS);
+        }
+        seen.put("others_sent", sent);
+        Session consuming = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        seen.put("consumed", bodies(consuming.createConsumer(consuming.createQueue("free-0")), 50).size());
+        seen.put("still_blocked", !late.isDone());
+        seen.put("freed", bodies(consuming.createConsumer(queue(consuming)), number("full")).size());
+        late.get(WITHIN, TimeUnit.MILLISECONDS);
+        seen.put("released", true);
+    }
+
+    /** A producer without a destination sends to a free queue while another such is held by a full one. */
+    private void anonymousProducer() throws Exception {
+        Connection connection = connect();
+        Session blockedSession = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageProducer blocked = blockedSession.createProducer(null);
+        Future<?> late = Executors.newCachedThreadPool().submit(() -> {
+            blocked.send(queue(blockedSession), blockedSession.createTextMessage("late"));
+            return null;
+        });
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(null);
+        for (int n = 0; n < 10; n++) {
+            producer.send(session.createQueue("free-0"), session.createTextMessage("m" + n));
+        }
+        seen.put("others_sent", 10);
+        seen.put("still_blocked", !late.isDone());
+        seen.put("freed", bodies(session.createConsumer(queue(session)), number("full")).size());
+        late.get(WITHIN, TimeUnit.MILLISECONDS);
+        seen.put("released", true);
+    }
+
+    /** `producers` connections, each sends `count` messages. */
+    private void crowd() throws Exception {
+        ExecutorService pool = Executors.newCachedThreadPool();
+        List<Future<Integer>> all = new ArrayList<>();
+        for (int p = 0; p < number("producers"); p++) {
+            Session session = session(Session.AUTO_ACKNOWLEDGE);
+            MessageProducer producer = session.createProducer(queue(session));
+            String name = "p" + p;
+            all.add(pool.submit(() -> {
+                for (int n = 0; n < number("count"); n++) {
+                    producer.send(session.createTextMessage(name + ":" + n));
+                }
+                return number("count");
+            }));
+        }
+        int sent = 0;
+        for (Future<Integer> one : all) {
+            sent += one.get(3 * WITHIN, TimeUnit.MILLISECONDS);
+        }
+        seen.put("sent", sent);
+    }
+
+    // -- acknowledgements ---------------------------------------------------------------------------------------
+
+    /** Recover a session: CLIENT_ACKNOWLEDGE with receive, AUTO_ACKNOWLEDGE in a listener. */
+    private void recover() throws Exception {
+        Session session = session(Session.CLIENT_ACKNOWLEDGE);
+        fill(session, 3);
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        seen.put("first", deliveries(consumer, 3));
+        session.recover();
+        List<Object> again = new ArrayList<>();
+        Message last = null;
+        for (int n = 0; n < 3; n++) {
+            last = needed(consumer);
+            again.add(delivery(last));
+        }
+        seen.put("again", again);
+        last.acknowledge();
+        seen.put("nothing_more", consumer.receive(NOTHING) == null);
+        consumer.close();
+
+        Session listening = session(Session.AUTO_ACKNOWLEDGE);
+        fill(listening, 1);
+        List<Object> heard = Collections.synchronizedList(new ArrayList<>());
+        CountDownLatch twice = new CountDownLatch(2);
+        listening.createConsumer(queue(listening)).setMessageListener(message -> {
+            try {
+                heard.add(delivery(message));
+                if (twice.getCount() == 2) {
+                    listening.recover();
+                }
+            } catch (JMSException error) {
+                heard.add(error.toString());
+            }
+            twice.countDown();
+        });
+        twice.await(WITHIN, TimeUnit.MILLISECONDS);
+        seen.put("auto", heard);
+    }
+
+    /** The connection is lost with three messages received; `mode` says how far they were acknowledged. */
+    private void lostConnection() throws Exception {
+        boolean auto = "auto".equals(options.get("mode"));
+        Connection connection = connect();
+        CountDownLatch lost = new CountDownLatch(1);
+        connection.setExceptionListener(error -> lost.countDown());
+        Session session = connection.createSession(false, auto ? Session.AUTO_ACKNOWLEDGE : Session.CLIENT_ACKNOWLEDGE);
+        seen.put("first", deliveries(session.createConsumer(queue(session)), number("take")));
+        seen.put("noticed", lost.await(WITHIN, TimeUnit.MILLISECONDS));
+        connections.clear();
+        Session next = session(Session.AUTO_ACKNOWLEDGE);
+        MessageConsumer consumer = next.createConsumer(queue(next));
+        seen.put("again", deliveries(consumer, number("left")));
+        seen.put("nothing_more", consumer.receive(NOTHING) == null);
+    }
+
+    // -- kinds of clients and messages --------------------------------------------------------------------------
+
+    private void browse() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        fill(session, 3);
+        for (String time : List.of("first", "second")) {
+            List<Object> found = new ArrayList<>();
+            for (Enumeration<?> all = session.createBrowser(queue(session)).getEnumeration(); all.hasMoreElements(); ) {
+                found.add(((TextMessage) all.nextElement()).getText());
+            }
+            seen.put(time, found);
+        }
+        seen.put("consumed", bodies(session.createConsumer(queue(session)), 3));
+    }
+
+    /** Producer and consumer settle in advance; the queue takes fewer messages than are sent. */
+    private void presettled() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE, "jms.presettlePolicy.presettleAll=true");
+        MessageProducer producer = session.createProducer(queue(session));
+        Future<?> sending = Executors.newCachedThreadPool().submit(() -> {
+            for (int n = 0; n < number("count"); n++) {
+                producer.send(session.createTextMessage("m" + n));
+            }
+            return null;
+        });
+        try {
+            sending.get(NOTHING, TimeUnit.MILLISECONDS);
+            seen.put("held", false);
+        } catch (TimeoutException held) {
+            seen.put("held", true);
+        }
+        Session consuming = session(Session.AUTO_ACKNOWLEDGE, "jms.presettlePolicy.presettleAll=true");
+        seen.put("received", bodies(consuming.createConsumer(queue(consuming)), number("count")));
+        sending.get(WITHIN, TimeUnit.MILLISECONDS);
+    }
+
+    private void large() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        byte[] body = new byte[number("bytes")];
+        new java.util.Random(1).nextBytes(body);
+        BytesMessage message = session.createBytesMessage();
+        message.writeBytes(body);
+        session.createProducer(queue(session)).send(message);
+        BytesMessage back = (BytesMessage) needed(session.createConsumer(queue(session)));
+        byte[] got = new byte[(int) back.getBodyLength()];
+        back.readBytes(got);
+        seen.put("bytes", got.length);
+        seen.put("same", crc(body) == crc(got));
+    }
+
+    /** Sign in as the URL says, send one message and receive it. */
+    private void echo() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        fill(session, 1);
+        seen.put("received", bodies(session.createConsumer(queue(session)), 1));
+    }
+
+    // -- transactions and topics --------------------------------------------------------------------------------
+
+    private void transacted() throws Exception {
+        Session other = session(Session.AUTO_ACKNOWLEDGE);
+        MessageConsumer watching = other.createConsumer(other.createQueue("tx"));
+        Session session = connect().createSession(true, Session.SESSION_TRANSACTED);
+        MessageProducer producer = session.createProducer(session.createQueue("tx"));
+        producer.send(session.createTextMessage("rolled back"));
+        session.rollback();
+        producer.send(session.createTextMessage("committed"));
+        seen.put("before_commit", watching.receive(NOTHING) == null);
+        session.commit();
+        seen.put("after_commit", bodies(watching, 1));
+
+        fill(other, 2);
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        seen.put("first", deliveries(consumer, 2));
+        session.rollback();
+        seen.put("again", deliveries(consumer, 2));
+        producer.send(session.createTextMessage("with the acknowledgements"));
+        session.commit();
+        seen.put("together", bodies(watching, 1));
+        seen.put("nothing_more", consumer.receive(NOTHING) == null);
+    }
+
+    /** A send that fails on flow control leaves the transaction to be committed. */
+    private void transactedSendTimeout() throws Exception {
+        Session session = connect("jms.sendTimeout=400").createSession(true, Session.SESSION_TRANSACTED);
+        MessageProducer elsewhere = session.createProducer(session.createQueue("elsewhere"));
+        elsewhere.send(session.createTextMessage("before"));
+        try {
+            session.createProducer(queue(session)).send(session.createTextMessage("no room"));
+        } catch (JMSException error) {
+            seen.put("thrown", error.getClass().getSimpleName());
+        }
+        elsewhere.send(session.createTextMessage("after"));
+        session.commit();
+        Session other = session(Session.AUTO_ACKNOWLEDGE);
+        seen.put("received", bodies(other.createConsumer(other.createQueue("elsewhere")), 2));
+    }
+
+    private void topic() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        Topic prices = session.createTopic("prices");
+        MessageConsumer one = session.createConsumer(prices);
+        MessageConsumer two = session.createConsumer(prices);
+        MessageConsumer sharedA = session.createSharedConsumer(prices, "shared");
+        MessageConsumer sharedB = session.createSharedConsumer(prices, "shared");
+        MessageProducer producer = session.createProducer(prices);
+        for (int n = 0; n < 4; n++) {
+            producer.send(session.createTextMessage("m" + n));
+        }
+        seen.put("one", bodies(one, 4));
+        seen.put("two", bodies(two, 4));
+        List<String> shared = new ArrayList<>();
+        for (MessageConsumer consumer : List.of(sharedA, sharedB)) {
+            for (Message m = consumer.receive(NOTHING); m != null; m = consumer.receive(NOTHING)) {
+                shared.add(((TextMessage) m).getText());
+            }
+        }
+        Collections.sort(shared);
+        seen.put("shared", shared);
+    }
+
+    private void durableSubscription() throws Exception {
+        String client = "jms.clientID=durable";
+        Connection connection = connect(client);
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        session.createDurableSubscriber(session.createTopic("prices"), "mine").close();
+        connection.close();
+        Session publishing = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = publishing.createProducer(publishing.createTopic("prices"));
+        for (int n = 0; n < 3; n++) {
+            producer.send(publishing.createTextMessage("m" + n));
+        }
+        connections.remove(connection);
+        Session again = connect(client).createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageConsumer subscriber = again.createDurableSubscriber(again.createTopic("prices"), "mine");
+        seen.put("received", bodies(subscriber, 3));
+        subscriber.close();
+        again.unsubscribe("mine");
+        MessageConsumer fresh = again.createDurableSubscriber(again.createTopic("prices"), "mine");
+        seen.put("after_unsubscribe", fresh.receive(NOTHING) == null);
+        fresh.close();
+        again.unsubscribe("mine");
+    }
+
+    private void selector() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(queue(session));
+        for (String color : List.of("red", "blue", "red")) {
+            TextMessage message = session.createTextMessage(color);
+            message.setStringProperty("color", color);
+            producer.send(message);
+        }
+        MessageConsumer consumer = session.createConsumer(queue(session), "color = 'blue'");
+        seen.put("received", bodies(consumer, 1));
+        seen.put("nothing_more", consumer.receive(NOTHING) == null);
+    }
+
+    // -- pieces -------------------------------------------------------------------------------------------------
+
+    private Connection connect(String... uriOptions) throws JMSException {
+        String options = String.join("&", uriOptions);
+        String whole = options.isEmpty() ? url : url + (url.contains("?") ? "&" : "?") + options;
+        Connection connection = new JmsConnectionFactory(whole).createConnection();
+        connections.add(connection);
+        connection.start();
+        return connection;
+    }
+
+    private Session session(int acknowledge, String... uriOptions) throws JMSException {
+        return connect(uriOptions).createSession(false, acknowledge);
+    }
+
+    private Queue queue(Session session) throws JMSException {
+        return session.createQueue(options.getOrDefault("queue", "orders"));
+    }
+
+    private int number(String option) {
+        return Integer.parseInt(options.get(option));
+    }
+
+    private void fill(Session session, int count) throws JMSException {
+        Destination queue = queue(session);
+        try (MessageProducer producer = session.createProducer(queue)) {
+            for (int n = 0; n < count; n++) {
+                producer.send(session.createTextMessage("m" + n));
+            }
+        }
+    }
+
+    private static Message needed(MessageConsumer consumer) throws JMSException {
+        Message message = consumer.receive(WITHIN);
+        if (message == null) {
+            throw new IllegalStateException("no message within " + WITHIN + " ms");
+        }
+        return message;
+    }
+
+    private static List<String> bodies(MessageConsumer consumer, int count) throws JMSException {
+        List<String> found = new ArrayList<>();
+        for (int n = 0; n < count; n++) {
+            found.add(((TextMessage) needed(consumer)).getText());
+        }
+        return found;
+    }
+
+    private static List<Object> deliveries(MessageConsumer consumer, int count) throws JMSException {
+        List<Object> found = new ArrayList<>();
+        for (int n = 0; n < count; n++) {
+            found.add(delivery(needed(consumer)));
+        }
+        return found;
+    }
+
+    /** [body, JMSRedelivered, JMSXDeliveryCount] */
+    private static List<Object> delivery(Message message) throws JMSException {
+        int count = message.getIntProperty("JMSXDeliveryCount");
+        return List.of(((TextMessage) message).getText(), message.getJMSRedelivered(), count);
+    }
+
+    private static long crc(byte[] data) {
+        CRC32 crc = new CRC32();
+        crc.update(data);
+        return crc.getValue();
+    }
+
+    private static String json(Object value) {
+        if (value instanceof Map<?, ?> map) {
+            List<String> parts = new ArrayList<>();
+            map.forEach((key, part) -> parts.add(json(String.valueOf(key)) + ": " + json(part)));
+            return "{" + String.join(", ", parts) + "}";
+        }
+        if (value instanceof Collection<?> list) {
+            return "[" + String.join(", ", list.stream().map(Scenarios::json).toList()) + "]";
+        }
+        if (value instanceof Number || value instanceof Boolean) {
+            return value.toString();
+        }
+        StringBuilder text = new StringBuilder("\"");
+        for (char c : value.toString().toCharArray()) {
+            text.append(c == '"' || c == '\\' || c < ' ' ? String.format("\\u%04x", (int) c) : String.valueOf(c));
+        }
+        return text.append('"').toString();
+    }
+}

@@ -1,0 +1,271 @@
+"""Apache Qpid JMS against the broker: `jms/src/Scenarios.java` does what an application does, and tells what it saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.amqp.broker_thread import BrokerThread
+from tests.client.operator import Operator
+from tests.interop.peers import Peer, built, need, run
+
+PROJECT = Path(__file__).parent / "jms"
+HOW = (
+    "install a JDK (17 or later) and Maven, on Debian `apt-get install default-jdk-headless maven`, and be online once"
+)
+
+CAPACITY = 5
+FULL = CAPACITY + 1  # overfull is above the capacity
+
+
+@pytest.fixture(scope="session")
+def jms(pytestconfig: pytest.Config) -> Peer:
+    """Maven fetches the client, javac compiles the scenarios: once, into pytest's cache."""
+    java, javac, maven = need("java", HOW), need("javac", HOW), need("mvn", HOW)
+    assert pytestconfig.cache is not None
+    pom, source = PROJECT / "pom.xml", PROJECT / "src" / "Scenarios.java"
+    cache = pytestconfig.cache.mkdir("interop-jms")
+
+    def libraries(folder: Path) -> None:
+        step = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+        run("fetching Qpid JMS with Maven", HOW, maven, "--batch-mode", "--quiet", "--file", pom, *step)
+
+    lib = f"{built(cache / 'lib', [pom], libraries)}/*"
+
+    def classes(folder: Path) -> None:
+        run("compiling the scenarios", HOW, javac, "-Xlint:all", "-Werror", "-cp", lib, "-d", folder, source)
+
+    folder = built(cache / "classes", [pom, source], classes)
+    # A scenario is over in a moment: the JVM need not prepare for a long life.
+    lean = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
+    return Peer([java, *lean, "-cp", f"{folder}:{lib}", "Scenarios"], lambda port: f"amqp://127.0.0.1:{port}")
+
+
+def well(seen: dict[str, Any]) -> dict[str, Any]:
+    assert "error" not in seen, seen
+    return seen
+
+
+# -- flow control -----------------------------------------------------------------------------------------------------
+
+
+def test_send_blocks_on_a_full_queue_and_goes_on_when_it_resumes(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY, flow_resume_messages=1)
+    with jms.playing("send", broker.port, count=10) as running:
+        operator.until_blocked("orders")
+        assert operator.depth("orders") == FULL
+        assert not running.ended
+        taken = operator.take("orders", FULL)
+        assert well(running.seen())["sent"] == 10
+    taken += operator.take("orders", 10 - FULL)
+    assert taken == [f"m{n}" for n in range(10)]
+
+
+def test_a_send_timeout_throws_and_the_session_sends_afterwards(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY)
+    seen = well(jms.play("send-timeout", broker.port))
+    assert seen["thrown"] == "JmsSendTimedOutException"
+    assert seen["sent"] == seen["received"] == [f"m{n}" for n in range(FULL)]
+    assert seen["then"] == ["after"]  # and not the message that timed out
+    assert seen["nothing_more"]
+    assert operator.depth("orders") == 0
+
+
+@pytest.mark.parametrize("policy", [{"mechanism": "reject"}, {"mechanism": "reject-after", "reject_after_ms": 50}])
+def test_a_full_queue_that_rejects_throws_and_the_session_sends_afterwards(
+    jms: Peer, broker: BrokerThread, operator: Operator, policy: dict[str, int | str]
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY, **policy)
+    seen = well(jms.play("send-timeout", broker.port))
+    assert seen["thrown"] == "ResourceAllocationException"
+    assert "amqp:resource-limit-exceeded" in seen["said"]
+    assert seen["sent"] == seen["received"] == [f"m{n}" for n in range(FULL)]
+    assert seen["then"] == ["after"]
+    assert seen["nothing_more"]
+
+
+def test_send_blocks_while_a_full_queue_withholds_settlements(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY, mechanism="hold")
+    with jms.playing("send", broker.port, count=10) as running:
+        operator.until(lambda: operator.depth("orders") == FULL, "the queue is full")
+        operator.until_blocked("orders")
+        assert not running.ended
+        taken = operator.take("orders", FULL)
+        assert well(running.seen())["sent"] == 10
+    assert taken + operator.take("orders", 10 - FULL) == [f"m{n}" for n in range(10)]
+
+
+@pytest.mark.parametrize("scenario", ["one-blocked", "anonymous-producer"])
+def test_of_several_producers_on_a_connection_only_the_one_with_the_full_queue_waits(
+    jms: Peer, broker: BrokerThread, operator: Operator, scenario: str
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY)
+    operator.publish("orders", *(f"m{n}" for n in range(FULL)))
+    seen = well(jms.play(scenario, broker.port, full=FULL))
+    assert seen["others_sent"] >= 10
+    assert seen["still_blocked"]
+    assert seen["freed"] == FULL
+    assert seen["released"]
+    assert operator.take("orders", 1) == ["late"]
+
+
+def test_stopped_producers_wait_and_none_of_their_messages_is_lost(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    producers, count = 4, 400
+    operator.create("orders")
+    with jms.playing("crowd", broker.port, producers=producers, count=count) as running:
+        operator.until(lambda: operator.depth("orders") > 50, "they are at it")
+        operator.stop_producers()
+        operator.until_blocked("orders", producers)
+        operator.until(lambda: not any(p["draining"] for p in operator.producers("orders")), "they have stopped")
+        stopped_at = operator.depth("orders")
+        assert stopped_at < producers * count
+        taken = operator.take("orders", stopped_at)
+        assert operator.depth("orders") == 0
+        assert not running.ended
+        operator.start_producers()
+        assert well(running.seen())["sent"] == producers * count
+    taken += operator.take("orders", producers * count - stopped_at)
+    for p in range(producers):
+        of_one = [int(text.split(":")[1]) for text in taken if text.startswith(f"p{p}:")]
+        assert of_one == list(range(count))
+
+
+# -- acknowledgements -------------------------------------------------------------------------------------------------
+
+
+def delivered(*, redelivered: bool, count: int, messages: range = range(3)) -> list[Any]:
+    return [[f"m{n}", redelivered, count] for n in messages]
+
+
+def test_a_recovered_session_gets_its_messages_again_marked_as_redelivered(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    seen = well(jms.play("recover", broker.port))
+    assert seen["first"] == delivered(redelivered=False, count=1)
+    assert seen["again"] == delivered(redelivered=True, count=2)
+    assert seen["nothing_more"]
+    assert seen["auto"] == [["m0", False, 1], ["m0", True, 2]]
+    assert operator.depth("orders") == 0
+
+
+def lose(broker: BrokerThread) -> None:
+    broker.do(lambda s: [listener.transport.abort() for listener in list(s._listeners) if listener.transport])
+
+
+def test_what_was_not_acknowledged_comes_again_after_the_connection_was_lost(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.publish("orders", "m0", "m1", "m2")
+    with jms.playing("lost-connection", broker.port, mode="client", take=3, left=3) as running:
+        operator.until(lambda: operator.read("orders")["unacknowledged_messages"] == 3, "they are delivered")
+        operator.until(lambda: operator.depth("orders") == 3, "and not acknowledged")
+        lose(broker)
+        seen = well(running.seen())
+    assert seen["noticed"]
+    assert seen["first"] == delivered(redelivered=False, count=1)
+    assert seen["again"] == delivered(redelivered=True, count=2)
+    assert seen["nothing_more"]
+
+
+def test_what_was_acknowledged_does_not_come_again_after_the_connection_was_lost(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.publish("orders", "m0", "m1", "m2")
+    with jms.playing("lost-connection", broker.port, mode="auto", take=1, left=2) as running:
+        operator.until(lambda: operator.depth("orders") == 2, "one was taken and acknowledged")
+        lose(broker)
+        seen = well(running.seen())
+    assert seen["first"] == [["m0", False, 1]]
+    assert [message for message, _, _ in seen["again"]] == ["m1", "m2"]
+    assert seen["nothing_more"]
+
+
+# -- kinds of clients and messages ------------------------------------------------------------------------------------
+
+
+def test_a_queue_browser_sees_all_and_takes_nothing(jms: Peer, broker: BrokerThread) -> None:
+    seen = well(jms.play("browse", broker.port))
+    assert seen["first"] == seen["second"] == seen["consumed"] == ["m0", "m1", "m2"]
+
+
+def test_presettled_messages_are_held_by_a_full_queue_and_arrive_once(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY)
+    seen = well(jms.play("presettled", broker.port, count=20))
+    assert seen["held"]
+    assert seen["received"] == [f"m{n}" for n in range(20)]
+    assert operator.depth("orders") == 0
+
+
+def test_a_message_of_2_mib_comes_back_as_it_was(jms: Peer, broker: BrokerThread) -> None:
+    seen = well(jms.play("large", broker.port, bytes=2 << 20))
+    assert seen["bytes"] == 2 << 20
+    assert seen["same"]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_user_signs_in_with_the_right_password_only(jms: Peer, broker: BrokerThread, mechanism: str) -> None:
+    sign_in = f"?amqp.saslMechanisms={mechanism}&jms.username=console&jms.password="
+    assert well(jms.play("echo", broker.port, sign_in + broker.secret))["received"] == ["m0"]
+    assert jms.play("echo", broker.port, sign_in + "wrong")["error"] == "JMSSecuritySaslException"
+
+
+# -- transactions and topics ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="not yet: the engine has no transactions")
+def test_a_transacted_session_sends_and_acknowledges_at_its_commit(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    seen = well(jms.play("transacted", broker.port))
+    assert seen["before_commit"]
+    assert seen["after_commit"] == ["committed"]
+    assert seen["first"] == delivered(redelivered=False, count=1, messages=range(2))
+    assert seen["again"] == delivered(redelivered=True, count=2, messages=range(2))
+    assert seen["together"] == ["with the acknowledgements"]
+    assert seen["nothing_more"]
+    assert operator.depth("orders") == 0
+
+
+@pytest.mark.xfail(strict=True, reason="not yet: the engine has no transactions")
+def test_a_send_timeout_in_a_transacted_session_does_not_roll_it_back(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", capacity_messages=1)
+    operator.publish("orders", "a", "b")
+    seen = well(jms.play("transacted-send-timeout", broker.port))
+    assert seen["thrown"] == "JmsSendTimedOutException"
+    assert seen["received"] == ["before", "after"]
+
+
+@pytest.mark.xfail(strict=True, reason="not yet: the engine has no topics")
+def test_a_topic_gives_each_subscription_every_message_and_a_shared_one_each_message_once(
+    jms: Peer, broker: BrokerThread
+) -> None:
+    seen = well(jms.play("topic", broker.port))
+    assert seen["one"] == seen["two"] == seen["shared"] == [f"m{n}" for n in range(4)]
+
+
+@pytest.mark.xfail(strict=True, reason="not yet: the engine has no durable subscriptions")
+def test_a_durable_subscription_keeps_messages_while_its_subscriber_is_away(jms: Peer, broker: BrokerThread) -> None:
+    seen = well(jms.play("durable-subscription", broker.port))
+    assert seen["received"] == ["m0", "m1", "m2"]
+    assert seen["after_unsubscribe"]
+
+
+@pytest.mark.xfail(strict=True, reason="not yet: the engine has no selectors")
+def test_a_selector_leaves_what_does_not_match(jms: Peer, broker: BrokerThread) -> None:
+    seen = well(jms.play("selector", broker.port))
+    assert seen["received"] == ["blue"]
+    assert seen["nothing_more"]
