@@ -360,8 +360,10 @@ def test_preview_of_an_exchange_counts_the_queues_that_are_bound_to_it(broker: B
         host = memory.engine.virtualhost("default")
         exchange = memory.engine.routing.create_exchange(host, "stocks", "topic")
         memory.engine.routing.bind(exchange, memory.engine.queue("default", "orders"), "a.#")
+        memory.advance(50)  # ends the turn, so that it is told
 
     broker.do(bind)
+    until(lambda: any(row["bindings"] for row in broker.link.queues()))
     scope = "type=Exchange,virtualhost=default,name=stocks"
     answer = post(as_viewer, "/api/v1/stop-producers/preview/", scope=scope).json()
     assert [queue["name"] for queue in answer["largest"]] == ["orders"]
