@@ -244,8 +244,9 @@ _CHECKS: dict[Kind, Any] = {
 
 _A = Attribute
 
-#: The fields of a flow-control policy. A queue, its virtual host and the broker each may set each of them; the most
-#: specific one that is set holds (DOMAIN.md section 5). None = not set here.
+#: The fields of a flow-control policy. A queue, a destination policy, an exchange, a virtual host and the broker each
+#: may set each of them; the most specific one that is set holds (DOMAIN.md section 5). None = not set here. Capacities
+#: are declared before the levels that may be parts of them; choices are declared with the strictest first.
 POLICY: tuple[Attribute, ...] = (
     _A("capacity_bytes", Kind.INTEGER, "Bytes a queue may hold. 0: no limit.", "bytes", writable=True, nullable=True),
     _A(
@@ -342,6 +343,11 @@ _PATTERN = _A(
     Kind.STRING,
     "Only queues whose name matches: * stands for one word, > or # for any number of words at the end. Empty: all.",
 )
+_BINDING = (
+    _A("queue", Kind.STRING, "The queue's name; it is in the exchange's virtual host.", required=True),
+    _A("key", Kind.STRING, "The binding key. Not set: empty."),
+    _ACTOR,
+)
 _STOP_ANSWER = (
     _A("queues", Kind.INTEGER, "Queues that the call touched.", "queues"),
     _A("producers", Kind.INTEGER, "Producers attached to those queues.", "producers"),
@@ -385,7 +391,9 @@ _LIVE_TOTALS = (
     _A("stops", Kind.LIST, "Operator stops in force: maps of scope, reason, actor, since (ms)."),
 )
 
-_POLICY_CHANGED = Notification("policy-changed", "HGT-1003", "An attribute of the object was changed.")
+_POLICY_CHANGED = Notification(
+    "policy-changed", "HGT-1003", "An attribute of the object was changed, or a destination policy came or went."
+)
 _STOPPED = Notification("producers-stopped", "HGT-1001", "An operator stopped the producers of a scope.")
 _STARTED = Notification("producers-started", "HGT-1002", "An operator started the producers of a scope again.")
 
@@ -434,12 +442,26 @@ TYPES: dict[str, ManagedType] = {
                     "Let clients that did not sign in publish and consume (never manage).",
                     writable=True,
                 ),
+                _A(
+                    "durable_queues",
+                    Kind.BOOLEAN,
+                    "Queues that clients create by attaching are durable: durable messages in them are stored.",
+                    writable=True,
+                ),
+                _A("store_used_bytes", Kind.INTEGER, "What its stored messages take on disk.", "bytes"),
                 *POLICY,
                 *_LIVE_TOTALS,
                 _VERSION,
             ),
             _stop_and_start("the virtual host", pattern=True),
-            (_POLICY_CHANGED, _STOPPED, _STARTED),
+            (
+                Notification("store-recovery-start", "MST-1004", "The broker began to recover stored messages."),
+                Notification("store-recovered", "MST-1005", "Stored messages were recovered."),
+                Notification("store-recovery-complete", "MST-1006", "All stored messages are recovered."),
+                _POLICY_CHANGED,
+                _STOPPED,
+                _STARTED,
+            ),
             creatable=True,
             deletable=True,
         ),
@@ -450,6 +472,12 @@ TYPES: dict[str, ManagedType] = {
             (
                 _A("virtualhost", Kind.STRING, "The virtual host it belongs to.", creatable=True, required=True),
                 _A("name", Kind.STRING, "The queue's name.", creatable=True, required=True),
+                _A(
+                    "durable",
+                    Kind.BOOLEAN,
+                    "Durable messages in it are stored before they are accepted, and outlive the broker.",
+                    creatable=True,
+                ),
                 _A("state", Kind.STRING, "The flow-control state.", choices=QUEUE_STATES),
                 _A("depth_messages", Kind.INTEGER, "Messages held, acquired ones included.", "messages"),
                 _A("depth_bytes", Kind.INTEGER, "Bytes held, acquired messages included.", "bytes"),
@@ -478,6 +506,8 @@ TYPES: dict[str, ManagedType] = {
                 _A("overfull_count", Kind.INTEGER, "How often it became overfull.", "times"),
                 _A("overfull_ms", Kind.INTEGER, "How long it has been overfull in all.", "ms"),
                 _A("stops", Kind.LIST, "Operator stops that hold it: maps of scope, reason, actor, since (ms)."),
+                _A("policy", Kind.STRING, "Pattern of the policy that matches it best, if any does.", nullable=True),
+                _A("bindings", Kind.LIST, "What it is bound to: maps of exchange, key."),
                 _VERSION,
             ),
             (
@@ -486,7 +516,14 @@ TYPES: dict[str, ManagedType] = {
                     "explain",
                     "Tell each policy field's value in force and where it comes from.",
                     (),
-                    (_A("fields", Kind.MAP, "Field -> map of value, origin (own, virtualhost, broker, built-in)."),),
+                    (
+                        _A(
+                            "fields",
+                            Kind.MAP,
+                            "Field -> map of value, origin (own, pattern PATTERN, exchange NAME, virtualhost, broker,"
+                            " built-in).",
+                        ),
+                    ),
                 ),
                 Operation(
                     "check",
@@ -510,6 +547,81 @@ TYPES: dict[str, ManagedType] = {
                 Notification("queue-underfull", "QUE-1004", "The queue came down to its resume level."),
                 Notification("queue-dropped", "QUE-1005", "A full ring queue dropped its oldest messages."),
                 Notification("queue-purged", "HGT-1004", "An operator removed the queue's messages."),
+                _POLICY_CHANGED,
+                _STOPPED,
+                _STARTED,
+            ),
+            creatable=True,
+            deletable=True,
+        ),
+        ManagedType(
+            "Policy",
+            "A flow-control policy for the queues of a virtual host whose names match a pattern. Of several the best"
+            " match counts: the longest literal prefix, then fewer wildcards, then the higher priority.",
+            ("virtualhost", "pattern"),
+            (
+                _A("virtualhost", Kind.STRING, "The virtual host it belongs to.", creatable=True, required=True),
+                _A(
+                    "pattern",
+                    Kind.STRING,
+                    "The queues it is for: * stands for one word, > or # for any number of words at the end.",
+                    creatable=True,
+                    required=True,
+                ),
+                _A("priority", Kind.INTEGER, "Decides between patterns that match equally well.", writable=True),
+                *POLICY,
+                _A("queues", Kind.INTEGER, "Queues that it is the best match of.", "queues"),
+                _VERSION,
+            ),
+            (),
+            (_POLICY_CHANGED,),
+            creatable=True,
+            deletable=True,
+        ),
+        ManagedType(
+            "Exchange",
+            "Routes messages by their routing key to the queues that are bound to it, which inherit its policy.",
+            ("virtualhost", "name"),
+            (
+                _A("virtualhost", Kind.STRING, "The virtual host it belongs to.", creatable=True, required=True),
+                _A("name", Kind.STRING, "The exchange's name.", creatable=True, required=True),
+                _A(
+                    "exchange_type",
+                    Kind.STRING,
+                    "direct: to queues bound with the very key. topic: where the binding key matches, * being one word,"
+                    " # or > any number of words. fanout: to every bound queue.",
+                    creatable=True,
+                    required=True,
+                    choices=("direct", "topic", "fanout"),
+                ),
+                *POLICY,
+                _A("queues", Kind.INTEGER, "Queues that are bound to it.", "queues"),
+                _A("bindings", Kind.LIST, "Its bindings: maps of queue, key."),
+                _A("stops", Kind.LIST, "Operator stops of all that is bound to it: maps as those of a queue."),
+                _VERSION,
+            ),
+            (
+                *_stop_and_start("every queue that is bound to the exchange", pattern=False),
+                Operation(
+                    "bind",
+                    "Bind a queue with a key. Idempotent; the queue inherits the exchange's policy at once.",
+                    _BINDING,
+                    (_A("changed", Kind.BOOLEAN, "False when it was bound so already."),),
+                    "change",
+                ),
+                Operation(
+                    "unbind",
+                    "Remove the binding of a queue with a key. Idempotent.",
+                    _BINDING,
+                    (_A("changed", Kind.BOOLEAN, "False when there was no such binding."),),
+                    "change",
+                ),
+            ),
+            (
+                Notification("exchange-created", "EXH-1001", "The exchange was created."),
+                Notification("exchange-deleted", "EXH-1002", "The exchange was deleted."),
+                Notification("binding-created", "BND-1001", "A queue was bound to the exchange."),
+                Notification("binding-deleted", "BND-1002", "A binding was removed."),
                 _POLICY_CHANGED,
                 _STOPPED,
                 _STARTED,

@@ -6,7 +6,7 @@ from __future__ import annotations
 def matches(pattern: str, name: str) -> bool:
     """Whether a destination pattern covers a dot-separated name: `*` stands for one word; `>` or `#`, as the last
     word, for any number of words, none included; anything else for itself. The empty pattern covers every name."""
-    wanted, is_open = _fixed(pattern)
+    wanted, is_open = fixed_words(pattern)
     words = name.split(".")
     if is_open:
         words = words[: len(wanted)]
@@ -15,8 +15,8 @@ def matches(pattern: str, name: str) -> bool:
 
 def pattern_contains(outer: str, inner: str) -> bool:
     """Whether `outer` covers every name that `inner` covers."""
-    wanted, outer_open = _fixed(outer)
-    words, inner_open = _fixed(inner)
+    wanted, outer_open = fixed_words(outer)
+    words, inner_open = fixed_words(inner)
     if outer_open:
         if wanted == ["*"]:  # every name has a first word
             return True
@@ -26,8 +26,8 @@ def pattern_contains(outer: str, inner: str) -> bool:
     return len(wanted) == len(words) and all(w in ("*", word) for w, word in zip(wanted, words, strict=True))
 
 
-def _fixed(pattern: str) -> tuple[list[str], bool]:
-    """(the words of a pattern, whether any number of words may follow)."""
+def fixed_words(pattern: str) -> tuple[list[str], bool]:
+    """(the words of a pattern, whether any number of words may follow them)."""
     words = pattern.split(".") if pattern else [">"]
     return (words[:-1], True) if words[-1] in (">", "#") else (words, False)
 

@@ -77,7 +77,7 @@ class InMemoryBroker:
 
     async def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:
         self._check()
-        return self._answer(self.management.create(name, attributes))
+        return self._answer(self.management.create(name, attributes, "console"))
 
     async def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int) -> ManagedObject:
         self._check()
@@ -85,7 +85,7 @@ class InMemoryBroker:
 
     async def delete(self, name: ObjectName, version: int | None = None) -> None:
         self._check()
-        self.management.delete(name, version)
+        self.management.delete(name, version, "console")
         self._end_turn()
 
     async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, cast
 
+from brokers.amqp.header import is_durable
 from brokers.amqp.links import ConsumerLink, ProducerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep, Settled
+from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep, Removed, Settled
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
@@ -35,6 +36,11 @@ class Container:
         self.nodes = nodes
         self.clock = clock
         self.settle: Settle = lambda facts, keep: True
+        #: Called at the end of each turn: have stored what the turn left to store.
+        self.commit: Callable[[], None] = lambda: None
+        #: Called when there is more to do, in a turn of its own.
+        self.again: Callable[[], None] = lambda: None
+        broker.turn.is_durable = is_durable
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
         self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
@@ -73,9 +79,14 @@ class Container:
             for connection in self.asking:
                 connection.abandon()  # it must not be told that its change is made
         self.asking.clear()
+        self.commit()
         unwritten = self.unwritten
         while unwritten:
             unwritten.pop().flush()
+        if turn.later:
+            touched.update(turn.later)
+            turn.later.clear()
+            self.again()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -85,6 +96,8 @@ class Container:
                 cast(ProducerLink, producer.handle).drain()
             case Settled(producer, count, outcome):
                 cast(ProducerLink, producer.handle).settle(count, outcome)
+            case Removed(consumer, count):
+                cast(ConsumerLink, consumer.handle).confirm(count)
             case Detach(link, condition, description):
                 cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
             case Close(connection, condition, description):

@@ -1,4 +1,5 @@
-"""The header section of an encoded message: tell the receiver how often its delivery has failed before.
+"""The header section of an encoded message: read whether it is durable, and tell the receiver how often its delivery
+has failed before.
 
 Only the header is written anew; every other byte of the message stays what the producer sent. Whatever that was,
 nothing is raised: a producer must not be able to break its consumers' delivery.
@@ -19,6 +20,22 @@ _UINT = {0x40: 0, 0x43: 0, 0x52: 1, 0x70: 4}
 _FIELDS = (_BOOLEAN, _UBYTE, _UINT, _BOOLEAN, _UINT)
 
 _NULL, _FALSE = b"\x40", b"\x42"
+
+#: A header as nearly every client begins it, and the other ways.
+_USUAL, _RARE = b"\x00\x53\x70\xc0", (b"\x00\x53\x70\xd0", b"\x00\x80", b"\x00\xa3")
+
+
+def is_durable(body: bytes) -> bool:
+    """Whether the message asks to be stored. Runs for every message of a durable queue."""
+    if body.startswith(_USUAL):
+        return body.startswith((b"\x41", b"\x56\x01"), 6)
+    return body.startswith(_RARE) and _is_durable_slowly(body)
+
+
+def _is_durable_slowly(body: bytes) -> bool:
+    start = next((len(d) for d in _DESCRIPTORS if body.startswith(d)), 0)
+    fields, _ = _fields(body, start) if start else ([], 0)
+    return fields is not None and fields[:1] in ([b"\x41"], [b"\x56\x01"])
 
 
 def with_failed_deliveries(body: bytes, count: int) -> bytes:

@@ -31,9 +31,10 @@ from brokers.amqp.proton import (
     unpack,
 )
 from brokers.engine.consumer import Consumer
-from brokers.engine.overflow import Outcome, Verdict
+from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
+from brokers.engine.receipt import Outcome
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
@@ -191,8 +192,9 @@ class ProducerLink(IncomingLink):
             link_advance(self.pointer)
             self.held.append(delivery)
 
-    def _reject(self, delivery: Any) -> None:
-        text = f"queue {self.producer.queue.name} is full"
+    def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
+        full = "is full" if outcome is Outcome.REFUSED else "cannot store the message now: see the broker's log"
+        text = f"queue {self.producer.queue.name} {full}"
         pn.delivery_error(delivery, RESOURCE_LIMIT, text)
         delivery_update(delivery, REJECTED)
         delivery_settle(delivery)
@@ -207,7 +209,7 @@ class ProducerLink(IncomingLink):
                 delivery_update(delivery, ACCEPTED)
                 delivery_settle(delivery)
             else:
-                self._reject(delivery)
+                self._reject(delivery, outcome)
         self.connection.dirty()
 
     def refuse(self, delivery: Any, condition: str, text: str) -> None:
@@ -258,9 +260,10 @@ class ProducerLink(IncomingLink):
 
 
 class ConsumerLink(Link):
-    """`unsettled`: delivery -> message, until the client settles."""
+    """`unsettled`: delivery -> message, until the client settles. `removing`: deliveries whose settlement is confirmed
+    once their messages are out of the store, in that order."""
 
-    __slots__ = ("consumer", "presettled", "tag", "unsettled")
+    __slots__ = ("consumer", "presettled", "removing", "tag", "unsettled")
 
     consumer: Consumer
 
@@ -268,6 +271,7 @@ class ConsumerLink(Link):
         super().__init__(connection, pointer)
         self.presettled = presettled
         self.unsettled: dict[Any, Message] = {}
+        self.removing: deque[Any] = deque()
         self.tag = 0
 
     def send(self, messages: list[Message]) -> None:
@@ -309,7 +313,11 @@ class ConsumerLink(Link):
         if consumer.browsing:
             pass  # it had a copy
         elif state in (ACCEPTED, REJECTED):
-            consumer.queue.remove(consumer, message)
+            ticket = consumer.queue.remove(consumer, message)
+            if ticket and not delivery_settled(delivery):
+                self.removing.append(delivery)
+                consumer.queue.confirm(consumer, ticket)
+                return
         elif state == MODIFIED:
             remote = pn.delivery_remote(delivery)
             consumer.queue.put_back(
@@ -321,6 +329,14 @@ class ConsumerLink(Link):
         else:
             consumer.queue.put_back(consumer, message)
         delivery_settle(delivery)
+
+    def confirm(self, count: int) -> None:
+        """The oldest `count` removals are safe."""
+        for _ in range(min(count, len(self.removing))):
+            delivery = self.removing.popleft()
+            delivery_update(delivery, ACCEPTED)
+            delivery_settle(delivery)
+        self.connection.dirty()
 
     def on_flow(self) -> None:
         consumer = self.consumer
@@ -349,5 +365,6 @@ class ConsumerLink(Link):
             for message in self.unsettled.values():
                 consumer.queue.put_back(consumer, message, failed=True)
         self.unsettled.clear()
+        self.removing.clear()
         self.connection.container.draining.discard(self)
         self.connection.container.broker.detach(consumer)

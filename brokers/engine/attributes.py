@@ -13,8 +13,9 @@ from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.credit import draining
+from brokers.engine.exchange import Exchange
 from brokers.engine.limits import UNLIMITED, Limits
-from brokers.engine.policy import FIELDS
+from brokers.engine.policy import FIELDS, Policy
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
 from brokers.engine.stops import Stop
@@ -59,6 +60,11 @@ def _policy(of: Callable[[Any], Mapping[str, Any]]) -> dict[str, Getter]:
     return {field: getter(field) for field in FIELDS}
 
 
+def _best_match(broker: Broker, queue: Queue) -> str | None:
+    best = broker.virtualhosts[queue.virtualhost].policies.of(queue.name)
+    return best.pattern if best is not None else None
+
+
 def _totals(queues: Callable[[Broker, Any], Iterable[Queue]]) -> dict[str, Getter]:
     def total(of: Callable[[Queue], int]) -> Getter:
         return lambda b, o: sum(of(q) for q in queues(b, o))
@@ -91,6 +97,8 @@ _VIRTUALHOST: dict[str, Getter] = {
     "name": lambda b, o: o.name,
     "create_on_attach": lambda b, o: o.create_on_attach,
     "anonymous": lambda b, o: o.anonymous,
+    "durable_queues": lambda b, o: o.durable_queues,
+    "store_used_bytes": lambda b, o: o.store.used_bytes if o.store else 0,
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: o.queues.values()),
     "connections": lambda b, o: sum(1 for c in b.connections.values() if c.virtualhost == o.name),
@@ -101,6 +109,7 @@ _VIRTUALHOST: dict[str, Getter] = {
 _QUEUE: dict[str, Getter] = {
     "virtualhost": lambda b, q: q.virtualhost,
     "name": lambda b, q: q.name,
+    "durable": lambda b, q: q.store_id > 0,
     "state": lambda b, q: q.state.value,
     "depth_messages": lambda b, q: q.depth_messages,
     "depth_bytes": lambda b, q: q.depth_bytes,
@@ -124,7 +133,35 @@ _QUEUE: dict[str, Getter] = {
     "overfull_count": lambda b, q: q.overfull_count,
     "overfull_ms": lambda b, q: q.overfull_ms + (max(0, b.turn.now - q.overfull_since) if q.overfull_since else 0),
     "stops": lambda b, q: _shown(q.stops.values()),
+    "policy": _best_match,
+    "bindings": lambda b, q: [
+        {"exchange": e.name, "key": key}
+        for e in b.virtualhosts[q.virtualhost].bound.get(q, ())
+        for key in e.bindings[q]
+    ],
     "version": lambda b, q: q.version,
+}
+
+_POLICY: dict[str, Getter] = {
+    "virtualhost": lambda b, p: p.virtualhost,
+    "pattern": lambda b, p: p.pattern,
+    "priority": lambda b, p: p.priority,
+    **_policy(lambda p: p.given),
+    "queues": lambda b, p: b.virtualhosts[p.virtualhost].policies.count(p.pattern),
+    "version": lambda b, p: p.version,
+}
+
+_EXCHANGE: dict[str, Getter] = {
+    "virtualhost": lambda b, e: e.virtualhost,
+    "name": lambda b, e: e.name,
+    "exchange_type": lambda b, e: e.kind,
+    **_policy(lambda e: e.own),
+    "queues": lambda b, e: len(e.bindings),
+    "stops": lambda b, e: _shown(
+        s for s in b.stops.values() if s.scope.exchange == e.name and s.scope.virtualhost == e.virtualhost
+    ),
+    "bindings": lambda b, e: [{"queue": q.name, "key": key} for q, keys in e.bindings.items() for key in keys],
+    "version": lambda b, e: e.version,
 }
 
 _CONNECTION: dict[str, Getter] = {
@@ -175,6 +212,8 @@ GETTERS: Mapping[str, Mapping[str, Getter]] = {
     "Broker": _BROKER,
     "VirtualHost": _VIRTUALHOST,
     "Queue": _QUEUE,
+    "Policy": _POLICY,
+    "Exchange": _EXCHANGE,
     "Connection": _CONNECTION,
     "Producer": _PRODUCER,
     "Consumer": _CONSUMER,
@@ -184,6 +223,8 @@ TYPE_OF: Mapping[type, str] = {
     Broker: "Broker",
     VirtualHost: "VirtualHost",
     Queue: "Queue",
+    Policy: "Policy",
+    Exchange: "Exchange",
     Connection: "Connection",
     Producer: "Producer",
     Consumer: "Consumer",

@@ -7,31 +7,35 @@ node and the links both answer with them. What must survive a restart is left in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from itertools import count, groupby
 from typing import Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.connection import ANONYMOUS, Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.credit import draining
+from brokers.engine.durable_queue import DurableQueue
+from brokers.engine.enforcement import Enforcement
 from brokers.engine.events import queue_subject
-from brokers.engine.limits import InvalidPolicy, Limits, resolve
-from brokers.engine.policy import BROKER, OWN, VIRTUALHOST, Setting, Value, inherit, pattern_fault
+from brokers.engine.names import check_name
+from brokers.engine.policy import Value, pattern_fault
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
+from brokers.engine.routing import Routing, Target
 from brokers.engine.stops import Scope, Stop, StopOutcome
+from brokers.engine.store import Stores
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import ObjectName, object_name
-
-MAX_NAME = 255
 
 
 class Broker:
     """`started` and `turn.now` in ms since the epoch. `defaults`: policy fields for every queue."""
 
-    def __init__(self, now: int, *, version: str = "") -> None:
+    def __init__(self, now: int, *, version: str = "", stores: Stores | None = None) -> None:
         self.turn = Turn(now)
+        self.stores = stores  # None: durable queues are remembered, their messages are not
+        self.last_store_id = 0  # of durable queues: never given twice
         self.started = now
         self.product_version = version
         self.object_name: ObjectName = object_name("Broker")
@@ -43,6 +47,8 @@ class Broker:
         self.consumers: dict[int, Consumer] = {}
         self.stops: dict[Scope, Stop] = {}
         self.last_event = 0
+        self.enforcement = Enforcement(self)
+        self.routing = Routing(self)
         self._numbers = count(1)
         self._minute = now // 60_000
         self._sampled_at = now
@@ -71,7 +77,7 @@ class Broker:
         return host is not None and host.queues.get(queue.name) is queue
 
     def create_virtualhost(self, name: str) -> VirtualHost:
-        _check_name("virtual host", name)
+        check_name("virtual host", name)
         if name in self.virtualhosts:
             raise AlreadyExists(f"there is a virtual host {name} already")
         host = self.virtualhosts[name] = VirtualHost(name)
@@ -83,28 +89,61 @@ class Broker:
             raise InvalidValue({"name": f"virtual host {host.name} has open connections: close them first"})
         for queue in list(host.queues.values()):
             self.delete_queue(queue)
+        for exchange in list(host.exchanges.values()):
+            self.routing.delete_exchange(exchange)
+        for policy in list(host.policies.by_pattern.values()):
+            self.enforcement.delete_policy(policy)
         del self.virtualhosts[host.name]
+        if self.stores is not None and host.store is not None:
+            self.stores.drop(host.name)
         for scope in [s for s in self.stops if s.virtualhost == host.name]:
-            self._forget_stop(scope)
+            self.forget_stop(scope)
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), None))
 
-    def create_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value] | None = None) -> Queue:
-        """Raises InvalidValue if the name or the policy is not good, AlreadyExists."""
-        _check_name("queue", name)
+    def create_queue(
+        self, host: VirtualHost, name: str, own: Mapping[str, Value] | None = None, *, durable: bool = False
+    ) -> Queue:
+        """Raises InvalidValue if the name or the policy is not good, AlreadyExists, AdminError if it is to be durable
+        and there is no store to be had."""
+        check_name("queue", name)
         if name in host.queues:
             raise AlreadyExists(f"there is a queue {name} in virtual host {host.name} already")
-        queue = Queue(host.name, name, self.turn)
-        queue.own = dict(own or {})
-        settings, limits = self.settle(host, queue.own)
+        settings, limits = self.enforcement.settle(self.enforcement.layers(host, name, own or {}))
+        number = 0
+        if durable:
+            self.open_store(host)
+            number = self.last_store_id = self.last_store_id + 1
+            self.keep_broker()
+        queue = self._add_queue(host, name, own or {}, number)
         queue.set_limits(limits, settings)
-        host.queues[name] = queue
         queue_fact(queue, "queue-created", "Create")
-        for stop in self.stops.values():
-            if stop.scope.covers(host.name, name):
-                queue.stop(stop)
+        self._stop_covered(queue)
         self.turn.changed.add(queue)
         self.keep_queue(queue)
         return queue
+
+    def open_store(self, host: VirtualHost) -> None:
+        """Have a store for the virtual host, if stores there are. Raises AdminError."""
+        if host.store is None and self.stores is not None:
+            host.store = self.stores.open(host.name)
+
+    def _add_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value], number: int) -> Queue:
+        """`number`: what the store knows it by; 0 if it is not durable."""
+        queue: Queue
+        if number and host.store is not None:
+            queue = DurableQueue(host.name, name, self.turn, host.store)
+        else:
+            queue = Queue(host.name, name, self.turn)
+        queue.store_id = number
+        host.queues[name] = queue
+        queue.own = dict(own)
+        host.policies.add(name)
+        return queue
+
+    def _stop_covered(self, queue: Queue) -> None:
+        for stop in self.stops.values():
+            if self._covers(stop.scope, queue):
+                queue.stop(stop)
 
     def delete_queue(self, queue: Queue) -> None:
         """Its links are detached, and its messages are gone."""
@@ -112,74 +151,44 @@ class Broker:
         for link in links:
             self.turn.effects.append(Detach(link, "amqp:resource-deleted", f"queue {queue.name} was deleted"))
             self.detach(link)
-        del self.virtualhosts[queue.virtualhost].queues[queue.name]
+        self.routing.unbind_everywhere(queue)
+        host = self.virtualhosts[queue.virtualhost]
+        del host.queues[queue.name]
+        host.policies.drop(queue.name)
+        queue.let_go()
         for each in (self.turn.touched, self.turn.changed, self.turn.watched):
             each.discard(queue)
         for scope in [s for s in self.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
-            self._forget_stop(scope)
+            self.forget_stop(scope)
         queue_fact(queue, "queue-deleted", "Deleted")
         self.turn.keep.append(Keep("queue", str(queue.object_name), None))
 
     # -- policies ---------------------------------------------------------------------------------------------
 
-    def settle(
-        self,
-        host: VirtualHost | None,
-        own: Mapping[str, Value],
-        *,
-        host_defaults: Mapping[str, Value] | None = None,
-        defaults: Mapping[str, Value] | None = None,
-    ) -> tuple[dict[str, Setting], Limits]:
-        """Settings and limits of a queue with these fields of its own; raises InvalidValue."""
-        if host_defaults is None:
-            host_defaults = host.defaults if host else {}
-        settings = inherit(
-            [(OWN, own), (VIRTUALHOST, host_defaults), (BROKER, self.defaults if defaults is None else defaults)]
-        )
-        try:
-            return settings, resolve(settings)
-        except InvalidPolicy as invalid:
-            raise InvalidValue(invalid.errors) from None
-
     def set_own_policy(self, queue: Queue, own: Mapping[str, Value]) -> None:
-        settings, limits = self.settle(self.virtualhosts[queue.virtualhost], own)
-        queue.own = dict(own)
+        self.enforcement.set_own(queue, own)
         queue.version += 1
-        queue.set_limits(limits, settings)
         self.turn.changed.add(queue)
         self.keep_queue(queue)
 
     def set_virtualhost_defaults(self, host: VirtualHost, defaults: Mapping[str, Value]) -> None:
-        """All or nothing: refused if it would contradict what one of its queues sets."""
-        self.settle(None, {}, host_defaults=defaults)
-        self._apply([(q, *self._try(q, host_defaults=defaults)) for q in host.queues.values()])
-        host.defaults = dict(defaults)
+        """All or nothing: refused if it would contradict what is set inside."""
+        self.enforcement.set_virtualhost_defaults(host, defaults)
 
     def set_broker_defaults(self, defaults: Mapping[str, Value]) -> None:
-        """All or nothing: refused if it would contradict what a virtual host or a queue sets."""
-        self.settle(None, {}, defaults=defaults)
-        for host in self.virtualhosts.values():
-            self.settle(host, {}, defaults=defaults)
-        self._apply([(q, *self._try(q, defaults=defaults)) for q in self.queues()])
-        self.defaults = dict(defaults)
-
-    def _try(self, queue: Queue, **layers: Mapping[str, Value]) -> tuple[dict[str, Setting], Limits]:
-        try:
-            return self.settle(self.virtualhosts[queue.virtualhost], queue.own, **layers)
-        except InvalidValue as invalid:
-            raise InvalidValue(
-                {f: f"queue {queue.virtualhost}/{queue.name}: {text}" for f, text in invalid.errors.items()}
-            ) from None
-
-    def _apply(self, settled: Iterable[tuple[Queue, Mapping[str, Setting], Limits]]) -> None:
-        for queue, settings, limits in settled:
-            queue.set_limits(limits, settings)
-            self.turn.changed.add(queue)
+        """All or nothing: refused if it would contradict what is set inside."""
+        self.enforcement.set_broker_defaults(defaults)
 
     # -- records that survive a restart -----------------------------------------------------------------------
 
     def keep_queue(self, queue: Queue) -> None:
-        record = {"virtualhost": queue.virtualhost, "name": queue.name, "own": queue.own, "version": queue.version}
+        record = {
+            "virtualhost": queue.virtualhost,
+            "name": queue.name,
+            "own": queue.own,
+            "version": queue.version,
+            "store_id": queue.store_id,
+        }
         self.turn.keep.append(Keep("queue", str(queue.object_name), record))
 
     def keep_virtualhost(self, host: VirtualHost) -> None:
@@ -189,11 +198,13 @@ class Broker:
             "defaults": host.defaults,
             "create_on_attach": host.create_on_attach,
             "anonymous": host.anonymous,
+            "durable_queues": host.durable_queues,
         }
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), record))
 
     def keep_broker(self) -> None:
-        self.turn.keep.append(Keep("broker", "", {"version": self.version, "defaults": self.defaults}))
+        record = {"version": self.version, "defaults": self.defaults, "last_store_id": self.last_store_id}
+        self.turn.keep.append(Keep("broker", "", record))
 
     def restore(self, records: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
         """Take up the records of an earlier run, in any order; kinds that are not the engine's are passed over."""
@@ -202,20 +213,62 @@ class Broker:
             kinds.setdefault(kind, []).append(record)
         for record in kinds.get("broker", ()):
             self.version, self.defaults = record["version"], dict(record["defaults"])
+            self.last_store_id = record.get("last_store_id", 0)
         for record in kinds.get("virtualhost", ()):
             host = self.virtualhosts[record["name"]] = VirtualHost(record["name"])
             host.version, host.defaults = record["version"], dict(record["defaults"])
             host.create_on_attach, host.anonymous = record["create_on_attach"], record["anonymous"]
+            host.durable_queues = record.get("durable_queues", False)
         for record in kinds.get("stop", ()):
             stop = Stop.from_record(dict(record))
             self.stops[stop.scope] = stop
+        for record in kinds.get("policy", ()):
+            self.enforcement.restore_policy(record)
+        for record in kinds.get("exchange", ()):
+            self.routing.restore_exchange(record)
         for record in kinds.get("queue", ()):
-            host = self.virtualhost(record["virtualhost"])
-            queue = self.create_queue(host, record["name"], record["own"])
+            host, number = self.virtualhost(record["virtualhost"]), record.get("store_id", 0)
+            if number:
+                self.open_store(host)
+            queue = self._add_queue(host, record["name"], record["own"], number)
             queue.version = record["version"]
+        for record in kinds.get("binding", ()):
+            self.routing.restore_binding(record)
+        for queue in self.queues():
+            settings, limits = self.enforcement.settle(self.enforcement.layers_of(queue))
+            queue.set_limits(limits, settings)
+            self._stop_covered(queue)
+            self.turn.changed.add(queue)
             queue.stopped_since = min((stop.since for stop in queue.stops.values()), default=None)
-        self.turn.take_facts()  # they were stated when the queues were first created
+        self.turn.take_facts()  # they were stated in that run
         self.turn.take_keep()
+
+    # -- stores -----------------------------------------------------------------------------------------------
+
+    def recover(self, host: VirtualHost, messages: Iterable[tuple[int, int, int, int]]) -> int:
+        """Take up the stored messages of a virtual host: (number of the queue, number, size, failed deliveries), by
+        queue and number. Those of queues that are no more are dropped from the store. Returns how many there are."""
+        queues = {q.store_id: q for q in host.queues.values() if isinstance(q, DurableQueue)}
+        count = 0
+        for number, rows in groupby(messages, lambda row: row[0]):
+            queue = queues.get(number)
+            if queue is None:
+                if host.store is not None:
+                    host.store.drop_queue(number)
+                continue
+            for _, place, size, failed in rows:
+                queue.recover(place, size, failed)
+            count += queue.depth_messages
+            queue.measure()
+            self.turn.changed.add(queue)
+        return count
+
+    def committed(self, virtualhost: str, ticket: int, *, stored: bool, removed: bool) -> None:
+        """What became of the changes with this ticket of a virtual host's store: whether their messages are stored, and
+        whether all changes up to it are safe."""
+        for queue in [q for q in self.turn.unsafe if q.virtualhost == virtualhost]:
+            if not queue.committed(ticket, stored=stored, removed=removed):
+                self.turn.unsafe.discard(queue)
 
     # -- connections and links --------------------------------------------------------------------------------
 
@@ -268,7 +321,13 @@ class Broker:
             return queue
         if not host.create_on_attach:
             raise NotFound(f"there is no queue {name} in virtual host {host.name}, and clients may not create it")
-        return self.create_queue(host, name)
+        return self.create_queue(host, name, durable=host.durable_queues)
+
+    def resolve_target(self, connection: Connection, address: str) -> Target:
+        """What a producer's address means, see `Routing.find`; a name that is nothing yet is a queue's. Raises NotFound
+        where the virtual host does not create queues on attach."""
+        found = self.routing.find(self.virtualhosts[connection.virtualhost], address)
+        return found if found is not None else self.find_or_create_queue(connection, address)
 
     def attach_producer(self, connection: Connection, queue: Queue, link: str, channel: int, handle: Any) -> Producer:
         producer = Producer(next(self._numbers), connection, queue, link, channel=channel, handle=handle)
@@ -327,7 +386,7 @@ class Broker:
         queues = self._covered(scope)
         lifted = [s for s in self.stops if scope.contains(s)]
         for each in lifted:
-            self._forget_stop(each)
+            self.forget_stop(each)
             for queue in self.queues():
                 queue.start(each)
         outcome = self._outcome(queues, changed=bool(lifted))
@@ -341,15 +400,22 @@ class Broker:
             raise InvalidValue({"pattern": fault})
         if scope.queue:
             return [self.queue(scope.virtualhost, scope.queue)]
+        if scope.exchange:
+            return list(self.routing.exchange(scope.virtualhost, scope.exchange).bindings)
         hosts = [self.virtualhost(scope.virtualhost)] if scope.virtualhost else self.virtualhosts.values()
-        return [q for host in hosts for q in host.queues.values() if scope.covers(host.name, q.name)]
+        return [q for host in hosts for q in host.queues.values() if self._covers(scope, q)]
+
+    def _covers(self, scope: Scope, queue: Queue) -> bool:
+        bound = self.virtualhosts[queue.virtualhost].bound.get(queue, ())
+        return scope.covers(queue.virtualhost, queue.name, [exchange.name for exchange in bound])
 
     def _outcome(self, queues: list[Queue], *, changed: bool) -> StopOutcome:
         producers = [p for q in queues for p in q.producers]
         stopped = sum(1 for p in producers if p.blocked and not draining((p,)))
         return StopOutcome(len(queues), len(producers), stopped, draining(producers), changed)
 
-    def _forget_stop(self, scope: Scope) -> None:
+    def forget_stop(self, scope: Scope) -> None:
+        """The queues that it held are the caller's to start."""
         del self.stops[scope]
         self.turn.keep.append(Keep("stop", str(scope), None))
 
@@ -358,6 +424,8 @@ class Broker:
         verb = "Stopped" if kind == "producers-stopped" else "Started"
         if scope.queue:
             name = self.queue(scope.virtualhost, scope.queue).object_name
+        elif scope.exchange:
+            name = self.routing.exchange(scope.virtualhost, scope.exchange).object_name
         elif scope.virtualhost:
             name = self.virtualhost(scope.virtualhost).object_name
         words = (
@@ -412,15 +480,3 @@ def queue_fact(queue: Queue, kind: str, words: str, attributes: Mapping[str, Any
     """State a fact about a queue."""
     subject = queue_subject(queue.virtualhost, queue.name)
     queue.turn.state(kind, queue.object_name, subject, words, {**queue.shown(), **(attributes or {})})
-
-
-def _check_name(what: str, name: str) -> None:
-    if not name or len(name) > MAX_NAME or name != name.strip() or not name.isprintable():
-        raise InvalidValue(
-            {
-                "name": f"{name!r} cannot be the name of a {what}: 1 to {MAX_NAME} printable characters,"
-                " no blank at the ends"
-            }
-        )
-    if name.startswith("$"):
-        raise InvalidValue({"name": f"{name!r} cannot be the name of a {what}: names with $ are the broker's own"})

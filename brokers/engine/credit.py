@@ -170,7 +170,7 @@ class CreditLedger:
                 break
             producer.waiting = False
             most = share if producer.messages else min(share, FIRST_GRANT)
-            wanted = most - producer.credit - producer.held
+            wanted = most - producer.credit - len(producer.line)
             more = min(wanted, room)
             if more <= 0 or producer.draining:
                 producer.low = producer.credit >> 1

@@ -63,3 +63,16 @@ def dropped_words(count: int, depth_bytes: int, depth_messages: int, stop_bytes:
         f"Dropped : {count:,} messages, Depth : {depth_bytes:,} bytes, {depth_messages:,} messages,"
         f" Capacity : {stop_bytes:,} bytes, {stop_messages:,} messages"
     )
+
+
+def policy_words(before: Mapping[str, Any], after: Mapping[str, Any], change: str = "changed") -> str:
+    """The words of HGT-1003; None: not set. `change`: created, changed or deleted."""
+    if change == "changed":
+        told = [f"{name} {_shown(before[name])} -> {_shown(after[name])}" for name in after]
+    else:
+        told = [f"{name} {value}" for name, value in (after if change == "created" else before).items()]
+    return f"Policy {change.capitalize()} : {', '.join(told)}"
+
+
+def _shown(value: Any) -> str:
+    return "inherited" if value is None else str(value)

@@ -15,9 +15,10 @@ from brokers.engine.credit import CreditLedger
 from brokers.engine.events import overfull_words, queue_subject, underfull_words
 from brokers.engine.flow import Change, Input, State
 from brokers.engine.limits import UNLIMITED, Limits
-from brokers.engine.overflow import WAYS, Outcome, Overflow, Waiting
+from brokers.engine.overflow import WAYS, Overflow, Verdict, Waiting
 from brokers.engine.policy import Setting, Value
 from brokers.engine.producer import Producer
+from brokers.engine.receipt import Outcome, Receipt
 from brokers.engine.stops import Scope, Stop
 from brokers.engine.turn import CreditChanged, Drain, Settled, Turn
 from brokers.managed import ObjectName, object_name
@@ -52,6 +53,7 @@ class Gate:
         "turn",
         "version",
         "virtualhost",
+        "withheld",
     )
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
@@ -78,6 +80,7 @@ class Gate:
         self.overflow: Overflow = WAYS[self.limits.full]
         self.full: Overflow | None = None  # `overflow`, while the queue is overfull and it wants every message
         self.outside: deque[Waiting] = deque()  # messages that wait for room
+        self.withheld: deque[Receipt] = deque()  # of messages that are in, and are settled when the queue resumes
         self.rejected = 0
         self.longest_ms = 0  # the longest wait that is over
 
@@ -89,8 +92,9 @@ class Gate:
         """There is credit to take back: sweep by time."""
         raise NotImplementedError
 
-    def enqueue(self, body: bytes) -> None:
-        """Take in a message, and check the depth after it."""
+    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
+        """Add a message, and check the depth after it. TAKEN: it is safe. HELD: the receipt waits until it is; without
+        one, `producer` gets one."""
         raise NotImplementedError
 
     def drop_excess(self) -> None:
@@ -117,14 +121,14 @@ class Gate:
         """A producer that attaches while the queue is overfull or stopped starts blocked."""
         self.ledger.join(producer)
         for reason in self.reasons():
-            self._hold(producer, reason)
+            self._hold(producer, reason, self.shown())
         self.touch()
 
     def detach_producer(self, producer: Producer) -> None:
         """Messages of it that wait outside were never accepted: they go with it."""
-        if producer.held and self.outside:
+        if producer.line and self.outside:
             self.outside = deque(w for w in self.outside if w.producer is not producer)
-        producer.held = 0
+        producer.line.clear()
         self.ledger.leave(producer)
         self.touch()
 
@@ -253,20 +257,23 @@ class Gate:
             self.watch()
 
     def _hold_all(self, reason: str) -> None:
+        shown = self.shown()
         for producer in self.ledger.members:
-            self._hold(producer, reason)
+            self._hold(producer, reason, shown)
 
-    def _hold(self, producer: Producer, reason: str) -> None:
+    def _hold(self, producer: Producer, reason: str, shown: Mapping[str, Any]) -> None:
         if producer.hold(reason, self.turn.now):
             words = f"Flow Control Enforced (Queue {self.name})"
-            self._producer_fact("producer-blocked", producer, words, {"reasons": list(producer.reasons)})
+            self._producer_fact("producer-blocked", producer, words, {**shown, "reasons": list(producer.reasons)})
 
     def _free_all(self, reason: str) -> None:
+        shown = self.shown()
         for producer in self.ledger.members:
             before = producer.blocked_ms
             if producer.free(reason, self.turn.now):
                 lasted = producer.blocked_ms - before
-                self._producer_fact("producer-released", producer, "Flow Control Removed", {"blocked_ms": lasted})
+                attributes = {**shown, "blocked_ms": lasted}
+                self._producer_fact("producer-released", producer, "Flow Control Removed", attributes)
                 self.ledger.ask(producer)
 
     def room(self) -> int:
@@ -306,18 +313,31 @@ class Gate:
         self.ledger.returned(producer, count)
         self.touch()
 
-    def settle_held(self, producer: Producer, count: int, outcome: Outcome) -> None:
-        """The producer's oldest `count` held messages have their outcome."""
-        producer.held -= count
-        self.turn.effects.append(Settled(producer, count, outcome))
+    def defer(self, producer: Producer, pending: int) -> Receipt:
+        """The outcome of the producer's newest message comes later: when so many things have come."""
+        receipt = Receipt(producer, pending)
+        producer.line.append(receipt)
+        return receipt
+
+    def resolve(self, receipt: Receipt, outcome: Outcome) -> None:
+        """One of the things that a message waits for has come; those whose turn it is are settled."""
+        receipt.tell(outcome)
+        producer = receipt.producer
+        line = producer.line
+        while line and line[0].ready:
+            first = line.popleft()
+            last = self.turn.effects[-1] if self.turn.effects else None
+            if isinstance(last, Settled) and last.producer is producer and last.outcome is first.outcome:
+                last.count += 1
+            else:
+                self.turn.effects.append(Settled(producer, 1, first.outcome))
         self.ledger.ask(producer)
         self.touch()
 
     def wait_outside(self, producer: Producer, body: bytes) -> None:
         """Keep a message out of the queue, unsettled, until there is room or its time is up."""
-        now = self.turn.now
-        self.outside.append(Waiting(producer, body, now, self.overflow.deadline(self)))
-        producer.held += 1
+        receipt = self.defer(producer, 1)
+        self.outside.append(Waiting(receipt, body, self.turn.now, self.overflow.deadline(self)))
         self.touch()
 
     def let_in_while_room(self) -> None:
@@ -328,8 +348,8 @@ class Gate:
         """Enqueue the message that has waited outside the longest."""
         waiting = self.outside.popleft()
         self.waited(self.turn.now - waiting.since)
-        self.settle_held(waiting.producer, 1, Outcome.ACCEPTED)
-        self.enqueue(waiting.body)
+        self.enqueue(waiting.body, receipt=waiting.receipt)
+        self.resolve(waiting.receipt, Outcome.ACCEPTED)
 
     def waited(self, ms: int) -> None:
         self.longest_ms = max(self.longest_ms, ms)
@@ -371,7 +391,7 @@ class Gate:
     def _producer_fact(self, kind: str, producer: Producer, words: str, attributes: Mapping[str, Any]) -> None:
         connection = producer.connection
         subject = f"{connection.subject}/ch:{producer.channel}"
-        facts = {**self.shown(), "client": connection.client, "link": producer.link, **attributes}
+        facts = {**attributes, "client": connection.client, "link": producer.link}
         self.turn.state(kind, producer.name, subject, words, facts)
 
 

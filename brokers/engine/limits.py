@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from brokers.engine.policy import BUILT, OWN, Setting
+from brokers.engine.policy import BROKER, BUILT, OWN, VIRTUALHOST, Setting
 
 #: Stands for "no limit" in `Limits.stop_*` and `resume_*`: above every depth, so that comparing needs no special case.
 UNLIMITED = 1 << 63
@@ -148,4 +148,7 @@ def _shown(setting: Setting, level: int) -> str:
 
 
 def _from(setting: Setting) -> str:
-    return "" if setting.origin in (OWN, BUILT) else f" (from the {setting.origin}'s defaults)"
+    if setting.origin in (OWN, BUILT):
+        return ""
+    layer = f"the {setting.origin}'s defaults" if setting.origin in (VIRTUALHOST, BROKER) else setting.origin
+    return f" (from {layer})"

@@ -14,13 +14,16 @@ from brokers.admin import InvalidValue, ManagedObject, NotAllowed, NotFound, Pag
 from brokers.engine.attributes import GETTERS, effective
 from brokers.engine.broker import Broker, queue_fact
 from brokers.engine.connection import Connection
-from brokers.engine.policy import FIELDS, explain
+from brokers.engine.events import policy_words
+from brokers.engine.exchange import Exchange
+from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
 from brokers.engine.queue import Queue
 from brokers.engine.stops import Scope, StopOutcome
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, check_attributes, object_name
 
 MAX_PAGE = 1000
+_STOPPABLE = ("Broker", "VirtualHost", "Exchange", "Queue")
 
 
 class Management:
@@ -29,12 +32,37 @@ class Management:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._operations: Mapping[tuple[str, str], Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
-            **{(t, "stop-producers"): self._stop for t in ("Broker", "VirtualHost", "Queue")},
-            **{(t, "start-producers"): self._start for t in ("Broker", "VirtualHost", "Queue")},
+            **{(t, "stop-producers"): self._stop for t in _STOPPABLE},
+            **{(t, "start-producers"): self._start for t in _STOPPABLE},
             ("Queue", "explain"): self._explain,
             ("Queue", "check"): self._check,
             ("Queue", "purge"): self._purge,
+            ("Exchange", "bind"): self._bind,
+            ("Exchange", "unbind"): self._unbind,
             ("Connection", "close"): self._close,
+        }
+        self._creators: Mapping[str, Callable[[Mapping[str, Any], dict[str, Any], str], Any]] = {
+            "VirtualHost": self._create_virtualhost,
+            "Queue": lambda v, policy, _: broker.create_queue(
+                broker.virtualhost(v["virtualhost"]), v["name"], policy, durable=v.get("durable", False)
+            ),
+            "Policy": self._create_policy,
+            "Exchange": lambda v, policy, actor: broker.routing.create_exchange(
+                broker.virtualhost(v["virtualhost"]), v["name"], v["exchange_type"], policy, actor=actor
+            ),
+        }
+        self._updaters: Mapping[str, Callable[[Any, Mapping[str, Any], Mapping[str, Any], str], None]] = {
+            "Broker": self._update_broker,
+            "VirtualHost": self._update_virtualhost,
+            "Queue": self._update_queue,
+            "Policy": self._update_policy,
+            "Exchange": self._update_exchange,
+        }
+        self._deleters: Mapping[str, Callable[[Any, str], None]] = {
+            "VirtualHost": self._delete_virtualhost,
+            "Queue": lambda queue, _: broker.delete_queue(queue),
+            "Policy": lambda policy, actor: broker.enforcement.delete_policy(policy, actor=actor),
+            "Exchange": lambda exchange, actor: broker.routing.delete_exchange(exchange, actor=actor),
         }
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -87,11 +115,13 @@ class Management:
         return key
 
     def _all(self, type_name: str) -> list[Any]:
-        broker = self.broker
+        broker, hosts = self.broker, self.broker.virtualhosts.values()
         every: Mapping[str, Callable[[], Iterable[Any]]] = {
             "Broker": lambda: [broker],
-            "VirtualHost": broker.virtualhosts.values,
+            "VirtualHost": lambda: hosts,
             "Queue": broker.queues,
+            "Policy": lambda: [p for host in hosts for p in host.policies.by_pattern.values()],
+            "Exchange": lambda: [e for host in hosts for e in host.exchanges.values()],
             "Connection": broker.connections.values,
             "Producer": broker.producers.values,
             "Consumer": broker.consumers.values,
@@ -110,6 +140,10 @@ class Management:
             return broker.virtualhost(name["name"])
         if name.type == "Queue":
             return broker.queue(name["virtualhost"], name["name"])
+        if name.type == "Policy":
+            return broker.enforcement.policy(name["virtualhost"], name["pattern"])
+        if name.type == "Exchange":
+            return broker.routing.exchange(name["virtualhost"], name["name"])
         things: Mapping[str, Mapping[int, Any]] = {
             "Connection": broker.connections,
             "Producer": broker.producers,
@@ -128,7 +162,7 @@ class Management:
 
     # -- changing ---------------------------------------------------------------------------------------------
 
-    def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:
+    def create(self, name: ObjectName, attributes: Mapping[str, Any], actor: str = "") -> ManagedObject:
         declared = _type(name.type)
         if not declared.creatable:
             raise NotAllowed(f"a {name.type.lower()} cannot be created")
@@ -139,14 +173,22 @@ class Management:
         if any(good[k] != v for k, v in name.keys):
             raise InvalidValue({k: f"{k} is {good[k]!r} but the name says {v!r}" for k, v in name.keys if good[k] != v})
         policy = {f: good[f] for f in FIELDS if good.get(f) is not None}
-        if name.type == "Queue":
-            created: Any = self.broker.create_queue(self.broker.virtualhost(good["virtualhost"]), good["name"], policy)
-        else:
-            self.broker.settle(None, {}, host_defaults=policy)
-            created = self.broker.create_virtualhost(good["name"])
-            self._set_virtualhost(created, good)
-            self.broker.keep_virtualhost(created)
-        return self._shown(name.type, created)
+        return self._shown(name.type, self._creators[name.type](good, policy, actor))
+
+    def _create_virtualhost(self, values: Mapping[str, Any], policy: dict[str, Any], actor: str) -> VirtualHost:
+        broker = self.broker
+        broker.enforcement.settle(Layers(virtualhost=fields(policy), broker=fields(broker.defaults)))
+        created = broker.create_virtualhost(values["name"])
+        self._set_virtualhost(created, values)
+        broker.keep_virtualhost(created)
+        return created
+
+    def _create_policy(self, values: Mapping[str, Any], policy: dict[str, Any], actor: str) -> Policy:
+        if not values["virtualhost"]:
+            raise InvalidValue({"virtualhost": "virtualhost is empty: a policy belongs to a virtual host"})
+        host = self.broker.virtualhost(values["virtualhost"])
+        priority = values.get("priority", 0)
+        return self.broker.enforcement.create_policy(host, values["pattern"], policy, priority=priority, actor=actor)
 
     def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int, actor: str = "") -> ManagedObject:
         thing = self._find(name)
@@ -159,50 +201,64 @@ class Management:
             raise InvalidValue(dict(wrong))
         before = {a: GETTERS[name.type][a](self.broker, thing) for a in good}
         changed = {a: v for a, v in good.items() if before[a] != v}
-        if not changed:
-            return self._shown(name.type, thing)
-        if isinstance(thing, Queue):
-            self.broker.set_own_policy(thing, _merged(thing.own, changed))
-        elif isinstance(thing, VirtualHost):
-            self._set_virtualhost(thing, changed)
-            thing.version += 1
-            self.broker.keep_virtualhost(thing)
-        else:
-            self.broker.set_broker_defaults(_merged(self.broker.defaults, changed))
-            self.broker.version += 1
-            self.broker.keep_broker()
-        self._policy_fact(name, thing, {a: before[a] for a in changed}, changed, actor)
-        return self._shown(name.type, thing)
+        if changed:
+            self._updaters[name.type](thing, {a: before[a] for a in changed}, changed, actor)
+        return self.read(name)
+
+    def _update_broker(self, broker: Broker, before: Mapping[str, Any], after: Mapping[str, Any], actor: str) -> None:
+        broker.set_broker_defaults(_merged(broker.defaults, after))
+        broker.version += 1
+        broker.keep_broker()
+        self._policy_fact(broker.object_name, "broker", before, after, actor)
+
+    def _update_virtualhost(
+        self, host: VirtualHost, before: Mapping[str, Any], after: Mapping[str, Any], actor: str
+    ) -> None:
+        self._set_virtualhost(host, after)
+        host.version += 1
+        self.broker.keep_virtualhost(host)
+        self._policy_fact(host.object_name, f"vh(/{host.name})", before, after, actor)
 
     def _set_virtualhost(self, host: VirtualHost, values: Mapping[str, Any]) -> None:
         self.broker.set_virtualhost_defaults(host, _merged(host.defaults, values))
         host.create_on_attach = values.get("create_on_attach", host.create_on_attach)
         host.anonymous = values.get("anonymous", host.anonymous)
+        host.durable_queues = values.get("durable_queues", host.durable_queues)
+
+    def _update_queue(self, queue: Queue, before: Mapping[str, Any], after: Mapping[str, Any], actor: str) -> None:
+        self.broker.set_own_policy(queue, _merged(queue.own, after))
+        facts = {"before": dict(before), "after": dict(after), "actor": actor}
+        queue_fact(queue, "policy-changed", policy_words(before, after), facts)
+
+    def _update_policy(self, policy: Policy, before: Mapping[str, Any], after: Mapping[str, Any], actor: str) -> None:
+        priority = after.get("priority", policy.priority)
+        self.broker.enforcement.update_policy(policy, _merged(policy.given, after), priority=priority, actor=actor)
+
+    def _update_exchange(
+        self, exchange: Exchange, before: Mapping[str, Any], after: Mapping[str, Any], actor: str
+    ) -> None:
+        self.broker.routing.set_policy(exchange, _merged(exchange.own, after))
+        subject = f"vh(/{exchange.virtualhost})/ex({exchange.kind}/{exchange.name})"
+        self._policy_fact(exchange.object_name, subject, before, after, actor)
 
     def _policy_fact(
-        self, name: ObjectName, thing: Any, before: Mapping[str, Any], after: Mapping[str, Any], actor: str
+        self, name: ObjectName, subject: str, before: Mapping[str, Any], after: Mapping[str, Any], actor: str
     ) -> None:
-        changes = ", ".join(f"{a} {_value(before[a])} -> {_value(after[a])}" for a in after)
         attributes = {"before": dict(before), "after": dict(after), "actor": actor}
-        words = f"Policy Changed : {changes}"
-        if isinstance(thing, Queue):
-            queue_fact(thing, "policy-changed", words, attributes)
-        else:
-            subject = f"vh(/{thing.name})" if isinstance(thing, VirtualHost) else "broker"
-            self.broker.turn.state("policy-changed", name, subject, words, attributes)
+        self.broker.turn.state("policy-changed", name, subject, policy_words(before, after), attributes)
 
-    def delete(self, name: ObjectName, version: int | None = None) -> None:
+    def delete(self, name: ObjectName, version: int | None = None, actor: str = "") -> None:
         thing = self._find(name)
         if not _type(name.type).deletable:
             raise NotAllowed(f"a {name.type.lower()} cannot be deleted")
         if version is not None:
             _check_version(name, thing, version)
-        if isinstance(thing, Queue):
-            self.broker.delete_queue(thing)
-        elif thing.name == DEFAULT:
+        self._deleters[name.type](thing, actor)
+
+    def _delete_virtualhost(self, host: VirtualHost, actor: str) -> None:
+        if host.name == DEFAULT:
             raise NotAllowed(f"virtual host {DEFAULT} is where clients land that name no other: it cannot be deleted")
-        else:
-            self.broker.delete_virtualhost(thing)
+        self.broker.delete_virtualhost(host)
 
     # -- operations -------------------------------------------------------------------------------------------
 
@@ -232,8 +288,8 @@ class Management:
         good, wrong = check_attributes(TYPES["Queue"], given["attributes"], creating=False)
         if wrong:
             raise InvalidValue(dict(wrong))
-        host = self.broker.virtualhost(queue.virtualhost)
-        _, limits = self.broker.settle(host, _merged(queue.own, good))
+        enforcement = self.broker.enforcement
+        _, limits = enforcement.settle(enforcement.layers_of(queue)._replace(own=fields(_merged(queue.own, good))))
         return {"effective": effective(limits)}
 
     def _purge(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,6 +297,14 @@ class Management:
         facts = {"messages": count, "actor": given["actor"], "reason": given.get("reason", "")}
         queue_fact(queue, "queue-purged", f"Purged : {count:,} messages, By : {given['actor']}", facts)
         return {"messages": count}
+
+    def _bind(self, exchange: Exchange, given: Mapping[str, Any]) -> dict[str, Any]:
+        queue = self.broker.queue(exchange.virtualhost, given["queue"])
+        return {"changed": self.broker.routing.bind(exchange, queue, given.get("key", ""), actor=given["actor"])}
+
+    def _unbind(self, exchange: Exchange, given: Mapping[str, Any]) -> dict[str, Any]:
+        queue = self.broker.queue(exchange.virtualhost, given["queue"])
+        return {"changed": self.broker.routing.unbind(exchange, queue, given.get("key", ""), actor=given["actor"])}
 
     def _close(self, connection: Connection, given: Mapping[str, Any]) -> dict[str, Any]:
         reason = given.get("reason", "")
@@ -296,13 +360,11 @@ def _merged(policy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     return {f: v for f, v in merged.items() if v is not None}
 
 
-def _value(value: Any) -> str:
-    return "inherited" if value is None else str(value)
-
-
 def _scope(thing: Any, given: Mapping[str, Any]) -> Scope:
     if isinstance(thing, Queue):
         return Scope(thing.virtualhost, queue=thing.name)
+    if isinstance(thing, Exchange):
+        return Scope(thing.virtualhost, exchange=thing.name)
     if isinstance(thing, VirtualHost):
         return Scope(thing.name, pattern=given.get("pattern", ""))
     return Scope(pattern=given.get("pattern", ""))

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from brokers.engine.flow import Input
+from brokers.engine.receipt import Outcome, Receipt
 
 if TYPE_CHECKING:
     from brokers.engine.gate import Gate
@@ -44,21 +45,18 @@ class Verdict(Enum):
         return self in (Verdict.TAKEN, Verdict.HELD)
 
 
-class Outcome(Enum):
-    """How a held delivery ends."""
-
-    ACCEPTED = "accepted"
-    REFUSED = "rejected, since the queue is full"
-
-
 @dataclass(slots=True)
 class Waiting:
     """A message that waits outside the queue until `deadline` (ms)."""
 
-    producer: Producer
+    receipt: Receipt
     body: bytes
     since: int
     deadline: int
+
+    @property
+    def producer(self) -> Producer:
+        return self.receipt.producer
 
 
 class Overflow:
@@ -76,8 +74,7 @@ class Overflow:
 
     def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
         """A message has come while the queue is overfull; its credit is used."""
-        queue.enqueue(body)
-        return Verdict.TAKEN
+        return queue.enqueue(body, producer)
 
     def resumed(self, queue: Gate) -> None:
         """The queue is no longer overfull."""
@@ -102,14 +99,14 @@ class Hold(Overflow):
     intercepts = True
 
     def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
-        queue.enqueue(body)
-        producer.held += 1
+        receipt = queue.defer(producer, 1)
+        queue.withheld.append(receipt)
+        queue.enqueue(body, receipt=receipt)
         return Verdict.HELD
 
     def resumed(self, queue: Gate) -> None:
-        for producer in queue.producers:
-            if producer.held:
-                queue.settle_held(producer, producer.held, Outcome.ACCEPTED)
+        while queue.withheld:
+            queue.resolve(queue.withheld.popleft(), Outcome.ACCEPTED)
 
     left = resumed
 
@@ -147,7 +144,7 @@ class RejectAfter(Overflow):
             waiting = outside.popleft()
             queue.waited(now - waiting.since)
             queue.rejected += 1
-            queue.settle_held(waiting.producer, 1, Outcome.REFUSED)
+            queue.resolve(waiting.receipt, Outcome.REFUSED)
         return bool(outside)
 
 

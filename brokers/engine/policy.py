@@ -1,30 +1,49 @@
-"""Which flow-control setting holds where: field-wise inheritance, destination patterns, and explain.
+"""Which flow-control setting holds where: layers, destination policies and their index, exchanges, and explain.
 
-Each field of a policy is looked up on its own, from the most specific layer to the least: the queue's own setting,
-its virtual host's default, the broker's default, the built-in value (DOMAIN.md section 5). What the values then mean
-in messages and bytes is told by `limits.py`. Nothing here knows AMQP, storage or a running queue.
+Each field of a policy is looked up on its own, from the most specific layer to the least (DOMAIN.md section 5):
+
+1. the queue's own setting;
+2. its best matching destination policy: longest literal prefix, then fewer wildcards, then higher priority; what is
+   still equal is decided by a pattern of fixed length before an open one, then by the patterns' alphabetical order;
+3. the exchanges it is bound to; of several that set the field the strictest value counts, see `strictest`;
+4. its virtual host's default;
+5. the broker's default;
+6. the built-in value.
+
+What the values then mean in messages and bytes is told by `limits.py`. Nothing here knows AMQP, storage or a running
+queue: queues are names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
 
-from brokers.managed import POLICY
-from brokers.patterns import matches, pattern_fault
+from brokers.managed import POLICY, ObjectName, object_name
+from brokers.patterns import fixed_words, matches, pattern_fault
 
 __all__ = [
     "BROKER",
     "BUILT",
     "BUILT_IN",
     "FIELDS",
+    "NOTHING",
     "OWN",
     "VIRTUALHOST",
+    "Fields",
+    "Layers",
+    "Policies",
+    "Policy",
     "Setting",
     "explain",
+    "fields",
     "inherit",
     "matches",
     "pattern_fault",
+    "strictest",
 ]
 
 Value = int | str
@@ -49,6 +68,30 @@ BUILT_IN: Mapping[str, Value | None] = {
 OWN, VIRTUALHOST, BROKER, BUILT = "own", "virtualhost", "broker", "built-in"
 
 
+#: Policy fields that are set at one place. A set of pairs, since it is compared and looked up as a whole.
+Fields = frozenset[tuple[str, Value]]
+NOTHING: Fields = frozenset()
+
+
+def fields(values: Mapping[str, Value | None]) -> Fields:
+    """The policy fields among `values` that are set."""
+    return frozenset((f, v) for f, v in values.items() if v is not None) if values else NOTHING
+
+
+# -- layers and settings ---------------------------------------------------------------------------------------
+
+
+class Layers(NamedTuple):
+    """What is set at each place where a queue looks for a field, the most specific first. `pattern`: (origin, fields)
+    of its best match. `exchanges`: the same for every exchange that it is bound to."""
+
+    own: Fields = NOTHING
+    pattern: tuple[str, Fields] = ("", NOTHING)
+    exchanges: tuple[tuple[str, Fields], ...] = ()
+    virtualhost: Fields = NOTHING
+    broker: Fields = NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A field's value in force and the layer that it comes from. `rank` 0 is the most specific layer."""
@@ -58,20 +101,280 @@ class Setting:
     rank: int
 
 
-def inherit(layers: Iterable[tuple[str, Mapping[str, Value]]]) -> dict[str, Setting]:
-    """The setting of every field, given (origin, fields set there) from the most specific layer to the least."""
+def settings(layers: Layers) -> dict[str, Setting]:
+    """The setting of every field of a queue."""
+    own, pattern, exchanges, virtualhost, broker = layers
+    around: list[tuple[str, Mapping[str, Value]]] = [
+        (OWN, dict(own)),
+        (pattern[0], dict(pattern[1])),
+        (VIRTUALHOST, dict(virtualhost)),
+        (BROKER, dict(broker)),
+    ]
+    bound = [(origin, dict(values)) for origin, values in exchanges]
+    return inherit([*around[:2], *([strictest(bound, around)] if bound else []), *around[2:]])
+
+
+def inherit(layers: Iterable[tuple[str | Mapping[str, str], Mapping[str, Value]]]) -> dict[str, Setting]:
+    """The setting of every field, given (origin, or field -> origin; fields set there) from the most specific layer to
+    the least."""
     ranked = list(layers)
-    settings: dict[str, Setting] = {}
-    for field in FIELDS:
+    found: dict[str, Setting] = {}
+    for name in FIELDS:
         for rank, (origin, values) in enumerate(ranked):
-            if values.get(field) is not None:
-                settings[field] = Setting(values[field], origin, rank)
+            value = values.get(name)
+            if value is not None:
+                found[name] = Setting(value, origin if isinstance(origin, str) else origin[name], rank)
                 break
         else:
-            settings[field] = Setting(BUILT_IN[field], BUILT, len(ranked))
-    return settings
+            found[name] = Setting(BUILT_IN[name], BUILT, len(ranked))
+    return found
 
 
 def explain(settings: Mapping[str, Setting]) -> dict[str, dict[str, Value | str | None]]:
     """For each field its value and where it came from, as plain maps."""
-    return {field: {"value": setting.value, "origin": setting.origin} for field, setting in settings.items()}
+    return {name: {"value": setting.value, "origin": setting.origin} for name, setting in settings.items()}
+
+
+def strictest(
+    exchanges: Iterable[tuple[str, Mapping[str, Value]]], around: Iterable[tuple[str, Mapping[str, Value]]]
+) -> tuple[dict[str, str], dict[str, Value]]:
+    """One layer out of those of several exchanges, as (field -> origin, field -> value).
+
+    The strictest is: of capacities, levels and times the lowest, where 0 is the highest of what reads it as no limit;
+    of choices the one that is declared first; of equals that of the exchange whose name comes first. Percentages and
+    absolute levels are compared by what they come to with the capacity in force, for which `around`, the queue's other
+    layers from the most specific on, is looked at; where there is no capacity to be a part of, a percentage limits
+    nothing.
+    """
+    origins: dict[str, str] = {}
+    values: dict[str, Value] = {}
+    places = list(exchanges)
+    outside = list(around)
+    for name in FIELDS:  # capacities are declared before the levels that are parts of them
+        setters = [(origin, given[name]) for origin, given in places if given.get(name) is not None]
+        if not setters:
+            continue
+        if len(setters) > 1:
+            capacity = _capacity(name, outside, values) if name in _LEVELS else 0
+            setters.sort(key=lambda setter: (_laxity(name, setter[1], capacity), setter[0]))
+        origins[name], values[name] = setters[0]
+    return origins, values
+
+
+_LEVELS = {f"flow_{level}_{unit}": f"capacity_{unit}" for level in ("stop", "resume") for unit in ("bytes", "messages")}
+_ZERO_IS_NO_LIMIT = {"capacity_bytes", "capacity_messages", "flow_stop_bytes", "flow_stop_messages"}
+_CHOICES = {a.name: a.choices for a in POLICY if a.choices}
+_ENDLESS = 1 << 64
+
+
+def _capacity(level: str, around: Iterable[tuple[str, Mapping[str, Value]]], bound: Mapping[str, Value]) -> int:
+    """The capacity in force that a level may be a part of; 0: none."""
+    name = _LEVELS[level]
+    (own, pattern, *rest) = (given.get(name) for _, given in around)
+    found = next((v for v in (own, pattern, bound.get(name), *rest) if v is not None), 0)
+    return found if isinstance(found, int) else 0
+
+
+def _laxity(name: str, value: Value, capacity: int) -> Fraction | int:
+    """The lower, the stricter."""
+    if name in _CHOICES:
+        return _CHOICES[name].index(str(value))
+    if isinstance(value, str):
+        if not capacity:
+            return _ENDLESS
+        value = int(capacity * Fraction(value[:-1]) / 100)
+    if name == "producer_window_messages" and not value:
+        return int(BUILT_IN[name] or 0)
+    return _ENDLESS if not value and name in _ZERO_IS_NO_LIMIT else value
+
+
+# -- destination policies --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """Policy fields for the queues of a virtual host whose names match a pattern. It never changes: another takes its
+    place. The higher its `rank`, the better the match, for all names that it matches."""
+
+    virtualhost: str
+    pattern: str
+    given: Mapping[str, Value]
+    priority: int = 0
+    version: int = 1
+    fields: Fields = field(init=False)
+    rank: tuple[int, int, int, bool, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        words, is_open = fixed_words(self.pattern)
+        prefix = next((n for n, word in enumerate(words) if word == "*"), len(words))
+        wildcards = words.count("*") + is_open
+        object.__setattr__(self, "fields", fields(self.given))
+        object.__setattr__(self, "rank", (prefix, -wildcards, self.priority, not is_open, self.pattern))
+
+    @property
+    def object_name(self) -> ObjectName:
+        return object_name("Policy", virtualhost=self.virtualhost, pattern=self.pattern)
+
+    @property
+    def origin(self) -> str:
+        return f"pattern {self.pattern}"
+
+    @property
+    def layer(self) -> tuple[str, Fields]:
+        return self.origin, self.fields
+
+
+class _Word:
+    """A place in the tree of patterns: what may come next, and the policies whose patterns end here, or are open from
+    here on."""
+
+    __slots__ = ("ends", "next", "opens")
+
+    def __init__(self) -> None:
+        self.next: dict[str, _Word] = {}
+        self.ends: list[Policy] = []
+        self.opens: list[Policy] = []
+
+
+class Policies:
+    """The destination policies of a virtual host, by pattern, and which of them is the best match of which queue.
+
+    Finding the best match of a name takes a walk down a tree of the patterns' words. Finding the names that a pattern
+    matches looks at those that share its literal prefix, which are neighbours in alphabetical order. A change is asked
+    about first (`changes`) and made afterwards (`put`), so that it can be refused in between.
+    """
+
+    def __init__(self) -> None:
+        self.by_pattern: dict[str, Policy] = {}
+        self._root = _Word()
+        self._names: list[str] = []  # sorted
+        self._best: dict[str, Policy] = {}  # names without any match are not in it
+        self._matched: dict[str, set[str]] = {}  # pattern -> the names that it is the best match of
+
+    def best(self, name: str, *, without: Policy | None = None) -> Policy | None:
+        """The best match of any name, be there a queue of that name or not."""
+        return max((p for p in self._matching(name) if p is not without), key=_rank, default=None)
+
+    def of(self, name: str) -> Policy | None:
+        """The best match of a name that was added."""
+        return self._best.get(name)
+
+    def matched(self, pattern: str) -> frozenset[str]:
+        """The names that a policy is the best match of."""
+        return frozenset(self._matched.get(pattern, ()))
+
+    def count(self, pattern: str) -> int:
+        """How many names a policy is the best match of."""
+        return len(self._matched.get(pattern, ()))
+
+    def add(self, name: str) -> None:
+        """There is a queue of this name now."""
+        insort(self._names, name)
+        self._choose(name, self.best(name))
+
+    def drop(self, name: str) -> None:
+        """The queue of this name is gone."""
+        self._choose(name, None)
+        del self._names[bisect_left(self._names, name)]
+
+    def changes(self, pattern: str, policy: Policy | None) -> dict[str, Policy | None]:
+        """Name -> its new best match, for all names that are concerned if `policy` takes the place of the one with this
+        pattern (None: if that one goes)."""
+        old = self.by_pattern.get(pattern)
+        if old is not None and (policy is None or policy.rank <= old.rank):
+            names: Iterable[str] = self._matched.get(pattern, ())
+        else:
+            names = self._covered(pattern)
+        same_rank = old is not None and policy is not None and policy.rank == old.rank
+        found: dict[str, Policy | None] = {}
+        for name in names:
+            current = self._best.get(name)
+            if current is old and old is not None:
+                found[name] = policy if same_rank else _better(policy, self.best(name, without=old))
+            elif policy is not None and _better(policy, current) is policy:
+                found[name] = policy
+        return found
+
+    def put(self, pattern: str, policy: Policy | None, changes: Mapping[str, Policy | None]) -> None:
+        """Make a change that was asked about."""
+        old = self.by_pattern.pop(pattern, None)
+        if old is not None:
+            self._remove(old)
+        if policy is not None:
+            self.by_pattern[pattern] = policy
+            self._insert(policy)
+        for name, best in changes.items():
+            self._choose(name, best)
+
+    def _choose(self, name: str, best: Policy | None) -> None:
+        before = self._best.pop(name, None)
+        if before is not None:
+            matched = self._matched[before.pattern]
+            matched.discard(name)
+            if not matched:
+                del self._matched[before.pattern]
+        if best is not None:
+            self._best[name] = best
+            self._matched.setdefault(best.pattern, set()).add(name)
+
+    def _matching(self, name: str) -> Iterator[Policy]:
+        places = [self._root]
+        for word in name.split("."):
+            following: list[_Word] = []
+            for place in places:
+                yield from place.opens
+                for wanted in (word, "*"):
+                    if (found := place.next.get(wanted)) is not None:
+                        following.append(found)
+            places = following
+        for place in places:
+            yield from place.opens
+            yield from place.ends
+
+    def _covered(self, pattern: str) -> list[str]:
+        """The names that match a pattern, in alphabetical order."""
+        words, is_open = fixed_words(pattern)
+        prefix = next((n for n, word in enumerate(words) if word == "*"), len(words))
+        names = self._names
+        if not prefix:
+            near = names
+        else:
+            start = ".".join(words[:prefix])
+            first = bisect_left(names, start)
+            alone = names[first : first + 1] if names[first : first + 1] == [start] else []
+            if prefix == len(words) and not is_open:
+                return alone
+            first = bisect_left(names, start + ".")
+            near = alone + names[first : bisect_left(names, start + "/", first)]  # "/" comes just after "."
+        if is_open and prefix == len(words):
+            return list(near)
+        return [name for name in near if matches(pattern, name)]
+
+    def _insert(self, policy: Policy) -> None:
+        words, is_open = fixed_words(policy.pattern)
+        place = self._root
+        for word in words:
+            place = place.next.setdefault(word, _Word())
+        (place.opens if is_open else place.ends).append(policy)
+
+    def _remove(self, policy: Policy) -> None:
+        words, is_open = fixed_words(policy.pattern)
+        path = [self._root]
+        for word in words:
+            path.append(path[-1].next[word])
+        (path[-1].opens if is_open else path[-1].ends).remove(policy)
+        for before, word in zip(reversed(path[:-1]), reversed(words), strict=True):
+            below = before.next[word]
+            if below.next or below.ends or below.opens:
+                break
+            del before.next[word]
+
+
+def _rank(policy: Policy) -> tuple[int, int, int, bool, str]:
+    return policy.rank
+
+
+def _better(policy: Policy | None, other: Policy | None) -> Policy | None:
+    if policy is None or other is None:
+        return policy or other
+    return policy if policy.rank > other.rank else other

@@ -7,6 +7,7 @@ stays reserved for a while; `lapsed` was taken back longer ago than that: nothin
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.connection import Connection
@@ -15,6 +16,7 @@ from brokers.managed import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.queue import Queue
+    from brokers.engine.receipt import Receipt
 
 
 class Producer:
@@ -31,10 +33,10 @@ class Producer:
         "credit",
         "draining",
         "handle",
-        "held",
         "id",
         "idle",
         "lapsed",
+        "line",
         "link",
         "low",
         "mark",
@@ -60,7 +62,7 @@ class Producer:
         self.withdrawn = 0
         self.lapsed = 0
         self.low = 0  # asks for more when its credit falls to this
-        self.held = 0  # messages whose outcome is withheld
+        self.line: deque[Receipt] = deque()  # of messages whose outcome comes later
         self.waiting = False  # stands in a line of its queue for credit
         self.idle = False  # gave credit back without having used it, and has not sent since
         self.draining = False  # was asked to give its credit back
@@ -73,6 +75,11 @@ class Producer:
         self.blocked_ms = 0
         self.blocked_count = 0
         self.name: ObjectName = object_name("Producer", virtualhost=connection.virtualhost, id=number)
+
+    @property
+    def held(self) -> int:
+        """Messages whose outcome comes later."""
+        return len(self.line)
 
     @property
     def blocked(self) -> bool:

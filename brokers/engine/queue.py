@@ -16,6 +16,7 @@ from brokers.engine.flow import State
 from brokers.engine.gate import Gate, level
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
+from brokers.engine.receipt import Receipt
 from brokers.engine.turn import CreditChanged, Turn
 
 #: (number in the queue, encoded message). A bare tuple, since one is made for every message.
@@ -26,7 +27,8 @@ BATCH = 16
 
 
 class Queue(Gate):
-    """See the module."""
+    """See the module. `store_id`: what a store knows it by, no other queue having or having had it; 0: it is not
+    durable."""
 
     __slots__ = (
         "__weakref__",
@@ -42,6 +44,7 @@ class Queue(Gate):
         "ready",
         "returned",
         "sampled",
+        "store_id",
     )
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
@@ -53,6 +56,7 @@ class Queue(Gate):
         self.returned: list[Message] = []  # came back from a consumer; sorted, all before those in `ready`
         self.deliveries: dict[int, int] = {}  # message number -> failed deliveries, where there were any
         self.excluded: dict[int, set[Consumer]] = {}  # message number -> consumers that must not get it again
+        self.store_id = 0
         self.dequeued = 0
         self.dropped = 0
         self.rate_in = 0.0
@@ -87,8 +91,7 @@ class Queue(Gate):
             ledger.saw(producer, size)
         if self.full is not None:
             return self.full.publish(self, producer, body)
-        self.enqueue(body)
-        return Verdict.TAKEN
+        return self.enqueue(body, producer)
 
     def abort(self, producer: Producer) -> None:
         """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
@@ -109,8 +112,7 @@ class Queue(Gate):
         self.wait_outside(producer, body)
         return Verdict.HELD
 
-    def enqueue(self, body: bytes) -> None:
-        """Add a message, and check the depth after it."""
+    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
         self.enqueued = number = self.enqueued + 1
         message = (number, body)
         self.ready.append(message)
@@ -119,18 +121,14 @@ class Queue(Gate):
         if depth > self.stop_bytes or messages > self.stop_messages:
             self.overflow.above(self)
         self.mark_touched(self)
+        return Verdict.TAKEN
 
     def drop_excess(self) -> None:
         """Drop the oldest messages until the depth is at or below the stop level."""
         limits, count = self.limits, 0
         while self.depth_bytes > limits.stop_bytes or self.depth_messages > limits.stop_messages:
-            if self.returned:
-                message = self.returned.pop(0)
-            elif self.ready:
-                message = self.ready.popleft()
-            else:
+            if not self.drop_oldest():
                 break  # all that is left is with consumers
-            self._forget(message)
             count += 1
         if count:
             self.dropped += count
@@ -142,6 +140,16 @@ class Queue(Gate):
                 level(limits.stop_messages),
             )
             self.state_fact("queue-dropped", words, {"messages": count})
+
+    def drop_oldest(self) -> bool:
+        """Drop the oldest message that no consumer has acquired; False if there is none."""
+        if self.returned:
+            self.forget(self.returned.pop(0))
+        elif self.ready:
+            self.forget(self.ready.popleft())
+        else:
+            return False
+        return True
 
     # -- consuming --------------------------------------------------------------------------------------------
 
@@ -204,21 +212,29 @@ class Queue(Gate):
     def _browse(self, browser: Consumer) -> list[Message]:
         """Copies of messages after the last that it saw, as far as it has credit. What a consumer holds is passed over,
         and not shown if it comes back."""
-        seen, credit, ready = browser.seen, browser.credit, self.ready
-        first = bisect_right(self.returned, seen, key=lambda m: m[0])
-        copies = self.returned[first : first + credit]
-        if ready and len(copies) < credit:
-            # The numbers in `ready` have no gaps: it loses messages at its ends only.
-            start = max(0, seen + 1 - ready[0][0])
-            copies.extend(ready[i] for i in range(start, min(len(ready), start + credit - len(copies))))
+        copies = self.copies(browser.seen, browser.credit)
         if copies:
             browser.seen = copies[-1][0]
             browser.credit -= len(copies)
             browser.messages += len(copies)
         return copies
 
-    def remove(self, consumer: Consumer, message: Message) -> None:
-        """A consumer has done with a message."""
+    def copies(self, seen: int, count: int) -> list[Message]:
+        """The first `count` messages that no consumer holds, of those with numbers above `seen`."""
+        ready = self.ready
+        first = bisect_right(self.returned, seen, key=lambda m: m[0])
+        copies = self.returned[first : first + count]
+        if ready and len(copies) < count:
+            # Numbers ascend, mostly without gaps: the place can be told, or is a little before.
+            start = min(len(ready), max(0, seen + 1 - ready[0][0]))
+            while start and ready[start - 1][0] > seen:
+                start -= 1
+            copies.extend(ready[i] for i in range(start, min(len(ready), start + count - len(copies))))
+        return copies
+
+    def remove(self, consumer: Consumer, message: Message) -> int:
+        """A consumer has done with a message. 0: for good; else the ticket of the change that must be safe first, see
+        `confirm`."""
         consumer.unacknowledged -= 1
         self.depth_messages -= 1
         self.depth_bytes -= len(message[1])
@@ -229,6 +245,11 @@ class Queue(Gate):
         if self.state is not State.NORMAL:
             self.measure()
         self.mark_touched(self)
+        return 0
+
+    def confirm(self, consumer: Consumer, ticket: int) -> None:
+        """Tell the consumer, by a Removed effect, when the removal with this ticket is safe."""
+        raise NotImplementedError
 
     def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
         """A consumer gave a message back: it takes its old place. `failed`: counts as a failed delivery. `barred`:
@@ -249,17 +270,24 @@ class Queue(Gate):
         self.returned.clear()
         self.ready.clear()
         for message in messages:
-            self._forget(message)
+            self.forget(message)
         self.measure()
         self.turn.touched.add(self)
         return len(messages)
 
-    def _forget(self, message: Message) -> None:
+    def forget(self, message: Message) -> None:
+        """A message goes that no consumer had; whoever calls measures afterwards."""
+        self.discount(message[0], len(message[1]))
+
+    def discount(self, number: int, size: int) -> None:
         self.depth_messages -= 1
-        self.depth_bytes -= len(message[1])
+        self.depth_bytes -= size
         self.dequeued += 1
-        self.deliveries.pop(message[0], None)
-        self.excluded.pop(message[0], None)
+        self.deliveries.pop(number, None)
+        self.excluded.pop(number, None)
+
+    def let_go(self) -> None:
+        """The queue has been deleted."""
 
     # -- links ------------------------------------------------------------------------------------------------
 

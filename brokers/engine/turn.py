@@ -6,7 +6,7 @@ touched, effects on links, facts to journal, records to keep. The engine never d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,10 @@ from brokers.managed import ObjectName
 if TYPE_CHECKING:
     from brokers.engine.connection import Connection
     from brokers.engine.consumer import Consumer
-    from brokers.engine.overflow import Outcome
+    from brokers.engine.durable_queue import DurableQueue
     from brokers.engine.producer import Producer
     from brokers.engine.queue import Queue
+    from brokers.engine.receipt import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Close:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settled:
     """The oldest `count` of the producer's held deliveries have their outcome."""
 
@@ -62,7 +63,15 @@ class Settled:
     outcome: Outcome
 
 
-Effect = CreditChanged | Drain | Detach | Close | Settled
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """The oldest `count` settlements that the consumer waits to have confirmed are safe."""
+
+    consumer: Consumer
+    count: int
+
+
+Effect = CreditChanged | Drain | Detach | Close | Settled | Removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +86,17 @@ class Keep:
 class Turn:
     """See the module. `now`: ms since the epoch."""
 
-    __slots__ = ("changed", "effects", "facts", "keep", "now", "touched", "watched")
+    __slots__ = ("changed", "effects", "facts", "is_durable", "keep", "later", "now", "touched", "unsafe", "watched")
 
     def __init__(self, now: int) -> None:
         self.now = now
         self.touched: set[Queue] = set()  # have something to dispatch or to grant
         self.changed: set[Queue] = set()  # since the last sample
         self.watched: set[Queue] = set()  # have credit to take back: swept by time
+        self.unsafe: set[DurableQueue] = set()  # wait for their store
+        self.later: set[Queue] = set()  # have more to dispatch, in a turn of its own
+        #: Whether an encoded message asks to be stored; the protocol layer knows.
+        self.is_durable: Callable[[bytes], bool] = lambda body: False
         self.effects: list[Effect] = []
         self.facts: list[Fact] = []
         self.keep: list[Keep] = []

@@ -1,19 +1,36 @@
-"""A virtual host: a name space of queues, with defaults for their policies and rules for who may come in."""
+"""A virtual host: a name space of queues and exchanges, with policies for its queues and rules for who may come in."""
 
 from __future__ import annotations
 
-from brokers.engine.policy import Value
+from brokers.engine.exchange import Exchange
+from brokers.engine.policy import Policies, Value
 from brokers.engine.queue import Queue
+from brokers.engine.store import Store
 from brokers.managed import ObjectName, object_name
 
 DEFAULT = "default"
 
 
 class VirtualHost:
-    """`defaults`: policy fields for its queues. `create_on_attach`: unknown queues are created when a client attaches.
-    `anonymous`: clients that did not sign in may publish and consume."""
+    """`defaults`: policy fields for its queues. `policies`: those for queues by pattern. `bound`: the exchanges that a
+    queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created when a
+    client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
+    consume. `store`: where the messages of its durable queues are, once it has had one."""
 
-    __slots__ = ("anonymous", "create_on_attach", "defaults", "name", "object_name", "queues", "version")
+    __slots__ = (
+        "anonymous",
+        "bound",
+        "create_on_attach",
+        "defaults",
+        "durable_queues",
+        "exchanges",
+        "name",
+        "object_name",
+        "policies",
+        "queues",
+        "store",
+        "version",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -21,5 +38,10 @@ class VirtualHost:
         self.version = 1
         self.defaults: dict[str, Value] = {}
         self.create_on_attach = False
+        self.durable_queues = False
         self.anonymous = False
+        self.store: Store | None = None
         self.queues: dict[str, Queue] = {}
+        self.policies = Policies()
+        self.exchanges: dict[str, Exchange] = {}
+        self.bound: dict[Queue, tuple[Exchange, ...]] = {}

@@ -99,7 +99,7 @@ class ManagementNode:
             return 500, {"statusDescription": "the broker failed to answer; see its log", "error": "internal"}, {}
 
     def _create(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
-        return 201, {}, _object(self.management.create(_name(properties), body))
+        return 201, {}, _object(self.management.create(_name(properties), body, user))
 
     def _read(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
         return 200, {}, _object(self.management.read(_name(properties)))
@@ -111,7 +111,7 @@ class ManagementNode:
         return 200, {}, _object(self.management.update(_name(properties), body, version, user))
 
     def _delete(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
-        self.management.delete(_name(properties), _integer(properties, "version"))
+        self.management.delete(_name(properties), _integer(properties, "version"), user)
         return 204, {}, {}
 
     def _query(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:

@@ -11,8 +11,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from brokers.admin import AdminError
 from brokers.amqp.container import Container
 from brokers.engine.broker import Broker
 from brokers.engine.credit import HOLD_MS
@@ -26,8 +28,10 @@ from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.listener import Listener
 from brokers.server.management_node import ManagementNode
+from brokers.server.message_store import RESERVE_BYTES, Written
 from brokers.server.sample_node import SampleNode
 from brokers.server.users import Users
+from brokers.server.virtualhost_stores import VirtualHostStores
 
 VERSION = "0.1.0"
 #: Events that are kept for when the journal can be written again; the oldest are given up first.
@@ -43,7 +47,8 @@ log = logging.getLogger("headgate.broker")
 
 
 class Service:
-    """`data`: folder of the store, the journal and the console's secret. `clock`: ms since the epoch."""
+    """`data`: folder of the stores, the journal and the console's secret. `clock`: ms since the epoch.
+    `store_reserve_bytes`: what is held back on the disk for each virtual host's store, see `message_store.py`."""
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class Service:
         port: int = 5672,
         demo: bool = False,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        store_reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.data = data
         self.host = host
@@ -62,7 +68,8 @@ class Service:
         self.store = ConfigStore(data / "config.sqlite3")
         self.journal = EventJournal(data / "events.sqlite3")
         self.users = Users(self.store)
-        self.broker = Broker(clock(), version=VERSION)
+        self.messages = VirtualHostStores(data / "messages", self._written, reserve_bytes=store_reserve_bytes)
+        self.broker = Broker(clock(), version=VERSION, stores=self.messages)
         self.broker.last_event = self.journal.last
         self.events = EventNode(self.journal)
         self.samples = SampleNode(self.broker)
@@ -74,6 +81,8 @@ class Service:
             clock,
         )
         self.container.settle = self._settle
+        self.container.commit = self.messages.commit
+        self.container.again = self._again
         self.container.rights = self.users.rights
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
         self._save_failed = False
@@ -85,7 +94,11 @@ class Service:
         """Raises OSError if the address cannot be listened on, StoreError if the store cannot be read or written."""
         self.container.begin()
         self.users.ensure_console_user(self.data / SECRET)
-        self.broker.restore(self.store.load())
+        try:
+            self.broker.restore(self.store.load())
+        except AdminError as error:
+            raise StoreError(str(error)) from error
+        self._recover()
         if not self.broker.virtualhosts:
             self._first_start()
         loop = asyncio.get_running_loop()
@@ -108,6 +121,17 @@ class Service:
             asyncio.create_task(self._every(60.0, self._minute)),
         ]
 
+    def _recover(self) -> None:
+        """Take up the stored messages; told in the words of Qpid's Java broker."""
+        for host in self.broker.virtualhosts.values():
+            if host.store is None:
+                continue
+            state = partial(self.broker.turn.state, name=host.object_name, subject=f"vh(/{host.name})/ms(SQLite)")
+            state("store-recovery-start", words="Recovery Start", attributes={})
+            count = self.broker.recover(host, self.messages.recover(host.name))
+            state("store-recovered", words=f"Recovered {count:,} messages", attributes={"messages": count})
+            state("store-recovery-complete", words="Recovery Complete", attributes={})
+
     def _first_start(self) -> None:
         self.broker.defaults = dict(FIRST_DEFAULTS)
         self.broker.keep_broker()
@@ -126,6 +150,7 @@ class Service:
             connection.end("amqp:connection:forced", "the broker is shutting down")
         self.container.finish()
         await asyncio.gather(*(listener.shut() for listener in list(self._listeners)))
+        await self.messages.close()
         self.journal.close()
         self.store.close()
 
@@ -163,6 +188,19 @@ class Service:
             operational.info("%s", _one_line(event.text))
         self.events.publish(events)
         return True
+
+    def _written(self, virtualhost: str, written: Written) -> None:
+        """A group of messages has been written, or refused: go on with what waited for it."""
+        self.container.begin()
+        self.broker.committed(virtualhost, written.ticket, stored=written.fault is None, removed=written.removed)
+        self.container.finish()
+
+    def _again(self) -> None:
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self.container.begin()
+        self.container.finish()
 
     # -- timers -----------------------------------------------------------------------------------------------
 

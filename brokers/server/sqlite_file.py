@@ -21,14 +21,23 @@ class StoreError(Exception):
 
 
 def open_sqlite(
-    path: Path, *, kind: str, version: int, schema: Sequence[str], synchronous: str, check: bool
+    path: Path,
+    *,
+    kind: str,
+    version: int,
+    schema: Sequence[str],
+    synchronous: str,
+    check: bool,
+    exclusive: bool = True,
+    page_bytes: int = 4096,
 ) -> sqlite3.Connection:
     """Open or create `path` in WAL mode, locked against every other process, with autocommit (BEGIN is the caller's).
 
     `kind` and `version` are kept in a table of one row, `schema_version`; a file of another kind or of a later
     version is refused. `schema`: the statements that create version `version`. `synchronous`: FULL when a commit
     must outlive a power cut, NORMAL when it need only outlive the process. `check`: read the whole file through to
-    see that it is sound, which is only for files that stay small.
+    see that it is sound, which is only for files that stay small. Not `exclusive`: a second connection may read while
+    this one writes, and keeping other processes away is the caller's business. `page_bytes` acts on a new file only.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,7 +49,9 @@ def open_sqlite(
         db = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             # Exclusive before WAL: no shared-memory file, and a second broker on the same folder fails at once.
-            db.execute("PRAGMA locking_mode=EXCLUSIVE")
+            if exclusive:
+                db.execute("PRAGMA locking_mode=EXCLUSIVE")
+            db.execute(f"PRAGMA page_size={page_bytes}")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute(f"PRAGMA synchronous={synchronous}")
             if check and (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":

@@ -43,6 +43,14 @@ def queue(name: str) -> ObjectName:
     return object_name("Queue", virtualhost="default", name=name)
 
 
+def policy(pattern: str) -> ObjectName:
+    return object_name("Policy", virtualhost="default", pattern=pattern)
+
+
+def exchange(name: str) -> ObjectName:
+    return object_name("Exchange", virtualhost="default", name=name)
+
+
 class Subject(ABC):
     """A broker under test."""
 
@@ -117,10 +125,17 @@ class Contract:
 
     async def test_types_are_declared_ones_and_every_object_has_their_attributes(self, subject: Subject) -> None:
         types = await subject.admin.types()
-        assert {"Broker", "VirtualHost", "Queue", "Connection", "Producer", "Consumer"} <= set(types) <= set(TYPES)
+        assert (
+            {"Broker", "VirtualHost", "Queue", "Policy", "Exchange", "Connection", "Producer", "Consumer"}
+            <= set(types)
+            <= set(TYPES)
+        )
         await subject.admin.create(queue("orders"), {})
         await subject.publish("orders", 1)
-        for name in ("Broker", "VirtualHost", "Queue", "Connection", "Producer"):
+        await subject.admin.create(policy("orders"), {"capacity_messages": 5})
+        await subject.admin.create(exchange("stocks"), {"exchange_type": "topic"})
+        await subject.admin.call(exchange("stocks"), "bind", {"queue": "orders", "key": "a.#"})
+        for name in ("Broker", "VirtualHost", "Queue", "Policy", "Exchange", "Connection", "Producer"):
             page = await subject.admin.query(name)
             assert page.items, name
             for item in page.items:
@@ -133,6 +148,9 @@ class Contract:
         types = await subject.admin.types()
         await subject.admin.create(queue("orders"), {"capacity_messages": 5, "flow_stop_messages": "80%"})
         await subject.publish("orders", 10)
+        await subject.admin.create(policy(">"), {"flow_stop_bytes": "80%", "priority": 3})
+        await subject.admin.create(exchange("stocks"), {"exchange_type": "fanout"})
+        await subject.admin.call(exchange("stocks"), "bind", {"queue": "orders"})
         await subject.admin.call(BROKER, "stop-producers", {"reason": "a test"})
         for name, declared in types.items():
             for item in (await subject.admin.query(name)).items:
@@ -147,6 +165,8 @@ class Contract:
             queue("missing"),
             object_name("Queue", virtualhost="missing", name="orders"),
             object_name("VirtualHost", name="missing"),
+            policy("missing.>"),
+            exchange("missing"),
             object_name("Connection", virtualhost="default", id=999_999),
             object_name("Producer", virtualhost="default", id="no number"),
             object_name("Consumer", virtualhost="missing", id=1),
@@ -234,8 +254,8 @@ class Contract:
             await subject.admin.query("Queue", sort="-colour")
         with pytest.raises(InvalidValue, match="-1"):
             await subject.admin.query("Queue", offset=-1)
-        with pytest.raises(NotFound, match="Exchange"):
-            await subject.admin.query("Exchange")
+        with pytest.raises(NotFound, match="Teapot"):
+            await subject.admin.query("Teapot")
 
     # Creating, changing, deleting
 
@@ -448,6 +468,141 @@ class Contract:
             {"producer_window_messages": None, "capacity_messages": None},
             (await subject.admin.read(BROKER)).version,
         )
+
+    # Policies and exchanges
+
+    async def test_a_policy_holds_for_the_queues_it_matches_best_from_its_creation_to_its_end(
+        self, subject: Subject
+    ) -> None:
+        for name in ("orders.eu", "orders.us", "invoices"):
+            await subject.admin.create(queue(name), {})
+        made = await subject.admin.create(policy("orders.>"), {"capacity_messages": 10, "priority": 2})
+        assert (made["virtualhost"], made["pattern"], made["priority"], made["queues"]) == ("default", "orders.>", 2, 2)
+        assert (made["capacity_messages"], made["capacity_bytes"]) == (10, None)
+        taken = await subject.publish("orders.eu", 50)
+        assert 10 <= taken <= 11
+        full = await eventually(subject, queue("orders.eu"), lambda q: q["state"] == "OVERFULL")
+        assert full["policy"] == "orders.>"
+        fields = (await subject.admin.call(queue("orders.eu"), "explain", {}))["fields"]
+        assert fields["capacity_messages"] == {"value": 10, "origin": "pattern orders.>"}
+        assert (await subject.admin.read(queue("invoices")))["policy"] is None
+
+        changed = await subject.admin.update(policy("orders.>"), {"capacity_messages": 100}, made.version)
+        assert (changed["capacity_messages"], changed["priority"]) == (100, 2)
+        assert changed.version > made.version
+        assert (await subject.admin.read(queue("orders.eu")))["state"] == "NORMAL"
+        with pytest.raises(StaleVersion):
+            await subject.admin.update(policy("orders.>"), {"capacity_messages": 1}, made.version)
+
+        better = await subject.admin.create(policy("orders.eu"), {"capacity_messages": 3})
+        assert better["queues"] == 1
+        assert (await subject.admin.read(policy("orders.>")))["queues"] == 1
+        assert (await subject.admin.read(queue("orders.eu")))["state"] == "OVERFULL"
+        await subject.admin.delete(policy("orders.eu"), better.version)
+        await subject.admin.delete(policy("orders.>"))
+        free = await subject.admin.read(queue("orders.eu"))
+        assert (free["state"], free["policy"], free["effective_capacity_messages"]) == ("NORMAL", None, 0)
+        assert (await subject.admin.query("Policy")).total == 0
+
+    async def test_a_policy_that_contradicts_a_queue_is_refused_for_all_of_them(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders.a"), {})
+        await subject.admin.create(queue("orders.b"), {"capacity_messages": 50})
+        before = [await subject.admin.read(queue(name)) for name in ("orders.a", "orders.b")]
+        wrong = {"capacity_messages": 100, "flow_stop_messages": 90}
+        with pytest.raises(InvalidValue) as caught:
+            await subject.admin.create(policy("orders.*"), wrong)
+        sentence = caught.value.errors["flow_stop_messages"]
+        for named in ("default/orders.b", "pattern orders.*", "90", "50"):
+            assert named in sentence
+        with pytest.raises(NotFound):
+            await subject.admin.read(policy("orders.*"))
+        made = await subject.admin.create(policy("orders.*"), {"capacity_messages": 100})
+        with pytest.raises(InvalidValue, match=r"orders\.b"):
+            await subject.admin.update(policy("orders.*"), wrong, made.version)
+        assert await subject.admin.read(policy("orders.*")) == made
+        await subject.admin.delete(policy("orders.*"))
+        assert [await subject.admin.read(queue(name)) for name in ("orders.a", "orders.b")] == before
+
+    @pytest.mark.parametrize(
+        ("name", "attributes", "field"),
+        [
+            (policy(""), {}, "pattern"),
+            (policy("a.>.b"), {}, "pattern"),
+            (object_name("Policy", virtualhost="", pattern="a.>"), {}, "virtualhost"),
+            (policy("a.>"), {"priority": -1}, "priority"),
+            (policy("a.>"), {"queues": 1}, "queues"),
+            (exchange("a/b"), {"exchange_type": "topic"}, "name"),
+            (exchange("a"), {"exchange_type": "headers"}, "exchange_type"),
+            (exchange("a"), {}, "exchange_type"),
+            (exchange("a"), {"exchange_type": "topic", "capacity_bytes": "much"}, "capacity_bytes"),
+        ],
+        ids=str,
+    )
+    async def test_a_policy_or_exchange_that_cannot_be_is_refused_with_the_field(
+        self, subject: Subject, name: ObjectName, attributes: dict[str, Any], field: str
+    ) -> None:
+        with pytest.raises(InvalidValue) as caught:
+            await subject.admin.create(name, attributes)
+        assert list(caught.value.errors) == [field]
+        assert (await subject.admin.query(name.type)).total == 0
+
+    async def test_a_queue_bound_to_an_exchange_inherits_its_policy(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {})
+        made = await subject.admin.create(exchange("stocks"), {"exchange_type": "topic", "capacity_messages": 10})
+        assert (made["exchange_type"], made["capacity_messages"], made["bindings"]) == ("topic", 10, [])
+        binding = {"queue": "orders", "key": "eu.#"}
+        assert await subject.admin.call(exchange("stocks"), "bind", binding) == {"changed": True}
+        assert await subject.admin.call(exchange("stocks"), "bind", binding) == {"changed": False}
+        bound = await subject.admin.read(queue("orders"))
+        assert bound["bindings"] == [{"exchange": "stocks", "key": "eu.#"}]
+        assert bound["effective_capacity_messages"] == 10
+        fields = (await subject.admin.call(queue("orders"), "explain", {}))["fields"]
+        assert fields["capacity_messages"] == {"value": 10, "origin": "exchange stocks"}
+        changed = await subject.admin.update(exchange("stocks"), {"capacity_messages": 20}, made.version)
+        assert (changed["bindings"], changed["queues"]) == ([{"queue": "orders", "key": "eu.#"}], 1)
+        assert (await subject.admin.read(queue("orders")))["effective_capacity_messages"] == 20
+        answer = await subject.admin.call(exchange("stocks"), "stop-producers", {"reason": "a test"})
+        assert (answer["queues"], answer["changed"]) == (1, True)
+        assert (await subject.admin.read(queue("orders")))["state"] == "STOPPED"
+        assert [s["reason"] for s in (await subject.admin.read(exchange("stocks")))["stops"]] == ["a test"]
+        assert (await subject.admin.call(exchange("stocks"), "start-producers", {}))["changed"] is True
+        assert (await subject.admin.read(queue("orders")))["state"] == "NORMAL"
+        assert await subject.admin.call(exchange("stocks"), "unbind", binding) == {"changed": True}
+        assert await subject.admin.call(exchange("stocks"), "unbind", binding) == {"changed": False}
+        assert (await subject.admin.read(queue("orders")))["effective_capacity_messages"] == 0
+        for wrong, named in (({"queue": "missing"}, "missing"), ({"queue": "orders", "key": "a*"}, "a\\*")):
+            with pytest.raises((NotFound, InvalidValue), match=named):
+                await subject.admin.call(exchange("stocks"), "bind", wrong)
+        await subject.admin.call(exchange("stocks"), "bind", {"queue": "orders"})
+        await subject.admin.delete(queue("orders"))
+        assert (await subject.admin.read(exchange("stocks")))["bindings"] == []
+        await subject.admin.delete(exchange("stocks"))
+        with pytest.raises(NotFound):
+            await subject.admin.read(exchange("stocks"))
+
+    async def test_what_happens_to_policies_and_exchanges_is_told_as_events(self, subject: Subject) -> None:
+        after = await last_event(subject)
+        await subject.admin.create(queue("orders"), {})
+        made = await subject.admin.create(policy("*"), {"capacity_messages": 10})
+        await subject.admin.update(policy("*"), {"capacity_messages": 20}, made.version)
+        await subject.admin.delete(policy("*"))
+        await subject.admin.create(exchange("stocks"), {"exchange_type": "direct"})
+        await subject.admin.call(exchange("stocks"), "bind", {"queue": "orders", "key": "eu", "actor": "anna"})
+        await subject.admin.delete(exchange("stocks"))
+        events = await events_about(subject, policy("*"), after, 3)
+        assert [(e.kind, e.attributes["change"]) for e in events] == [
+            ("policy-changed", change) for change in ("created", "changed", "deleted")
+        ]
+        assert (events[1].attributes["before"], events[1].attributes["after"]) == (
+            {"capacity_messages": 10},
+            {"capacity_messages": 20},
+        )
+        assert all(e.attributes["actor"] == "console" for e in events)
+        events = await events_about(subject, exchange("stocks"), after, 4)
+        kinds = ["exchange-created", "binding-created", "binding-deleted", "exchange-deleted"]
+        assert [e.kind for e in events] == kinds
+        assert [e.attributes["actor"] for e in events] == ["console", "anna", "console", "console"]
+        assert all(NOTIFICATIONS[e.kind].code in e.text for e in events)
 
     async def test_purge_removes_the_messages_and_counts_them(self, subject: Subject) -> None:
         await subject.admin.create(queue("orders"), {})

@@ -108,7 +108,7 @@ def test_reject_after_rejects_what_waited_too_long(broker: InMemoryBroker) -> No
     assert settled(broker) == []
     engine.turn.now += 1
     engine.sweep()
-    assert settled(broker) == [Settled(producer, 1, Outcome.REFUSED)] * 2
+    assert settled(broker) == [Settled(producer, 2, Outcome.REFUSED)]
     assert (queue.rejected, producer.held, queue.depth_messages) == (2, 0, 11)
     assert queue.longest_wait(engine.turn.now) >= 500
 

@@ -58,8 +58,8 @@ export class Model {
   }
 }
 
-/** "Queue" -> "Queues", "VirtualHost" -> "Virtual hosts" */
+/** "Queue" -> "Queues", "VirtualHost" -> "Virtual hosts", "Policy" -> "Policies" */
 export function pluralOf(type) {
   const text = type.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}s`;
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}s`.replace(/ys$/, "ies");
 }

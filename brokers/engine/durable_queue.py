@@ -1,0 +1,244 @@
+"""A queue whose durable messages live in a store: in it before they are accepted or seen, out of it when settled.
+
+A message goes through `unsafe` (buffered, not on disk yet; nobody sees it) to `ready`, or once the queue is deep to the
+backlog, whose bodies stay in the store until their turn comes. Messages that are not durable never touch the store;
+they keep their place in the line. What the store says comes in by `committed`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from brokers.engine.backlog import Backlog
+from brokers.engine.consumer import Consumer
+from brokers.engine.overflow import Verdict
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Message, Queue
+from brokers.engine.receipt import Outcome, Receipt
+from brokers.engine.store import Store
+from brokers.engine.turn import Removed, Turn
+
+#: Above so many messages ready, or bytes in memory, further bodies stay in the store.
+READY_MESSAGES = 4096
+READY_BYTES = 4 << 20
+#: What is loaded at a time.
+LOAD_MESSAGES = 512
+LOAD_BYTES = 1 << 20
+#: How often that is done in one turn; then others have theirs.
+LOADS = 4
+
+
+class Unsafe:
+    """A message that is not in the store yet, or not to be stored but behind one that is not."""
+
+    __slots__ = ("body", "number", "receipt", "stored", "ticket")
+
+    def __init__(self, number: int, body: bytes, ticket: int, receipt: Receipt | None, *, stored: bool) -> None:
+        self.number = number
+        self.body = body
+        self.ticket = ticket
+        self.receipt = receipt
+        self.stored = stored
+
+
+class DurableQueue(Queue):
+    """`stored`: how many of its messages are in the store or on their way."""
+
+    __slots__ = ("backlog", "removing", "store", "stored", "unsafe")
+
+    def __init__(self, virtualhost: str, name: str, turn: Turn, store: Store) -> None:
+        super().__init__(virtualhost, name, turn)
+        self.store = store
+        self.stored = 0
+        self.unsafe: deque[Unsafe] = deque()
+        self.backlog = Backlog()
+        self.removing: deque[tuple[int, Consumer]] = deque()  # settled by consumers who wait to hear that it is safe
+
+    # -- in -----------------------------------------------------------------------------------------------------
+
+    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
+        if not self.turn.is_durable(body):
+            if not self.unsafe and not self.backlog:
+                return super().enqueue(body, producer, receipt)
+            number = self._count(body)
+            if self.unsafe:
+                self.unsafe.append(Unsafe(number, body, self.unsafe[-1].ticket, None, stored=False))
+            else:
+                self.backlog.append(number, len(body), body)
+            self._check_depth()
+            return Verdict.TAKEN
+        number = self._count(body)
+        if receipt is None and producer is not None:
+            receipt = self.defer(producer, 0)
+        if receipt is not None:
+            receipt.pending += 1
+        ticket = self.store.put(self.store_id, number, body)
+        self.stored += 1
+        self.unsafe.append(Unsafe(number, body, ticket, receipt, stored=True))
+        self.turn.unsafe.add(self)
+        self._check_depth()
+        return Verdict.HELD
+
+    def _count(self, body: bytes) -> int:
+        self.enqueued += 1
+        self.depth_messages += 1
+        self.depth_bytes += len(body)
+        return self.enqueued
+
+    def _check_depth(self) -> None:
+        if self.depth_bytes > self.stop_bytes or self.depth_messages > self.stop_messages:
+            self.overflow.above(self)
+        self.mark_touched(self)
+
+    def recover(self, number: int, size: int, failed: int) -> None:
+        """Take up a stored message of an earlier run; in the order of their numbers. The caller measures afterwards."""
+        self.enqueued = number
+        self.depth_messages += 1
+        self.depth_bytes += size
+        self.stored += 1
+        self.backlog.append(number, size)
+        if failed:
+            self.deliveries[number] = failed
+
+    # -- what the store says ------------------------------------------------------------------------------------
+
+    def committed(self, ticket: int, *, stored: bool, removed: bool) -> bool:
+        """What became of the changes with this ticket: whether its messages are stored, and whether all changes up to
+        it are safe. False: nothing is left to wait for."""
+        unsafe, lost = self.unsafe, False
+        while unsafe and unsafe[0].ticket <= ticket:
+            each = unsafe.popleft()
+            if each.stored and not stored:
+                self._lose(each)
+                lost = True
+                continue
+            self._make_visible(each)
+            if each.receipt is not None:
+                self.resolve(each.receipt, Outcome.ACCEPTED)
+        if lost:
+            self.measure()
+        if removed:
+            self._confirm(ticket)
+        self.touch()
+        return bool(unsafe or self.removing)
+
+    def _make_visible(self, each: Unsafe) -> None:
+        body, backlog = each.body, self.backlog
+        in_memory = self.depth_bytes - backlog.bytes
+        if backlog or (each.stored and (in_memory > READY_BYTES or len(self.ready) >= READY_MESSAGES)):
+            backlog.append(each.number, len(body), None if each.stored else body)
+        else:
+            self.ready.append((each.number, body))
+
+    def _lose(self, each: Unsafe) -> None:
+        """The store did not take it, so neither does the queue."""
+        self.depth_messages -= 1
+        self.depth_bytes -= len(each.body)
+        self.stored -= 1
+        self.rejected += 1
+        if each.receipt is not None:
+            self.resolve(each.receipt, Outcome.NOT_STORED)
+
+    def _confirm(self, ticket: int) -> None:
+        removing, told = self.removing, dict[Consumer, int]()
+        while removing and removing[0][0] <= ticket:
+            _, consumer = removing.popleft()
+            told[consumer] = told.get(consumer, 0) + 1
+        self.turn.effects.extend(Removed(consumer, count) for consumer, count in told.items())
+
+    # -- out ----------------------------------------------------------------------------------------------------
+
+    def dispatch(self) -> list[tuple[Consumer, list[Message]]]:
+        batches = super().dispatch()
+        loads = LOADS
+        while self.backlog and not self.ready and self._wanted():
+            if not loads or not self._load():
+                self.turn.later.add(self)
+                break
+            loads -= 1
+            batches.extend(super().dispatch())
+        return batches
+
+    def _wanted(self) -> bool:
+        return any(c.credit > 0 and c.connection.writable for c in self.consumers)
+
+    def _load(self) -> bool:
+        """Make the first of the backlog ready. False: the store cannot be read now."""
+        head = self.backlog.head(LOAD_MESSAGES, LOAD_BYTES)
+        messages = self._with_bodies(head)
+        if messages is None:
+            return False
+        self.backlog.drop(len(head))
+        self.ready.extend(messages)
+        return True
+
+    def _with_bodies(self, found: list[tuple[int, int, bytes | None]]) -> list[Message] | None:
+        bodies = self.store.load(self.store_id, [number for number, _, body in found if body is None])
+        if bodies is None:
+            return None
+        return [(number, bodies[number] if body is None else body) for number, _, body in found]
+
+    def copies(self, seen: int, count: int) -> list[Message]:
+        copies = super().copies(seen, count)
+        if self.backlog and len(copies) < count:
+            last = max(seen, copies[-1][0]) if copies else seen
+            found = self.backlog.after(last, min(count - len(copies), LOAD_MESSAGES), LOAD_BYTES)
+            copies.extend(self._with_bodies(found) or ())
+            if found:
+                self.turn.later.add(self)  # there may be more for its credit
+        return copies
+
+    def remove(self, consumer: Consumer, message: Message) -> int:
+        super().remove(consumer, message)
+        if not self.stored or not self.turn.is_durable(message[1]):
+            return 0
+        self.stored -= 1
+        return self.store.remove(self.store_id, message[0])
+
+    def confirm(self, consumer: Consumer, ticket: int) -> None:
+        self.removing.append((ticket, consumer))
+        self.turn.unsafe.add(self)
+
+    def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
+        super().put_back(consumer, message, failed=failed, barred=barred)
+        if failed and self.turn.is_durable(message[1]):
+            self.store.fail(self.store_id, message[0], self.deliveries[message[0]])
+
+    def drop_oldest(self) -> bool:
+        if super().drop_oldest():
+            return True
+        return bool(self._drop_backlog(1))
+
+    def purge(self) -> int:
+        return super().purge() + self._drop_backlog(len(self.backlog))
+
+    def _drop_backlog(self, count: int) -> int:
+        dropped = 0
+        while dropped < count and self.backlog:
+            head = self.backlog.head(min(LOAD_MESSAGES, count - dropped), 1 << 62)
+            self.backlog.drop(len(head))
+            for number, size, body in head:
+                if body is None:
+                    self.stored -= 1
+                    self.store.remove(self.store_id, number)
+                self.discount(number, size)
+            dropped += len(head)
+        return dropped
+
+    def forget(self, message: Message) -> None:
+        super().forget(message)
+        if self.stored and self.turn.is_durable(message[1]):
+            self.stored -= 1
+            self.store.remove(self.store_id, message[0])
+
+    @property
+    def unacknowledged(self) -> int:
+        return super().unacknowledged - len(self.backlog) - len(self.unsafe)
+
+    def let_go(self) -> None:
+        """The queue has been deleted: its messages go with it, and nobody waits for them."""
+        self.store.drop_queue(self.store_id)
+        self.unsafe.clear()
+        self.removing.clear()
+        self.turn.unsafe.discard(self)
+        self.turn.later.discard(self)

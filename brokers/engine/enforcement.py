@@ -1,0 +1,255 @@
+"""Policies put in force: tried on every queue that a change concerns, then made, all or nothing, at once.
+
+`policy.py` tells what holds where, and which queues a change concerns; here it meets the running queues. Queues with
+equal layers share one result, and a queue whose limits come out as before is left alone, so that a change costs what it
+changes. A refusal names the queue, what was to be changed, and both values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from brokers.admin import AlreadyExists, InvalidValue, NotFound
+from brokers.engine.events import policy_words
+from brokers.engine.exchange import Exchange
+from brokers.engine.limits import InvalidPolicy, Limits, resolve
+from brokers.engine.policy import (
+    FIELDS,
+    NOTHING,
+    Fields,
+    Layers,
+    Policy,
+    Setting,
+    Value,
+    fields,
+    pattern_fault,
+    settings,
+)
+from brokers.engine.queue import Queue
+from brokers.engine.turn import Keep
+from brokers.engine.virtualhost import VirtualHost
+
+if TYPE_CHECKING:
+    from brokers.engine.broker import Broker
+
+MAX_PATTERN = 255
+
+Settled = tuple[Mapping[str, Setting], Limits]
+
+
+@lru_cache(maxsize=4096)
+def settled(layers: Layers) -> Settled:
+    """Settings and limits of a queue; raises InvalidPolicy."""
+    found = settings(layers)
+    return found, resolve(found)
+
+
+class Enforcement:
+    """See the module."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    # -- what holds -------------------------------------------------------------------------------------------
+
+    def layers(self, host: VirtualHost, name: str, own: Mapping[str, Value], queue: Queue | None = None) -> Layers:
+        """What is set for a queue of this name, be it there or not, with these fields of its own."""
+        best = host.policies.of(name) if queue is not None else host.policies.best(name)
+        bound = host.bound.get(queue, ()) if queue is not None else ()
+        return Layers(
+            fields(own),
+            _layer(best),
+            tuple((exchange.origin, fields(exchange.own)) for exchange in bound),
+            fields(host.defaults),
+            fields(self.broker.defaults),
+        )
+
+    def layers_of(self, queue: Queue) -> Layers:
+        return self.layers(self.broker.virtualhosts[queue.virtualhost], queue.name, queue.own, queue)
+
+    def settle(self, layers: Layers, who: str = "") -> Settled:
+        """Raises InvalidValue. `who`: in whose name it is refused; empty: of what was asked for itself."""
+        try:
+            return settled(layers)
+        except InvalidPolicy as invalid:
+            prefix = f"{who}: " if who else ""
+            raise InvalidValue({name: f"{prefix}{text}" for name, text in invalid.errors.items()}) from None
+
+    def settle_all(self, concerned: Iterable[tuple[Queue, Layers]], because: str = "") -> list[tuple[Queue, Settled]]:
+        """Raises InvalidValue for the first queue for which the layers contradict each other."""
+        suffix = f" {because}" if because else ""
+        return [(q, self.settle(layers, f"queue {q.virtualhost}/{q.name}{suffix}")) for q, layers in concerned]
+
+    def apply(self, found: Iterable[tuple[Queue, Settled]]) -> None:
+        changed = self.broker.turn.changed
+        for queue, (told, limits) in found:
+            if limits != queue.limits:
+                queue.set_limits(limits, told)
+                changed.add(queue)
+            else:
+                queue.settings = told
+
+    # -- the queue's own policy, and defaults -----------------------------------------------------------------
+
+    def set_own(self, queue: Queue, own: Mapping[str, Value]) -> None:
+        layers = self.layers_of(queue)._replace(own=fields(own))
+        found = self.settle(layers)
+        queue.own = dict(own)
+        self.apply([(queue, found)])
+
+    def set_virtualhost_defaults(self, host: VirtualHost, defaults: Mapping[str, Value]) -> None:
+        """Refused if it would contradict what a queue, a policy or an exchange of it sets."""
+        after = fields(defaults)
+        self._check_places(host, after, fields(self.broker.defaults))
+        found = self.settle_all((q, self.layers_of(q)._replace(virtualhost=after)) for q in host.queues.values())
+        host.defaults = dict(defaults)
+        self.apply(found)
+
+    def set_broker_defaults(self, defaults: Mapping[str, Value]) -> None:
+        """Refused if it would contradict what a virtual host, a queue, a policy or an exchange sets."""
+        after = fields(defaults)
+        self.settle(Layers(broker=after))
+        for host in self.broker.virtualhosts.values():
+            self._check_places(host, fields(host.defaults), after)
+        found = self.settle_all((q, self.layers_of(q)._replace(broker=after)) for q in self.broker.queues())
+        self.broker.defaults = dict(defaults)
+        self.apply(found)
+
+    def _check_places(self, host: VirtualHost, virtualhost: Fields, broker: Fields) -> None:
+        """What queues to come may inherit must not contradict itself either."""
+        inherited = Layers(virtualhost=virtualhost, broker=broker)
+        self.settle(inherited)
+        for policy in host.policies.by_pattern.values():
+            who = f"{policy.origin} of virtual host {host.name}"
+            self.settle(inherited._replace(pattern=policy.layer), who)
+        for exchange in host.exchanges.values():
+            own = (exchange.origin, fields(exchange.own))
+            self.settle(inherited._replace(exchanges=(own,)), f"{exchange.origin} of virtual host {host.name}")
+
+    def _inherited(self, host: VirtualHost) -> Layers:
+        return Layers(virtualhost=fields(host.defaults), broker=fields(self.broker.defaults))
+
+    # -- exchanges --------------------------------------------------------------------------------------------
+
+    def check_exchange(self, host: VirtualHost, exchange: Exchange, own: Mapping[str, Value]) -> None:
+        self.settle(self._inherited(host)._replace(exchanges=((exchange.origin, fields(own)),)))
+
+    def set_exchange_policy(self, exchange: Exchange, own: Mapping[str, Value]) -> None:
+        """Refused if it would contradict what one of the bound queues sets."""
+        host = self.broker.virtualhosts[exchange.virtualhost]
+        self.check_exchange(host, exchange, own)
+        after = {exchange: fields(own)}
+        found = self.settle_all(
+            ((queue, self._bound(queue, host.bound[queue], after)) for queue in exchange.bindings),
+            f"with {exchange.origin}",
+        )
+        exchange.own = dict(own)
+        self.apply(found)
+
+    def settle_bound(self, queue: Queue, exchanges: tuple[Exchange, ...], because: str) -> list[tuple[Queue, Settled]]:
+        """What would hold for a queue if these were the exchanges that it is bound to."""
+        return self.settle_all([(queue, self._bound(queue, exchanges, {}))], because)
+
+    def _bound(self, queue: Queue, exchanges: Iterable[Exchange], after: Mapping[Exchange, Fields]) -> Layers:
+        own = tuple((e.origin, after[e] if e in after else fields(e.own)) for e in exchanges)
+        return self.layers_of(queue)._replace(exchanges=own)
+
+    # -- destination policies ---------------------------------------------------------------------------------
+
+    def policy(self, virtualhost: str, pattern: str) -> Policy:
+        try:
+            return self.broker.virtualhost(virtualhost).policies.by_pattern[pattern]
+        except KeyError:
+            raise NotFound(f"there is no policy for pattern {pattern} in virtual host {virtualhost}") from None
+
+    def create_policy(
+        self, host: VirtualHost, pattern: str, given: Mapping[str, Value], *, priority: int = 0, actor: str = ""
+    ) -> Policy:
+        """Raises InvalidValue, AlreadyExists."""
+        _check_pattern(pattern)
+        if pattern in host.policies.by_pattern:
+            raise AlreadyExists(f"there is a policy for pattern {pattern} in virtual host {host.name} already")
+        policy = Policy(host.name, pattern, dict(given), priority)
+        self._replace(host, None, policy, actor)
+        return policy
+
+    def update_policy(self, policy: Policy, given: Mapping[str, Value], *, priority: int, actor: str = "") -> Policy:
+        """The policy that takes its place. Raises InvalidValue."""
+        host = self.broker.virtualhosts[policy.virtualhost]
+        after = Policy(host.name, policy.pattern, dict(given), priority, policy.version + 1)
+        self._replace(host, policy, after, actor)
+        return after
+
+    def delete_policy(self, policy: Policy, *, actor: str = "") -> None:
+        """Raises InvalidValue if what its queues inherit without it contradicts itself."""
+        self._replace(self.broker.virtualhosts[policy.virtualhost], policy, None, actor)
+
+    def _replace(self, host: VirtualHost, before: Policy | None, after: Policy | None, actor: str) -> None:
+        policy = after or before
+        assert policy is not None
+        if after is not None:
+            self.settle(self._inherited(host)._replace(pattern=after.layer))
+        changes = host.policies.changes(policy.pattern, after)
+        because = f"{'with' if after else 'without'} {policy.origin}"
+        concerned = ((host.queues[name], best) for name, best in changes.items())
+        found = self.settle_all(
+            ((q, self.layers_of(q)._replace(pattern=_layer(best))) for q, best in concerned), because
+        )
+        host.policies.put(policy.pattern, after, changes)
+        self.apply(found)
+        self._state(before, after, len(changes), actor)
+        record = None if after is None else _record(after)
+        self.broker.turn.keep.append(Keep("policy", str(policy.object_name), record))
+
+    def _state(self, before: Policy | None, after: Policy | None, queues: int, actor: str) -> None:
+        policy = after or before
+        assert policy is not None
+        old: dict[str, Value | None] = {**_told(before)}
+        new: dict[str, Value | None] = {**_told(after)}
+        changed = [name for name in ("priority", *FIELDS) if old.get(name) != new.get(name)]
+        old, new = {name: old.get(name) for name in changed}, {name: new.get(name) for name in changed}
+        change = "created" if before is None else "deleted" if after is None else "changed"
+        self.broker.turn.state(
+            "policy-changed",
+            policy.object_name,
+            f"vh(/{policy.virtualhost})/policy({policy.pattern})",
+            policy_words(old, new, change),
+            {"before": old, "after": new, "change": change, "queues": queues, "actor": actor},
+        )
+
+    def restore_policy(self, record: Mapping[str, Any]) -> None:
+        """Take up a record of an earlier run, before its virtual host has queues."""
+        policy = Policy(
+            record["virtualhost"], record["pattern"], dict(record["fields"]), record["priority"], record["version"]
+        )
+        self.broker.virtualhost(policy.virtualhost).policies.put(policy.pattern, policy, {})
+
+
+def _layer(best: Policy | None) -> tuple[str, Fields]:
+    return ("", NOTHING) if best is None else best.layer
+
+
+def _told(policy: Policy | None) -> dict[str, Value]:
+    return {} if policy is None else {"priority": policy.priority, **policy.given}
+
+
+def _record(policy: Policy) -> dict[str, Any]:
+    return {
+        "virtualhost": policy.virtualhost,
+        "pattern": policy.pattern,
+        "priority": policy.priority,
+        "fields": policy.given,
+        "version": policy.version,
+    }
+
+
+def _check_pattern(pattern: str) -> None:
+    fault = pattern_fault(pattern)
+    if not pattern:
+        fault = "pattern is empty: > stands for every queue"
+    elif len(pattern) > MAX_PATTERN or pattern != pattern.strip() or not pattern.isprintable():
+        fault = f"pattern {pattern!r}: 1 to {MAX_PATTERN} printable characters, no blank at the ends"
+    if fault:
+        raise InvalidValue({"pattern": fault})

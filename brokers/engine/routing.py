@@ -1,0 +1,207 @@
+"""Exchanges and their bindings at work: created, bound and removed while traffic runs, and what an address means.
+
+A queue inherits the policies of the exchanges it is bound to, so each change here is tried on the queues it concerns
+before it is made. `exchange.py` tells which queues a routing key finds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from brokers.admin import AlreadyExists, InvalidValue, NotFound
+from brokers.engine.exchange import ROUTERS, Exchange, key_fault
+from brokers.engine.names import MAX_NAME, check_name
+from brokers.engine.policy import Value
+from brokers.engine.queue import Queue
+from brokers.engine.stops import Scope, Stop
+from brokers.engine.turn import Keep
+from brokers.engine.virtualhost import VirtualHost
+
+if TYPE_CHECKING:
+    from brokers.engine.broker import Broker
+
+#: Where a producer's messages go: a queue, or an exchange with the routing key that its address fixes; None: each
+#: message brings its own (its subject).
+Target = Queue | tuple[Exchange, str | None]
+
+
+class Routing:
+    """See the module."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    def exchange(self, virtualhost: str, name: str) -> Exchange:
+        try:
+            return self.broker.virtualhost(virtualhost).exchanges[name]
+        except KeyError:
+            raise NotFound(f"there is no exchange {name} in virtual host {virtualhost}") from None
+
+    def create_exchange(
+        self, host: VirtualHost, name: str, kind: str, own: Mapping[str, Value] | None = None, *, actor: str = ""
+    ) -> Exchange:
+        """Raises InvalidValue if the name, the type or the policy is not good, AlreadyExists."""
+        check_name("exchange", name)
+        if "/" in name:
+            raise InvalidValue({"name": f"{name!r} cannot be the name of an exchange: a routing key follows the /"})
+        if kind not in ROUTERS:
+            raise InvalidValue({"exchange_type": f"exchange_type is {kind!r}: it must be one of {', '.join(ROUTERS)}"})
+        if name in host.exchanges:
+            raise AlreadyExists(f"there is an exchange {name} in virtual host {host.name} already")
+        exchange = Exchange(host.name, name, kind)
+        self.broker.enforcement.check_exchange(host, exchange, own or {})
+        exchange.own = dict(own or {})
+        host.exchanges[name] = exchange
+        facts = {"exchange_type": kind, "policy": dict(exchange.own), "actor": actor}
+        self._state("exchange-created", exchange, f"Create : Type: {kind} Name: {name}", facts)
+        self.keep(exchange)
+        return exchange
+
+    def set_policy(self, exchange: Exchange, own: Mapping[str, Value]) -> None:
+        """Change its policy fields, for all bound queues or for none. Raises InvalidValue."""
+        self.broker.enforcement.set_exchange_policy(exchange, own)
+        exchange.version += 1
+        self.keep(exchange)
+
+    def delete_exchange(self, exchange: Exchange, *, actor: str = "") -> None:
+        """Its bindings go with it. Raises InvalidValue if what a bound queue inherits without it contradicts itself."""
+        host = self.broker.virtualhosts[exchange.virtualhost]
+        enforcement, because = self.broker.enforcement, f"without {exchange.origin}"
+        rest = {q: tuple(e for e in host.bound[q] if e is not exchange) for q in exchange.bindings}
+        found = [s for q, exchanges in rest.items() for s in enforcement.settle_bound(q, exchanges, because)]
+        for queue, keys in list(exchange.bindings.items()):
+            for key in list(keys):
+                self._unbind(exchange, queue, key, actor)
+        for stop in self._stops(exchange):
+            self.broker.forget_stop(stop.scope)
+        del host.exchanges[exchange.name]
+        enforcement.apply(found)
+        self._state("exchange-deleted", exchange, "Deleted", {"actor": actor})
+        self.broker.turn.keep.append(Keep("exchange", str(exchange.object_name), None))
+
+    # -- bindings ---------------------------------------------------------------------------------------------
+
+    def bind(self, exchange: Exchange, queue: Queue, key: str = "", *, actor: str = "") -> bool:
+        """Idempotent: False if it was bound so. Raises InvalidValue for a key that cannot be, or if what the queue
+        would inherit contradicts what it sets."""
+        if fault := key_fault(exchange.kind, key):
+            raise InvalidValue({"key": fault})
+        if len(key) > MAX_NAME or not key.isprintable():
+            raise InvalidValue({"key": f"key {key!r}: at most {MAX_NAME} printable characters"})
+        if key in exchange.bindings.get(queue, ()):
+            return False
+        host = self.broker.virtualhosts[exchange.virtualhost]
+        bound = host.bound.get(queue, ())
+        if exchange not in bound:
+            bound = (*bound, exchange)
+            found = self.broker.enforcement.settle_bound(queue, bound, f"with {exchange.origin}")
+            host.bound[queue] = bound
+            self.broker.enforcement.apply(found)
+            for stop in self._stops(exchange):
+                queue.stop(stop)
+        exchange.bind(queue, key)
+        self._state_binding("binding-created", exchange, queue, key, actor)
+        record = {"virtualhost": host.name, "exchange": exchange.name, "queue": queue.name, "key": key}
+        self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), record))
+        return True
+
+    def unbind(self, exchange: Exchange, queue: Queue, key: str = "", *, actor: str = "") -> bool:
+        """Idempotent: False if it was not bound so. Raises InvalidValue if what the queue inherits without the exchange
+        contradicts itself."""
+        keys = exchange.bindings.get(queue, {})
+        if key not in keys:
+            return False
+        host, enforcement = self.broker.virtualhosts[exchange.virtualhost], self.broker.enforcement
+        if len(keys) == 1:
+            rest = tuple(e for e in host.bound[queue] if e is not exchange)
+            found = enforcement.settle_bound(queue, rest, f"without {exchange.origin}")
+            self._unbind(exchange, queue, key, actor)
+            enforcement.apply(found)
+        else:
+            self._unbind(exchange, queue, key, actor)
+        return True
+
+    def unbind_everywhere(self, queue: Queue) -> None:
+        """The queue is going."""
+        for exchange in self.broker.virtualhosts[queue.virtualhost].bound.get(queue, ()):
+            for key in list(exchange.bindings[queue]):
+                self._unbind(exchange, queue, key, "")
+
+    def _unbind(self, exchange: Exchange, queue: Queue, key: str, actor: str) -> None:
+        exchange.unbind(queue, key)
+        if queue not in exchange.bindings:
+            bound = self.broker.virtualhosts[exchange.virtualhost].bound
+            rest = tuple(e for e in bound.pop(queue) if e is not exchange)
+            if rest:
+                bound[queue] = rest
+            for stop in self._stops(exchange):
+                queue.start(stop.scope)
+        self._state_binding("binding-deleted", exchange, queue, key, actor)
+        self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), None))
+
+    def _stops(self, exchange: Exchange) -> list[Stop]:
+        """The operators' stops of all that is bound to it."""
+        scope = Scope(exchange.virtualhost, exchange=exchange.name)
+        return [stop for stop in self.broker.stops.values() if stop.scope == scope]
+
+    # -- addresses --------------------------------------------------------------------------------------------
+
+    def find(self, host: VirtualHost, address: str) -> Target | None:
+        """What an address means: the queue of that very name, the exchange of that name, or `exchange/routing-key`."""
+        if (queue := host.queues.get(address)) is not None:
+            return queue
+        if (exchange := host.exchanges.get(address)) is not None:
+            return exchange, None
+        name, slash, key = address.partition("/")
+        if slash and (exchange := host.exchanges.get(name)) is not None:
+            return exchange, key
+        return None
+
+    # -- records and facts ------------------------------------------------------------------------------------
+
+    def keep(self, exchange: Exchange) -> None:
+        record = {
+            "virtualhost": exchange.virtualhost,
+            "name": exchange.name,
+            "exchange_type": exchange.kind,
+            "own": exchange.own,
+            "version": exchange.version,
+        }
+        self.broker.turn.keep.append(Keep("exchange", str(exchange.object_name), record))
+
+    def restore_exchange(self, record: Mapping[str, Any]) -> None:
+        exchange = Exchange(record["virtualhost"], record["name"], record["exchange_type"])
+        exchange.own, exchange.version = dict(record["own"]), record["version"]
+        self.broker.virtualhost(exchange.virtualhost).exchanges[exchange.name] = exchange
+
+    def restore_binding(self, record: Mapping[str, Any]) -> None:
+        """The limits of its queue are the caller's to bring up to date. A binding whose queue or exchange is no longer
+        kept is passed over."""
+        host = self.broker.virtualhost(record["virtualhost"])
+        exchange, queue = host.exchanges.get(record["exchange"]), host.queues.get(record["queue"])
+        if exchange is None or queue is None:
+            return
+        exchange.bind(queue, record["key"])
+        bound = host.bound
+        if exchange not in bound.get(queue, ()):
+            bound[queue] = (*bound.get(queue, ()), exchange)
+
+    def _state(self, kind: str, exchange: Exchange, words: str, attributes: Mapping[str, Any]) -> None:
+        self.broker.turn.state(kind, exchange.object_name, _subject(exchange), words, attributes)
+
+    def _state_binding(self, kind: str, exchange: Exchange, queue: Queue, key: str, actor: str) -> None:
+        words = "Create" if kind == "binding-created" else "Deleted"
+        subject = f"{_subject(exchange)}/qu({queue.name})/rk({key})"
+        attributes = {"queue": str(queue.object_name), "key": key, "actor": actor}
+        self.broker.turn.state(kind, exchange.object_name, subject, words, attributes)
+
+
+def _subject(exchange: Exchange) -> str:
+    return f"vh(/{exchange.virtualhost})/ex({exchange.kind}/{exchange.name})"
+
+
+def _binding(exchange: Exchange, queue: Queue, key: str) -> str:
+    """A key that no other binding's record has."""
+    return json.dumps([exchange.virtualhost, exchange.name, queue.name, key], ensure_ascii=False)

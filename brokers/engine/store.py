@@ -1,0 +1,40 @@
+"""What a durable queue asks of a message store, and a broker of its stores: buffered changes, each with a ticket.
+
+A change is safe once the broker has been told so of its ticket (`Broker.committed`); tickets of one store ascend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Store(Protocol):
+    """Queues and messages are known by their numbers. `used_bytes`: what the store takes on disk."""
+
+    @property
+    def used_bytes(self) -> int: ...
+
+    def put(self, queue: int, number: int, body: bytes) -> int: ...
+
+    def remove(self, queue: int, number: int) -> int: ...
+
+    def fail(self, queue: int, number: int, count: int) -> int: ...
+
+    def drop_queue(self, queue: int) -> int: ...
+
+    def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:
+        """Bodies by number; None if the store cannot be read now."""
+        ...
+
+
+class Stores(Protocol):
+    """The store of each virtual host, by its name."""
+
+    def open(self, virtualhost: str) -> Store:
+        """Its store, created if need be. Raises `brokers.admin.AdminError` if it cannot be used."""
+        ...
+
+    def drop(self, virtualhost: str) -> None:
+        """The virtual host is gone, and its messages with it."""
+        ...

@@ -1,0 +1,94 @@
+"""Group commit: whatever the loop has buffered while one group was being written becomes the next group.
+
+So many producers share one fsync, and the load itself sets the size of the groups: a lone message is written at once.
+Everything here runs in the loop, but for `MessageStore.write`, which has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from brokers.server.message_store import Group, MessageStore, Written
+from brokers.server.sqlite_file import StoreError
+
+#: Seconds without a fault after which a store counts as sound again.
+SOUND_SECONDS = 5.0
+
+#: Seconds until a group that could not be written whole is followed by another try.
+RETRY_SECONDS = 0.5
+
+log = logging.getLogger("headgate.broker")
+
+
+class GroupCommitter:
+    """`written` is called in the loop with what became of each group, in the order of their tickets."""
+
+    def __init__(self, store: MessageStore, written: Callable[[Written], None]) -> None:
+        self.store = store
+        self._written = written
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="message-store")
+        self._writing: asyncio.Future[Written] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._faulty_at: float | None = None  # when the last fault was, since the store was last told to be sound
+
+    def commit(self) -> None:
+        """See that what is buffered gets written: now, or as soon as the group before it is."""
+        if self._writing is None and self.store.pending:
+            self._start()
+
+    async def flush(self) -> None:
+        """Return when everything buffered before the call has been written or refused."""
+        self.commit()
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+            await asyncio.sleep(0)  # its callback may have started the next
+
+    async def close(self) -> None:
+        """Write what is buffered, then end the thread. The store stays open."""
+        await self.flush()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._thread.shutdown()
+
+    def _start(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self._writing = self._loop.run_in_executor(self._thread, self._write, self.store.take())
+        self._writing.add_done_callback(self._done)
+
+    def _write(self, group: Group) -> Written:
+        """In the thread. A fault of ours costs its group, and the groups after it are written all the same."""
+        try:
+            return self.store.write(group)
+        except Exception as error:
+            log.exception("a group of messages could not be written to %s", self.store.path)
+            return Written(group.ticket, len(group.rows) // 4, StoreError(str(error)), False, False)
+
+    def _done(self, writing: asyncio.Future[Written]) -> None:
+        self._writing = None
+        written = writing.result()
+        self._tell_faults(written)
+        try:
+            self._written(written)
+        finally:
+            if self.store.pending:
+                self._start()
+            elif written.unfinished:
+                delay = 0 if written.removed else RETRY_SECONDS
+                self._retry = self._loop.call_later(delay, self._start)
+
+    def _tell_faults(self, written: Written) -> None:
+        """Once when it begins and once when it is over, not with every group."""
+        now = self._loop.time()
+        if written.fault is not None:
+            if self._faulty_at is None:
+                log.error("%s. Durable messages are refused until it can be written again", written.fault)
+            self._faulty_at = now
+        elif written.messages and self._faulty_at is not None and now - self._faulty_at > SOUND_SECONDS:
+            self._faulty_at = None
+            log.warning("%s can be written again", self.store.path)

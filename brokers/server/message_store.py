@@ -1,0 +1,336 @@
+"""Messages on disk: put and removed in groups, each group in one transaction with one fsync, all of it or nothing.
+
+The engine's loop buffers (`put`, `remove`, `fail`, `drop_queue`), which costs next to nothing, and takes the group when
+the one before has been written; `write` does so, and is the only method that may run in another thread (`commit.py`).
+The loop may read (`load`, `recover`) meanwhile, through a connection of its own that never waits for the writer.
+
+Why it is done so, with the measurements, stands in `brokers/README.md`: every step of SQLite lets go of Python's lock
+and has to win it back from a busy loop, so a group is written with few statements of many rows. Rows go to the end of
+one table, whatever their queue, and an index that holds all but the bodies says what is there.
+
+A full disk: messages of the group are refused, as a group; removals find room in a reserve, and what they free inside
+the file is used again. A removal is never given up: it is tried again with every later group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from brokers.server.disk_reserve import DiskReserve
+from brokers.server.sqlite_file import StoreError, failures_named, open_sqlite, transaction
+
+PAGE_BYTES = 8192
+#: Held back on the disk for removals. The write-ahead log is kept to a half of it and a group to a quarter, so that
+#: what has been committed always finds its room in the file.
+RESERVE_BYTES = 32 << 20
+#: Rows in one statement.
+ROWS = 256
+#: Messages of deleted queues that go with one group, so that a large queue does not hold up the others.
+DROP_ROWS = 5000
+
+_SCHEMA = (
+    "CREATE TABLE message (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, number INTEGER NOT NULL,"
+    " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL)",
+    "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed)",
+)
+
+_COUNTS = tuple(1 << power for power in range(ROWS.bit_length() - 1, -1, -1))
+_INSERT = {
+    n: f"INSERT INTO message (queue, number, size, body) VALUES {','.join(['(?,?,?,?)'] * n)}"  # noqa: S608
+    for n in _COUNTS
+}
+_DELETE = {n: f"DELETE FROM message WHERE queue = ? AND number IN ({','.join('?' * n)})" for n in _COUNTS}  # noqa: S608
+_LOAD = {
+    n: f"SELECT number, body FROM message WHERE queue = ? AND number IN ({','.join('?' * n)})"  # noqa: S608
+    for n in _COUNTS
+}
+
+
+@dataclass(slots=True)
+class Changes:
+    """What is done to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped."""
+
+    removed: dict[int, set[int]] = field(default_factory=dict)
+    failed: dict[tuple[int, int], int] = field(default_factory=dict)
+    dropped: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.failed or self.dropped)
+
+    def add(self, later: Changes) -> None:
+        for queue, numbers in later.removed.items():
+            self.removed.setdefault(queue, set()).update(numbers)
+        self.failed.update(later.failed)
+        self.dropped += later.dropped
+
+
+@dataclass(slots=True)
+class Group:
+    """What is written together. `rows`: queue, number, size and body of each message, one after the other."""
+
+    ticket: int
+    rows: list[int | bytes] = field(default_factory=list)
+    bytes: int = 0
+    changes: Changes = field(default_factory=Changes)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of the group with this ticket and so many messages. `fault`: None if they are safe, else why none of
+    them is stored. `removed`: every change up to and including this group's is safe. `unfinished`: there is more to do
+    even if no new group comes."""
+
+    ticket: int
+    messages: int
+    fault: StoreError | None
+    removed: bool
+    unfinished: bool
+
+
+class MessageStore:
+    """Open or create the file; raise StoreError if it cannot be used. One process at a time: the caller sees to it.
+
+    `durable`: a written group outlives a power cut. If not, the file is emptied first and nothing waits for the disk.
+    `used_bytes`: what messages take on disk, in whole pages, as of the last group; free pages in the file count as
+    room, since they are used again.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = True, reserve_bytes: int = RESERVE_BYTES) -> None:
+        self.path = path
+        self._log = path.with_name(path.name + "-wal")
+        if not durable:
+            for each in (path, self._log, path.with_name(path.name + "-shm")):
+                with failures_named(path), contextlib.suppress(FileNotFoundError):
+                    each.unlink()
+        self._reserve = DiskReserve(path.with_name(path.name + "-reserve"), reserve_bytes) if durable else None
+        self._log_bytes = reserve_bytes // 2
+        self._group_bytes = reserve_bytes // 4
+        self._db = open_sqlite(
+            path,
+            kind="headgate-messages",
+            version=1,
+            schema=_SCHEMA,
+            synchronous="FULL" if durable else "OFF",
+            check=False,
+            exclusive=False,
+            page_bytes=PAGE_BYTES,
+        )
+        with failures_named(path):
+            # What is removed need not be overwritten with zeros, which some builds of SQLite do by themselves.
+            self._db.execute("PRAGMA secure_delete=OFF")
+            self._db.execute(f"PRAGMA cache_size={-(16 << 10)}")  # KiB
+            self._db.execute(f"PRAGMA wal_autocheckpoint={max(16, self._log_bytes // PAGE_BYTES)}")
+            self._reader = sqlite3.connect(path, isolation_level=None)
+            self._reader.execute("PRAGMA query_only=ON")
+        self._waiting: list[Group] = [Group(1)]
+        self._owed = Changes()  # of groups that could not be written
+        self._dropping: list[int] = []  # queues whose messages are being deleted
+        if self._reserve is not None:
+            self._reserve.hold()
+        self._measure()
+
+    # -- the loop's side ----------------------------------------------------------------------------------------
+
+    def put(self, queue: int, number: int, body: bytes) -> int:
+        """Buffer a message; no other with this queue and number may be there. Returns the ticket of its group."""
+        group = self._waiting[-1]
+        if group.bytes >= self._group_bytes:
+            group = Group(group.ticket + 1)
+            self._waiting.append(group)
+        group.rows += (queue, number, len(body), body)
+        group.bytes += len(body)
+        return group.ticket
+
+    def remove(self, queue: int, number: int) -> int:
+        """Buffer the removal of a message, whether it has been written yet or not. Returns the ticket."""
+        group = self._waiting[-1]
+        numbers = group.changes.removed.get(queue)
+        if numbers is None:
+            group.changes.removed[queue] = {number}
+        else:
+            numbers.add(number)
+        return group.ticket
+
+    def fail(self, queue: int, number: int, count: int) -> int:
+        """Buffer how often the message's delivery has failed. Returns the ticket."""
+        group = self._waiting[-1]
+        group.changes.failed[queue, number] = count
+        return group.ticket
+
+    def drop_queue(self, queue: int) -> int:
+        """Buffer the removal of all messages of a queue. Its number must not be used again. Returns the ticket."""
+        group = self._waiting[-1]
+        group.changes.dropped.append(queue)
+        return group.ticket
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._waiting[0])
+
+    def take(self) -> Group:
+        """The oldest group that is buffered, maybe an empty one: the caller writes it."""
+        group = self._waiting.pop(0)
+        if not self._waiting:
+            self._waiting.append(Group(group.ticket + 1))
+        return group
+
+    def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
+        """The bodies of written messages, by number; one that is not there is left out. Raises StoreError."""
+        bodies: dict[int, bytes] = {}
+        with failures_named(self.path):
+            for at, count in _batches(len(numbers)):
+                bodies.update(self._reader.execute(_LOAD[count], (queue, *numbers[at : at + count])).fetchall())
+        return bodies
+
+    def recover(self) -> Iterator[tuple[int, int, int, int]]:
+        """(queue, number, size in bytes, failed deliveries) of every written message, by queue and number; bodies are
+        not touched. Raises StoreError."""
+        with failures_named(self.path), contextlib.closing(self._reader.cursor()) as cursor:
+            cursor.execute(
+                "SELECT queue, number, size, failed FROM message INDEXED BY message_place ORDER BY queue, number"
+            )
+            while rows := cursor.fetchmany(10_000):
+                yield from rows
+
+    # -- the writer's side --------------------------------------------------------------------------------------
+
+    def write(self, group: Group) -> Written:
+        """Write a group that was taken, and say what became of it. One at a time, in the order taken."""
+        changes, fault = group.changes, None
+        changes.add(self._owed)
+        self._dropping += changes.dropped
+        changes.dropped = []
+        self._owed = changes  # until they are done
+        try:
+            if self._reserve is not None and not self._reserve.hold():
+                raise StoreError(f"cannot use {self.path}: the disk is full")
+            self._execute(group.rows, changes)
+            self._owed = Changes()
+        except StoreError as error:
+            fault = self._write_in_need(group, error)
+        self._keep_log_short()
+        with contextlib.suppress(StoreError):
+            self._measure()
+        unfinished = bool(self._owed or self._dropping)
+        return Written(group.ticket, len(group.rows) // 4, fault if group.rows else None, not self._owed, unfinished)
+
+    def close(self) -> None:
+        """Release the file. What is buffered and was not written is lost."""
+        self._reader.close()
+        self._db.close()
+
+    def _write_in_need(self, group: Group, fault: StoreError) -> StoreError | None:
+        """The disk refuses: give up the reserve, write the changes, and the messages only where the file itself has
+        room for them. Returns why the messages are not stored, None if they are."""
+        if self._reserve is not None:
+            self._reserve.release()
+        self._shorten_log()
+        try:
+            for part in self._parts(group.changes):
+                self._execute([], part)
+                self._shorten_log()
+        except StoreError as error:
+            return error  # what has been done is done again, which does no harm
+        self._owed = Changes()
+        stored = False
+        if group.rows and self._room_inside() > 2 * group.bytes + 16 * PAGE_BYTES:
+            with contextlib.suppress(StoreError):
+                self._execute(group.rows, Changes())
+                stored = True
+            self._shorten_log()
+        if self._reserve is not None:
+            self._reserve.hold()
+        return None if stored else fault
+
+    def _parts(self, changes: Changes) -> Iterator[Changes]:
+        """The same changes, in parts that the log has room for in the reserve."""
+        most = max(1, self._group_bytes // (2 * PAGE_BYTES))  # a message touches a page, and one of the index
+        for queue, numbers in changes.removed.items():
+            ascending = sorted(numbers)
+            for at in range(0, len(ascending), most):
+                yield Changes(removed={queue: set(ascending[at : at + most])})
+        yield Changes(failed=changes.failed)
+
+    def _execute(self, rows: Sequence[int | bytes], changes: Changes) -> None:
+        """All of it or, after a StoreError, nothing. Part of what queues that are dropped have left goes with it."""
+        if not (rows or changes or self._dropping):
+            return
+        db = self._db
+        with failures_named(self.path), transaction(db):
+            for at, count in _batches(len(rows) // 4):
+                db.execute(_INSERT[count], rows[4 * at : 4 * (at + count)])
+            for (queue, number), failed in changes.failed.items():
+                db.execute("UPDATE message SET failed = ? WHERE queue = ? AND number = ?", (failed, queue, number))
+            for queue, removed in changes.removed.items():
+                _delete(db, queue, sorted(removed))
+            left = self._drop_some()
+        self._dropping = left
+
+    def _drop_some(self) -> list[int]:
+        """Returns the queues that are not done with yet."""
+        left, budget = list(self._dropping), DROP_ROWS
+        while left and budget:
+            gone = self._db.execute(
+                "DELETE FROM message WHERE id IN (SELECT id FROM message WHERE queue = ? LIMIT ?)", (left[0], budget)
+            ).rowcount
+            if gone < budget:
+                del left[0]
+            budget -= gone
+        return left
+
+    def _keep_log_short(self) -> None:
+        """SQLite writes the log back every so many pages, unless the disk has no room for it: then the reserve has."""
+        if self._log_size() <= 2 * self._log_bytes:
+            return
+        self._shorten_log()
+        if self._log_size() and self._reserve is not None:
+            self._reserve.release()
+            self._shorten_log()
+            self._reserve.hold()
+
+    def _log_size(self) -> int:
+        try:
+            return self._log.stat().st_size
+        except OSError:
+            return 0
+
+    def _shorten_log(self) -> None:
+        """Write the log back into the file, as far as that goes, and give its room to the disk."""
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def _room_inside(self) -> int:
+        """Bytes of pages in the file that hold nothing."""
+        with failures_named(self.path):
+            return int(self._db.execute("PRAGMA freelist_count").fetchone()[0]) * PAGE_BYTES
+
+    def _measure(self) -> None:
+        with failures_named(self.path):
+            pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
+        self.used_bytes = pages * PAGE_BYTES - self._room_inside()
+
+
+def _delete(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:
+    """Remove the messages of a queue with these numbers, ascending and all different."""
+    if numbers[-1] - numbers[0] + 1 == len(numbers):  # without gaps, as a queue is usually read
+        db.execute("DELETE FROM message WHERE queue = ? AND number BETWEEN ? AND ?", (queue, numbers[0], numbers[-1]))
+        return
+    for at, count in _batches(len(numbers)):
+        db.execute(_DELETE[count], (queue, *numbers[at : at + count]))
+
+
+def _batches(count: int) -> Iterator[tuple[int, int]]:
+    """Split `count` rows into as few statements as there are texts for: (first row, rows) of each."""
+    at = 0
+    while at < count:
+        size = next(n for n in _COUNTS if n <= count - at)
+        yield at, size
+        at += size

@@ -1,0 +1,141 @@
+"""kill -9 under load, again and again: what the broker promised holds after each start.
+
+No accepted durable message is missing, none that a consumer settled comes back, and a producer's messages keep their
+order. The same on a disk that is full half of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from proton.reactor import Container
+
+from brokers.drivers.bundled import BundledBroker
+from brokers.managed import object_name
+from tests.faults.nursery import Nursery, nursery
+from tests.faults.traffic import Look, Promises, Traffic
+
+KILLS = 50
+
+log = logging.getLogger(__name__)
+
+QUEUE = object_name("Queue", virtualhost="default", name="q")
+
+
+async def _create_queue(data: Path, port: int) -> None:
+    secret = (data / "console.secret").read_text().strip()
+    broker = await BundledBroker.connect("127.0.0.1", port, "console", secret, timeout=20)
+    await broker.create(QUEUE, {"durable": True, "capacity_messages": 400})
+    await broker.close()
+
+
+async def _depth(data: Path, port: int) -> int:
+    secret = (data / "console.secret").read_text().strip()
+    broker = await BundledBroker.connect("127.0.0.1", port, "console", secret, timeout=20)
+    depth = (await broker.read(QUEUE)).attributes["depth_messages"]
+    await broker.close()
+    assert isinstance(depth, int)
+    return depth
+
+
+def browse(data: Path, port: int) -> list[tuple[int, int]]:
+    """What the queue holds."""
+    depth = asyncio.run(_depth(data, port))
+    look = Look(port, depth)
+    if depth:
+        Container(look).run()
+    assert len(look.found) == depth
+    return look.found
+
+
+def begin(brokers: Nursery, data: Path) -> None:
+    pid, port = brokers.start()
+    asyncio.run(_create_queue(data, port))
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.timeout(300)
+def test_what_was_accepted_survives_kills_and_what_was_settled_does_not_come_back(tmp_path: Path) -> None:
+    random_, promises = random.Random(os.getpid()), Promises()
+    with nursery(tmp_path) as brokers:
+        begin(brokers, tmp_path)
+        busy = 0
+        for _ in range(KILLS):
+            pid, port = brokers.start()
+            promises.check(browse(tmp_path, port))
+            before = len(promises.settled)
+            after = random_.uniform(0.05, 0.4)
+            Traffic(promises, port, producers=3, consumers=2, after=after, pid=pid).run()
+            busy += len(promises.settled) > before
+        pid, port = brokers.start()
+        promises.check(browse(tmp_path, port))
+        os.kill(pid, signal.SIGKILL)
+    assert busy > KILLS // 2, "most rounds had time to settle something"
+    assert not promises.rejected
+    in_doubt = promises.sent - promises.accepted
+    assert in_doubt, "some were on their way"
+    log.info(
+        f"{KILLS} kills: {len(promises.accepted)} accepted, {len(promises.settled)} settled, {len(in_doubt)} in doubt"
+    )
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    command = [str(mount), "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    if not mount or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small file system")
+    yield folder
+    subprocess.run([str(umount), "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.timeout(300)
+def test_a_full_disk_costs_nothing_that_was_accepted_and_service_resumes_with_room(small_disk: Path) -> None:
+    random_, promises, data = random.Random(os.getpid()), Promises(), small_disk / "data"
+    filling = small_disk / "others"
+    with nursery(data) as brokers:
+        begin(brokers, data)
+        for round_ in range(12):
+            pid, port = brokers.start()
+            promises.check(browse(data, port))
+            if round_ % 3 == 0:  # room
+                filling.unlink(missing_ok=True)
+                before = len(promises.accepted)
+                Traffic(promises, port, producers=3, consumers=3, after=0.8).run()
+                assert len(promises.accepted) > before, "with room there is service"
+            fill(filling)
+            kill = pid if random_.random() < 0.7 else 0
+            Traffic(promises, port, producers=3, consumers=1, after=0.5, pid=kill, size=20_000).run()
+            if not kill:
+                os.kill(pid, signal.SIGKILL)
+        filling.unlink(missing_ok=True)
+        pid, port = brokers.start()
+        promises.check(browse(data, port))
+        before = len(promises.accepted)
+        Traffic(promises, port, producers=3, consumers=3, after=0.8, pid=pid).run()
+        assert len(promises.accepted) > before
+    assert promises.rejected, "the disk was full at times"
+    log.info(f"{len(promises.accepted)} accepted, {len(promises.rejected)} rejected, {len(promises.settled)} settled")
+
+
+def fill(path: Path) -> None:
+    """Take all the room there is."""
+    with path.open("ab", buffering=0) as file:
+        for piece in (1 << 20, 4096):
+            try:
+                while file.write(bytes(piece)) == piece:
+                    pass
+            except OSError:
+                pass

@@ -1,0 +1,173 @@
+"""Producers and consumers that remember what they were told, and what that promises about the next start.
+
+A message is (producer, sequence number), durable. It is *accepted* once its producer has heard so; *taken* once a
+consumer has sent its settlement; *settled* once that consumer has heard that it is confirmed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from proton import Delivery, Event, Message, Terminus
+from proton.handlers import MessagingHandler
+from proton.reactor import Container, LinkOption
+
+Key = tuple[int, int]
+
+IN_FLIGHT = 40
+
+
+@dataclass
+class Promises:
+    """What all clients have been told, over all rounds."""
+
+    sent: set[Key] = field(default_factory=set)
+    accepted: set[Key] = field(default_factory=set)
+    rejected: set[Key] = field(default_factory=set)
+    taken: set[Key] = field(default_factory=set)
+    settled: set[Key] = field(default_factory=set)
+    last: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # producer -> last number sent
+
+    def next(self, producer: int) -> Key:
+        self.last[producer] += 1
+        key = producer, self.last[producer]
+        self.sent.add(key)
+        return key
+
+    def check(self, found: list[Key]) -> None:
+        """`found`: what a queue holds after a start, in its order."""
+        there = set(found)
+        assert len(there) == len(found), "a message is there twice"
+        assert not self.accepted - self.taken - there, "accepted and not settled, and gone"
+        assert not there & self.settled, "settled, and there again"
+        assert not there & self.rejected, "rejected, and there all the same"
+        assert there <= self.sent
+        in_order(found)
+
+
+def in_order(found: list[Key]) -> None:
+    last: dict[int, int] = defaultdict(int)
+    for producer, number in found:
+        assert number > last[producer], f"producer {producer}: {number} came after {last[producer]}"
+        last[producer] = number
+
+
+class Traffic(MessagingHandler):  # type: ignore[misc]
+    """Load until `after` seconds have passed, then kill -9 the broker, or with no `pid` close in order."""
+
+    def __init__(
+        self,
+        promises: Promises,
+        port: int,
+        *,
+        producers: int,
+        consumers: int,
+        after: float,
+        pid: int = 0,
+        size: int = 0,
+    ) -> None:
+        super().__init__(prefetch=20, auto_accept=False, auto_settle=False)
+        self.promises, self.port, self.pid, self.after = promises, port, pid, after
+        self.counts = producers, consumers
+        self.padding = "x" * size
+        self.producer_of: dict[Any, int] = {}
+        self.keys: dict[Any, Key] = {}  # delivery -> message
+        self.in_flight: dict[Any, int] = defaultdict(int)
+        self.got: dict[Any, list[Key]] = defaultdict(list)  # by consumer
+        self.connections: list[Any] = []
+
+    def on_start(self, event: Event) -> None:
+        producers, consumers = self.counts
+        for number in range(producers):
+            connection = self._connect(event.container)
+            self.producer_of[event.container.create_sender(connection, "q", name=f"p{number}")] = number
+        for number in range(consumers):
+            event.container.create_receiver(self._connect(event.container), "q", name=f"c{number}")
+        event.container.schedule(self.after, self)
+
+    def _connect(self, container: Container) -> Any:
+        connection = container.connect(f"127.0.0.1:{self.port}", reconnect=False, allowed_mechs="ANONYMOUS")
+        self.connections.append(connection)
+        return connection
+
+    def on_timer_task(self, event: Event) -> None:
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+        for connection in self.connections:
+            connection.close()  # what is not heard by now is not known
+
+    def on_transport_error(self, event: Event) -> None:
+        pass  # the broker has been killed
+
+    def on_sendable(self, event: Event) -> None:
+        self._send(event.sender)
+
+    def _send(self, sender: Any) -> None:
+        producer = self.producer_of[sender]
+        while sender.credit > 0 and self.in_flight[sender] < IN_FLIGHT:
+            key = self.promises.next(producer)
+            delivery = sender.send(Message(body=[*key, self.padding], durable=True))
+            self.keys[delivery] = key
+            self.in_flight[sender] += 1
+
+    def on_accepted(self, event: Event) -> None:
+        if event.link.is_sender:
+            self.promises.accepted.add(self.keys[event.delivery])
+
+    def on_rejected(self, event: Event) -> None:
+        if event.link.is_sender:
+            self.promises.rejected.add(self.keys[event.delivery])
+
+    def on_message(self, event: Event) -> None:
+        key = event.message.body[0], event.message.body[1]
+        assert key not in self.promises.settled, f"{key} was settled, and came back"
+        self.got[event.link].append(key)
+        self.keys[event.delivery] = key
+        self.promises.taken.add(key)
+        event.delivery.update(Delivery.ACCEPTED)
+
+    def on_settled(self, event: Event) -> None:
+        key = self.keys.pop(event.delivery)
+        event.delivery.settle()
+        if event.link.is_sender:
+            self.in_flight[event.link] -= 1
+            self._send(event.link)
+        else:
+            self.promises.settled.add(key)
+
+    def run(self) -> None:
+        Container(self).run()
+        for found in self.got.values():
+            in_order(found)
+
+
+class Browse(LinkOption):  # type: ignore[misc]
+    def apply(self, link: Any) -> None:
+        link.source.distribution_mode = Terminus.DIST_MODE_COPY
+
+
+class Look(MessagingHandler):  # type: ignore[misc]
+    """Copies of everything that a queue holds, in its order: until it has `depth` messages."""
+
+    def __init__(self, port: int, depth: int) -> None:
+        super().__init__(prefetch=0, auto_accept=True)
+        self.port, self.depth = port, depth
+        self.found: list[Key] = []
+
+    def on_start(self, event: Event) -> None:
+        self.connection = event.container.connect(f"127.0.0.1:{self.port}", reconnect=False, allowed_mechs="ANONYMOUS")
+        event.container.create_receiver(self.connection, "q", options=Browse()).flow(self.depth + 1)
+        self.limit = event.container.schedule(20, self)
+
+    def on_message(self, event: Event) -> None:
+        self.found.append((event.message.body[0], event.message.body[1]))
+        if len(self.found) == self.depth:
+            self.limit.cancel()
+            self.connection.close()
+
+    def on_timer_task(self, event: Event) -> None:
+        self.connection.close()

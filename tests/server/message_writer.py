@@ -1,0 +1,52 @@
+"""A process that writes groups of messages as fast as it can, and says after each that it is safe. To be killed.
+
+`python -m tests.server.message_writer FILE FIRST` starts with group FIRST; what stands in the file after each group
+is told by `stored_after`, so that whoever kills it knows what must be there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from brokers.server.message_store import MessageStore
+
+QUEUES = 3
+PER_QUEUE = 7
+#: Messages live for so many groups.
+LIFE = 5
+
+
+def body_of(queue: int, number: int) -> bytes:
+    return b"%d-%d;" % (queue, number) * (1 + (queue * number) % 90)
+
+
+def numbers_of(group: int) -> range:
+    return range(group * PER_QUEUE, (group + 1) * PER_QUEUE)
+
+
+def stored_after(group: int) -> set[tuple[int, int]]:
+    """(queue, number) of what is stored after this group; groups count from 1, and 0 stands for an empty store."""
+    groups = range(max(1, group - LIFE + 1), group + 1)
+    return {(queue, number) for g in groups for number in numbers_of(g) for queue in range(QUEUES)}
+
+
+def main() -> None:
+    store, group = MessageStore(Path(sys.argv[1]), reserve_bytes=1 << 20), int(sys.argv[2])
+    while True:
+        for queue in range(QUEUES):
+            for number in numbers_of(group):
+                store.put(queue, number, body_of(queue, number))
+            if group > LIFE:
+                for number in numbers_of(group - LIFE):
+                    store.remove(queue, number)
+        written = store.write(store.take())
+        if written.fault is not None or not written.removed:
+            sys.exit(f"group {group} was not written: {written}")
+        os.write(1, b"%d\n" % group)
+        group += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Group commit: who shares a group, in which order groups are told, and what comes after a fault."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from brokers.server import commit
+from brokers.server.commit import GroupCommitter
+from brokers.server.message_store import Changes, Group, MessageStore, Written
+from brokers.server.sqlite_file import StoreError
+
+
+class HeldStore(MessageStore):
+    """Writes when the test lets it, and fails when the test wants it to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, reserve_bytes=1 << 20)
+        self.go = threading.Semaphore(0)
+        self.faults = 0
+        self.groups: list[int] = []
+
+    def write(self, group: Group) -> Written:
+        assert self.go.acquire(timeout=10)
+        self.groups.append(len(group.rows) // 4)
+        return super().write(group)
+
+    def _execute(self, rows: object, changes: Changes) -> None:
+        if self.faults:
+            self.faults -= 1
+            raise StoreError("the disk is full")
+        super()._execute(rows, changes)  # type: ignore[arg-type]
+
+
+async def test_what_comes_while_a_group_is_written_is_the_next_group(tmp_path: Path) -> None:
+    store, told = HeldStore(tmp_path / "m"), []
+    committer = GroupCommitter(store, told.append)
+    tickets = [store.put(1, 1, b"a")]
+    committer.commit()
+    for number in range(2, 50):
+        tickets.append(store.put(1, number, b"a"))
+        committer.commit()
+    assert tickets == [1] + [2] * 48
+    store.go.release(2)
+    await asyncio.wait_for(committer.flush(), 10)
+    assert store.groups == [1, 48]
+    assert [(w.ticket, w.messages, w.fault) for w in told] == [(1, 1, None), (2, 48, None)]
+    await committer.close()
+    store.close()
+
+
+async def test_a_refused_group_costs_the_next_one_nothing_and_removals_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "RETRY_SECONDS", 0.001)
+    store, told, removed = HeldStore(tmp_path / "m"), [], asyncio.Event()
+
+    def tell(written: Written) -> None:
+        told.append(written)
+        removed.set() if written.removed else removed.clear()
+
+    committer = GroupCommitter(store, tell)
+    store.go.release(100)
+    store.put(1, 1, b"a")
+    committer.commit()
+    await asyncio.wait_for(committer.flush(), 10)
+
+    store.faults = 2  # the group, and its removals by themselves
+    store.remove(1, 1)
+    store.put(1, 2, b"b")
+    committer.commit()
+    await asyncio.wait_for(committer.flush(), 10)
+    assert [(w.ticket, w.fault is None, w.removed) for w in told] == [(1, True, True), (2, False, False)]
+
+    await asyncio.wait_for(removed.wait(), 10)  # nobody asked: the committer tries by itself
+    assert list(store.recover()) == []
+    store.put(1, 3, b"c")
+    await asyncio.wait_for(committer.close(), 10)
+    assert told[-1].fault is None
+    assert [number for _, number, *_ in store.recover()] == [3]
+    store.close()

@@ -1,0 +1,211 @@
+"""Durable messages through a whole broker in this process: accepted once stored, there again after a restart."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proton import Delivery, Message
+from proton.utils import SendException
+
+from brokers.engine.durable_queue import READY_MESSAGES, DurableQueue
+from brokers.server.message_store import Group, MessageStore, Written
+from brokers.server.sqlite_file import StoreError
+from tests.amqp.broker_thread import BrokerThread, wait_until
+from tests.amqp.clients import connected
+
+
+def durable_queue(broker: BrokerThread, name: str = "orders", **policy: int | str) -> None:
+    broker.do(lambda s: s.broker.create_queue(s.broker.virtualhost("default"), name, policy, durable=True))
+
+
+def message(body: Any, *, durable: bool = True) -> Message:
+    return Message(body=body, durable=durable)
+
+
+class HeldStore:
+    """Puts itself before the writing of a store: nothing is written until `go`, and nothing at all while `broken`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = threading.Event()
+        self.broken = False
+        write = MessageStore.write
+        execute = MessageStore._execute
+
+        def held(store: MessageStore, group: Group) -> Written:
+            assert self.go.wait(20)
+            return write(store, group)
+
+        def executed(store: MessageStore, *given: Any) -> None:
+            if self.broken:
+                raise StoreError("the disk is full")
+            execute(store, *given)
+
+        monkeypatch.setattr(MessageStore, "write", held)
+        monkeypatch.setattr(MessageStore, "_execute", executed)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> HeldStore:
+    return HeldStore(monkeypatch)
+
+
+def test_durable_messages_are_there_again_after_a_restart_and_others_are_not(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        durable_queue(broker)
+        broker.queue("fleeting")
+        with connected(broker) as connection:
+            for queue in ("orders", "fleeting"):
+                sender = connection.create_sender(queue)
+                for number in range(10):
+                    sender.send(message(number, durable=number % 3 != 0))
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("orders") == 6
+        assert broker.depth("fleeting") == 0
+        said = [text for text in broker.texts() if "MST-" in text]
+        assert said[-3:] == [
+            "[vh(/default)/ms(SQLite)] MST-1004 : Recovery Start",
+            "[vh(/default)/ms(SQLite)] MST-1005 : Recovered 6 messages",
+            "[vh(/default)/ms(SQLite)] MST-1006 : Recovery Complete",
+        ]
+        with connected(broker) as connection:
+            receiver = connection.create_receiver("orders", credit=10)
+            assert [receiver.receive().body for _ in range(6)] == [1, 2, 4, 5, 7, 8]
+            for _ in range(3):
+                receiver.accept()
+        broker.until_queue("orders", lambda q: q.depth_messages == 3 and not q.unacknowledged, "three are left")
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("orders") == 3
+        # Numbers are not given twice: what comes now is behind.
+        with connected(broker) as connection:
+            connection.create_sender("orders").send(message("new"))
+            receiver = connection.create_receiver("orders", credit=10)
+            got = [receiver.receive() for _ in range(4)]
+            assert [each.body for each in got] == [5, 7, 8, "new"]
+            assert got[0].delivery_count == 1  # it was with a consumer that went
+            assert got[3].delivery_count == 0
+
+
+def test_a_durable_message_is_neither_accepted_nor_seen_before_it_is_stored(tmp_path: Path, held: HeldStore) -> None:
+    with BrokerThread(tmp_path) as broker:
+        durable_queue(broker)
+        with connected(broker) as connection, connected(broker) as other:
+            receiver = other.create_receiver("orders", credit=10)
+            sender = connection.create_sender("orders")
+            first = sender.link.send(message("kept"))
+            second = sender.link.send(message("passing", durable=False))
+            wait_until(lambda: connection.container.process() and second.settled, "the other one is accepted")
+            broker.until_queue("orders", lambda q: q.depth_messages == 2, "both count")
+            assert not first.settled
+            assert broker.see("orders", lambda q: (len(q.ready), q.unacknowledged)) == (0, 0)  # it keeps its place
+            held.go.set()
+            wait_until(lambda: connection.container.process() and first.settled, "it is accepted")
+            assert first.remote_state == Delivery.ACCEPTED
+            assert [receiver.receive().body for _ in range(2)] == ["kept", "passing"]
+
+
+def test_many_producers_share_a_commit(tmp_path: Path, held: HeldStore) -> None:
+    with BrokerThread(tmp_path) as broker:
+        durable_queue(broker)
+        with connected(broker) as one, connected(broker) as other:
+            senders = [connection.create_sender("orders").link for connection in (one, other)]
+            sent = [sender.send(message(number)) for number in range(4) for sender in senders]
+
+            def settled() -> bool:
+                one.container.process()
+                other.container.process()
+                return all(delivery.settled for delivery in sent)
+
+            wait_until(lambda: not settled() and broker.depth("orders") == len(sent), "all have come")
+            tickets = broker.see(
+                "orders", lambda q: {u.ticket for u in q.unsafe} if isinstance(q, DurableQueue) else ()
+            )
+            assert len(tickets) <= 2  # the first goes alone, the others together
+            held.go.set()
+            wait_until(settled, "all are accepted")
+
+
+def test_a_settlement_is_confirmed_once_the_message_is_out_of_the_store(tmp_path: Path, held: HeldStore) -> None:
+    held.go.set()
+    with BrokerThread(tmp_path) as broker:
+        durable_queue(broker)
+        with connected(broker) as connection:
+            connection.create_sender("orders").send(message("once"))
+            receiver = connection.create_receiver("orders", credit=1)
+            receiver.receive()
+            delivery = receiver.fetcher.unsettled.popleft()
+            held.go.clear()
+            connection.container.timeout = 0.02  # of `process`, when there is nothing to hear
+            delivery.update(Delivery.ACCEPTED)
+            wait_until(lambda: connection.container.process() and broker.depth("orders") == 0, "the broker has heard")
+            connection.container.process()
+            assert not delivery.settled
+            held.go.set()
+            wait_until(lambda: connection.container.process() and delivery.settled, "it is confirmed")
+            delivery.settle()
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("orders") == 0
+
+
+def test_a_store_that_cannot_be_written_rejects_durable_messages_and_no_others(tmp_path: Path, held: HeldStore) -> None:
+    held.go.set()
+    with BrokerThread(tmp_path) as broker:
+        durable_queue(broker)
+        with connected(broker) as connection:
+            sender = connection.create_sender("orders")
+            sender.send(message("before"))
+            held.broken = True
+            with pytest.raises(SendException):
+                sender.send(message("refused"))
+            sender.send(message("passing", durable=False))
+            assert broker.see("orders", lambda q: (q.depth_messages, q.rejected)) == (2, 1)
+            held.broken = False
+            sender.send(message("after"))
+    with BrokerThread(tmp_path) as broker, connected(broker) as connection:
+        assert broker.depth("orders") == 2
+        receiver = connection.create_receiver("orders", credit=2)
+        assert [receiver.receive().body for _ in range(2)] == ["before", "after"]
+
+
+def test_a_deep_queue_keeps_its_bodies_in_the_store_and_its_order(tmp_path: Path) -> None:
+    count = READY_MESSAGES + 700
+    with BrokerThread(tmp_path) as broker:
+        durable_queue(broker)
+        with connected(broker) as connection:
+            sender = connection.create_sender("orders").link
+            sent = []
+            for number in range(count):
+                wait_until(lambda: connection.container.process() is not None and sender.credit > 0, "credit")
+                sent.append(sender.send(message(number, durable=number % 50 != 7)))
+            wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "all are accepted")
+            assert broker.see("orders", lambda q: len(q.ready)) == READY_MESSAGES
+            receiver = connection.create_receiver("orders", credit=300)
+            for number in range(count):
+                assert receiver.receive().body == number
+                receiver.accept()
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("orders") == 0
+
+
+def test_deleted_queues_leave_nothing_in_the_store(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        durable_queue(broker)
+        with connected(broker) as connection:
+            sender = connection.create_sender("orders")
+            for number in range(20):
+                sender.send(message(number))
+        broker.do(lambda s: s.broker.delete_queue(s.broker.queue("default", "orders")))
+        durable_queue(broker)
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("orders") == 0
+
+
+def test_queues_of_clients_are_durable_where_the_virtual_host_says_so(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        broker.do(lambda s: setattr(s.broker.virtualhost("default"), "durable_queues", True))
+        with connected(broker) as connection:
+            connection.create_sender("made").send(message("kept"))
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("made") == 1

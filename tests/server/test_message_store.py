@@ -1,0 +1,348 @@
+"""The message store: what is written is there again, in order and whole; what fails is told, and costs nothing else."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from brokers.server.message_store import DROP_ROWS, PAGE_BYTES, MessageStore, Written
+from brokers.server.sqlite_file import StoreError
+from tests.server import message_writer
+
+RESERVE = 1 << 20
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "messages.sqlite3"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[MessageStore]:
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    yield store
+    store.close()
+
+
+def write(store: MessageStore) -> Written:
+    return store.write(store.take())
+
+
+def write_all(store: MessageStore) -> None:
+    while store.pending:
+        written = write(store)
+        assert (written.fault, written.removed) == (None, True)
+
+
+def test_written_messages_are_recovered_in_order_without_their_bodies(path: Path) -> None:
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    for queue, number, body in ((2, 7, b"seven"), (1, 3, b""), (2, 1, b"one"), (1, 2, b"x" * 100_000)):
+        store.put(queue, number, body)
+    written = write(store)
+    assert (written.ticket, written.messages, written.fault, written.removed) == (1, 4, None, True)
+    store.close()
+
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    assert list(store.recover()) == [(1, 2, 100_000, 0), (1, 3, 0, 0), (2, 1, 3, 0), (2, 7, 5, 0)]
+    assert store.load(2, [7, 1, 99]) == {1: b"one", 7: b"seven"}
+    store.close()
+
+
+def test_what_was_only_buffered_is_not_recovered(path: Path) -> None:
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    store.put(1, 1, b"lost")
+    assert store.pending
+    store.close()
+    assert list(MessageStore(path, reserve_bytes=RESERVE).recover()) == []
+
+
+def test_a_message_put_and_removed_in_one_group_is_gone(store: MessageStore) -> None:
+    assert store.put(1, 1, b"a") == store.remove(1, 1) == 1
+    assert write(store).fault is None
+    assert list(store.recover()) == []
+
+
+def test_removals_with_gaps_take_only_what_they_name(store: MessageStore) -> None:
+    for number in range(2000):
+        store.put(1, number, b"x")
+        store.put(2, number, b"x")
+    write(store)
+    gone = set(random.Random(4).sample(range(2000), 777))
+    for number in gone:
+        store.remove(1, number)
+        store.remove(1, number)
+    write(store)
+    assert [n for q, n, *_ in store.recover() if q == 1] == sorted(set(range(2000)) - gone)
+    assert sum(1 for q, *_ in store.recover() if q == 2) == 2000
+
+
+def test_failed_deliveries_are_recovered(store: MessageStore) -> None:
+    store.put(1, 1, b"poison")
+    store.fail(1, 1, 1)
+    write(store)
+    store.fail(1, 1, 2)
+    store.fail(1, 99, 5)  # there is no such message
+    write(store)
+    assert list(store.recover()) == [(1, 1, 6, 2)]
+
+
+def test_a_dropped_queue_goes_in_parts_and_others_stay(store: MessageStore) -> None:
+    for number in range(2 * DROP_ROWS + 10):
+        store.put(5, number, b"")
+    store.put(6, 1, b"stays")
+    write(store)
+    store.drop_queue(5)
+    written = [write(store)]
+    while written[-1].unfinished:
+        written.append(write(store))
+    assert len(written) == 3
+    assert list(store.recover()) == [(6, 1, 5, 0)]
+
+
+def test_used_bytes_follow_what_is_stored_and_not_the_files_length(store: MessageStore) -> None:
+    empty = store.used_bytes
+    for number in range(1000):
+        store.put(1, number, b"x" * 1000)
+    write_all(store)
+    assert 1_000_000 < store.used_bytes - empty < 2_000_000
+    for number in range(1000):
+        store.remove(1, number)
+    write(store)
+    assert store.used_bytes - empty <= 4 * PAGE_BYTES
+
+
+def test_a_large_buffer_is_split_into_groups_with_tickets_of_their_own(store: MessageStore) -> None:
+    tickets = [store.put(1, number, b"x" * 200_000) for number in range(6)]
+    assert tickets == [1, 1, 2, 2, 3, 3]
+    assert store.remove(1, 0) == 3
+    write_all(store)
+    assert [n for _, n, *_ in store.recover()] == [1, 2, 3, 4, 5]
+
+
+def test_a_store_that_is_not_durable_starts_empty(path: Path) -> None:
+    store = MessageStore(path, durable=False)
+    store.put(1, 1, b"spooled")
+    write(store)
+    assert store.load(1, [1]) == {1: b"spooled"}
+    store.close()
+    store = MessageStore(path, durable=False)
+    assert list(store.recover()) == []
+    assert not path.with_name(path.name + "-reserve").exists()
+    store.close()
+
+
+def test_a_file_of_another_kind_is_refused_by_name(path: Path) -> None:
+    path.write_bytes(b"no database at all, but long enough to be looked at as one" * 20)
+    with pytest.raises(StoreError, match=str(path)):
+        MessageStore(path)
+
+
+# -- kill -9 ------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_writer_leaves_exactly_the_groups_that_it_had_told_to_be_safe(path: Path) -> None:
+    random_ = random.Random(20)
+    done = 0
+    for _ in range(12):
+        writer = subprocess.Popen(
+            [sys.executable, "-m", "tests.server.message_writer", str(path), str(done + 1)], stdout=subprocess.PIPE
+        )
+        assert writer.stdout is not None
+        told = writer.stdout.readline()  # it has begun
+        assert told, "the writer ended by itself"
+        time.sleep(random_.uniform(0, 0.08))
+        writer.kill()
+        told = (told + writer.stdout.read()).splitlines()[-1]
+        writer.wait()
+        writer.stdout.close()
+
+        store = MessageStore(path, reserve_bytes=RESERVE)
+        found = {(queue, number) for queue, number, *_ in store.recover()}
+        done = int(told)
+        if found != message_writer.stored_after(done):
+            done += 1  # it was written, and the writer killed before it could tell
+        assert found == message_writer.stored_after(done)
+        for queue in range(message_writer.QUEUES):
+            numbers = sorted(n for q, n in found if q == queue)
+            assert store.load(queue, numbers) == {n: message_writer.body_of(queue, n) for n in numbers}
+        store.close()
+    assert done > 12
+
+
+# -- a full disk --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    command = [str(mount), "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if not mount or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small file system")
+    yield folder
+    subprocess.run([str(umount), "--lazy", str(folder)], check=True)  # a failed test has files open
+
+
+def fill(store: MessageStore, first: int) -> tuple[int, list[int]]:
+    """Write groups of 50 until the disk is full: (number after the last stored, numbers that were refused)."""
+    number = first
+    while True:
+        group = list(range(number, number + 50))
+        for each in group:
+            store.put(1, each, bytes([each % 256]) * 1000)
+        written = write(store)
+        if written.fault is not None:
+            assert "full" in str(written.fault)
+            assert str(store.path) in str(written.fault)
+            return number, group
+        number += 50
+
+
+def stored(store: MessageStore) -> list[int]:
+    return [number for _, number, *_ in store.recover()]
+
+
+def test_a_full_disk_refuses_whole_groups_loses_nothing_and_takes_removals(small_disk: Path) -> None:
+    store = MessageStore(small_disk / "messages.sqlite3", reserve_bytes=RESERVE)
+    end, _ = fill(store, 0)
+    assert end > 3000
+    assert stored(store) == list(range(end))
+    for _ in range(20):  # again and again: the reserve is not used up by trying
+        end, refused = fill(store, end)
+    assert stored(store) == list(range(end))
+    assert refused[0] == end
+    for number in range(0, end, 2):
+        store.remove(1, number)
+    written = write(store)
+    assert (written.fault, written.removed) == (None, True)
+    assert stored(store) == list(range(1, end, 2))
+    store.close()
+
+    store = MessageStore(small_disk / "messages.sqlite3", reserve_bytes=RESERVE)
+    assert stored(store) == list(range(1, end, 2))
+    numbers = stored(store)[:300]
+    assert store.load(1, numbers) == {n: bytes([n % 256]) * 1000 for n in numbers}
+    store.close()
+
+
+def test_messages_are_taken_again_as_soon_as_consumers_have_made_room(small_disk: Path) -> None:
+    store = MessageStore(small_disk / "messages.sqlite3", reserve_bytes=RESERVE)
+    first, end, kept = 0, 0, []
+    for _ in range(5):
+        end, _ = fill(store, end)
+        for number in range(first, end - 100):
+            store.remove(1, number)
+        assert write(store).removed
+        first = end - 100
+        kept = list(range(first, end))
+        assert stored(store) == kept
+    assert end > 15_000  # several times what the disk holds
+    store.close()
+
+
+def test_a_disk_filled_by_others_is_used_again_when_they_have_gone(small_disk: Path) -> None:
+    store = MessageStore(small_disk / "messages.sqlite3", reserve_bytes=RESERVE)
+    for number in range(1000):
+        store.put(1, number, b"x" * 1000)
+    write_all(store)
+    other = small_disk / "other"
+    with pytest.raises(OSError, match="No space"), other.open("wb") as file:
+        file.write(bytes(8 << 20))
+    end, _ = fill(store, 1000)
+    for number in range(500):
+        store.remove(1, number)
+    assert write(store).removed
+    assert stored(store) == list(range(500, end))
+    other.unlink()
+    store.put(1, end, b"room")
+    assert write(store).fault is None
+    assert stored(store) == list(range(500, end + 1))
+    store.close()
+
+
+# -- a model ------------------------------------------------------------------------------------------------------
+
+QUEUES = st.integers(1, 3)
+NUMBERS = st.integers(1, 12)
+
+
+class StoreModel(RuleBasedStateMachine):
+    """Against plain dictionaries: what is committed, and what is only buffered. A crash is a copy of the files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "messages.sqlite3"
+        self.store = MessageStore(self.path, reserve_bytes=RESERVE)
+        self.safe: dict[tuple[int, int], tuple[bytes, int]] = {}
+        self.wanted: dict[tuple[int, int], tuple[bytes, int]] = {}
+        self.next = dict.fromkeys(range(1, 4), 1)
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.folder)
+
+    @rule(queue=QUEUES, body=st.binary(max_size=40), times=st.integers(1, 300))
+    def put(self, queue: int, body: bytes, times: int) -> None:
+        for _ in range(times):
+            number, self.next[queue] = self.next[queue], self.next[queue] + 1
+            self.store.put(queue, number, body)
+            self.wanted[queue, number] = (body, 0)
+
+    @rule(queue=QUEUES, every=st.integers(1, 4), data=st.data())
+    def remove(self, queue: int, every: int, data: st.DataObject) -> None:
+        there = sorted(n for q, n in self.wanted if q == queue)
+        for number in there[: data.draw(st.integers(0, len(there))) : every]:
+            self.store.remove(queue, number)
+            del self.wanted[queue, number]
+
+    @rule(queue=QUEUES, number=NUMBERS, count=st.integers(1, 9))
+    def fail(self, queue: int, number: int, count: int) -> None:
+        if (queue, number) in self.wanted:
+            self.store.fail(queue, number, count)
+            self.wanted[queue, number] = (self.wanted[queue, number][0], count)
+
+    @rule()
+    def write(self) -> None:
+        while self.store.pending:
+            written = write(self.store)
+            assert (written.fault, written.removed, written.unfinished) == (None, True, False)
+        self.safe = dict(self.wanted)
+
+    @rule()
+    def crash(self) -> None:
+        after = self.folder / "after"
+        shutil.rmtree(after, ignore_errors=True)
+        after.mkdir()
+        for file in self.folder.glob("messages.sqlite3*"):
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, after)
+        self.store.close()
+        shutil.copytree(after, self.folder, dirs_exist_ok=True)
+        self.store = MessageStore(self.path, reserve_bytes=RESERVE)
+        self.wanted = dict(self.safe)
+
+    @invariant()
+    def what_is_safe_is_there(self) -> None:
+        found = list(self.store.recover())
+        assert found == sorted((q, n, len(body), failed) for (q, n), (body, failed) in self.safe.items())
+        for queue in range(1, 4):
+            numbers = [n for q, n, *_ in found if q == queue]
+            assert self.store.load(queue, numbers) == {n: self.safe[queue, n][0] for n in numbers}
+
+
+StoreModel.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestStoreModel = StoreModel.TestCase
