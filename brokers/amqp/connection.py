@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
@@ -15,8 +16,13 @@ from brokers.amqp import proton as pn
 from brokers.amqp.container import Container
 from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
+from brokers.amqp.outlet_link import OutletLink, Route
+from brokers.amqp.properties import properties
 from brokers.amqp.sasl import SaslServer
 from brokers.engine.connection import Connection
+from brokers.engine.exchange import Exchange
+from brokers.engine.outlet import Outlet
+from brokers.engine.queue import Queue
 
 #: A client must send something at least this often, ms; Proton asks for half of it.
 IDLE_TIMEOUT_MS = 60_000
@@ -362,12 +368,45 @@ class AmqpConnection:
             node_target.top_up()
             return node_target
         self._check_right("publish", engine)
-        queue = self.container.broker.find_or_create_queue(engine, _required(address, "target"))
-        link = ProducerLink(self, pointer)
-        self._open_target(link, remote)
-        channel = self.sessions.get(pn.link_session(pointer), 0)
-        link.producer = self.container.broker.attach_producer(engine, queue, pn.link_name(pointer), channel, link)
-        return link
+        broker, name, channel = self.container.broker, pn.link_name(pointer), self._channel(pointer)
+        target = broker.resolve_target(engine, address) if address else None
+        if isinstance(target, Queue):
+            link = ProducerLink(self, pointer)
+            self._open_target(link, remote)
+            link.producer = broker.attach_producer(engine, target, name, channel, link)
+            return link
+        route = self._route_to(*target) if target else self._route_by_message(engine)
+        outlet_link = OutletLink(self, pointer, route)
+        self._open_target(outlet_link, remote)
+        outlet_link.outlet = Outlet(broker, engine, name, channel, outlet_link.settled)
+        outlet_link.open()
+        return outlet_link
+
+    def _channel(self, pointer: Any) -> int:
+        return self.sessions.get(pn.link_session(pointer), 0)
+
+    @staticmethod
+    def _route_to(exchange: Exchange, key: str | None) -> Route:
+        """To an exchange, with the key of the address or else the subject of each message."""
+        return lambda body: exchange.route(properties(body).subject if key is None else key)
+
+    def _route_by_message(self, engine: Connection) -> Route:
+        """No target address: each message says where it goes to (the anonymous terminus)."""
+
+        def route(body: bytes) -> Sequence[Queue] | str:
+            found = properties(body)
+            if not found.to or found.to.startswith("$"):
+                return f"the message's to is {found.to!r}: it must be the name of a queue or an exchange"
+            try:
+                target = self.container.broker.resolve_target(engine, found.to)
+            except AdminError as refused:
+                return str(refused)
+            if isinstance(target, Queue):
+                return (target,)
+            exchange, key = target
+            return exchange.route(found.subject if key is None else key)
+
+        return route
 
     def _open_target(self, link: IncomingLink, remote: Any) -> None:
         pointer = link.pointer

@@ -134,5 +134,19 @@ def delivery_error(pointer: Any, name: str, description: str) -> None:
     set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(pointer)), name, description)
 
 
+def decode_first(data: bytes | memoryview) -> tuple[int, Any]:
+    """(length, value) of the first AMQP value in `data`; raises ValueError if it cannot be read."""
+    value = Data()
+    length = lib.pn_data_decode(value._data, from_buffer(data), len(data))
+    if length < 0:
+        raise ValueError("not an AMQP value")
+    value.rewind()
+    value.next()
+    try:
+        return length, value.get_object()
+    except Exception as error:  # whatever a hostile value does to Proton's wrapper
+        raise ValueError(f"not a value that can be read: {error!r}") from error
+
+
 def _text(pointer: Any) -> str:
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
