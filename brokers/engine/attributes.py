@@ -174,6 +174,9 @@ _EXCHANGE: dict[str, Getter] = {
     "exchange_type": lambda b, e: e.kind,
     **_policy(lambda e: e.own),
     "queues": lambda b, e: len(e.bindings),
+    "stops": lambda b, e: _shown(
+        s for s in b.stops.values() if s.scope.exchange == e.name and s.scope.virtualhost == e.virtualhost
+    ),
     "bindings": lambda b, e: [{"queue": q.name, "key": key} for q, keys in e.bindings.items() for key in keys],
     "version": lambda b, e: e.version,
 }

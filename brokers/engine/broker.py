@@ -99,7 +99,7 @@ class Broker:
         if self.stores is not None and host.store is not None:
             self.stores.drop(host.name)
         for scope in [s for s in self.stops if s.virtualhost == host.name]:
-            self._forget_stop(scope)
+            self.forget_stop(scope)
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), None))
 
     def create_queue(
@@ -146,7 +146,7 @@ class Broker:
 
     def _stop_covered(self, queue: Queue) -> None:
         for stop in self.stops.values():
-            if stop.scope.covers(queue.virtualhost, queue.name):
+            if self._covers(stop.scope, queue):
                 queue.stop(stop)
 
     def delete_queue(self, queue: Queue) -> None:
@@ -163,7 +163,7 @@ class Broker:
         for each in (self.turn.touched, self.turn.changed, self.turn.watched):
             each.discard(queue)
         for scope in [s for s in self.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
-            self._forget_stop(scope)
+            self.forget_stop(scope)
         queue_fact(queue, "queue-deleted", "Deleted")
         self.turn.keep.append(Keep("queue", str(queue.object_name), None))
 
@@ -398,7 +398,7 @@ class Broker:
         queues = self._covered(scope)
         lifted = [s for s in self.stops if scope.contains(s)]
         for each in lifted:
-            self._forget_stop(each)
+            self.forget_stop(each)
             for queue in self.queues():
                 queue.start(each)
         outcome = self._outcome(queues, changed=bool(lifted))
@@ -412,15 +412,22 @@ class Broker:
             raise InvalidValue({"pattern": fault})
         if scope.queue:
             return [self.queue(scope.virtualhost, scope.queue)]
+        if scope.exchange:
+            return list(self.routing.exchange(scope.virtualhost, scope.exchange).bindings)
         hosts = [self.virtualhost(scope.virtualhost)] if scope.virtualhost else self.virtualhosts.values()
-        return [q for host in hosts for q in host.queues.values() if scope.covers(host.name, q.name)]
+        return [q for host in hosts for q in host.queues.values() if self._covers(scope, q)]
+
+    def _covers(self, scope: Scope, queue: Queue) -> bool:
+        bound = self.virtualhosts[queue.virtualhost].bound.get(queue, ())
+        return scope.covers(queue.virtualhost, queue.name, [exchange.name for exchange in bound])
 
     def _outcome(self, queues: list[Queue], *, changed: bool) -> StopOutcome:
         producers = [p for q in queues for p in q.producers]
         stopped = sum(1 for p in producers if p.blocked and not draining((p,)))
         return StopOutcome(len(queues), len(producers), stopped, draining(producers), changed)
 
-    def _forget_stop(self, scope: Scope) -> None:
+    def forget_stop(self, scope: Scope) -> None:
+        """The queues that it held are the caller's to start."""
         del self.stops[scope]
         self.turn.keep.append(Keep("stop", str(scope), None))
 
@@ -429,6 +436,8 @@ class Broker:
         verb = "Stopped" if kind == "producers-stopped" else "Started"
         if scope.queue:
             name = self.queue(scope.virtualhost, scope.queue).object_name
+        elif scope.exchange:
+            name = self.routing.exchange(scope.virtualhost, scope.exchange).object_name
         elif scope.virtualhost:
             name = self.virtualhost(scope.virtualhost).object_name
         words = (

@@ -124,7 +124,7 @@ class Gate:
         """A producer that attaches while the queue is overfull or stopped starts blocked."""
         self.ledger.join(producer)
         for reason in self.reasons():
-            self._hold(producer, reason)
+            self._hold(producer, reason, self.shown())
         self.touch()
 
     def detach_producer(self, producer: Producer) -> None:
@@ -279,20 +279,23 @@ class Gate:
             self.watch()
 
     def _hold_all(self, reason: str) -> None:
+        shown = self.shown()
         for producer in self.ledger.members:
-            self._hold(producer, reason)
+            self._hold(producer, reason, shown)
 
-    def _hold(self, producer: Producer, reason: str) -> None:
+    def _hold(self, producer: Producer, reason: str, shown: Mapping[str, Any]) -> None:
         if producer.hold(reason, self.turn.now):
             words = f"Flow Control Enforced (Queue {self.name})"
-            self._producer_fact("producer-blocked", producer, words, {"reasons": list(producer.reasons)})
+            self._producer_fact("producer-blocked", producer, words, {**shown, "reasons": list(producer.reasons)})
 
     def _free_all(self, reason: str) -> None:
+        shown = self.shown()
         for producer in self.ledger.members:
             before = producer.blocked_ms
             if producer.free(reason, self.turn.now):
                 lasted = producer.blocked_ms - before
-                self._producer_fact("producer-released", producer, "Flow Control Removed", {"blocked_ms": lasted})
+                attributes = {**shown, "blocked_ms": lasted}
+                self._producer_fact("producer-released", producer, "Flow Control Removed", attributes)
                 self.ledger.ask(producer)
 
     def room(self) -> int:
@@ -410,7 +413,7 @@ class Gate:
     def _producer_fact(self, kind: str, producer: Producer, words: str, attributes: Mapping[str, Any]) -> None:
         connection = producer.connection
         subject = f"{connection.subject}/ch:{producer.channel}"
-        facts = {**self.shown(), "client": connection.client, "link": producer.link, **attributes}
+        facts = {**attributes, "client": connection.client, "link": producer.link}
         self.turn.state(kind, producer.name, subject, words, facts)
 
 

@@ -24,6 +24,7 @@ from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, check_attributes, object_name
 
 MAX_PAGE = 1000
+_STOPPABLE = ("Broker", "VirtualHost", "Exchange", "Queue")
 
 
 class Management:
@@ -32,8 +33,8 @@ class Management:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._operations: Mapping[tuple[str, str], Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
-            **{(t, "stop-producers"): self._stop for t in ("Broker", "VirtualHost", "Queue")},
-            **{(t, "start-producers"): self._start for t in ("Broker", "VirtualHost", "Queue")},
+            **{(t, "stop-producers"): self._stop for t in _STOPPABLE},
+            **{(t, "start-producers"): self._start for t in _STOPPABLE},
             ("Queue", "explain"): self._explain,
             ("Queue", "check"): self._check,
             ("Queue", "purge"): self._purge,
@@ -375,6 +376,8 @@ def _merged(policy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 def _scope(thing: Any, given: Mapping[str, Any]) -> Scope:
     if isinstance(thing, Queue):
         return Scope(thing.virtualhost, queue=thing.name)
+    if isinstance(thing, Exchange):
+        return Scope(thing.virtualhost, exchange=thing.name)
     if isinstance(thing, VirtualHost):
         return Scope(thing.name, pattern=given.get("pattern", ""))
     return Scope(pattern=given.get("pattern", ""))

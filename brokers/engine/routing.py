@@ -15,6 +15,7 @@ from brokers.engine.exchange import ROUTERS, Exchange, key_fault
 from brokers.engine.names import MAX_NAME, check_name
 from brokers.engine.policy import Value
 from brokers.engine.queue import Queue
+from brokers.engine.stops import Scope, Stop
 from brokers.engine.turn import Keep
 from brokers.engine.virtualhost import VirtualHost
 
@@ -73,6 +74,8 @@ class Routing:
         for queue, keys in list(exchange.bindings.items()):
             for key in list(keys):
                 self._unbind(exchange, queue, key, actor)
+        for stop in self._stops(exchange):
+            self.broker.forget_stop(stop.scope)
         del host.exchanges[exchange.name]
         enforcement.apply(found)
         self._state("exchange-deleted", exchange, "Deleted", {"actor": actor})
@@ -96,6 +99,8 @@ class Routing:
             found = self.broker.enforcement.settle_bound(queue, bound, f"with {exchange.origin}")
             host.bound[queue] = bound
             self.broker.enforcement.apply(found)
+            for stop in self._stops(exchange):
+                queue.stop(stop)
         exchange.bind(queue, key)
         self._state_binding("binding-created", exchange, queue, key, actor)
         record = {"virtualhost": host.name, "exchange": exchange.name, "queue": queue.name, "key": key}
@@ -131,8 +136,15 @@ class Routing:
             rest = tuple(e for e in bound.pop(queue) if e is not exchange)
             if rest:
                 bound[queue] = rest
+            for stop in self._stops(exchange):
+                queue.start(stop.scope)
         self._state_binding("binding-deleted", exchange, queue, key, actor)
         self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), None))
+
+    def _stops(self, exchange: Exchange) -> list[Stop]:
+        """The operators' stops of all that is bound to it."""
+        scope = Scope(exchange.virtualhost, exchange=exchange.name)
+        return [stop for stop in self.broker.stops.values() if stop.scope == scope]
 
     # -- addresses --------------------------------------------------------------------------------------------
 

@@ -1,12 +1,14 @@
 """Operator stops: which scope an operator has stopped, why, and which queues that covers.
 
-A scope is the broker, a virtual host or a queue; for the first two a pattern may narrow it. Starting a scope lifts
-its own stop and every stop that lies wholly inside it: *start all producers* on the broker lifts them all.
+A scope is the broker, a virtual host, an exchange (the queues that are bound to it) or a queue; for the first two a
+pattern may narrow it. Starting a scope lifts its own stop and every stop that lies wholly inside it: *start all
+producers* on the broker lifts them all.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,22 +17,29 @@ from brokers.patterns import matches, pattern_contains
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`virtualhost` "" = every one; `queue` "" = every queue that `pattern` covers ("" covers all)."""
+    """`virtualhost` "" = every one; `queue` "" = every queue that `pattern` covers ("" covers all) and that is bound to
+    `exchange`, if there is one."""
 
     virtualhost: str = ""
     queue: str = ""
     pattern: str = ""
+    exchange: str = ""
 
     def __str__(self) -> str:
         """For people, and yet another text for every scope: reasons and kept records are told apart by it."""
         host = _word(self.virtualhost)
         if self.queue:
             return f"queue {host}/{self.queue}"
+        if self.exchange:
+            return f"exchange {host}/{self.exchange}"
         base = f"virtualhost {host}" if self.virtualhost else "broker"
         return f"{base} {self.pattern}" if self.pattern else base
 
-    def covers(self, virtualhost: str, queue: str) -> bool:
+    def covers(self, virtualhost: str, queue: str, bound: Collection[str] = ()) -> bool:
+        """`bound`: the exchanges that the queue is bound to."""
         if self.virtualhost and self.virtualhost != virtualhost:
+            return False
+        if self.exchange and self.exchange not in bound:
             return False
         return self.queue == queue if self.queue else matches(self.pattern, queue)
 
@@ -40,7 +49,7 @@ class Scope:
             return True
         if self.virtualhost and self.virtualhost != other.virtualhost:
             return False
-        if self.queue:
+        if self.queue or self.exchange:
             return False
         if other.queue:
             return matches(self.pattern, other.queue)
@@ -70,6 +79,7 @@ class Stop:
             "virtualhost": self.scope.virtualhost,
             "queue": self.scope.queue,
             "pattern": self.scope.pattern,
+            "exchange": self.scope.exchange,
             "reason": self.reason,
             "actor": self.actor,
             "since": self.since,
@@ -77,7 +87,7 @@ class Stop:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Stop:
-        scope = Scope(record["virtualhost"], record["queue"], record["pattern"])
+        scope = Scope(record["virtualhost"], record["queue"], record["pattern"], record.get("exchange", ""))
         return cls(scope, record["reason"], record["actor"], record["since"])
 
 

@@ -16,7 +16,16 @@ Row = Mapping[str, Any]
 
 _ATTRIBUTES = frozenset(a.name for a in TYPES["Queue"].attributes)
 #: Kinds of events after which more of a queue may differ than the event tells.
-_READ_AFTER = frozenset({"queue-created", "policy-changed", "producers-stopped", "producers-started"})
+_READ_AFTER = frozenset(
+    {
+        "queue-created",
+        "policy-changed",
+        "producers-stopped",
+        "producers-started",
+        "binding-created",
+        "binding-deleted",
+    }
+)
 
 
 @lru_cache(maxsize=50_000)
@@ -107,8 +116,9 @@ def must_be_read(events: Iterable[Event]) -> tuple[set[ObjectName], bool]:
     for event in events:
         if event.kind not in _READ_AFTER:
             continue
-        if event.object.type == "Queue":
-            names.add(event.object)
+        name = queue_of(event)
+        if name is not None:
+            names.add(name)
         else:
             everything = True
     return names, everything

@@ -21,8 +21,8 @@ _LARGEST = 5
 def stop_producers(
     by: Actor, link: BrokerLink, scope: ObjectName, *, reason: str, pattern: str = ""
 ) -> Mapping[str, Any]:
-    """Block every producer of the scope (a Broker, VirtualHost or Queue), of the queues that match the pattern.
-    Returns {queues, producers, stopped, draining, changed}."""
+    """Block every producer of the scope (a Broker, VirtualHost, Exchange or Queue), of the queues that match the
+    pattern. Returns {queues, producers, stopped, draining, changed}."""
     return call_operation(by, link, scope, "stop-producers", _arguments(scope, reason, pattern))
 
 
@@ -58,9 +58,11 @@ def _arguments(scope: ObjectName, reason: str, pattern: str) -> dict[str, Any]:
 def _check(scope: ObjectName, pattern: str) -> None:
     operation = TYPES[scope.type].operation("stop-producers")
     if operation is None:
-        raise InvalidValue({"scope": f"scope is {scope}: it must be the broker, a virtual host or a queue"})
+        raise InvalidValue(
+            {"scope": f"scope is {scope}: it must be the broker, a virtual host, an exchange or a queue"}
+        )
     if pattern and not any(argument.name == "pattern" for argument in operation.arguments):
-        raise InvalidValue({"pattern": f"pattern is {pattern!r}, but {scope} is a single queue: leave it empty"})
+        raise InvalidValue({"pattern": f"pattern is {pattern!r}, but {scope} takes none: leave it empty"})
     fault = pattern_fault(pattern)
     if fault:
         raise InvalidValue({"pattern": fault})
@@ -69,6 +71,9 @@ def _check(scope: ObjectName, pattern: str) -> None:
 def _covers(scope: ObjectName, pattern: str, row: Row) -> bool:
     if scope.type == "Queue":
         return bool(row["object"] == str(scope))
+    if scope.type == "Exchange":
+        here = row["virtualhost"] == scope["virtualhost"]
+        return here and any(binding["exchange"] == scope["name"] for binding in row.get("bindings", ()))
     if scope.type == "VirtualHost" and row["virtualhost"] != scope["name"]:
         return False
     return matches(pattern, row["name"])

@@ -13,8 +13,11 @@ BROKER = object_name("Broker")
 
 
 class Operator:
-    def __init__(self, broker: BrokerThread) -> None:
+    """`within`: how long what is waited for may take, in seconds."""
+
+    def __init__(self, broker: BrokerThread, within: float = WITHIN) -> None:
         self.broker = broker
+        self.within = within
 
     def _ask(self, operation: str, body: Any = None, **properties: Any) -> Any:
         with managing(self.broker) as management:
@@ -52,8 +55,8 @@ class Operator:
     def start_producers(self) -> None:
         self._ask("start-producers", {}, name=str(BROKER))
 
-    def until(self, condition: Callable[[], Any], what: str, within: float = WITHIN) -> Any:
-        return wait_until(condition, what, within)
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        return wait_until(condition, what, self.within)
 
     def until_blocked(self, queue: str, count: int = 1) -> None:
         self.until(lambda: self.blocked(queue) == count, f"{count} producers of {queue} are blocked")

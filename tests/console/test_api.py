@@ -355,6 +355,22 @@ def test_preview_counts_what_a_stop_would_touch(broker: Broker, as_viewer: APICl
     assert not AuditEntry.objects.exists()
 
 
+def test_preview_of_an_exchange_counts_the_queues_that_are_bound_to_it(broker: Broker, as_viewer: APIClient) -> None:
+    def bind(memory: InMemoryBroker) -> None:
+        host = memory.engine.virtualhost("default")
+        exchange = memory.engine.routing.create_exchange(host, "stocks", "topic")
+        memory.engine.routing.bind(exchange, memory.engine.queue("default", "orders"), "a.#")
+        memory.advance(50)  # ends the turn, so that it is told
+
+    broker.do(bind)
+    until(lambda: any(row["bindings"] for row in broker.link.queues()))
+    scope = "type=Exchange,virtualhost=default,name=stocks"
+    answer = post(as_viewer, "/api/v1/stop-producers/preview/", scope=scope).json()
+    assert [queue["name"] for queue in answer["largest"]] == ["orders"]
+    answer = post(as_viewer, "/api/v1/stop-producers/preview/", scope=scope, pattern="orders")
+    assert answer.status_code == 400
+
+
 def test_operation_that_reads_is_anybodys_and_leaves_no_row(as_viewer: APIClient) -> None:
     answer = post(as_viewer, f"{OBJECT}operations/explain/", arguments={})
     assert answer.json()["fields"]["capacity_bytes"]["origin"] == "built-in"

@@ -561,6 +561,12 @@ class Contract:
         changed = await subject.admin.update(exchange("stocks"), {"capacity_messages": 20}, made.version)
         assert (changed["bindings"], changed["queues"]) == ([{"queue": "orders", "key": "eu.#"}], 1)
         assert (await subject.admin.read(queue("orders")))["effective_capacity_messages"] == 20
+        answer = await subject.admin.call(exchange("stocks"), "stop-producers", {"reason": "a test"})
+        assert (answer["queues"], answer["changed"]) == (1, True)
+        assert (await subject.admin.read(queue("orders")))["state"] == "STOPPED"
+        assert [s["reason"] for s in (await subject.admin.read(exchange("stocks")))["stops"]] == ["a test"]
+        assert (await subject.admin.call(exchange("stocks"), "start-producers", {}))["changed"] is True
+        assert (await subject.admin.read(queue("orders")))["state"] == "NORMAL"
         assert await subject.admin.call(exchange("stocks"), "unbind", binding) == {"changed": True}
         assert await subject.admin.call(exchange("stocks"), "unbind", binding) == {"changed": False}
         assert (await subject.admin.read(queue("orders")))["effective_capacity_messages"] == 0

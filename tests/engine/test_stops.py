@@ -20,10 +20,12 @@ queue_names = st.sampled_from(["a", "b", "a.a", "a.b", "b.a.b"])
 scopes = st.one_of(
     st.builds(Scope, hosts, st.just(""), patterns),
     st.builds(Scope, st.sampled_from(["a", "b"]), queue_names, st.just("")),
+    st.builds(Scope, st.sampled_from(["a", "b"]), exchange=st.sampled_from(["x", "y"])),
 )
-#: Names with the longest pattern's words and one more, in either virtual host.
+#: Names with the longest pattern's words and one more, in either virtual host, with the exchanges they are bound to.
 PLACES = [
-    (host, name)
+    (host, name, bound)
+    for bound in ([], ["x"], ["x", "y"])
     for host in ("a", "b")
     for name in ("a", "b", "c", "a.a", "a.b", "b.a", "c.c", "a.a.a", "a.b.a", "b.a.b", "a.b.c.d", "a.a.b.b.c")
 ]
@@ -53,6 +55,13 @@ def test_a_scope_that_contains_another_covers_every_queue_of_it(outer, inner):
         (Scope("a", pattern="orders.*"), Scope("a", pattern="orders.>"), False),
         (Scope("a", "orders"), Scope("a", pattern="orders"), False),
         (Scope("a", "orders"), Scope("a", "orders"), True),
+        (Scope(), Scope("a", exchange="x"), True),
+        (Scope("a", pattern="#"), Scope("a", exchange="x"), True),
+        (Scope("b"), Scope("a", exchange="x"), False),
+        (Scope("a", pattern="orders.>"), Scope("a", exchange="x"), False),
+        (Scope("a", exchange="x"), Scope("a", "orders"), False),
+        (Scope("a", exchange="x"), Scope("a", exchange="y"), False),
+        (Scope("a", exchange="x"), Scope("a"), False),
     ],
 )
 def test_containment_of_scopes(outer, inner, contained):
@@ -251,6 +260,50 @@ def test_a_producer_that_runs_again_and_still_drains_is_not_taken_off_those_that
     world.broker.stop_producers(Scope("default", "other"), "", "ann")
     outcome = world.broker.start_producers(EVERYWHERE, "", "ann")
     assert (outcome.producers, outcome.stopped, outcome.draining) == (3, 2, 1)
+
+
+# -- exchanges ------------------------------------------------------------------------------------------------
+
+
+def test_stopping_an_exchange_stops_what_is_bound_to_it_as_long_as_it_is(world):
+    bound, later, other = (world.queue(name) for name in ("bound", "later", "other"))
+    routing = world.broker.routing
+    stocks = routing.create_exchange(world.host, "stocks", "topic")
+    routing.bind(stocks, bound, "a")
+    routing.bind(stocks, bound, "b")
+    outcome = world.broker.stop_producers(Scope("default", exchange="stocks"), "incident", "ann")
+    assert (outcome.queues, outcome.changed) == (1, True)
+    assert [q.state for q in (bound, later, other)] == [State.STOPPED, State.NORMAL, State.NORMAL]
+    assert bound.reasons() == ["operator-stop:exchange default/stocks"]
+    routing.bind(stocks, later)
+    assert later.state is State.STOPPED
+    routing.unbind(stocks, bound, "a")
+    assert bound.state is State.STOPPED
+    routing.unbind(stocks, bound, "b")
+    assert bound.state is State.NORMAL
+    world.settle()
+    broker = restarted(world)
+    assert broker.queue("default", "later").state is State.STOPPED
+    assert broker.queue("default", "bound").state is State.NORMAL
+    assert world.broker.start_producers(EVERYWHERE, "", "ann").changed
+    assert later.state is State.NORMAL
+
+
+def test_deleting_an_exchange_lifts_its_stop(world):
+    queue, routing = world.queue("orders"), world.broker.routing
+    stocks = routing.create_exchange(world.host, "stocks", "fanout")
+    routing.bind(stocks, queue)
+    world.broker.stop_producers(Scope("default", exchange="stocks"), "incident", "ann")
+    routing.delete_exchange(stocks)
+    world.settle()
+    assert queue.state is State.NORMAL
+    assert not world.broker.stops
+    assert not [key for key in world.kept if key[0] == "stop"]
+
+
+def test_an_exchange_that_is_not_there_cannot_be_stopped(world):
+    with pytest.raises(NotFound, match="stocks"):
+        world.broker.stop_producers(Scope("default", exchange="stocks"), "", "ann")
 
 
 # -- across a restart ------------------------------------------------------------------------------------------

@@ -28,4 +28,4 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 @pytest.fixture
 def operator(broker: BrokerThread) -> Operator:
-    return Operator(broker)
+    return Operator(broker, within=30)  # a JVM takes seconds to start on a busy machine

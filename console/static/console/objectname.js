@@ -37,13 +37,15 @@ export function scopeInWords(scope) {
   const name = parseName(scope);
   if (!name) return stopInWords(scope);
   if (name.type === "Broker") return "the whole broker";
+  if (name.type === "Exchange") return `queues bound to exchange ${name.keys.name}`;
   return name.type === "VirtualHost" ? `virtual host ${name.keys.name}` : `queue ${Object.values(name.keys).at(-1)}`;
 }
 
 /** A stop's scope as brokers tell it ("broker", "virtualhost test", "broker orders.>", "queue default/orders") in words. */
 export function stopInWords(scope) {
-  const [, kind, rest = ""] = /^(broker|virtualhost|queue)(?: (.*))?$/s.exec(scope) ?? [];
+  const [, kind, rest = ""] = /^(broker|virtualhost|exchange|queue)(?: (.*))?$/s.exec(scope) ?? [];
   if (kind === "broker") return rest ? `queues that match ${rest}` : "the whole broker";
+  if (kind === "exchange") return `queues bound to exchange ${rest.replace(/^default\//, "")}`;
   if (kind === "queue") return `queue ${rest.replace(/^default\//, "")}`;
   if (kind !== "virtualhost") return scope;
   const [host, ...pattern] = rest.split(" ");

@@ -16,6 +16,7 @@ import java.util.Enumeration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -184,24 +185,23 @@ public final class Scenarios {
         seen.put("released", true);
     }
 
-    /** `producers` connections, each sends `count` messages. */
+    /** `producers` connections, each sends `count` messages, once all have attached. */
     private void crowd() throws Exception {
-        ExecutorService pool = Executors.newCachedThreadPool();
-        List<Future<Integer>> all = new ArrayList<>();
+        List<Callable<Integer>> all = new ArrayList<>();
         for (int p = 0; p < number("producers"); p++) {
             Session session = session(Session.AUTO_ACKNOWLEDGE);
             MessageProducer producer = session.createProducer(queue(session));
             String name = "p" + p;
-            all.add(pool.submit(() -> {
+            all.add(() -> {
                 for (int n = 0; n < number("count"); n++) {
                     producer.send(session.createTextMessage(name + ":" + n));
                 }
                 return number("count");
-            }));
+            });
         }
         int sent = 0;
-        for (Future<Integer> one : all) {
-            sent += one.get(3 * WITHIN, TimeUnit.MILLISECONDS);
+        for (Future<Integer> one : Executors.newCachedThreadPool().invokeAll(all)) {
+            sent += one.get();
         }
         seen.put("sent", sent);
     }
