@@ -30,6 +30,9 @@ HASTY_MS = 4_000
 MAX_FRAME = 65536
 CONTAINER_ID = b"headgate"
 
+#: What clients ask for before they rely on it: a link without a target address, each message saying where it goes.
+CAPABILITIES = ("ANONYMOUS-RELAY",)
+
 log = logging.getLogger("headgate.broker")
 
 _OUT_SIZE = 1 << 18
@@ -76,6 +79,7 @@ class AmqpConnection:
         self._collector = pn.collector()
         pn.connection_collect(self._connection, self._collector)
         pn.connection_set_container(self._connection, CONTAINER_ID)
+        pn.offer_capabilities(self._connection, *CAPABILITIES)
         pn.transport_bind(transport, self._connection)
         container.connections.add(self)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import proton  # noqa: F401  (initialises the library)
 from cproton_ffi import ffi, lib
-from proton import Data
+from proton import UNDESCRIBED, Array, Data, symbol
 
 NULL = ffi.NULL
 from_buffer, unpack, new, cast = ffi.from_buffer, ffi.unpack, ffi.new, ffi.cast
@@ -112,6 +112,13 @@ def terminus_filter(pointer: Any) -> Any:
 
 def clear_terminus_filter(pointer: Any) -> None:
     lib.pn_data_clear(lib.pn_terminus_filter(pointer))
+
+
+def offer_capabilities(pointer: Any, *names: str) -> None:
+    """Of a connection, before it is opened."""
+    Data(lib.pn_connection_offered_capabilities(pointer)).put_object(
+        Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
+    )
 
 
 def set_condition(pointer: Any, name: str, description: str, info: dict[Any, Any] | None = None) -> None:
