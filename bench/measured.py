@@ -179,7 +179,7 @@ def load(programs: Path, broker: Broker, queue: str, *, limit_seconds: float = 3
 def rate(programs: Path, broker: Broker, queue: str, *, count: int, **options: int | bool) -> float:
     """Messages/s from the first sent to the last received and accepted. Raises Failed unless all were."""
     done = load(programs, broker, queue, count=count, **options)
-    if done["received"] != count or done["accepted"] != count:
+    if done["received"] < count or done["accepted"] != count:  # a redelivery of the last run's is no fault
         raise Failed(f"{broker.title}: {done['received']:,} received, {done['accepted']:,} accepted of {count:,}")
     return float(count / done["seconds"])
 

@@ -267,17 +267,29 @@ void wire_turn(double seconds) {
   tick_all();
 }
 
-void close_wires(void) {
+/* Serve until the other end has closed all sessions, or all connections, for 5 s at most. */
+static void await_close(bool sessions) {
   double start = now();
-  bool open = true;
+  for (bool open = true; open && now() - start < 5;) {
+    open = false;
+    for (int i = 0; i < opened; i++) {
+      if (!all[i]->ended) open |= !sessions || pn_session_state(all[i]->session) & PN_REMOTE_ACTIVE;
+    }
+    if (open) wire_turn(0.1);
+  }
+}
+
+void close_wires(void) {
+  for (int i = 0; i < opened; i++) {
+    if (all[i]->ended) continue;
+    pn_session_close(all[i]->session); /* first: RabbitMQ forgets settlements that a closing connection brings along */
+    wire_flush(all[i]);
+  }
+  await_close(true);
   for (int i = 0; i < opened; i++) {
     if (all[i]->ended) continue;
     pn_connection_close(all[i]->driver.connection);
     wire_flush(all[i]);
   }
-  while (open && now() - start < 5) {
-    wire_turn(0.1);
-    open = false;
-    for (int i = 0; i < opened; i++) open |= !all[i]->ended;
-  }
+  await_close(false);
 }

@@ -36,7 +36,7 @@ void make_message(void);
 
 /* Connect and open, with one session. `name`: how the container id begins. */
 void wire_open(wire_t *wire, const char *name);
-/* Close them all, and wait for the answers, so that nothing that was said is lost. */
+/* Close them all, sessions first, and wait for the answers, so that nothing that was said is lost. */
 void close_wires(void);
 /* A link on the wire's session to or from `queue`, opened. */
 pn_link_t *wire_sender(wire_t *wire, const char *name, const char *queue);
