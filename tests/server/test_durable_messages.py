@@ -265,7 +265,7 @@ def test_a_queue_that_spools_takes_more_than_its_capacity_and_gives_it_all_in_or
             for number in range(600):
                 assert receiver.receive().body == "x" * 2000 + str(number)
                 receiver.accept()
-            connection.container.process()
-            broker.until_queue("spooled", lambda q: q.depth_messages == 0, "it is empty")
+            connection.container.timeout = 0.02
+            wait_until(lambda: connection.container.process() and broker.depth("spooled") == 0, "it is empty")
     with BrokerThread(tmp_path) as broker:
         assert broker.depth("spooled") == 0
