@@ -187,6 +187,15 @@ POLICY: tuple[Attribute, ...] = (
         nullable=True,
     ),
     _A(
+        "spool",
+        Kind.STRING,
+        "disk: what is above the capacity is kept in the temp store, and producers are held by the broker's temp_limit"
+        " instead. Not set: memory.",
+        writable=True,
+        nullable=True,
+        choices=("memory", "disk"),
+    ),
+    _A(
         "overflow",
         Kind.STRING,
         "What gives way when the queue is full: its producers, or its oldest messages (ring). Not set: producers.",

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, groupby
 from typing import Any
 
-from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, NotFound
+from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.connection import ANONYMOUS, Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.credit import draining
+from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.enforcement import Enforcement
 from brokers.engine.events import queue_subject
@@ -24,7 +25,7 @@ from brokers.engine.queue import Queue
 from brokers.engine.routing import Routing, Target
 from brokers.engine.shortages import Shortages
 from brokers.engine.stops import Scope, Stop, StopOutcome
-from brokers.engine.store import Stores
+from brokers.engine.store import Store, Stores
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import ObjectName, object_name
@@ -52,6 +53,9 @@ class Broker:
         self.routing = Routing(self)
         self.shortages = Shortages(self)
         self._numbers = count(1)
+        self._temp_ids = count(1)
+        self.temp: Store | None = None
+        self.turn.temp = self._open_temp
         self._minute = now // 60_000
         self._sampled_at = now
 
@@ -131,13 +135,22 @@ class Broker:
         if host.store is None and self.stores is not None:
             host.store = self.stores.open(host.name)
 
+    def _open_temp(self) -> Store | None:
+        """None if there is none to be had: then bodies stay in memory."""
+        if self.temp is None and self.stores is not None:
+            try:
+                self.temp = self.stores.open_temp()
+            except AdminError:
+                return None
+        return self.temp
+
     def _add_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value], number: int) -> Queue:
         """`number`: what the store knows it by; 0 if it is not durable."""
         queue: Queue
         if number and host.store is not None:
-            queue = DurableQueue(host.name, name, self.turn, host.store)
+            queue = DurableQueue(host.name, name, self.turn, next(self._temp_ids), host.store)
         else:
-            queue = Queue(host.name, name, self.turn)
+            queue = DeepQueue(host.name, name, self.turn, next(self._temp_ids))
         queue.store_id = number
         host.queues[name] = queue
         queue.own = dict(own)
@@ -281,6 +294,12 @@ class Broker:
         for queue in [q for q in self.turn.unsafe if q.virtualhost == virtualhost]:
             if not queue.committed(ticket, stored=stored, removed=removed):
                 self.turn.unsafe.discard(queue)
+
+    def spooled(self, ticket: int, *, stored: bool) -> None:
+        """The same of the temp store."""
+        for queue in list(self.turn.spooling):
+            if not queue.spooled(ticket, stored=stored):
+                self.turn.spooling.discard(queue)
 
     # -- connections and links --------------------------------------------------------------------------------
 

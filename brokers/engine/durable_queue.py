@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from brokers.engine.backlog import Backlog
+from brokers.engine.backlog import STORE, Entry
 from brokers.engine.consumer import Consumer
+from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
-from brokers.engine.queue import Message, Queue
+from brokers.engine.queue import Message
 from brokers.engine.receipt import Outcome, Receipt
 from brokers.engine.store import Store
 from brokers.engine.turn import Removed, Turn
@@ -21,11 +22,6 @@ from brokers.engine.turn import Removed, Turn
 #: Above so many messages ready, or bytes in memory, further bodies stay in the store.
 READY_MESSAGES = 4096
 READY_BYTES = 4 << 20
-#: What is loaded at a time.
-LOAD_MESSAGES = 512
-LOAD_BYTES = 1 << 20
-#: How often that is done in one turn; then others have theirs.
-LOADS = 4
 
 
 class Unsafe:
@@ -41,30 +37,25 @@ class Unsafe:
         self.stored = stored
 
 
-class DurableQueue(Queue):
+class DurableQueue(DeepQueue):
     """`stored`: how many of its messages are in the store or on their way."""
 
-    __slots__ = ("backlog", "removing", "store", "stored", "unsafe")
+    __slots__ = ("removing", "store", "stored", "unsafe")
 
-    def __init__(self, virtualhost: str, name: str, turn: Turn, store: Store) -> None:
-        super().__init__(virtualhost, name, turn)
+    def __init__(self, virtualhost: str, name: str, turn: Turn, temp_id: int, store: Store) -> None:
+        super().__init__(virtualhost, name, turn, temp_id)
         self.store = store
         self.stored = 0
         self.unsafe: deque[Unsafe] = deque()
-        self.backlog = Backlog()
         self.removing: deque[tuple[int, Consumer]] = deque()  # settled by consumers who wait to hear that it is safe
 
     # -- in -----------------------------------------------------------------------------------------------------
 
     def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
         if not self.turn.is_durable(body):
-            if not self.unsafe and not self.backlog:
+            if not self.unsafe:
                 return super().enqueue(body, producer, receipt)
-            number = self._count(body)
-            if self.unsafe:
-                self.unsafe.append(Unsafe(number, body, self.unsafe[-1].ticket, None, stored=False))
-            else:
-                self.backlog.append(number, len(body), body)
+            self.unsafe.append(Unsafe(self._count(body), body, self.unsafe[-1].ticket, None, stored=False))
             self._check_depth()
             return Verdict.TAKEN
         number = self._count(body)
@@ -96,7 +87,8 @@ class DurableQueue(Queue):
         self.depth_messages += 1
         self.depth_bytes += size
         self.stored += 1
-        self.backlog.append(number, size)
+        self.backlog.append(number, size, STORE)
+        self.deep = True
         if failed:
             self.deliveries[number] = failed
 
@@ -123,9 +115,12 @@ class DurableQueue(Queue):
         return bool(unsafe or self.removing)
 
     def _make_visible(self, each: Unsafe) -> None:
-        body, backlog = each.body, self.backlog
-        if backlog or (each.stored and (self.memory_bytes > READY_BYTES or len(self.ready) >= READY_MESSAGES)):
-            backlog.append(each.number, len(body), None if each.stored else body)
+        body = each.body
+        if each.stored and (self.deep or self.memory_bytes > READY_BYTES or len(self.ready) >= READY_MESSAGES):
+            self.backlog.append(each.number, len(body), STORE)
+            self.deep = True
+        elif self.deep:
+            self.put_behind(each.number, body)
         else:
             self.ready.append((each.number, body))
 
@@ -147,55 +142,13 @@ class DurableQueue(Queue):
 
     # -- out ----------------------------------------------------------------------------------------------------
 
-    def dispatch(self) -> list[tuple[Consumer, list[Message]]]:
-        batches = super().dispatch()
-        loads = LOADS
-        while self.backlog and not self.ready and self._wanted():
-            if not loads:
-                self.turn.later.add(self)
-                break
-            if not self._load():
-                self.watch()  # it is tried again by time
-                break
-            loads -= 1
-            batches.extend(super().dispatch())
-        return batches
-
-    def sweep(self) -> bool:
-        more = super().sweep()
-        if self.backlog and not self.ready and self._wanted():
-            self.touch()
-            return True
-        return more
-
-    def _wanted(self) -> bool:
-        return any(c.credit > 0 and c.connection.writable for c in self.consumers)
-
-    def _load(self) -> bool:
-        """Make the first of the backlog ready. False: the store cannot be read now."""
-        head = self.backlog.head(LOAD_MESSAGES, LOAD_BYTES)
-        messages = self._with_bodies(head)
-        if messages is None:
-            return False
-        self.backlog.drop(len(head))
-        self.ready.extend(messages)
-        return True
-
-    def _with_bodies(self, found: list[tuple[int, int, bytes | None]]) -> list[Message] | None:
-        bodies = self.store.load(self.store_id, [number for number, _, body in found if body is None])
-        if bodies is None:
-            return None
-        return [(number, bodies[number] if body is None else body) for number, _, body in found]
-
-    def copies(self, seen: int, count: int) -> list[Message]:
-        copies = super().copies(seen, count)
-        if self.backlog and len(copies) < count:
-            last = max(seen, copies[-1][0]) if copies else seen
-            found = self.backlog.after(last, min(count - len(copies), LOAD_MESSAGES), LOAD_BYTES)
-            copies.extend(self._with_bodies(found) or ())
-            if found:
-                self.turn.later.add(self)  # there may be more for its credit
-        return copies
+    def bodies(self, found: list[Entry]) -> dict[int, bytes] | None:
+        bodies = super().bodies(found)
+        stored = [number for number, _, place, _ in found if place == STORE]
+        if bodies is None or not stored:
+            return bodies
+        loaded = self.store.load(self.store_id, stored)
+        return None if loaded is None else bodies | loaded
 
     def remove(self, consumer: Consumer, message: Message) -> int:
         super().remove(consumer, message)
@@ -213,26 +166,11 @@ class DurableQueue(Queue):
         if failed and self.turn.is_durable(message[1]):
             self.store.fail(self.store_id, message[0], self.deliveries[message[0]])
 
-    def drop_oldest(self) -> bool:
-        if super().drop_oldest():
-            return True
-        return bool(self._drop_backlog(1))
-
-    def purge(self) -> int:
-        return super().purge() + self._drop_backlog(len(self.backlog))
-
-    def _drop_backlog(self, count: int) -> int:
-        dropped = 0
-        while dropped < count and self.backlog:
-            head = self.backlog.head(min(LOAD_MESSAGES, count - dropped), 1 << 62)
-            self.backlog.drop(len(head))
-            for number, size, body in head:
-                if body is None:
-                    self.stored -= 1
-                    self.store.remove(self.store_id, number)
-                self.discount(number, size)
-            dropped += len(head)
-        return dropped
+    def forget_behind(self, entry: Entry) -> None:
+        super().forget_behind(entry)
+        if entry[2] == STORE:
+            self.stored -= 1
+            self.store.remove(self.store_id, entry[0])
 
     def forget(self, message: Message) -> None:
         super().forget(message)
@@ -241,12 +179,8 @@ class DurableQueue(Queue):
             self.store.remove(self.store_id, message[0])
 
     @property
-    def memory_bytes(self) -> int:
-        return self.depth_bytes - self.backlog.bytes
-
-    @property
     def unacknowledged(self) -> int:
-        return super().unacknowledged - len(self.backlog) - len(self.unsafe)
+        return super().unacknowledged - len(self.unsafe)
 
     def let_go(self) -> None:
         """The queue has been deleted: its messages go with it, and nobody waits for them."""
@@ -254,4 +188,4 @@ class DurableQueue(Queue):
         self.unsafe.clear()
         self.removing.clear()
         self.turn.unsafe.discard(self)
-        self.turn.later.discard(self)
+        super().let_go()

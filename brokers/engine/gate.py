@@ -100,6 +100,10 @@ class Gate:
         one, `producer` gets one."""
         raise NotImplementedError
 
+    def spool(self, body: bytes, producer: Producer) -> Verdict:
+        """Add a message, with its body to the temp store."""
+        raise NotImplementedError
+
     def drop_excess(self) -> None:
         """Of a ring: drop the oldest messages until the depth is at or below the stop level."""
         raise NotImplementedError

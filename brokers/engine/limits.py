@@ -42,6 +42,11 @@ class Limits:
         return self.full == "ring"
 
     @property
+    def spools(self) -> bool:
+        """What is above its capacity goes to the temp store."""
+        return self.full == "spool"
+
+    @property
     def bounded(self) -> bool:
         """The credit of its producers is bound by the room that is left."""
         return self.full == "block"
@@ -79,7 +84,7 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         stop_messages=stop_messages,
         resume_messages=resume_messages,
         window=window,
-        full="ring" if ring else str(settings["mechanism"].value),
+        full="ring" if ring else "spool" if settings["spool"].value == "disk" else str(settings["mechanism"].value),
         reject_after_ms=_number(settings["reject_after_ms"]),
     )
 

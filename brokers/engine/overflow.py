@@ -6,6 +6,7 @@
 | hold | is taken, and its settlement withheld until the queue resumes (Qpid C++) | blocked | the producer's window |
 | reject | is rejected with amqp:resource-limit-exceeded (ActiveMQ sendFailIfNoSpace) | run | the producer's window |
 | reject-after | waits outside the queue, for so long at most, then is rejected | blocked | the producer's window |
+| spool | is taken, its body to the temp store (ActiveMQ's file cursor) | run | the producer's window |
 | ring | is taken, and the oldest are dropped: the queue is never overfull | run | the producer's window |
 
 Only *block* bounds the overshoot for any number of producers. With the others the depth can exceed the stop level by
@@ -148,6 +149,17 @@ class RejectAfter(Overflow):
         return bool(outside)
 
 
+class Spool(Overflow):
+    """Held by the broker's temp limit alone."""
+
+    blocks = False
+    grants = True
+    intercepts = True
+
+    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
+        return queue.spool(body, producer)
+
+
 class Ring(Overflow):
     blocks = False
 
@@ -162,4 +174,5 @@ WAYS: Mapping[str, Overflow] = {
     "reject": Reject(),
     "reject-after": RejectAfter(),
     "ring": Ring(),
+    "spool": Spool(),
 }

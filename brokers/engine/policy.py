@@ -61,6 +61,7 @@ BUILT_IN: Mapping[str, Value | None] = {
     "flow_control": "on",
     "mechanism": "block",
     "reject_after_ms": 1000,
+    "spool": "memory",
     "overflow": "producers",
     "producer_window_messages": 1000,
 }

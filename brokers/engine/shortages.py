@@ -94,7 +94,7 @@ class Shortages:
             return sum(host.store.used_bytes for host in hosts if host.store is not None)
         if resource is Resource.MEMORY:
             return sum(queue.memory_bytes for queue in self.broker.queues())
-        return 0
+        return self.broker.temp.used_bytes if self.broker.temp is not None else 0
 
     def _look_at(self, host: VirtualHost) -> None:
         if host.store is None:

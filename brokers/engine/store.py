@@ -39,6 +39,10 @@ class Stores(Protocol):
         """Its store, created if need be. Raises `brokers.admin.AdminError` if it cannot be used."""
         ...
 
+    def open_temp(self) -> Store:
+        """The broker's temp store, empty when it is first opened; the same one again later. Raises AdminError."""
+        ...
+
     def drop(self, virtualhost: str) -> None:
         """The virtual host is gone, and its messages with it."""
         ...

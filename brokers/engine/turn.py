@@ -16,10 +16,12 @@ from brokers.managed import ObjectName
 if TYPE_CHECKING:
     from brokers.engine.connection import Connection
     from brokers.engine.consumer import Consumer
+    from brokers.engine.deep_queue import DeepQueue
     from brokers.engine.durable_queue import DurableQueue
     from brokers.engine.producer import Producer
     from brokers.engine.queue import Queue
     from brokers.engine.receipt import Outcome
+    from brokers.engine.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,20 @@ class Keep:
 class Turn:
     """See the module. `now`: ms since the epoch."""
 
-    __slots__ = ("changed", "effects", "facts", "is_durable", "keep", "later", "now", "touched", "unsafe", "watched")
+    __slots__ = (
+        "changed",
+        "effects",
+        "facts",
+        "is_durable",
+        "keep",
+        "later",
+        "now",
+        "spooling",
+        "temp",
+        "touched",
+        "unsafe",
+        "watched",
+    )
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -94,6 +109,8 @@ class Turn:
         self.changed: set[Queue] = set()  # since the last sample
         self.watched: set[Queue] = set()  # have credit to take back: swept by time
         self.unsafe: set[DurableQueue] = set()  # wait for their store
+        self.spooling: set[DeepQueue] = set()  # wait for the temp store
+        self.temp: Callable[[], Store | None] = lambda: None  # the temp store, opened when it is first asked for
         self.later: set[Queue] = set()  # have more to dispatch, in a turn of its own
         #: Whether an encoded message asks to be stored; the protocol layer knows.
         self.is_durable: Callable[[bytes], bool] = lambda body: False

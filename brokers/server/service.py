@@ -34,7 +34,7 @@ from brokers.server.management_node import ManagementNode
 from brokers.server.message_store import RESERVE_BYTES, Written
 from brokers.server.sample_node import SampleNode
 from brokers.server.users import Users
-from brokers.server.virtualhost_stores import VirtualHostStores
+from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
 
 VERSION = "0.1.0"
 #: Events that are kept for when the journal can be written again; the oldest are given up first.
@@ -197,7 +197,10 @@ class Service:
     def _written(self, virtualhost: str, written: Written) -> None:
         """A group of messages has been written, or refused: go on with what waited for it."""
         self.container.begin()
-        self.broker.committed(virtualhost, written.ticket, stored=written.fault is None, removed=written.removed)
+        if virtualhost == TEMP:
+            self.broker.spooled(written.ticket, stored=written.fault is None)
+        else:
+            self.broker.committed(virtualhost, written.ticket, stored=written.fault is None, removed=written.removed)
         if written.fault is not None:
             self.broker.shortages.look()
         self.container.finish()

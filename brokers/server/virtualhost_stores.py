@@ -1,6 +1,7 @@
-"""The message store of each virtual host: a file of its own, a committer of its own, and what to do when one fails.
+"""The message store of each virtual host, and the broker's temp store: a file and a committer for each.
 
-A file for each, so that what a virtual host takes on disk is known, and one that is full or slow holds up no other.
+A file for each virtual host, so that what it takes on disk is known, and one that is full or slow holds up no other.
+The temp store is for bodies that memory has no room for; it is empty at each start.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,24 +21,24 @@ from brokers.server.sqlite_file import StoreError
 
 log = logging.getLogger("headgate.broker")
 
+#: What the temp store is called among the virtual hosts, none of which is called so.
+TEMP = ""
+
 
 class ReadableStore(MessageStore):
     """A store that says in the log when it cannot be read, and that is asked again later."""
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:  # type: ignore[override]
         try:
-            bodies = super().load(queue, numbers)
+            return super().load(queue, numbers)
         except StoreError as error:
             log.error("%s. Messages wait until it can be read again", error)
             return None
-        if len(bodies) < len(numbers):
-            log.error("%s has lost %d messages of queue %d", self.path, len(numbers) - len(bodies), queue)
-        return bodies
 
 
 class VirtualHostStores:
     """See the module; `brokers.engine.store.Stores` for the engine. Within a running loop. `written` is called with the
-    name of the virtual host and what became of a group."""
+    name of the virtual host, or `TEMP`, and what became of a group."""
 
     def __init__(
         self, folder: Path, written: Callable[[str, Written], None], *, reserve_bytes: int = RESERVE_BYTES
@@ -51,11 +51,24 @@ class VirtualHostStores:
 
     def open(self, virtualhost: str) -> MessageStore:
         """Raises AdminError."""
+        return self._open(virtualhost, self._path(virtualhost), durable=True)
+
+    def open_temp(self) -> MessageStore:
+        """Raises AdminError."""
+        return self._open(TEMP, self.folder / "temp.sqlite3", durable=False)
+
+    def _open(self, name: str, path: Path, *, durable: bool) -> MessageStore:
         try:
-            store = ReadableStore(self._path(virtualhost), reserve_bytes=self._reserve_bytes)
+            store = ReadableStore(path, durable=durable, reserve_bytes=self._reserve_bytes)
         except StoreError as error:
+            log.error("%s", error)
             raise AdminError(str(error)) from error
-        self._committers[virtualhost] = GroupCommitter(store, partial(self._written, virtualhost))
+
+        def written(what: Written) -> None:
+            if self._committers.get(name) is committer:  # not of a virtual host that has gone meanwhile
+                self._written(name, what)
+
+        committer = self._committers[name] = GroupCommitter(store, written)
         return store
 
     def drop(self, virtualhost: str) -> None:

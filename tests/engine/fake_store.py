@@ -52,7 +52,10 @@ class FakeStore:
             self.stored.pop(place, None)
         self.puts, self.removed = [], []
         ticket, self.ticket = self.ticket, self.ticket + 1
-        broker.committed(virtualhost, ticket, stored=not fault, removed=True)
+        if virtualhost:
+            broker.committed(virtualhost, ticket, stored=not fault, removed=True)
+        else:
+            broker.spooled(ticket, stored=not fault)
 
 
 class FakeStores:
@@ -63,6 +66,10 @@ class FakeStores:
 
     def open(self, virtualhost: str) -> FakeStore:
         return self.by_name.setdefault(virtualhost, FakeStore())
+
+    def open_temp(self) -> FakeStore:
+        """Written with "" for the virtual host."""
+        return self.open("")
 
     def drop(self, virtualhost: str) -> None:
         del self.by_name[virtualhost]

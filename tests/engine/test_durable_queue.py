@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from brokers.engine import durable_queue
+from brokers.engine import deep_queue, durable_queue
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.queue import Message
 from brokers.managed import object_name
@@ -18,7 +18,8 @@ from tests.engine.fake_store import FakeStore, FakeStores
 NAME = object_name("Queue", virtualhost="default", name="q")
 
 #: Small, so that the backlog, loads and the limit of loads in a turn all come into it.
-SMALL = {"READY_MESSAGES": 4, "READY_BYTES": 120, "LOAD_MESSAGES": 3, "LOAD_BYTES": 60, "LOADS": 2}
+SMALL = {"READY_MESSAGES": 4, "READY_BYTES": 120}
+SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 60, "LOADS": 2}
 
 
 class DurableQueueModel(RuleBasedStateMachine):
@@ -26,8 +27,12 @@ class DurableQueueModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.patch = mock.patch.multiple(durable_queue, **SMALL)
-        self.patch.start()
+        self.patches = [
+            mock.patch.multiple(durable_queue, **SMALL),
+            mock.patch.multiple(deep_queue, **SMALL_LOADS),
+        ]
+        for patch in self.patches:
+            patch.start()
         self.stores = FakeStores()
         self.line: list[tuple[bytes, bool]] = []
         self.held: list[Message] = []
@@ -36,7 +41,8 @@ class DurableQueueModel(RuleBasedStateMachine):
         self.begin()
 
     def teardown(self) -> None:
-        self.patch.stop()
+        for patch in self.patches:
+            patch.stop()
 
     def begin(self) -> None:
         self.broker = InMemoryBroker()
@@ -173,7 +179,7 @@ def test_a_store_that_cannot_be_read_holds_up_its_queue_and_loses_nothing() -> N
     store = broker.engine.virtualhost("default").store
     queue = broker.engine.queue("default", "q")
     assert isinstance(store, FakeStore)
-    with mock.patch.multiple(durable_queue, **SMALL):
+    with mock.patch.multiple(durable_queue, **SMALL), mock.patch.multiple(deep_queue, **SMALL_LOADS):
         assert broker.publish(broker.attach_producer("q"), 20) == 20
         store.write(broker.engine)
         store.readable = False

@@ -152,21 +152,25 @@ def test_ring_and_mechanism_exclude_each_other(broker: InMemoryBroker) -> None:
     assert "hold" in refused.value.errors["mechanism"]
 
 
+def way(name: str) -> dict[str, str]:
+    return {"spool": "disk"} if name == "spool" else {"mechanism": name, "spool": "memory"}
+
+
 @pytest.mark.parametrize("before", sorted(set(WAYS) - {"ring"}))
 @pytest.mark.parametrize("after", sorted(set(WAYS) - {"ring"}))
 def test_another_way_while_full_loses_nothing_and_leaves_nothing_held(
     broker: InMemoryBroker, before: str, after: str
 ) -> None:
-    queue = make(broker, mechanism=before)
+    queue = make(broker, **way(before))
     producer = broker.attach_producer("q")
     verdicts = send(broker, producer, 15)
     taken = sum(map(bool, verdicts))
     assert queue.state.overfull
-    update(broker, mechanism=after)
+    update(broker, **way(after))
     if before != after:
         assert (producer.held, len(queue.outside)) == (0, 0)
         assert queue.depth_messages == taken, "every message that was not refused is in the queue now"
-    assert producer.blocked == (after != "reject")
+    assert producer.blocked == (after not in ("reject", "spool"))
     if after == "block":
         assert producer.credit == 0
     broker.consume(broker.attach_consumer("q"), 100)

@@ -247,3 +247,25 @@ def test_a_store_above_its_limit_blocks_real_producers_until_consumers_have_made
             broker.do(lambda s: s.broker.queue("default", "orders").purge())
             wait_until(lambda: connection.container.process() and sender.credit and other.credit, "both are released")
             assert any("MST-1009 : Store overfull condition cleared" in text for text in broker.texts())
+
+
+def test_a_queue_that_spools_takes_more_than_its_capacity_and_gives_it_all_in_order(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        broker.queue("spooled", capacity_messages=50, spool="disk")
+        with connected(broker) as connection:
+            sender = connection.create_sender("spooled").link
+            sent = []
+            for number in range(600):
+                wait_until(lambda: connection.container.process() is not None and sender.credit > 0, "credit")
+                sent.append(sender.send(message("x" * 2000 + str(number), durable=False)))
+            wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "all are accepted")
+            broker.until_queue("spooled", lambda q: q.memory_bytes < 51 * 2200, "the rest has left memory")
+            assert broker.look(lambda s: s.broker.temp.used_bytes if s.broker.temp else 0) > 500 * 2000
+            receiver = connection.create_receiver("spooled", credit=100)
+            for number in range(600):
+                assert receiver.receive().body == "x" * 2000 + str(number)
+                receiver.accept()
+            connection.container.timeout = 0.02
+            wait_until(lambda: connection.container.process() and broker.depth("spooled") == 0, "it is empty")
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("spooled") == 0

@@ -1,0 +1,134 @@
+"""A queue that spools: what is above its capacity is in the temp store, in order, and memory stays bounded."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from brokers.engine.deep_queue import LOAD_MESSAGES, LOADS, DeepQueue
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from tests.engine.fake_store import FakeStore, FakeStores
+
+NAME = object_name("Queue", virtualhost="default", name="q")
+BROKER = object_name("Broker")
+
+SIZE = 100
+CAPACITY = 10
+
+
+@pytest.fixture
+def broker() -> InMemoryBroker:
+    broker = InMemoryBroker()
+    broker.engine.stores = FakeStores()
+    broker.management.create(NAME, {"capacity_messages": CAPACITY, "spool": "disk"})
+    return broker
+
+
+def queue_of(broker: InMemoryBroker) -> DeepQueue:
+    queue = broker.engine.queue("default", "q")
+    assert isinstance(queue, DeepQueue)
+    return queue
+
+
+def temp(broker: InMemoryBroker) -> FakeStore:
+    found = broker.engine.temp
+    assert isinstance(found, FakeStore)
+    return found
+
+
+def write(broker: InMemoryBroker, *, fault: bool = False) -> None:
+    temp(broker).write(broker.engine, "", fault=fault)
+    broker.advance(0)
+
+
+def numbers(broker: InMemoryBroker, count: int) -> list[int]:
+    """Take and acknowledge so many messages: their numbers."""
+    consumer = broker.attach_consumer("q")
+    consumer.credit = count
+    consumer.queue.touch()
+    broker.advance(0)
+    got = [message for _, message in broker.acquired]
+    broker.acquired.clear()
+    for message in got:
+        consumer.queue.remove(consumer, message)
+    consumer.credit = 0
+    broker.advance(0)
+    return [number for number, _ in got]
+
+
+def test_above_the_capacity_producers_go_on_and_bodies_leave_memory(broker: InMemoryBroker) -> None:
+    producer = broker.attach_producer("q")
+    count = LOAD_MESSAGES * (LOADS + 1)
+    assert broker.publish(producer, count, SIZE) == count
+    queue = queue_of(broker)
+    assert queue.state.overfull
+    assert not producer.blocked
+    assert queue.memory_bytes == count * SIZE  # on their way
+    write(broker)
+    assert queue.memory_bytes == (CAPACITY + 1) * SIZE
+    assert queue.depth_bytes == count * SIZE
+    assert numbers(broker, count) == list(range(1, count + 1))
+    write(broker)
+    assert temp(broker).stored == {}
+    assert (queue.depth_messages, queue.memory_bytes, queue.deep) == (0, 0, False)
+    assert queue.state.value == "NORMAL"
+    broker.publish(producer, 3)
+    assert len(queue.ready) == 3  # no longer by way of the disk
+
+
+def test_a_message_whose_turn_comes_before_the_disk_has_it_is_not_lost_and_not_left_there(
+    broker: InMemoryBroker,
+) -> None:
+    broker.publish(broker.attach_producer("q"), 30, SIZE)
+    assert numbers(broker, 25) == list(range(1, 26))
+    write(broker)
+    write(broker)
+    assert temp(broker).stored == {}  # the rest was loaded with it
+    assert numbers(broker, 10) == [26, 27, 28, 29, 30]
+
+
+def test_a_temp_store_that_refuses_costs_memory_and_no_message(broker: InMemoryBroker) -> None:
+    broker.publish(broker.attach_producer("q"), 30, SIZE)
+    write(broker, fault=True)
+    assert queue_of(broker).memory_bytes == 30 * SIZE
+    assert numbers(broker, 50) == list(range(1, 31))
+
+
+def test_spooling_ends_with_the_policy_and_the_order_stays(broker: InMemoryBroker) -> None:
+    producer = broker.attach_producer("q")
+    broker.publish(producer, 30, SIZE)
+    write(broker)
+    asyncio.run(broker.update(NAME, {"spool": "memory"}, queue_of(broker).version))
+    assert producer.blocked
+    assert numbers(broker, 25) == list(range(1, 26))
+    assert not producer.blocked
+    broker.advance(1000)  # what was taken back may still arrive until then
+    assert broker.publish(producer, 2) == 2
+    assert numbers(broker, 25) == [26, 27, 28, 29, 30, 31, 32]
+
+
+def test_purging_and_deleting_empty_the_temp_store(broker: InMemoryBroker) -> None:
+    producer = broker.attach_producer("q")
+    broker.publish(producer, 30, SIZE)
+    write(broker)
+    assert asyncio.run(broker.call(NAME, "purge", {"actor": "ann"})) == {"messages": 30}
+    assert queue_of(broker).state.value == "NORMAL"
+    broker.publish(producer, 30, SIZE)
+    asyncio.run(broker.delete(NAME))
+    write(broker)
+    assert temp(broker).stored == {}
+
+
+def test_the_temp_limit_holds_every_producer(broker: InMemoryBroker) -> None:
+    producer, other = broker.attach_producer("q"), broker.attach_producer("other")
+    asyncio.run(broker.update(BROKER, {"temp_limit": 5000}, broker.management.read(BROKER).version))
+    broker.publish(producer, 30, SIZE)
+    temp(broker).used_bytes = 5001
+    broker.engine.shortages.look()
+    assert list(producer.reasons) == list(other.reasons) == ["temp-overfull"]
+    assert producer.release_condition() == "the temp store comes down to 5,000 bytes (now 5,001)"
+    temp(broker).used_bytes = 5000
+    broker.engine.shortages.look()
+    assert not producer.blocked
