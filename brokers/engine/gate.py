@@ -331,13 +331,15 @@ class Gate:
                 last.count += 1
             else:
                 self.turn.effects.append(Settled(producer, 1, first.outcome))
-        self.ledger.ask(producer)
+        if producer in self.ledger.members:  # else its link has gone
+            self.ledger.ask(producer)
         self.touch()
 
     def wait_outside(self, producer: Producer, body: bytes) -> None:
         """Keep a message out of the queue, unsettled, until there is room or its time is up."""
         receipt = self.defer(producer, 1)
         self.outside.append(Waiting(receipt, body, self.turn.now, self.overflow.deadline(self)))
+        self.watch()
         self.touch()
 
     def let_in_while_room(self) -> None:
