@@ -18,7 +18,7 @@ from figures import Figures
 from measured import Broker, Failed, folder, free_port, load_clients, our_broker, progress, running, table
 from peer_brokers import PEERS, Start
 from side_by_side import DURABLE, SideBySide, limit_and_prepare
-from taken_alone import Scale, take_alone
+from taken_alone import STEPS, Scale
 
 OURS, OTHER = "Headgate", "other"
 GROUPS = ("transient", "durable", "latency", "flow", "alone")
@@ -100,11 +100,12 @@ def main() -> None:
                     if name in options.only:
                         step()
         if "alone" in options.only:
-            for title in line.titles:
-                with line.started(title, limited=False) as broker:
-                    if broker is not None:
-                        scale = Scale(options.queues, options.connections, options.messages)
-                        take_alone(programs, title, broker, figures, scale)
+            scale = Scale(options.queues, options.connections, options.messages)
+            for take in STEPS:
+                for title in line.titles:
+                    with line.started(title, limited=False) as broker:
+                        if broker is not None:
+                            take(programs, title, broker, figures, scale)
     head, rows = figures.as_table(without=line.missing)
     table("Headgate beside others", head, rows, _notes(options, figures, line, load_before))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 from figures import NOT_YET, Figures, Row
@@ -18,6 +19,7 @@ DURABLE_QUEUES = tuple(f"bench.durable.{pairs}" for pairs in (1, 8))
 #: The least and the most messages of a run.
 LEAST, MOST = 500, 2_000_000
 WARM = 2000
+REST_SECONDS = 0.5
 
 
 def limit_and_prepare(port: int, data: Path) -> None:
@@ -88,7 +90,7 @@ class SideBySide:
         rows = [self.figures.row(f"latency at {STEADY:,}/s, {words}, ms", digits=2) for words in ("p50", "p99")]
         count = int(STEADY * self.seconds)
         for turn in range(self.rounds + 1):  # the first one warms up
-            for title, broker in self.brokers.items():
+            for title, broker in _in_turn(self.brokers, turn):
                 progress(f"latency {turn}/{self.rounds}: {title}")
                 if title in rows[0].words:
                     continue
@@ -107,16 +109,19 @@ class SideBySide:
     def flow_control(self, ours: str) -> None:
         """Ours alone: a queue with a capacity against one with flow control off, in turns."""
         for size, words in ((100, "100 B"), (1024, "1 KiB")):
-            row = self.figures.row(f"rate with flow control on by off, {words}, 1 x 1", digits=3, least=0.95)
+            what = f"with flow control on by off, {words}, 1 x 1"
+            rates = self.figures.row(f"messages/s {what}", digits=3, least=0.95)
+            costs = self.figures.row(f"CPU a message {what}", digits=3)
             if not can_turn_flow_control_off():
-                row.words[ours] = NOT_YET
+                rates.words[ours] = costs.words[ours] = NOT_YET
                 continue
-            on, off = Row("flow control on"), Row("flow control off")
-            self._rates(on, {ours: self.brokers[ours]}, "bench.flow.on", size=size, between=(off, FLOW_OFF))
-            with_it, without = on.value(ours), off.value(ours)
-            if with_it and without:
-                row.add(ours, with_it / without)
-                row.words.pop(ours, None)
+            on, off = Row(f"flow control on, {words}"), Row(f"flow control off, {words}")
+            cost_on, cost_off = Row("CPU, on"), Row("CPU, off")
+            brokers = {ours: self.brokers[ours]}
+            self._rates(on, brokers, "bench.flow.on", cost=cost_on, between=(off, cost_off, FLOW_OFF), size=size)
+            for row, with_it, without in ((rates, on, off), (costs, cost_on, cost_off)):
+                if (above := with_it.value(ours)) and (below := without.value(ours)):
+                    row.add(ours, above / below)
 
     def _rates(
         self,
@@ -124,16 +129,16 @@ class SideBySide:
         brokers: dict[str, Broker],
         queue: str,
         cost: Row | None = None,
-        between: tuple[Row, str] | None = None,
+        between: tuple[Row, Row, str] | None = None,
         **options: int | bool,
     ) -> None:
         """Each broker's rate, round after round. `cost`: of what it used of the processors. `between`: the same once
         more, for another row and with another queue."""
         last: dict[str, float] = {}
-        runs = [(row, queue), *([between] if between else [])]
+        runs = [(row, cost, queue), *([between] if between else [])]
         for turn in range(self.rounds + 2):  # the first two find the pace and warm up
-            for title, broker in brokers.items():
-                for each, name in runs:
+            for title, broker in _in_turn(brokers, turn):
+                for each, each_cost, name in runs if turn % 2 else reversed(runs):
                     if title in each.words:
                         continue
                     progress(f"{each.title} {max(0, turn - 1)}/{self.rounds}: {title}")
@@ -146,5 +151,13 @@ class SideBySide:
                         continue
                     if turn > 1:
                         each.add(title, last[title])
-                        if cost is not None:
-                            cost.add(title, (broker.cpu_seconds() - before) / count * 1e6)
+                        if each_cost is not None:
+                            each_cost.add(title, (broker.cpu_seconds() - before) / count * 1e6)
+
+
+def _in_turn(brokers: dict[str, Broker], turn: int) -> list[tuple[str, Broker]]:
+    """Each round begins with another broker, so that none always comes after the same one and what it left undone."""
+    line = list(brokers.items())
+    first = turn % len(line) if line else 0
+    time.sleep(REST_SECONDS)
+    return line[first:] + line[:first]

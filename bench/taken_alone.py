@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from figures import Figures
-from measured import Broker, Failed, client_command, load, progress
+from measured import Broker, Failed, client_command, load
 
 EACH = 10  # messages of each queue
 WIRES = 10  # connections that the queues' links are spread over
 LIMIT_SECONDS = 600
 QUIET_MS = 120_000
+WARM = 2000
 
 
 class Steps:
@@ -70,35 +71,34 @@ class Scale:
     messages: int
 
 
-def take_alone(programs: Path, title: str, broker: Broker, figures: Figures, scale: Scale) -> None:
-    queues, connections, messages = scale.queues, scale.connections, scale.messages
-    connection = figures.row("memory of an idle connection, KiB", digits=1)
+def take_connections(programs: Path, title: str, broker: Broker, figures: Figures, scale: Scale) -> None:
+    row = figures.row("memory of an idle connection, KiB", digits=1)
+    try:
+        load(programs, broker, "warm", count=WARM)
+        base = broker.memory()
+        with steps(programs, broker, "idle", connections=scale.connections, queues=0) as many:
+            many.next("opened")
+            row.add(title, (broker.memory() - base) / scale.connections / 1024)
+    except Failed as why:
+        figures.failed(row, title, why)
+
+
+def take_queues(programs: Path, title: str, broker: Broker, figures: Figures, scale: Scale) -> None:
+    queues = scale.queues
     create, fill, drain = (
         figures.row(f"{queues:,} queues: {what}, s", digits=1)
         for what in ("create", f"{EACH} messages into each", "drain")
     )
-    queue = figures.row("memory of an empty queue, KiB", digits=1)
+    empty = figures.row("memory of an empty queue, KiB", digits=1)
     full = figures.row(f"memory for {queues:,} queues with {EACH} messages of 100 B each, MiB")
-    message = figures.row("memory of a waiting message of 1 KiB, bytes")
-    load(programs, broker, "warm", count=2000)
-    base = broker.memory()
-
-    progress(f"{title}: idle connections")
-    try:
-        with steps(programs, broker, "idle", connections=connections, queues=0) as many:
-            many.next("opened")
-            connection.add(title, (broker.memory() - base) / connections / 1024)
-    except Failed as why:
-        figures.failed(connection, title, why)
-
-    progress(f"{title}: {queues:,} queues")
-    base = broker.memory()
     at = create
     try:
+        load(programs, broker, "warm", count=WARM)
+        base = broker.memory()
         with steps(programs, broker, "many", connections=WIRES, queues=queues, each=EACH, size=100) as many:
             many.next("opened")
             create.add(title, many.next("created"))
-            queue.add(title, (broker.memory() - base) / queues / 1024)
+            empty.add(title, (broker.memory() - base) / queues / 1024)
             at = fill
             fill.add(title, many.next("filled"))
             full.add(title, (broker.memory() - base) / 2**20)
@@ -107,12 +107,20 @@ def take_alone(programs: Path, title: str, broker: Broker, figures: Figures, sca
     except Failed as why:
         figures.failed(at, title, why)
 
-    progress(f"{title}: waiting messages")
-    base = broker.memory()
+
+def take_messages(programs: Path, title: str, broker: Broker, figures: Figures, scale: Scale) -> None:
+    row = figures.row("memory of a waiting message of 1 KiB, bytes")
+    messages = scale.messages
     try:
+        load(programs, broker, "warm", count=WARM)
+        base = broker.memory()
         done = load(programs, broker, "waiting", receivers=0, count=messages, size=1024, quiet=20_000)
         if done["accepted"] != messages:
             raise Failed(f"{title}: {done['accepted']:,} of {messages:,} accepted")
-        message.add(title, (broker.memory() - base) / messages)
+        row.add(title, (broker.memory() - base) / messages)
     except Failed as why:
-        figures.failed(message, title, why)
+        figures.failed(row, title, why)
+
+
+#: Each wants a process of its own: memory that another had freed would serve again, and not be seen.
+STEPS = (take_connections, take_queues, take_messages)

@@ -245,6 +245,29 @@ def _stop_and_start(scope: str, *, pattern: bool) -> tuple[Operation, ...]:
     )
 
 
+def _usage(what: str, used: str, whole: str) -> tuple[Attribute, ...]:
+    """The attributes that limit what the broker uses, and tell it."""
+    return (
+        _A(
+            f"{what}_limit",
+            Kind.LEVEL,
+            f"Above this, {used} block all producers: bytes, or a percentage of {what}_total. 0 or not set: no limit.",
+            "bytes",
+            writable=True,
+            nullable=True,
+        ),
+        _A(
+            f"{what}_total",
+            Kind.INTEGER,
+            f"What {what}_limit in percent is a part of. 0 or not set: {whole}.",
+            "bytes",
+            writable=True,
+            nullable=True,
+        ),
+        _A(f"{what}_used_bytes", Kind.INTEGER, f"Bytes of {used}.", "bytes"),
+    )
+
+
 _VERSION = _A("version", Kind.INTEGER, "Number of the object's last change; a change made from another is refused.")
 _LIVE_TOTALS = (
     _A("queues", Kind.INTEGER, "Queues.", "queues"),
@@ -282,10 +305,20 @@ TYPES: dict[str, ManagedType] = {
                 *POLICY,
                 *_LIVE_TOTALS,
                 _A("last_event", Kind.INTEGER, "Number of the newest event."),
+                *_usage("memory", "bodies of messages in memory", "the machine's memory"),
+                *_usage("store", "stored messages on disk", "the disk's room"),
+                *_usage("temp", "spooled messages on disk", "the disk's room"),
+                _A(
+                    "shortages",
+                    Kind.LIST,
+                    "Limits that are exceeded now, as reasons to be blocked.",
+                ),
                 _VERSION,
             ),
             _stop_and_start("the broker", pattern=True),
             (
+                Notification("limit-exceeded", "HGT-1006", "The broker uses more of a resource than its limit."),
+                Notification("limit-cleared", "HGT-1007", "The broker is back at or below its limit."),
                 Notification("broker-ready", "BRK-1004", "The broker has recovered its objects and takes connections."),
                 _POLICY_CHANGED,
                 _STOPPED,
@@ -316,6 +349,23 @@ TYPES: dict[str, ManagedType] = {
                     "Queues that clients create by attaching are durable: durable messages in them are stored.",
                     writable=True,
                 ),
+                _A(
+                    "store_overfull_bytes",
+                    Kind.INTEGER,
+                    "Above this many bytes on disk all producers of the virtual host are blocked. Not set: never.",
+                    "bytes",
+                    writable=True,
+                    nullable=True,
+                ),
+                _A(
+                    "store_underfull_bytes",
+                    Kind.INTEGER,
+                    "Below this many bytes on disk they are released. Not set: store_overfull_bytes.",
+                    "bytes",
+                    writable=True,
+                    nullable=True,
+                ),
+                _A("store_overfull", Kind.BOOLEAN, "Its store holds all its producers now."),
                 _A("store_used_bytes", Kind.INTEGER, "What its stored messages take on disk.", "bytes"),
                 *POLICY,
                 *_LIVE_TOTALS,
@@ -326,6 +376,8 @@ TYPES: dict[str, ManagedType] = {
                 Notification("store-recovery-start", "MST-1004", "The broker began to recover stored messages."),
                 Notification("store-recovered", "MST-1005", "Stored messages were recovered."),
                 Notification("store-recovery-complete", "MST-1006", "All stored messages are recovered."),
+                Notification("store-overfull", "MST-1008", "The store is above its limit, or its disk is full."),
+                Notification("store-underfull", "MST-1009", "The store has room again."),
                 _POLICY_CHANGED,
                 _STOPPED,
                 _STARTED,

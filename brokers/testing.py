@@ -219,7 +219,9 @@ class InMemoryBroker:
     def _end_turn(self) -> None:
         """What a server does after each input: dispatch, grant, carry out effects, journal facts."""
         turn = self.engine.turn
-        while turn.touched or turn.effects:
+        while turn.touched or turn.effects or turn.later:
+            turn.touched.update(turn.later)
+            turn.later.clear()
             while turn.touched:
                 queue = turn.touched.pop()
                 for consumer, messages in queue.dispatch():

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.amqp import proton as pn
+from brokers.amqp.attaching import attach
 from brokers.amqp.container import Container
-from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
-from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
+from brokers.amqp.links import Link
+from brokers.amqp.nodes import NodeSource, Refused
 from brokers.amqp.sasl import SaslServer
 from brokers.engine.connection import Connection
 
@@ -28,6 +29,9 @@ GOODBYE_MS = 5_000
 HASTY_MS = 4_000
 MAX_FRAME = 65536
 CONTAINER_ID = b"headgate"
+
+#: What clients ask for before they rely on it: a link without a target address, each message saying where it goes.
+CAPABILITIES = ("ANONYMOUS-RELAY",)
 
 log = logging.getLogger("headgate.broker")
 
@@ -75,6 +79,7 @@ class AmqpConnection:
         self._collector = pn.collector()
         pn.connection_collect(self._connection, self._collector)
         pn.connection_set_container(self._connection, CONTAINER_ID)
+        pn.offer_capabilities(self._connection, *CAPABILITIES)
         pn.transport_bind(transport, self._connection)
         container.connections.add(self)
 
@@ -280,7 +285,7 @@ class AmqpConnection:
         if self.closing or self.engine is None:
             return
         try:
-            self.links[pointer] = self._attach(pointer, self.engine)
+            self.links[pointer] = attach(self, pointer, self.engine)
         except (AdminError, Refused) as refused:
             condition = refused.condition if isinstance(refused, Refused) else _CONDITIONS[type(refused)]
             info = refused.info if isinstance(refused, Refused) else None
@@ -315,118 +320,6 @@ class AmqpConnection:
                 link.closing = True
                 link.let_go()
 
-    # -- attaching --------------------------------------------------------------------------------------------
-
-    def _attach(self, pointer: Any, engine: Connection) -> Link:
-        """Open the link and make what stands for it here. Raises AdminError or Refused: then it is not open yet."""
-        if pn.link_is_sender(pointer):
-            return self._attach_source(pointer, engine)
-        return self._attach_target(pointer, engine)
-
-    def _attach_source(self, pointer: Any, engine: Connection) -> Link:
-        """The client receives."""
-        remote = pn.link_remote_source(pointer)
-        address = pn.terminus_address(remote)
-        if pn.terminus_is_dynamic(remote):
-            return self._attach_reply(pointer)
-        if address.startswith("$"):
-            return self._attach_node_source(pointer, address)
-        self._check_right("consume", engine)
-        queue = self.container.broker.find_or_create_queue(engine, _required(address, "source"))
-        presettled = pn.link_remote_snd_settle_mode(pointer) == pn.SND_SETTLED
-        browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
-        link = ConsumerLink(self, pointer, presettled=presettled)
-        pn.terminus_copy(pn.link_source(pointer), remote)
-        pn.clear_terminus_filter(pn.link_source(pointer))  # none is applied, so none is confirmed
-        pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
-        pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
-        pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
-        pn.link_open(pointer)
-        link.consumer = self.container.broker.attach_consumer(
-            engine, queue, pn.link_name(pointer), link, browsing=browsing
-        )
-        return link
-
-    def _attach_target(self, pointer: Any, engine: Connection) -> Link:
-        """The client sends."""
-        remote = pn.link_remote_target(pointer)
-        address = pn.terminus_address(remote)
-        if pn.terminus_type(remote) == pn.COORDINATOR:
-            raise Refused("amqp:not-implemented", "transactions are not supported")
-        if pn.terminus_is_dynamic(remote):
-            raise Refused("amqp:not-implemented", "a dynamic target is not supported")
-        if address.startswith("$"):
-            node_target = NodeTarget(self, pointer)
-            self._node(address).open_target(node_target)
-            self._open_target(node_target, remote)
-            node_target.top_up()
-            return node_target
-        self._check_right("publish", engine)
-        queue = self.container.broker.find_or_create_queue(engine, _required(address, "target"))
-        link = ProducerLink(self, pointer)
-        self._open_target(link, remote)
-        channel = self.sessions.get(pn.link_session(pointer), 0)
-        link.producer = self.container.broker.attach_producer(engine, queue, pn.link_name(pointer), channel, link)
-        return link
-
-    def _open_target(self, link: IncomingLink, remote: Any) -> None:
-        pointer = link.pointer
-        pn.terminus_copy(pn.link_target(pointer), remote)
-        pn.terminus_copy(pn.link_source(pointer), pn.link_remote_source(pointer))
-        pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
-        pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
-        pn.link_set_max_message_size(pointer, link.max_size)
-        pn.link_open(pointer)
-
-    def _attach_reply(self, pointer: Any) -> Link:
-        """A dynamic source: an address of its own, to which answers can be sent."""
-        if self.user is None:
-            raise Refused("amqp:unauthorized-access", "a dynamic source is for answers from $management: sign in first")
-        link = NodeSource(self, pointer, self.container.reply_address())
-        self._take_replies(link)
-        pn.set_terminus_address(pn.link_source(pointer), link.address)
-        self._open_node_source(pointer)
-        return link
-
-    def _attach_node_source(self, pointer: Any, address: str) -> Link:
-        reply_to = pn.terminus_address(pn.link_remote_target(pointer))
-        link = NodeSource(self, pointer, reply_to)
-        remote = pn.link_remote_source(pointer)
-        self._node(address).open_source(link, pn.terminus_filter(remote))
-        if reply_to:
-            self._take_replies(link)
-        pn.terminus_copy(pn.link_source(pointer), remote)
-        self._open_node_source(pointer)
-        return link
-
-    def _take_replies(self, link: NodeSource) -> None:
-        """Replies for the link's address go to it, until it ends or another takes them."""
-        links, address = self.reply_links, link.address
-        links[address] = link
-        link.on_end.append(lambda: links.pop(address) if links.get(address) is link else None)
-
-    def _open_node_source(self, pointer: Any) -> None:
-        pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
-        pn.link_set_snd_settle_mode(pointer, pn.SND_SETTLED)
-        pn.link_open(pointer)
-
-    def _node(self, address: str) -> Any:
-        node = self.container.nodes.get(address)
-        if node is None:
-            raise Refused("amqp:not-found", f"there is no node {address}")
-        if self.user is None:
-            raise Refused("amqp:unauthorized-access", f"{address} is for users who signed in")
-        if "manage" not in self.container.rights(self.user):
-            raise Refused("amqp:unauthorized-access", f"user {self.user} has not the right to manage: no {address}")
-        return node
-
-    def _check_right(self, right: str, engine: Connection) -> None:
-        """Nobody who signed in may less than an anonymous client."""
-        if self.user is None or self.container.broker.virtualhosts[engine.virtualhost].anonymous:
-            return
-        if right not in self.container.rights(self.user):
-            raise Refused("amqp:unauthorized-access", f"user {self.user} has not the right to {right}")
-
 
 _OTHER = {
     pn.EV_CONNECTION_REMOTE_OPEN: AmqpConnection._connection_opened,
@@ -438,9 +331,3 @@ _OTHER = {
     pn.EV_LINK_REMOTE_CLOSE: AmqpConnection._link_closed,
     pn.EV_LINK_REMOTE_DETACH: AmqpConnection._link_detached,
 }
-
-
-def _required(address: str, terminus: str) -> str:
-    if not address:
-        raise Refused("amqp:not-implemented", f"the {terminus} has no address: the anonymous terminus is not supported")
-    return address

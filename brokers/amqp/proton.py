@@ -12,7 +12,7 @@ from typing import Any
 
 import proton  # noqa: F401  (initialises the library)
 from cproton_ffi import ffi, lib
-from proton import Data
+from proton import UNDESCRIBED, Array, Data, symbol
 
 NULL = ffi.NULL
 from_buffer, unpack, new, cast = ffi.from_buffer, ffi.unpack, ffi.new, ffi.cast
@@ -114,6 +114,13 @@ def clear_terminus_filter(pointer: Any) -> None:
     lib.pn_data_clear(lib.pn_terminus_filter(pointer))
 
 
+def offer_capabilities(pointer: Any, *names: str) -> None:
+    """Of a connection, before it is opened."""
+    Data(lib.pn_connection_offered_capabilities(pointer)).put_object(
+        Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
+    )
+
+
 def set_condition(pointer: Any, name: str, description: str, info: dict[Any, Any] | None = None) -> None:
     lib.pn_condition_set_name(pointer, name.encode())
     lib.pn_condition_set_description(pointer, description.encode())
@@ -132,6 +139,20 @@ def condition_text(pointer: Any) -> str:
 def delivery_error(pointer: Any, name: str, description: str) -> None:
     """Set the error that goes with a rejected outcome."""
     set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(pointer)), name, description)
+
+
+def decode_first(data: bytes | memoryview) -> tuple[int, Any]:
+    """(length, value) of the first AMQP value in `data`; raises ValueError if it cannot be read."""
+    value = Data()
+    length = lib.pn_data_decode(value._data, from_buffer(data), len(data))
+    if length < 0:
+        raise ValueError("not an AMQP value")
+    value.rewind()
+    value.next()
+    try:
+        return length, value.get_object()
+    except Exception as error:  # whatever a hostile value does to Proton's wrapper
+        raise ValueError(f"not a value that can be read: {error!r}") from error
 
 
 def _text(pointer: Any) -> str:

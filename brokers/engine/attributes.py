@@ -18,7 +18,9 @@ from brokers.engine.limits import UNLIMITED, Limits
 from brokers.engine.policy import FIELDS, Policy
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
+from brokers.engine.shortages import LIMITS, STORE_LIMITS
 from brokers.engine.stops import Stop
+from brokers.engine.usage import Resource
 from brokers.engine.virtualhost import VirtualHost
 
 Getter = Callable[[Broker, Any], Any]
@@ -47,6 +49,14 @@ def effective(limits: Limits) -> dict[str, int]:
 
 def _of_limits(get: Callable[[Limits], int]) -> Getter:
     return lambda _, queue: get(queue.limits)
+
+
+def _limit(name: str) -> Getter:
+    return lambda b, _: b.shortages.limits.get(name)
+
+
+def _store_limit(name: str) -> Getter:
+    return lambda _, host: host.store_limits.get(name)
 
 
 def _shown(stops: Iterable[Stop]) -> list[dict[str, Any]]:
@@ -88,6 +98,11 @@ _BROKER: dict[str, Getter] = {
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: b.queues()),
     "connections": lambda b, o: len(b.connections),
+    **{name: _limit(name) for names in LIMITS.values() for name in names},
+    "memory_used_bytes": lambda b, o: b.shortages.used(Resource.MEMORY),
+    "store_used_bytes": lambda b, o: b.shortages.used(Resource.STORE),
+    "temp_used_bytes": lambda b, o: b.shortages.used(Resource.TEMP),
+    "shortages": lambda b, o: [u.reason for u in b.shortages.usages.values() if u.overfull],
     "stops": lambda b, o: _shown(b.stops.values()),
     "last_event": lambda b, o: b.last_event,
     "version": lambda b, o: o.version,
@@ -98,6 +113,8 @@ _VIRTUALHOST: dict[str, Getter] = {
     "create_on_attach": lambda b, o: o.create_on_attach,
     "anonymous": lambda b, o: o.anonymous,
     "durable_queues": lambda b, o: o.durable_queues,
+    **{name: _store_limit(name) for name in STORE_LIMITS},
+    "store_overfull": lambda b, o: o.store_usage.overfull,
     "store_used_bytes": lambda b, o: o.store.used_bytes if o.store else 0,
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: o.queues.values()),

@@ -22,6 +22,7 @@ from brokers.engine.policy import Value, pattern_fault
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
 from brokers.engine.routing import Routing, Target
+from brokers.engine.shortages import Shortages
 from brokers.engine.stops import Scope, Stop, StopOutcome
 from brokers.engine.store import Stores
 from brokers.engine.turn import Close, Detach, Keep, Turn
@@ -49,6 +50,7 @@ class Broker:
         self.last_event = 0
         self.enforcement = Enforcement(self)
         self.routing = Routing(self)
+        self.shortages = Shortages(self)
         self._numbers = count(1)
         self._minute = now // 60_000
         self._sampled_at = now
@@ -118,6 +120,8 @@ class Broker:
         queue.set_limits(limits, settings)
         queue_fact(queue, "queue-created", "Create")
         self._stop_covered(queue)
+        for usage in self.shortages.of(host):
+            queue.begin_shortage(usage)
         self.turn.changed.add(queue)
         self.keep_queue(queue)
         return queue
@@ -199,11 +203,17 @@ class Broker:
             "create_on_attach": host.create_on_attach,
             "anonymous": host.anonymous,
             "durable_queues": host.durable_queues,
+            "store_limits": host.store_limits,
         }
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), record))
 
     def keep_broker(self) -> None:
-        record = {"version": self.version, "defaults": self.defaults, "last_store_id": self.last_store_id}
+        record = {
+            "version": self.version,
+            "defaults": self.defaults,
+            "last_store_id": self.last_store_id,
+            "limits": self.shortages.limits,
+        }
         self.turn.keep.append(Keep("broker", "", record))
 
     def restore(self, records: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
@@ -214,11 +224,13 @@ class Broker:
         for record in kinds.get("broker", ()):
             self.version, self.defaults = record["version"], dict(record["defaults"])
             self.last_store_id = record.get("last_store_id", 0)
+            self.shortages.set_limits(record.get("limits", {}))
         for record in kinds.get("virtualhost", ()):
             host = self.virtualhosts[record["name"]] = VirtualHost(record["name"])
             host.version, host.defaults = record["version"], dict(record["defaults"])
             host.create_on_attach, host.anonymous = record["create_on_attach"], record["anonymous"]
             host.durable_queues = record.get("durable_queues", False)
+            self.shortages.set_store_limits(host, record.get("store_limits", {}))
         for record in kinds.get("stop", ()):
             stop = Stop.from_record(dict(record))
             self.stops[stop.scope] = stop

@@ -124,8 +124,7 @@ class DurableQueue(Queue):
 
     def _make_visible(self, each: Unsafe) -> None:
         body, backlog = each.body, self.backlog
-        in_memory = self.depth_bytes - backlog.bytes
-        if backlog or (each.stored and (in_memory > READY_BYTES or len(self.ready) >= READY_MESSAGES)):
+        if backlog or (each.stored and (self.memory_bytes > READY_BYTES or len(self.ready) >= READY_MESSAGES)):
             backlog.append(each.number, len(body), None if each.stored else body)
         else:
             self.ready.append((each.number, body))
@@ -152,12 +151,22 @@ class DurableQueue(Queue):
         batches = super().dispatch()
         loads = LOADS
         while self.backlog and not self.ready and self._wanted():
-            if not loads or not self._load():
+            if not loads:
                 self.turn.later.add(self)
+                break
+            if not self._load():
+                self.watch()  # it is tried again by time
                 break
             loads -= 1
             batches.extend(super().dispatch())
         return batches
+
+    def sweep(self) -> bool:
+        more = super().sweep()
+        if self.backlog and not self.ready and self._wanted():
+            self.touch()
+            return True
+        return more
 
     def _wanted(self) -> bool:
         return any(c.credit > 0 and c.connection.writable for c in self.consumers)
@@ -230,6 +239,10 @@ class DurableQueue(Queue):
         if self.stored and self.turn.is_durable(message[1]):
             self.stored -= 1
             self.store.remove(self.store_id, message[0])
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.depth_bytes - self.backlog.bytes
 
     @property
     def unacknowledged(self) -> int:

@@ -21,6 +21,7 @@ from brokers.engine.producer import Producer
 from brokers.engine.receipt import Outcome, Receipt
 from brokers.engine.stops import Scope, Stop
 from brokers.engine.turn import CreditChanged, Drain, Settled, Turn
+from brokers.engine.usage import Usage
 from brokers.managed import ObjectName, object_name
 
 
@@ -45,6 +46,7 @@ class Gate:
         "own",
         "rejected",
         "settings",
+        "shortages",
         "state",
         "stop_bytes",
         "stop_messages",
@@ -69,6 +71,7 @@ class Gate:
         self.stop_messages = self.limits.stop_messages
         self.state = State.NORMAL
         self.stops: dict[Scope, Stop] = {}
+        self.shortages: list[Usage] = []  # of what the broker or the virtual host has run short of
         self.ledger = CreditLedger()
         self.depth_messages = 0
         self.depth_bytes = 0
@@ -114,7 +117,7 @@ class Gate:
     @property
     def blocked_producers(self) -> int:
         """All producers of a queue share its reasons."""
-        blocked = self.state.stopped or (self.state.overfull and self.overflow.blocks)
+        blocked = self.state.stopped or self.shortages or (self.state.overfull and self.overflow.blocks)
         return len(self.ledger.members) if blocked else 0
 
     def attach_producer(self, producer: Producer) -> None:
@@ -137,7 +140,8 @@ class Gate:
     def reasons(self) -> list[str]:
         """Every reason that holds the producers of this queue now."""
         reasons = [flow.overfull_reason(self.name)] if self.state.overfull and self.overflow.blocks else []
-        return reasons + [flow.stop_reason(str(scope)) for scope in self.stops]
+        reasons.extend(flow.stop_reason(str(scope)) for scope in self.stops)
+        return reasons + [usage.reason for usage in self.shortages]
 
     def set_limits(self, limits: Limits, settings: Mapping[str, Setting]) -> None:
         """Put other limits in force, at once and in both directions."""
@@ -195,6 +199,24 @@ class Gate:
         self._free_all(flow.stop_reason(str(scope)))
         self.touch()
         return True
+
+    def begin_shortage(self, usage: Usage) -> None:
+        """Hold every producer: there is not enough of something that all queues share."""
+        self.shortages.append(usage)
+        self._withdraw()
+        self._hold_all(usage.reason)
+        self.touch()
+
+    def end_shortage(self, usage: Usage) -> None:
+        self.shortages.remove(usage)
+        if all(other.reason != usage.reason for other in self.shortages):
+            self._free_all(usage.reason)
+        self.touch()
+
+    @property
+    def open(self) -> bool:
+        """Nothing holds the producers of this queue."""
+        return self.state is State.NORMAL and not self.shortages
 
     def feed(self, seen: Input) -> None:
         """Put an input through the table, and do what the change means."""
@@ -283,7 +305,7 @@ class Gate:
     def grant(self) -> list[Producer]:
         """Hand out credit where there is room. Returns the producers whose credit has changed."""
         state = self.state
-        if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
+        if self.shortages or (state is not State.NORMAL and (state.stopped or not self.overflow.grants)):
             return []
         ledger = self.ledger
         if self.outside and state is State.NORMAL:
@@ -343,7 +365,7 @@ class Gate:
         self.touch()
 
     def let_in_while_room(self) -> None:
-        while self.outside and self.state is State.NORMAL and self.room() > 0:
+        while self.outside and self.open and self.room() > 0:
             self.let_in()
 
     def let_in(self) -> None:

@@ -18,6 +18,7 @@ from brokers.engine.events import policy_words
 from brokers.engine.exchange import Exchange
 from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
 from brokers.engine.queue import Queue
+from brokers.engine.shortages import LIMITS, STORE_LIMITS, check_limits, check_store_limits
 from brokers.engine.stops import Scope, StopOutcome
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, check_attributes, object_name
@@ -206,7 +207,10 @@ class Management:
         return self.read(name)
 
     def _update_broker(self, broker: Broker, before: Mapping[str, Any], after: Mapping[str, Any], actor: str) -> None:
+        limits = _given(broker.shortages.limits, after, (name for names in LIMITS.values() for name in names))
+        check_limits(limits)
         broker.set_broker_defaults(_merged(broker.defaults, after))
+        broker.shortages.set_limits(limits)
         broker.version += 1
         broker.keep_broker()
         self._policy_fact(broker.object_name, "broker", before, after, actor)
@@ -220,7 +224,10 @@ class Management:
         self._policy_fact(host.object_name, f"vh(/{host.name})", before, after, actor)
 
     def _set_virtualhost(self, host: VirtualHost, values: Mapping[str, Any]) -> None:
+        limits = _given(host.store_limits, values, STORE_LIMITS)
+        check_store_limits(limits)
         self.broker.set_virtualhost_defaults(host, _merged(host.defaults, values))
+        self.broker.shortages.set_store_limits(host, limits)
         host.create_on_attach = values.get("create_on_attach", host.create_on_attach)
         host.anonymous = values.get("anonymous", host.anonymous)
         host.durable_queues = values.get("durable_queues", host.durable_queues)
@@ -353,6 +360,12 @@ def _check_version(name: ObjectName, thing: Any, version: int) -> None:
             f"{name} is at version {thing.version}, and the change was made from version {version}: read it again",
             thing.version,
         )
+
+
+def _given(before: Mapping[str, Any], changes: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """What is set of these attributes after a change."""
+    after = {name: changes.get(name, before.get(name)) for name in names}
+    return {name: value for name, value in after.items() if value is not None}
 
 
 def _merged(policy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

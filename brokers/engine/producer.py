@@ -120,5 +120,6 @@ class Producer:
                     conditions.append(f"{stop.actor or 'an operator'} starts the producers of {scope} again{because}")
                     break
             else:
-                conditions.append(queue.resume_condition())
+                short = [usage.release_condition() for usage in queue.shortages if usage.reason == reason]
+                conditions.extend(short or [queue.resume_condition()])
         return "; and ".join(conditions)

@@ -107,7 +107,7 @@ class Queue(Gate):
         if late is Late.NEVER:
             return Verdict.NO_CREDIT
         self.turn.effects.append(CreditChanged(producer))
-        if late is Late.RESERVED or (self.state is State.NORMAL and not self.outside and self.room() > 0):
+        if late is Late.RESERVED or (self.open and not self.outside and self.room() > 0):
             return None
         self._count(producer, len(body))
         self.wait_outside(producer, body)
@@ -302,6 +302,11 @@ class Queue(Gate):
     @property
     def consumer_count(self) -> int:
         return len(self.consumers) + len(self.browsers)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the messages whose bodies are in memory."""
+        return self.depth_bytes
 
     @property
     def unacknowledged(self) -> int:

@@ -10,10 +10,14 @@ from typing import Protocol
 
 
 class Store(Protocol):
-    """Queues and messages are known by their numbers. `used_bytes`: what the store takes on disk."""
+    """Queues and messages are known by their numbers. `used_bytes`: what the store takes on disk. `full`: it has
+    refused messages for want of room, and there has not been enough since."""
 
     @property
     def used_bytes(self) -> int: ...
+
+    @property
+    def full(self) -> bool: ...
 
     def put(self, queue: int, number: int, body: bytes) -> int: ...
 

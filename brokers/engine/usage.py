@@ -71,24 +71,26 @@ NO_LEVELS = Levels()
 
 
 class Usage:
-    """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, as last measured."""
+    """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, as last measured. `full`: it
+    takes no more, whatever its levels are."""
 
-    __slots__ = ("levels", "overfull", "resource", "used")
+    __slots__ = ("full", "levels", "overfull", "resource", "used")
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
         self.levels = NO_LEVELS
         self.used = 0
+        self.full = False
         self.overfull = False
 
     @property
     def reason(self) -> str:
         return self.resource.value
 
-    def look(self, used: int) -> Change | None:
+    def look(self, used: int, *, full: bool = False) -> Change | None:
         """Take in what is used now; what changed by it, None if nothing did."""
-        self.used = used
-        seen = self.levels.measure(used)
+        self.used, self.full = used, full
+        seen = Input.ABOVE if full else self.levels.measure(used)
         if seen is None:
             return None
         self.overfull, change = TABLE.get((self.overfull, seen), (self.overfull, None))
@@ -97,11 +99,13 @@ class Usage:
     def set_levels(self, levels: Levels) -> Change | None:
         """Put other levels in force, at once and in both directions."""
         self.levels = levels
-        return self.look(self.used)
+        return self.look(self.used, full=self.full)
 
     def release_condition(self) -> str:
         """What would end it, in words."""
         what = {Resource.STORE: "the store", Resource.MEMORY: "memory", Resource.TEMP: "the temp store"}[self.resource]
+        if self.full:
+            return "the disk has room for the store again"
         limit = self.levels.underfull
         comes = "comes down to" if limit == self.levels.overfull else "comes below"
         return f"{what} {comes} {limit:,} bytes (now {self.used:,})"

@@ -6,6 +6,7 @@ from brokers.engine.exchange import Exchange
 from brokers.engine.policy import Policies, Value
 from brokers.engine.queue import Queue
 from brokers.engine.store import Store
+from brokers.engine.usage import Resource, Usage
 from brokers.managed import ObjectName, object_name
 
 DEFAULT = "default"
@@ -15,7 +16,8 @@ class VirtualHost:
     """`defaults`: policy fields for its queues. `policies`: those for queues by pattern. `bound`: the exchanges that a
     queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created when a
     client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
-    consume. `store`: where the messages of its durable queues are, once it has had one."""
+    consume. `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
+    `store_overfull_bytes` and `store_underfull_bytes`."""
 
     __slots__ = (
         "anonymous",
@@ -29,6 +31,8 @@ class VirtualHost:
         "policies",
         "queues",
         "store",
+        "store_limits",
+        "store_usage",
         "version",
     )
 
@@ -41,6 +45,8 @@ class VirtualHost:
         self.durable_queues = False
         self.anonymous = False
         self.store: Store | None = None
+        self.store_limits: dict[str, int] = {}
+        self.store_usage = Usage(Resource.STORE)
         self.queues: dict[str, Queue] = {}
         self.policies = Policies()
         self.exchanges: dict[str, Exchange] = {}

@@ -15,6 +15,7 @@ the file is used again. A removal is never given up: it is tried again with ever
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -130,6 +131,7 @@ class MessageStore:
             self._reader = sqlite3.connect(path, isolation_level=None)
             self._reader.execute("PRAGMA query_only=ON")
         self._waiting: list[Group] = [Group(1)]
+        self._refused = False
         self._owed = Changes()  # of groups that could not be written
         self._dropping: list[int] = []  # queues whose messages are being deleted
         if self._reserve is not None:
@@ -169,6 +171,19 @@ class MessageStore:
         group = self._waiting[-1]
         group.changes.dropped.append(queue)
         return group.ticket
+
+    @property
+    def full(self) -> bool:
+        """It has refused messages, and there has not been room for some more since, on the disk or inside the file."""
+        if self._refused and (self._room_inside_then > self._log_bytes or self._room_on_disk() > self._log_bytes):
+            self._refused = False
+        return self._refused
+
+    def _room_on_disk(self) -> int:
+        try:
+            return shutil.disk_usage(self.path.parent).free
+        except OSError:
+            return 0
 
     @property
     def pending(self) -> bool:
@@ -219,6 +234,8 @@ class MessageStore:
         self._keep_log_short()
         with contextlib.suppress(StoreError):
             self._measure()
+        if group.rows and fault is not None:
+            self._refused = True
         unfinished = bool(self._owed or self._dropping)
         return Written(group.ticket, len(group.rows) // 4, fault if group.rows else None, not self._owed, unfinished)
 
@@ -315,7 +332,8 @@ class MessageStore:
     def _measure(self) -> None:
         with failures_named(self.path):
             pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
-        self.used_bytes = pages * PAGE_BYTES - self._room_inside()
+        self._room_inside_then = self._room_inside()
+        self.used_bytes = pages * PAGE_BYTES - self._room_inside_then
 
 
 def _delete(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:

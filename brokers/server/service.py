@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from brokers.engine.credit import HOLD_MS
 from brokers.engine.events import Fact
 from brokers.engine.management import Management
 from brokers.engine.turn import Keep
+from brokers.engine.usage import Resource
 from brokers.engine.virtualhost import DEFAULT
 from brokers.managed import object_name
 from brokers.server.config_store import ConfigStore, StoreError
@@ -86,6 +89,7 @@ class Service:
         self.container.rights = self.users.rights
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
         self._save_failed = False
+        self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._server: asyncio.Server | None = None
         self._timers: list[asyncio.Task[None]] = []
         self._listeners: set[Listener] = set()
@@ -99,6 +103,7 @@ class Service:
         except AdminError as error:
             raise StoreError(str(error)) from error
         self._recover()
+        self.broker.shortages.look(self._available())
         if not self.broker.virtualhosts:
             self._first_start()
         loop = asyncio.get_running_loop()
@@ -193,6 +198,8 @@ class Service:
         """A group of messages has been written, or refused: go on with what waited for it."""
         self.container.begin()
         self.broker.committed(virtualhost, written.ticket, stored=written.fault is None, removed=written.removed)
+        if written.fault is not None:
+            self.broker.shortages.look()
         self.container.finish()
 
     def _again(self) -> None:
@@ -229,7 +236,21 @@ class Service:
             connection.tick(now)
         if self._save_failed:
             self._save()
+        self.broker.shortages.look(self._available())
         self.samples.publish(self.broker.sample())
+
+    def _available(self) -> dict[Resource, int]:
+        """Bytes there are of what the broker's limits may be parts of."""
+        try:
+            free = shutil.disk_usage(self.data).free
+        except OSError:
+            free = 0
+        used = self.broker.shortages.used
+        return {
+            Resource.MEMORY: self._memory,
+            Resource.STORE: free + used(Resource.STORE),
+            Resource.TEMP: free + used(Resource.TEMP),
+        }
 
     def _minute(self) -> None:
         self.broker.sweep()

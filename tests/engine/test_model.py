@@ -565,5 +565,5 @@ class EngineMachine(RuleBasedStateMachine):
             assert not queue.outside
 
 
-EngineMachine.TestCase.settings = settings(settings.default, max_examples=200, stateful_step_count=50)
+EngineMachine.TestCase.settings = settings(settings.default, max_examples=120, stateful_step_count=50)
 TestEngineUnderRandomClientsAndOperators = EngineMachine.TestCase

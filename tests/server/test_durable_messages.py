@@ -10,14 +10,16 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import SendException
 
-from brokers.engine.durable_queue import READY_MESSAGES, DurableQueue
+from brokers.engine import durable_queue
+from brokers.engine.durable_queue import DurableQueue
 from brokers.server.message_store import Group, MessageStore, Written
+from brokers.server.service import Service
 from brokers.server.sqlite_file import StoreError
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import connected
 
 
-def durable_queue(broker: BrokerThread, name: str = "orders", **policy: int | str) -> None:
+def make_durable(broker: BrokerThread, name: str = "orders", **policy: int | str) -> None:
     broker.do(lambda s: s.broker.create_queue(s.broker.virtualhost("default"), name, policy, durable=True))
 
 
@@ -54,7 +56,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldStore:
 
 def test_durable_messages_are_there_again_after_a_restart_and_others_are_not(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
-        durable_queue(broker)
+        make_durable(broker)
         broker.queue("fleeting")
         with connected(broker) as connection:
             for queue in ("orders", "fleeting"):
@@ -90,7 +92,7 @@ def test_durable_messages_are_there_again_after_a_restart_and_others_are_not(tmp
 
 def test_a_durable_message_is_neither_accepted_nor_seen_before_it_is_stored(tmp_path: Path, held: HeldStore) -> None:
     with BrokerThread(tmp_path) as broker:
-        durable_queue(broker)
+        make_durable(broker)
         with connected(broker) as connection, connected(broker) as other:
             receiver = other.create_receiver("orders", credit=10)
             sender = connection.create_sender("orders")
@@ -108,7 +110,7 @@ def test_a_durable_message_is_neither_accepted_nor_seen_before_it_is_stored(tmp_
 
 def test_many_producers_share_a_commit(tmp_path: Path, held: HeldStore) -> None:
     with BrokerThread(tmp_path) as broker:
-        durable_queue(broker)
+        make_durable(broker)
         with connected(broker) as one, connected(broker) as other:
             senders = [connection.create_sender("orders").link for connection in (one, other)]
             sent = [sender.send(message(number)) for number in range(4) for sender in senders]
@@ -130,7 +132,7 @@ def test_many_producers_share_a_commit(tmp_path: Path, held: HeldStore) -> None:
 def test_a_settlement_is_confirmed_once_the_message_is_out_of_the_store(tmp_path: Path, held: HeldStore) -> None:
     held.go.set()
     with BrokerThread(tmp_path) as broker:
-        durable_queue(broker)
+        make_durable(broker)
         with connected(broker) as connection:
             connection.create_sender("orders").send(message("once"))
             receiver = connection.create_receiver("orders", credit=1)
@@ -152,7 +154,7 @@ def test_a_settlement_is_confirmed_once_the_message_is_out_of_the_store(tmp_path
 def test_a_store_that_cannot_be_written_rejects_durable_messages_and_no_others(tmp_path: Path, held: HeldStore) -> None:
     held.go.set()
     with BrokerThread(tmp_path) as broker:
-        durable_queue(broker)
+        make_durable(broker)
         with connected(broker) as connection:
             sender = connection.create_sender("orders")
             sender.send(message("before"))
@@ -169,10 +171,13 @@ def test_a_store_that_cannot_be_written_rejects_durable_messages_and_no_others(t
         assert [receiver.receive().body for _ in range(2)] == ["before", "after"]
 
 
-def test_a_deep_queue_keeps_its_bodies_in_the_store_and_its_order(tmp_path: Path) -> None:
-    count = READY_MESSAGES + 700
+def test_a_deep_queue_keeps_its_bodies_in_the_store_and_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable_queue, "READY_MESSAGES", 200)
+    count = 1000
     with BrokerThread(tmp_path) as broker:
-        durable_queue(broker)
+        make_durable(broker)
         with connected(broker) as connection:
             sender = connection.create_sender("orders").link
             sent = []
@@ -180,7 +185,7 @@ def test_a_deep_queue_keeps_its_bodies_in_the_store_and_its_order(tmp_path: Path
                 wait_until(lambda: connection.container.process() is not None and sender.credit > 0, "credit")
                 sent.append(sender.send(message(number, durable=number % 50 != 7)))
             wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "all are accepted")
-            assert broker.see("orders", lambda q: len(q.ready)) == READY_MESSAGES
+            assert broker.see("orders", lambda q: len(q.ready)) == 200
             receiver = connection.create_receiver("orders", credit=300)
             for number in range(count):
                 assert receiver.receive().body == number
@@ -191,13 +196,13 @@ def test_a_deep_queue_keeps_its_bodies_in_the_store_and_its_order(tmp_path: Path
 
 def test_deleted_queues_leave_nothing_in_the_store(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
-        durable_queue(broker)
+        make_durable(broker)
         with connected(broker) as connection:
             sender = connection.create_sender("orders")
             for number in range(20):
                 sender.send(message(number))
         broker.do(lambda s: s.broker.delete_queue(s.broker.queue("default", "orders")))
-        durable_queue(broker)
+        make_durable(broker)
     with BrokerThread(tmp_path) as broker:
         assert broker.depth("orders") == 0
 
@@ -209,3 +214,36 @@ def test_queues_of_clients_are_durable_where_the_virtual_host_says_so(tmp_path: 
             connection.create_sender("made").send(message("kept"))
     with BrokerThread(tmp_path) as broker:
         assert broker.depth("made") == 1
+
+
+def test_a_store_above_its_limit_blocks_real_producers_until_consumers_have_made_room(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        make_durable(broker)
+
+        def limit(service: Service) -> None:
+            host = service.broker.virtualhost("default")
+            service.broker.shortages.set_store_limits(
+                host, {"store_overfull_bytes": 400_000, "store_underfull_bytes": 200_000}
+            )
+
+        broker.do(limit)
+        with connected(broker) as connection:
+            sender = connection.create_sender("orders").link
+            other = connection.create_sender("elsewhere").link
+            connection.container.timeout = 0.02
+            sent = []
+
+            def blocked() -> bool:
+                while sender.credit:
+                    sent.append(sender.send(message("x" * 4000)))
+                connection.container.process()
+                return bool(broker.look(lambda s: all(p.blocked for p in s.broker.producers.values())))
+
+            wait_until(blocked, "both producers are blocked")
+            assert any("MST-1008 : Store overfull" in text for text in broker.texts())
+            wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "what was sent is kept")
+            assert {d.remote_state for d in sent} == {Delivery.ACCEPTED}
+            assert sender.credit == other.credit == 0
+            broker.do(lambda s: s.broker.queue("default", "orders").purge())
+            wait_until(lambda: connection.container.process() and sender.credit and other.credit, "both are released")
+            assert any("MST-1009 : Store overfull condition cleared" in text for text in broker.texts())

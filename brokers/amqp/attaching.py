@@ -1,0 +1,177 @@
+"""What a link that a client attaches becomes: a producer, a consumer, an outlet, or a node's link; or a refusal.
+
+One function for the two directions; rights are checked here, and the link is opened as what it was granted to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from brokers.admin import AdminError
+from brokers.amqp import proton as pn
+from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
+from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
+from brokers.amqp.outlet_link import OutletLink, Route
+from brokers.amqp.properties import properties
+from brokers.engine.connection import Connection
+from brokers.engine.exchange import Exchange
+from brokers.engine.outlet import Outlet
+from brokers.engine.queue import Queue
+
+if TYPE_CHECKING:
+    from brokers.amqp.connection import AmqpConnection
+
+
+def attach(connection: AmqpConnection, pointer: Any, engine: Connection) -> Link:
+    """Open the link and make what stands for it here. Raises AdminError or Refused: then it is not open yet."""
+    attaching = _Attaching(connection, engine)
+    return attaching.source(pointer) if pn.link_is_sender(pointer) else attaching.target(pointer)
+
+
+class _Attaching:
+    def __init__(self, connection: AmqpConnection, engine: Connection) -> None:
+        self.connection = connection
+        self.container = connection.container
+        self.engine = engine
+
+    def source(self, pointer: Any) -> Link:
+        """The client receives."""
+        remote = pn.link_remote_source(pointer)
+        address = pn.terminus_address(remote)
+        if pn.terminus_is_dynamic(remote):
+            return self._attach_reply(pointer)
+        if address.startswith("$"):
+            return self._attach_node_source(pointer, address)
+        if not address:
+            raise Refused("amqp:not-implemented", "the source has no address: a consumer needs a queue")
+        self._check_right("consume")
+        queue = self.container.broker.find_or_create_queue(self.engine, address)
+        presettled = pn.link_remote_snd_settle_mode(pointer) == pn.SND_SETTLED
+        browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
+        link = ConsumerLink(self.connection, pointer, presettled=presettled)
+        pn.terminus_copy(pn.link_source(pointer), remote)
+        pn.clear_terminus_filter(pn.link_source(pointer))  # none is applied, so none is confirmed
+        pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
+        pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
+        pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
+        pn.link_open(pointer)
+        link.consumer = self.container.broker.attach_consumer(
+            self.engine, queue, pn.link_name(pointer), link, browsing=browsing
+        )
+        return link
+
+    def target(self, pointer: Any) -> Link:
+        """The client sends."""
+        remote = pn.link_remote_target(pointer)
+        address = pn.terminus_address(remote)
+        if pn.terminus_type(remote) == pn.COORDINATOR:
+            raise Refused("amqp:not-implemented", "transactions are not supported")
+        if pn.terminus_is_dynamic(remote):
+            raise Refused("amqp:not-implemented", "a dynamic target is not supported")
+        if address.startswith("$"):
+            node_target = NodeTarget(self.connection, pointer)
+            self._node(address).open_target(node_target)
+            self._open_target(node_target, remote)
+            node_target.top_up()
+            return node_target
+        self._check_right("publish")
+        broker, name, channel = self.container.broker, pn.link_name(pointer), self._channel(pointer)
+        target = broker.resolve_target(self.engine, address) if address else None
+        if isinstance(target, Queue):
+            link = ProducerLink(self.connection, pointer)
+            self._open_target(link, remote)
+            link.producer = broker.attach_producer(self.engine, target, name, channel, link)
+            return link
+        route = self._route_to(*target) if target else self._route_by_message()
+        outlet_link = OutletLink(self.connection, pointer, route)
+        self._open_target(outlet_link, remote)
+        outlet_link.outlet = Outlet(broker, self.engine, name, channel, outlet_link.settled)
+        outlet_link.open()
+        return outlet_link
+
+    def _channel(self, pointer: Any) -> int:
+        return self.connection.sessions.get(pn.link_session(pointer), 0)
+
+    @staticmethod
+    def _route_to(exchange: Exchange, key: str | None) -> Route:
+        """To an exchange, with the key of the address or else the subject of each message."""
+        return lambda body: exchange.route(properties(body).subject if key is None else key)
+
+    def _route_by_message(self) -> Route:
+        """No target address: each message says where it goes to (the anonymous terminus)."""
+
+        def route(body: bytes) -> Sequence[Queue] | str:
+            found = properties(body)
+            if not found.to or found.to.startswith("$"):
+                return f"the message's to is {found.to!r}: it must be the name of a queue or an exchange"
+            try:
+                target = self.container.broker.resolve_target(self.engine, found.to)
+            except AdminError as refused:
+                return str(refused)
+            if isinstance(target, Queue):
+                return (target,)
+            exchange, key = target
+            return exchange.route(found.subject if key is None else key)
+
+        return route
+
+    def _open_target(self, link: IncomingLink, remote: Any) -> None:
+        pointer = link.pointer
+        pn.terminus_copy(pn.link_target(pointer), remote)
+        pn.terminus_copy(pn.link_source(pointer), pn.link_remote_source(pointer))
+        pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
+        pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
+        pn.link_set_max_message_size(pointer, link.max_size)
+        pn.link_open(pointer)
+
+    def _attach_reply(self, pointer: Any) -> Link:
+        """A dynamic source: an address of its own, to which answers can be sent."""
+        if self.connection.user is None:
+            raise Refused("amqp:unauthorized-access", "a dynamic source is for answers from $management: sign in first")
+        link = NodeSource(self.connection, pointer, self.container.reply_address())
+        self._take_replies(link)
+        pn.set_terminus_address(pn.link_source(pointer), link.address)
+        self._open_node_source(pointer)
+        return link
+
+    def _attach_node_source(self, pointer: Any, address: str) -> Link:
+        reply_to = pn.terminus_address(pn.link_remote_target(pointer))
+        link = NodeSource(self.connection, pointer, reply_to)
+        remote = pn.link_remote_source(pointer)
+        self._node(address).open_source(link, pn.terminus_filter(remote))
+        if reply_to:
+            self._take_replies(link)
+        pn.terminus_copy(pn.link_source(pointer), remote)
+        self._open_node_source(pointer)
+        return link
+
+    def _take_replies(self, link: NodeSource) -> None:
+        """Replies for the link's address go to it, until it ends or another takes them."""
+        links, address = self.connection.reply_links, link.address
+        links[address] = link
+        link.on_end.append(lambda: links.pop(address) if links.get(address) is link else None)
+
+    def _open_node_source(self, pointer: Any) -> None:
+        pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
+        pn.link_set_snd_settle_mode(pointer, pn.SND_SETTLED)
+        pn.link_open(pointer)
+
+    def _node(self, address: str) -> Any:
+        node = self.container.nodes.get(address)
+        if node is None:
+            raise Refused("amqp:not-found", f"there is no node {address}")
+        if self.connection.user is None:
+            raise Refused("amqp:unauthorized-access", f"{address} is for users who signed in")
+        if "manage" not in self.container.rights(self.connection.user):
+            raise Refused(
+                "amqp:unauthorized-access", f"user {self.connection.user} has not the right to manage: no {address}"
+            )
+        return node
+
+    def _check_right(self, right: str) -> None:
+        """Nobody who signed in may less than an anonymous client."""
+        if self.connection.user is None or self.container.broker.virtualhosts[self.engine.virtualhost].anonymous:
+            return
+        if right not in self.container.rights(self.connection.user):
+            raise Refused("amqp:unauthorized-access", f"user {self.connection.user} has not the right to {right}")

@@ -1,0 +1,95 @@
+"""A link of a client that publishes to an exchange, or to an address of its own in each message (no target address)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from brokers.amqp import proton as pn
+from brokers.amqp.links import RESOURCE_LIMIT, TRANSFER_LIMIT, IncomingLink
+from brokers.amqp.proton import ACCEPTED, REJECTED, delivery_settle, delivery_update, link_credit, link_flow
+from brokers.engine.outlet import Outlet, Parcel
+from brokers.engine.queue import Queue
+from brokers.engine.receipt import Outcome
+
+if TYPE_CHECKING:
+    from brokers.amqp.connection import AmqpConnection
+
+NOT_FOUND = "amqp:not-found"
+
+#: A message -> the queues it goes to, or why it goes nowhere.
+Route = Callable[[bytes], Sequence[Queue] | str]
+
+
+class OutletLink(IncomingLink):
+    """See the module."""
+
+    __slots__ = ("outlet", "route")
+
+    outlet: Outlet
+
+    def __init__(self, connection: AmqpConnection, pointer: Any, route: Route) -> None:
+        super().__init__(connection, pointer)
+        self.route = route
+
+    def open(self) -> None:
+        """The link is open: give the client its first credit."""
+        link_flow(self.pointer, self.outlet.credit)
+        self.connection.dirty()
+
+    def on_delivery(self, delivery: Any) -> None:
+        if self.closing:
+            delivery_settle(delivery)
+            return
+        if pn.delivery_aborted(delivery):
+            self.forget_parts()
+            delivery_settle(delivery)
+            self.outlet.credit -= 1
+            self._top_up()
+            return
+        if not pn.delivery_readable(delivery):
+            return  # the client settled one that waits: its outcome will settle it here
+        body = self.receive(delivery)
+        if body is None:
+            return
+        if self.outlet.credit <= 0:
+            self.refuse(delivery, TRANSFER_LIMIT, "the message was not taken: the link had no credit")
+            return
+        found = self.route(body)
+        if isinstance(found, str) or not found:
+            self.outlet.credit -= 1
+            text = found if isinstance(found, str) else "no queue is bound for this message's routing key"
+            self._reject(delivery, NOT_FOUND, text)
+            self._top_up()
+            return
+        pn.link_advance(self.pointer)
+        self.outlet.publish(body, found, delivery)
+        self._top_up()
+
+    def settled(self, parcel: Parcel) -> None:
+        """A message has its outcome."""
+        if self.closing:
+            return
+        if parcel.outcome is Outcome.ACCEPTED:
+            delivery_update(parcel.delivery, ACCEPTED)
+            delivery_settle(parcel.delivery)
+        else:
+            self._reject(parcel.delivery, RESOURCE_LIMIT, "a queue that the message was for is full, or has gone")
+        self._top_up()
+        self.connection.dirty()
+
+    def _reject(self, delivery: Any, condition: str, text: str) -> None:
+        pn.delivery_error(delivery, condition, text)
+        delivery_update(delivery, REJECTED)
+        delivery_settle(delivery)
+
+    def _top_up(self) -> None:
+        if not self.closing and self.outlet.top_up():
+            link_flow(self.pointer, self.outlet.credit - link_credit(self.pointer))
+            self.connection.dirty()
+
+    def on_flow(self) -> None:
+        pass
+
+    def let_go(self) -> None:
+        self.outlet.close()

@@ -1,0 +1,56 @@
+"""The properties section of an encoded message: where it wants to go, and its subject.
+
+Read only where a link has no single queue as its target; messages to a queue are never looked into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proton import Described
+
+from brokers.amqp import proton as pn
+
+#: Sections that may stand before the properties: header, delivery annotations, message annotations.
+_BEFORE = (0x70, 0x71, 0x72)
+_PROPERTIES = 0x73
+_NAMES = {
+    "amqp:header:list": 0x70,
+    "amqp:delivery-annotations:map": 0x71,
+    "amqp:message-annotations:map": 0x72,
+    "amqp:properties:list": _PROPERTIES,
+}
+_TO, _SUBJECT = 2, 3  # places in the list of properties
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """ "" for what is not there."""
+
+    to: str = ""
+    subject: str = ""
+
+
+def properties(body: bytes) -> Properties:
+    """Those of a message; empty ones if it has none or cannot be read."""
+    rest = memoryview(body)
+    while rest:
+        try:
+            length, section = pn.decode_first(rest)
+        except ValueError:
+            break
+        if not isinstance(section, Described):
+            break
+        kind = _NAMES.get(str(section.descriptor), section.descriptor)
+        if kind == _PROPERTIES:
+            values = section.value if isinstance(section.value, list) else []
+            return Properties(_text(values, _TO), _text(values, _SUBJECT))
+        if kind not in _BEFORE:
+            break
+        rest = rest[length:]
+    return Properties()
+
+
+def _text(values: list[object], place: int) -> str:
+    value = values[place] if len(values) > place else None
+    return str(value) if isinstance(value, str) else ""

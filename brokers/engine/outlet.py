@@ -1,0 +1,187 @@
+"""Where a client publishes that has no single queue as its target: an exchange, or another address in each message.
+
+For each queue that its messages reach, an outlet has a *tap*: a producer of that queue like any other, with credit from
+its ledger, reasons to be blocked, and a share like everybody's. A message is published when every tap it needs has
+credit; until then it waits here, unsettled. So the bound on overshoot holds for routed messages too, a full queue
+holds up the messages that go there and those behind them to the same queues, and nothing else on the link.
+
+A message to several queues goes to all of them or, while one has no room for it, to none yet. If one *rejects*
+(mechanism reject), it is rejected as a whole. Reject-after and hold withhold its outcome, while the other queues have
+it already.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from brokers.engine.overflow import Reject, Verdict
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Queue
+from brokers.engine.receipt import Outcome
+
+if TYPE_CHECKING:
+    from brokers.engine.broker import Broker
+    from brokers.engine.connection import Connection
+
+#: Messages that a client may have with an outlet that have no outcome yet.
+WINDOW = 100
+
+
+class Parcel:
+    """A message on its way to `taps`. `delivery` belongs to the protocol layer. `pending`: outcomes still to come."""
+
+    __slots__ = ("body", "delivery", "outcome", "pending", "taps")
+
+    def __init__(self, body: bytes, taps: Sequence[Tap], delivery: Any) -> None:
+        self.body = body
+        self.taps = list(taps)
+        self.delivery = delivery
+        self.pending = len(self.taps)
+        self.outcome = Outcome.ACCEPTED
+
+    def tell(self, outcome: Outcome) -> bool:
+        """An outcome has come; True if it was the last."""
+        self.pending -= 1
+        if outcome is not Outcome.ACCEPTED:
+            self.outcome = outcome
+        return self.pending == 0
+
+
+class Tap:
+    """One queue's producer of an outlet, and its handle: what a link does for other producers is done here."""
+
+    __slots__ = ("outlet", "producer", "unsettled")
+
+    producer: Producer
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.outlet = outlet
+        self.unsettled: deque[Parcel] = deque()
+
+    @property
+    def open(self) -> bool:
+        """A message can be published now."""
+        return self.producer.credit > 0
+
+    def publish(self, parcel: Parcel) -> None:
+        verdict = self.producer.queue.publish(self.producer, parcel.body)
+        if verdict is Verdict.HELD:
+            self.unsettled.append(parcel)
+        elif parcel.tell(Outcome.ACCEPTED if verdict is Verdict.TAKEN else Outcome.REFUSED):
+            self.outlet.done(parcel)
+
+    # -- what the engine tells a producer's handle --------------------------------------------------------------
+
+    def sync_credit(self) -> None:
+        if self.producer.credit:
+            self.outlet.pump()
+
+    def drain(self) -> None:
+        """Nothing is on its way inside the broker: all credit goes back at once."""
+        self.producer.queue.credit_returned(self.producer, self.producer.credit)
+
+    def settle(self, count: int, outcome: Outcome) -> None:
+        for _ in range(count):
+            parcel = self.unsettled.popleft()
+            if parcel.tell(outcome):
+                self.outlet.done(parcel)
+
+    def end(self, condition: str, description: str) -> None:
+        """Its queue was deleted."""
+        self.outlet.forget(self)
+
+
+class Outlet:
+    """`settled` is called with each parcel that has its outcome. `credit`: messages that the client may send now."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection: Connection,
+        link: str,
+        channel: int,
+        settled: Callable[[Parcel], None],
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.link = link
+        self.channel = channel
+        self.settled = settled
+        self.taps: dict[Queue, Tap] = {}
+        self.waiting: list[Parcel] = []
+        self.unsettled = 0
+        self.credit = WINDOW
+        self.ended = False
+
+    def publish(self, body: bytes, queues: Sequence[Queue], delivery: Any) -> None:
+        """Take in a message for these queues, of which there is at least one. The client must have had credit."""
+        self.credit -= 1
+        self.unsettled += 1
+        self.waiting.append(Parcel(body, [self._tap(q) for q in queues], delivery))
+        self.pump()
+
+    def _tap(self, queue: Queue) -> Tap:
+        tap = self.taps.get(queue)
+        if tap is None:
+            tap = self.taps[queue] = Tap(self)
+            tap.producer = self.broker.attach_producer(self.connection, queue, self.link, self.channel, tap)
+        return tap
+
+    def pump(self) -> None:
+        """Publish what can be published, in the order it came for each queue."""
+        shut: set[Tap] = set()
+        waiting, self.waiting = self.waiting, []
+        for parcel in waiting:
+            if all(tap.open and tap not in shut for tap in parcel.taps):
+                self._send(parcel)
+            else:
+                shut.update(parcel.taps)
+                self.waiting.append(parcel)
+
+    def _send(self, parcel: Parcel) -> None:
+        refusing = [t for t in parcel.taps if isinstance(t.producer.queue.full, Reject)]
+        if refusing:
+            parcel.taps = refusing[:1]
+            parcel.pending = 1
+        for tap in list(parcel.taps):
+            tap.publish(parcel)
+
+    def done(self, parcel: Parcel) -> None:
+        """It has its outcome, from every queue."""
+        self.unsettled -= 1
+        if not self.ended:
+            self.settled(parcel)
+
+    def top_up(self) -> int:
+        """Credit to give the client now, once half of its window is used up."""
+        more = WINDOW - self.credit - self.unsettled
+        if more < WINDOW // 2 and self.credit > WINDOW // 2:
+            return 0
+        self.credit += more
+        return more
+
+    def forget(self, tap: Tap) -> None:
+        """The tap's queue is gone: its messages go to the others that they were for, or have their outcome."""
+        self.taps = {q: t for q, t in self.taps.items() if t is not tap}
+        for parcel in list(tap.unsettled):
+            if parcel.tell(Outcome.ACCEPTED):
+                self.done(parcel)
+        tap.unsettled.clear()
+        for parcel in [p for p in self.waiting if tap in p.taps]:
+            parcel.taps.remove(tap)
+            parcel.pending -= 1
+            if not parcel.taps:
+                self.waiting.remove(parcel)
+                parcel.outcome = Outcome.REFUSED
+                self.done(parcel)
+        self.pump()
+
+    def close(self) -> None:
+        """The client's link has ended: what waits was never accepted, and goes with it."""
+        self.ended = True
+        self.waiting.clear()
+        for tap in list(self.taps.values()):
+            self.broker.detach(tap.producer)
+        self.taps.clear()

@@ -1,0 +1,150 @@
+"""What the broker or a virtual host has run short of, and the producers that are held for it.
+
+`usage.py` says when a resource is overfull; here it is looked at, once a second and when a store refuses, and every
+queue that it concerns is told. Best effort, as in the brokers it comes from: what is in flight may overshoot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from brokers.admin import InvalidValue
+from brokers.engine.limits import InvalidPolicy
+from brokers.engine.usage import (
+    STORE_OVERFULL_WORDS,
+    STORE_UNDERFULL_WORDS,
+    Change,
+    Levels,
+    Resource,
+    Usage,
+    Value,
+    limit_levels,
+    store_levels,
+)
+from brokers.engine.virtualhost import VirtualHost
+
+if TYPE_CHECKING:
+    from brokers.engine.broker import Broker
+    from brokers.engine.queue import Queue
+
+#: The attributes that limit each resource of the broker: the limit itself, and what its percentages are of.
+LIMITS: Mapping[Resource, tuple[str, str]] = {
+    Resource.MEMORY: ("memory_limit", "memory_total"),
+    Resource.STORE: ("store_limit", "store_total"),
+    Resource.TEMP: ("temp_limit", "temp_total"),
+}
+STORE_LIMITS = ("store_overfull_bytes", "store_underfull_bytes")
+
+_NAMES = {Resource.MEMORY: "Memory", Resource.STORE: "Store", Resource.TEMP: "Temp"}
+
+
+class Shortages:
+    """`limits`: the broker's attributes that are set, see `LIMITS`. `available`: bytes there are of each resource, as
+    last told."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.usages = {resource: Usage(resource) for resource in LIMITS}
+        self.limits: dict[str, Value] = {}
+        self.available: dict[Resource, int] = dict.fromkeys(LIMITS, 0)
+
+    # -- limits -----------------------------------------------------------------------------------------------
+
+    def set_limits(self, limits: Mapping[str, Value]) -> None:
+        """The broker's; they act at once. Raises InvalidValue."""
+        check_limits(limits)
+        self.limits = {name: value for name, value in limits.items() if value is not None}
+        self.look()
+
+    def set_store_limits(self, host: VirtualHost, limits: Mapping[str, int]) -> None:
+        """A virtual host's `STORE_LIMITS`; they act at once. Raises InvalidValue."""
+        levels = check_store_limits(limits)
+        host.store_limits = dict(limits)
+        host.store_usage.levels = levels
+        self._look_at(host)
+
+    # -- looking ----------------------------------------------------------------------------------------------
+
+    def look(self, available: Mapping[Resource, int] | None = None) -> None:
+        """Measure everything that is limited."""
+        self.available.update(available or {})
+        for host in self.broker.virtualhosts.values():
+            self._look_at(host)
+        for resource, usage in self.usages.items():
+            limit, total = (self.limits.get(name) for name in LIMITS[resource])
+            if limit is None and not usage.overfull:
+                continue
+            usage.levels = limit_levels(
+                LIMITS[resource][0], limit, total=_number(total), available=self.available[resource]
+            )
+            change = usage.look(self.used(resource))
+            if change is not None:
+                self._apply(usage, change, self.broker.queues())
+                over = "Exceeded" if change is Change.OVERFULL_BEGAN else "No Longer Exceeded"
+                words = f"{_NAMES[resource]} Limit {over} : Used : {usage.used:,}, Limit : {usage.levels.overfull:,}"
+                kind = "limit-exceeded" if change is Change.OVERFULL_BEGAN else "limit-cleared"
+                facts = {"resource": resource.value, "used_bytes": usage.used, "limit_bytes": usage.levels.overfull}
+                self.broker.turn.state(kind, self.broker.object_name, "broker", words, facts)
+
+    def used(self, resource: Resource) -> int:
+        """Bytes that the broker uses now."""
+        hosts = self.broker.virtualhosts.values()
+        if resource is Resource.STORE:
+            return sum(host.store.used_bytes for host in hosts if host.store is not None)
+        if resource is Resource.MEMORY:
+            return sum(queue.memory_bytes for queue in self.broker.queues())
+        return 0
+
+    def _look_at(self, host: VirtualHost) -> None:
+        if host.store is None:
+            return
+        usage = host.store_usage
+        change = usage.look(host.store.used_bytes, full=host.store.full)
+        if change is None:
+            return
+        self._apply(usage, change, host.queues.values())
+        began = change is Change.OVERFULL_BEGAN
+        self.broker.turn.state(
+            "store-overfull" if began else "store-underfull",
+            host.object_name,
+            f"vh(/{host.name})/ms(SQLite)",
+            STORE_OVERFULL_WORDS if began else STORE_UNDERFULL_WORDS,
+            {"used_bytes": usage.used, "disk_full": usage.full, **host.store_limits},
+        )
+
+    def _apply(self, usage: Usage, change: Change, queues: Iterable[Queue]) -> None:
+        for queue in queues:
+            if change is Change.OVERFULL_BEGAN:
+                queue.begin_shortage(usage)
+            else:
+                queue.end_shortage(usage)
+            self.broker.turn.changed.add(queue)
+
+    def of(self, host: VirtualHost) -> Iterator[Usage]:
+        """What holds the producers of a queue of this virtual host now."""
+        yield from (u for u in (host.store_usage, *self.usages.values()) if u.overfull)
+
+
+def check_limits(limits: Mapping[str, Value]) -> None:
+    """Raises InvalidValue if the broker's limits contradict each other, naming both values."""
+    errors: dict[str, str] = {}
+    for limit, total in LIMITS.values():
+        try:
+            limit_levels(limit, limits.get(limit), total=_number(limits.get(total)), available=1)
+        except InvalidPolicy as invalid:
+            errors.update(invalid.errors)
+    if errors:
+        raise InvalidValue(errors)
+
+
+def check_store_limits(limits: Mapping[str, int]) -> Levels:
+    """Raises InvalidValue if a virtual host's limits contradict each other, naming both values."""
+    try:
+        return store_levels(*(limits.get(name) for name in STORE_LIMITS))
+    except InvalidPolicy as invalid:
+        raise InvalidValue(invalid.errors) from None
+
+
+def _number(value: Value | None) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,68 @@
+"""A message store in memory that is told when to write, and when not to be able to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from brokers.engine.broker import Broker
+
+
+class FakeStore:
+    """`stored`: (queue, number) -> body of what has been written. `buffered`: what has not."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[int, int], bytes] = {}
+        self.failed: dict[tuple[int, int], int] = {}
+        self.puts: list[tuple[int, int, bytes]] = []
+        self.removed: list[tuple[int, int]] = []
+        self.ticket = 1
+        self.used_bytes = 0
+        self.full = False
+        self.readable = True
+        self.loads = 0
+
+    def put(self, queue: int, number: int, body: bytes) -> int:
+        self.puts.append((queue, number, body))
+        return self.ticket
+
+    def remove(self, queue: int, number: int) -> int:
+        self.removed.append((queue, number))
+        return self.ticket
+
+    def fail(self, queue: int, number: int, count: int) -> int:
+        self.failed[queue, number] = count
+        return self.ticket
+
+    def drop_queue(self, queue: int) -> int:
+        self.removed += [place for place in self.stored if place[0] == queue]
+        self.removed += [(q, number) for q, number, _ in self.puts if q == queue]
+        return self.ticket
+
+    def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:
+        self.loads += 1
+        if not self.readable:
+            return None
+        return {number: self.stored[queue, number] for number in numbers}
+
+    def write(self, broker: Broker, virtualhost: str = "default", *, fault: bool = False) -> None:
+        """Write what is buffered, and tell the broker. `fault`: the messages are refused, removals are not."""
+        if not fault:
+            self.stored.update({(queue, number): body for queue, number, body in self.puts})
+        for place in self.removed:
+            self.stored.pop(place, None)
+        self.puts, self.removed = [], []
+        ticket, self.ticket = self.ticket, self.ticket + 1
+        broker.committed(virtualhost, ticket, stored=not fault, removed=True)
+
+
+class FakeStores:
+    """One store for each virtual host; `stores` of an engine's broker."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, FakeStore] = {}
+
+    def open(self, virtualhost: str) -> FakeStore:
+        return self.by_name.setdefault(virtualhost, FakeStore())
+
+    def drop(self, virtualhost: str) -> None:
+        del self.by_name[virtualhost]
