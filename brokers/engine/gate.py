@@ -320,7 +320,7 @@ class Gate:
     def sweep(self) -> bool:
         """What time does to credit. False: nothing is left to watch."""
         ledger, turn = self.ledger, self.turn
-        contended = self.state is State.NORMAL and ledger.contended and self.room() <= 0
+        contended = self.open and ledger.contended and self.room() <= 0
         before = ledger.reserved
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
         turn.effects.extend(Drain(p) for p in drain)

@@ -109,11 +109,11 @@ class Queue(Gate):
         self.turn.effects.append(CreditChanged(producer))
         if late is Late.RESERVED or (self.open and not self.outside and self.room() > 0):
             return None
-        self._count(producer, len(body))
+        self._tally(producer, len(body))
         self.wait_outside(producer, body)
         return Verdict.HELD
 
-    def _count(self, producer: Producer, size: int) -> None:
+    def _tally(self, producer: Producer, size: int) -> None:
         """As `publish` does."""
         producer.messages += 1
         producer.bytes += size
