@@ -159,15 +159,18 @@ class BrokerAdmin(Protocol):
         name. Raises InvalidValue."""
         ...
 
-    async def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:
-        """`attributes` without those that make the name. Raises AlreadyExists, InvalidValue, NotFound."""
+    async def create(self, name: ObjectName, attributes: Mapping[str, Any], *, actor: str = "") -> ManagedObject:
+        """`actor`, here and below: on whose behalf, as the broker's events tell it; "": the connection's own user.
+        `attributes` without those that make the name. Raises AlreadyExists, InvalidValue, NotFound."""
         ...
 
-    async def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int) -> ManagedObject:
+    async def update(
+        self, name: ObjectName, attributes: Mapping[str, Any], version: int, *, actor: str = ""
+    ) -> ManagedObject:
         """Change the given attributes, all or none. Raises StaleVersion, InvalidValue, NotFound."""
         ...
 
-    async def delete(self, name: ObjectName, version: int | None = None) -> None:
+    async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
         """Raises StaleVersion (if a version is given), NotFound, InvalidValue."""
         ...
 

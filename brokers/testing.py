@@ -75,17 +75,19 @@ class InMemoryBroker:
         page = self.management.query(type_name, where=where, search=search, sort=sort, offset=offset, count=count)
         return self._answer(page)
 
-    async def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:
+    async def create(self, name: ObjectName, attributes: Mapping[str, Any], *, actor: str = "") -> ManagedObject:
         self._check()
-        return self._answer(self.management.create(name, attributes, "console"))
+        return self._answer(self.management.create(name, attributes, actor or "console"))
 
-    async def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int) -> ManagedObject:
+    async def update(
+        self, name: ObjectName, attributes: Mapping[str, Any], version: int, *, actor: str = ""
+    ) -> ManagedObject:
         self._check()
-        return self._answer(self.management.update(name, attributes, version, "console"))
+        return self._answer(self.management.update(name, attributes, version, actor or "console"))
 
-    async def delete(self, name: ObjectName, version: int | None = None) -> None:
+    async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
         self._check()
-        self.management.delete(name, version, "console")
+        self.management.delete(name, version, actor or "console")
         self._end_turn()
 
     async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -130,15 +130,18 @@ class BundledBroker:
         items = tuple(_object(dict(zip(names, row, strict=True))) for row in rows)
         return Page(items, answer.body["total"], offset)
 
-    async def create(self, name: ObjectName, attributes: Mapping[str, Any]) -> ManagedObject:
-        return _object((await self._request(_about(name, "CREATE"), encodable(attributes))).body)
+    async def create(self, name: ObjectName, attributes: Mapping[str, Any], *, actor: str = "") -> ManagedObject:
+        return _object((await self._request(_about(name, "CREATE", actor), encodable(attributes))).body)
 
-    async def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int) -> ManagedObject:
-        request = {**_about(name, "UPDATE"), "version": version}
+    async def update(
+        self, name: ObjectName, attributes: Mapping[str, Any], version: int, *, actor: str = ""
+    ) -> ManagedObject:
+        request = {**_about(name, "UPDATE", actor), "version": version}
         return _object((await self._request(request, encodable(attributes))).body)
 
-    async def delete(self, name: ObjectName, version: int | None = None) -> None:
-        await self._request({**_about(name, "DELETE"), **({} if version is None else {"version": version})})
+    async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
+        request = _about(name, "DELETE", actor)
+        await self._request(request if version is None else {**request, "version": version})
 
     async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = (await self._request(_about(name, operation), encodable(arguments))).body
@@ -209,8 +212,9 @@ class BundledBroker:
 _DISCOVERY = ("GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS")
 
 
-def _about(name: ObjectName, operation: str) -> dict[str, Any]:
-    return {"operation": operation, "type": name.type, "name": str(name)}
+def _about(name: ObjectName, operation: str, actor: str = "") -> dict[str, Any]:
+    about = {"operation": operation, "type": name.type, "name": str(name)}
+    return {**about, "actor": actor} if actor else about
 
 
 def _object(body: Mapping[str, Any]) -> ManagedObject:

@@ -1,8 +1,9 @@
 """`$management`: the AMQP Management working draft, over the engine's management of managed objects.
 
 Requests are read, checked and answered here; what they do is `engine/management.py`. Extensions to the draft: the
-attributes `where`, `search` and `sort` in the body of a QUERY and `total` in its answer, the application property
-`version` of UPDATE and DELETE, and the application property `error` of an answer that is not a success.
+attributes `where`, `search` and `sort` in the body of a QUERY and `total` in its answer, the application properties
+`version` of UPDATE and DELETE and `actor` of these and CREATE, and the application property `error` of an answer that
+is not a success.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class ManagementNode:
             return 500, {"statusDescription": "the broker failed to answer; see its log", "error": "internal"}, {}
 
     def _create(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
-        return 201, {}, _object(self.management.create(_name(properties), body, user))
+        return 201, {}, _object(self.management.create(_name(properties), body, _actor(properties, user)))
 
     def _read(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
         return 200, {}, _object(self.management.read(_name(properties)))
@@ -108,10 +109,10 @@ class ManagementNode:
         version = _integer(properties, "version")
         if version is None:
             raise InvalidValue({"version": "version is missing: an update names the version it was made from"})
-        return 200, {}, _object(self.management.update(_name(properties), body, version, user))
+        return 200, {}, _object(self.management.update(_name(properties), body, version, _actor(properties, user)))
 
     def _delete(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
-        self.management.delete(_name(properties), _integer(properties, "version"), user)
+        self.management.delete(_name(properties), _integer(properties, "version"), _actor(properties, user))
         return 204, {}, {}
 
     def _query(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
@@ -160,6 +161,11 @@ def _name(properties: Mapping[str, Any]) -> ObjectName:
     if wanted and str(wanted) != name.type:
         raise InvalidValue({"type": f"type is {str(wanted)!r} but the name says {name.type!r}"})
     return name
+
+
+def _actor(properties: Mapping[str, Any], user: str) -> str:
+    """On whose behalf a change is made: the application property `actor`, or the connection's own user."""
+    return str(properties.get("actor") or user)
 
 
 def _integer(properties: Mapping[str, Any], key: str) -> int | None:

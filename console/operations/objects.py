@@ -28,7 +28,7 @@ def update_object(
                 now.version,
             )
         this.sent = True
-        changed = link.call(lambda admin: admin.update(name, attributes, version))
+        changed = link.call(lambda admin: admin.update(name, attributes, version, actor=by.name))
         this.after = {attribute: changed.attributes.get(attribute) for attribute in attributes}
         this.detail = f"version {version} -> {changed.version}"
         return changed
@@ -40,7 +40,7 @@ def create_object(
     """`attributes` without those that make the name."""
     with attempt(by, link, name, "create", reason=reason, asked=attributes) as this:
         this.sent = True
-        created = link.call(lambda admin: admin.create(name, attributes))
+        created = link.call(lambda admin: admin.create(name, attributes, actor=by.name))
         this.after = _told(created)
         return created
 
@@ -53,7 +53,7 @@ def delete_object(
     with attempt(by, link, name, "delete", reason=reason, asked=asked) as this:
         this.before = _told(link.call(lambda admin: admin.read(name)))
         this.sent = True
-        link.call(lambda admin: admin.delete(name, version))
+        link.call(lambda admin: admin.delete(name, version, actor=by.name))
 
 
 def call_operation(

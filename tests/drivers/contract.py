@@ -584,8 +584,8 @@ class Contract:
         after = await last_event(subject)
         await subject.admin.create(queue("orders"), {})
         made = await subject.admin.create(policy("*"), {"capacity_messages": 10})
-        await subject.admin.update(policy("*"), {"capacity_messages": 20}, made.version)
-        await subject.admin.delete(policy("*"))
+        await subject.admin.update(policy("*"), {"capacity_messages": 20}, made.version, actor="anna")
+        await subject.admin.delete(policy("*"), actor="bert")
         await subject.admin.create(exchange("stocks"), {"exchange_type": "direct"})
         await subject.admin.call(exchange("stocks"), "bind", {"queue": "orders", "key": "eu", "actor": "anna"})
         await subject.admin.delete(exchange("stocks"))
@@ -597,7 +597,7 @@ class Contract:
             {"capacity_messages": 10},
             {"capacity_messages": 20},
         )
-        assert all(e.attributes["actor"] == "console" for e in events)
+        assert [e.attributes["actor"] for e in events] == ["console", "anna", "bert"]
         events = await events_about(subject, exchange("stocks"), after, 4)
         kinds = ["exchange-created", "binding-created", "binding-deleted", "exchange-deleted"]
         assert [e.kind for e in events] == kinds
