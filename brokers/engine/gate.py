@@ -324,7 +324,7 @@ class Gate:
     def sweep(self) -> bool:
         """What time does to credit. False: nothing is left to watch."""
         ledger, turn = self.ledger, self.turn
-        contended = self.state is State.NORMAL and ledger.contended and self.room() <= 0
+        contended = self.open and ledger.contended and self.room() <= 0
         before = ledger.reserved
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
         turn.effects.extend(Drain(p) for p in drain)
@@ -357,13 +357,15 @@ class Gate:
                 last.count += 1
             else:
                 self.turn.effects.append(Settled(producer, 1, first.outcome))
-        self.ledger.ask(producer)
+        if producer in self.ledger.members:  # else its link has gone
+            self.ledger.ask(producer)
         self.touch()
 
     def wait_outside(self, producer: Producer, body: bytes) -> None:
         """Keep a message out of the queue, unsettled, until there is room or its time is up."""
         receipt = self.defer(producer, 1)
         self.outside.append(Waiting(receipt, body, self.turn.now, self.overflow.deadline(self)))
+        self.watch()
         self.touch()
 
     def let_in_while_room(self) -> None:

@@ -129,7 +129,6 @@ class RejectAfter(Overflow):
 
     def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
         queue.wait_outside(producer, body)
-        queue.watch()
         return Verdict.HELD
 
     def left(self, queue: Gate) -> None:

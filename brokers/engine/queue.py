@@ -107,10 +107,18 @@ class Queue(Gate):
         if late is Late.NEVER:
             return Verdict.NO_CREDIT
         self.turn.effects.append(CreditChanged(producer))
-        if late is Late.RESERVED or (self.open and self.room() > 0):
+        if late is Late.RESERVED or (self.open and not self.outside and self.room() > 0):
             return None
+        self._tally(producer, len(body))
         self.wait_outside(producer, body)
         return Verdict.HELD
+
+    def _tally(self, producer: Producer, size: int) -> None:
+        """As `publish` does."""
+        producer.messages += 1
+        producer.bytes += size
+        if size > self.ledger.recent:
+            self.ledger.saw(producer, size)
 
     def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
         self.enqueued = number = self.enqueued + 1

@@ -6,9 +6,10 @@ import pytest
 
 from brokers.engine.credit import DRAIN_MS, FIRST_GRANT, GRACE_MS, HOLD_MS, UNSEEN_BYTES
 from brokers.engine.flow import State
+from brokers.engine.overflow import Outcome
 from brokers.engine.queue import Queue
 from brokers.engine.stops import Scope
-from tests.engine.simulation import SWEEP, Sender, Simulation
+from tests.engine.simulation import SWEEP, Sender, Simulation, body
 
 MINUTE = 60_000
 
@@ -392,3 +393,56 @@ def test_credit_used_up_after_it_was_withdrawn_leaves_nothing_to_watch(world):
     world.advance(2 * SWEEP)
     assert not queue.ledger.pending
     assert not world.broker.turn.watched
+
+
+def test_a_very_late_message_never_overtakes_one_that_waits_outside(world):
+    queue = world.queue(capacity_messages=10)
+    other = world.sender(queue)
+    receiver = world.receiver(queue, credit=1)
+    mute = very_late(world, queue)
+    for number in range(10):
+        queue.enqueue(b"%10d" % number)
+    world.settle()
+    world.broker.start_producers(Scope(), "", "ann")
+    world.settle()
+    assert (other.producer.credit, queue.room()) == (1, 0)
+    world.arrive(mute, 1)
+    assert (len(queue.outside), queue.state) == (1, State.NORMAL)
+    queue.remove(receiver, world.held[receiver].pop())  # in the same turn in which the next one comes
+    world.arrive(mute, 1)
+    assert [w.body for w in queue.outside] == [body(mute.producer, 2, 100)]
+    assert queue.ready[-1][1] == body(mute.producer, 1, 100)
+
+
+def test_a_producer_that_left_before_its_outcome_came_gets_no_credit(world):
+    queue = world.queue(capacity_messages=2, flow_resume_messages=0, mechanism="hold")
+    gone = world.sender(queue)
+    gone.read()
+    gone.send(100, 4)
+    world.arrive(gone)
+    assert gone.producer.held == 1
+    world.detach(gone)
+    queue.purge()
+    world.settle()
+    assert (queue.state, queue.ledger.reserved, len(queue.ledger.waiting)) == (State.NORMAL, 0, 0)
+    assert gone.producer.credit == 0
+
+
+def test_a_message_that_waits_outside_counts_as_published_and_for_the_sizes_seen(world):
+    queue = world.queue(capacity_bytes=1_000_000)
+    mute = very_late(world, queue)
+    mute.frames.clear()
+    mute.frames.append(b"x" * 5000)
+    world.arrive(mute)
+    assert len(queue.outside) == 1
+    assert (mute.producer.messages, mute.producer.bytes, queue.ledger.largest) == (1, 5000, 5000)
+
+
+def test_a_message_that_waits_outside_a_stopped_queue_is_rejected_when_its_time_is_up(world):
+    queue = world.queue(capacity_messages=10, mechanism="reject-after", reject_after_ms=200)
+    mute = very_late(world, queue)
+    world.arrive(mute)
+    assert len(queue.outside) == 3
+    world.advance(250)
+    assert not queue.outside
+    assert mute.outcomes == {Outcome.REFUSED: 3}

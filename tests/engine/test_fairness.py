@@ -44,6 +44,7 @@ class Market:
             world.arrive(sender)
         self.highest = max(self.highest, self.queue.depth_messages)
         world.consume(self.consumer, 1 << 20)
+        world.facts.clear()
         world.broker.turn.now += ROUND_TRIP
         self.elapsed += ROUND_TRIP
         if self.elapsed % SWEEP == 0:

@@ -74,13 +74,15 @@ class Model:
     enqueued: int = 0
     bound: int = 0  # what depth and reserved credit may come to together
 
-    def publish(self, producer: Producer, size: int, now: int) -> Verdict:
-        way = self.queue.limits.full if self.overfull else "not full"
+    def publish(self, producer: Producer, size: int, now: int, *, very_late: bool) -> Verdict:
+        """`very_late`: on credit for which nothing is reserved any more, and for which there is no room."""
+        limits = self.queue.limits
+        way = limits.full if self.overfull else "not full"
+        if very_late or way == "reject-after":
+            self.outside.append((producer, size, now + limits.reject_after_ms))
+            return Verdict.HELD
         if way == "reject":
             return Verdict.REFUSED
-        if way == "reject-after":
-            self.outside.append((producer, size, now + self.queue.limits.reject_after_ms))
-            return Verdict.HELD
         self.enqueue(size)
         if way == "hold":
             self.held[producer] += 1
@@ -92,7 +94,13 @@ class Model:
         self.sizes[self.enqueued] = size
         self.available.add(self.enqueued)
         self.drop()
-        self.measure()
+        if self.above:
+            self.overfull = True
+
+    def let_in(self) -> None:
+        """What the engine has let in from outside. When it must, is told by an invariant."""
+        while self.enqueued < self.queue.enqueued:
+            self.enqueue(self.outside.pop(0)[1])
 
     def forget(self, number: int) -> None:
         del self.sizes[number]
@@ -104,20 +112,25 @@ class Model:
         size, count = sum(self.sizes.values()), len(self.sizes)
         if limits.ring:
             self.resume()
-        elif size > limits.stop_bytes or count > limits.stop_messages:
+        elif self.above:
             self.overfull = True
         elif size <= limits.resume_bytes and count <= limits.resume_messages:
             self.resume()
 
     def resume(self) -> None:
-        """What waited for room gets it, as far as there is some."""
         self.overfull = False
         self.held.clear()
-        while self.outside and not self.overfull:
-            self.enqueue(self.outside.pop(0)[1])
+
+    @property
+    def above(self) -> bool:
+        limits = self.queue.limits
+        if limits.ring:
+            return False
+        return sum(self.sizes.values()) > limits.stop_bytes or len(self.sizes) > limits.stop_messages
 
     def expire(self, now: int) -> None:
-        self.outside = [w for w in self.outside if w[2] > now]
+        while self.queue.limits.full == "reject-after" and self.outside and self.outside[0][2] <= now:
+            del self.outside[0]
 
     def leave(self, producer: Producer) -> None:
         del self.held[producer]
@@ -127,10 +140,8 @@ class Model:
         """`way`: what the queue did before when it was full."""
         if way != self.queue.limits.full:
             self.held.clear()
-            outside, self.outside = self.outside, []
-            for _, size, _ in outside:
-                self.enqueue(size)
         self.drop()
+        self.let_in()
         self.measure()
 
     def withheld(self, producer: Producer) -> int:
@@ -163,6 +174,7 @@ class Watched(Simulation):
 
     def dispatch(self, queue: Queue) -> None:
         model = self.models[queue]
+        model.let_in()
         for consumer, messages in queue.dispatch():
             for message in messages:
                 assert message[0] in model.sizes, "a message that has gone was dispatched"
@@ -188,6 +200,7 @@ class Watched(Simulation):
     def grant(self, queue: Queue) -> None:
         before, room, reserved = {p: p.credit for p in queue.producers}, queue.room(), queue.ledger.reserved
         super().grant(queue)
+        self.models[queue].let_in()
         if any(p.credit > before[p] for p in queue.producers):
             assert not queue.state.stopped
             assert queue.state is State.NORMAL or queue.limits.full.startswith("reject")
@@ -292,12 +305,11 @@ class EngineMachine(RuleBasedStateMachine):
             most -= 1
             frame, expected = sender.frames[0], sender.verdicts.copy()
             if isinstance(frame, bytes):
-                if producer.credit or producer.withdrawn or (producer.lapsed and queue.room() > 0):
-                    expected[model.publish(producer, len(frame), self.world.broker.turn.now)] += 1
-                else:
-                    assert producer.lapsed, "an honest client was taken for one that breaks the protocol"
-                    expected[Verdict.NO_CREDIT] += 1
-                    model.leave(producer)
+                reserved = producer.credit or producer.withdrawn
+                assert reserved or producer.lapsed, "an honest client was taken for one that breaks the protocol"
+                room = queue.state is State.NORMAL and queue.room() > 0 and not queue.outside
+                now = self.world.broker.turn.now
+                expected[model.publish(producer, len(frame), now, very_late=not reserved and not room)] += 1
             self.world.arrive(sender, 1)
             assert sender.verdicts == expected
 
@@ -351,6 +363,7 @@ class EngineMachine(RuleBasedStateMachine):
             model.measure()
             self.world.held[consumer].remove(message)
             consumer.queue.remove(consumer, message)
+            model.let_in()
         self.world.settle()
 
     @rule(pick=picks)
@@ -518,6 +531,8 @@ class EngineMachine(RuleBasedStateMachine):
             assert sender.verdicts[Verdict.HELD] == held + sum(sender.outcomes.values())
         for queue, model in self.world.models.items():
             assert [w.producer for w in queue.outside] == [w[0] for w in model.outside]
+            if queue.outside and queue.state is State.NORMAL:
+                assert queue.room() <= 0, "a message waits though there is room"
 
     @invariant()
     def overfull_and_underfull_come_in_turns(self) -> None:
@@ -538,10 +553,17 @@ class EngineMachine(RuleBasedStateMachine):
         world.advance(1000 + 4 * GRACE_MS)
         for queue in self.queues:
             assert queue.ledger.reserved == 0
-            assert not queue.outside
             assert not queue.ledger.pending
+            assert not queue.outside or queue.limits.full != "reject-after"
         assert not world.broker.turn.watched
+        world.broker.start_producers(Scope(), "", "ann")
+        world.settle()
+        for pick, queue in enumerate(self.queues):
+            for _ in range(len(queue.outside) + 1):
+                self.everybody_accepts_all()
+                self.purge(pick)
+            assert not queue.outside
 
 
-EngineMachine.TestCase.settings = settings(settings.default, max_examples=200, stateful_step_count=50)
+EngineMachine.TestCase.settings = settings(settings.default, max_examples=120, stateful_step_count=50)
 TestEngineUnderRandomClientsAndOperators = EngineMachine.TestCase
