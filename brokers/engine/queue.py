@@ -22,6 +22,9 @@ from brokers.engine.turn import CreditChanged, Turn
 #: (number in the queue, encoded message). A bare tuple, since one is made for every message.
 Message = tuple[int, bytes]
 
+#: Looked up for every message: members of an enumeration are slow to reach by their class.
+TAKEN, NORMAL = Verdict.TAKEN, State.NORMAL
+
 #: How many messages one of several consumers gets at a time.
 BATCH = 16
 
@@ -129,7 +132,7 @@ class Queue(Gate):
         if depth > self.stop_bytes or messages > self.stop_messages:
             self.overflow.above(self)
         self.mark_touched(self)
-        return Verdict.TAKEN
+        return TAKEN
 
     def drop_excess(self) -> None:
         """Drop the oldest messages until the depth is at or below the stop level."""
@@ -250,7 +253,7 @@ class Queue(Gate):
         if self.deliveries:
             self.deliveries.pop(message[0], None)
             self.excluded.pop(message[0], None)
-        if self.state is not State.NORMAL:
+        if self.state is not NORMAL:
             self.measure()
         self.mark_touched(self)
         return 0
