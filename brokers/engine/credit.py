@@ -16,9 +16,9 @@ The rules, which hold for any number of producers:
 5. Who gave credit back without having used it is idle, and stands in a line of its own. While somebody stands in the
    first line too, half of the credit at most is in idle hands: idle producers do not slow the others down, and one that
    wants to send again still gets its turn.
-6. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts. After that it is
-   taken if there is room, else it waits outside the queue, unsettled, until there is. A message without any credit
-   breaks the protocol.
+6. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts, and after that if
+   there is room; else it waits outside the queue, unsettled, until there is. While an operator's stop is in force
+   nothing is accepted: every late message waits. A message without any credit breaks the protocol.
 
 How real clients answer drains and withdrawals was measured; see `brokers/README.md`.
 """

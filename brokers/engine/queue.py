@@ -110,7 +110,9 @@ class Queue(Gate):
         if late is Late.NEVER:
             return Verdict.NO_CREDIT
         self.turn.effects.append(CreditChanged(producer))
-        if late is Late.RESERVED or (self.open and not self.outside and self.room() > 0):
+        # While an operator's stop is in force nothing more is accepted, not even what was on its way.
+        taken = late is Late.RESERVED and not self.state.stopped
+        if not self.outside and (taken or (self.open and self.room() > 0)):
             return None
         self._tally(producer, len(body))
         self.wait_outside(producer, body)

@@ -60,7 +60,7 @@ def test_a_stop_level_below_the_capacity_bounds_the_depth(world):
     assert queue.depth_messages == 51
 
 
-def test_messages_that_were_on_their_way_when_the_queue_went_overfull_are_within_the_bound(world):
+def test_messages_on_their_way_at_a_stop_wait_outside_and_go_in_at_the_start_within_the_bound(world):
     queue = world.queue(capacity_messages=20)
     everybody = senders(world, queue, 3)
     for sender in everybody:
@@ -72,7 +72,11 @@ def test_messages_that_were_on_their_way_when_the_queue_went_overfull_are_within
     assert on_their_way > 3
     for sender in everybody:
         world.arrive(sender)
-    assert queue.depth_messages == on_their_way <= 21
+    assert (queue.depth_messages, len(queue.outside)) == (0, on_their_way)
+    world.broker.start_producers(Scope(), "", "ann")
+    world.settle()
+    assert (queue.depth_messages, len(queue.outside)) == (on_their_way, 0)
+    assert on_their_way <= 21
     assert not any(s.refused for s in everybody)
 
 

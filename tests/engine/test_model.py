@@ -305,11 +305,13 @@ class EngineMachine(RuleBasedStateMachine):
             most -= 1
             frame, expected = sender.frames[0], sender.verdicts.copy()
             if isinstance(frame, bytes):
-                reserved = producer.credit or producer.withdrawn
-                assert reserved or producer.lapsed, "an honest client was taken for one that breaks the protocol"
-                room = queue.state is State.NORMAL and queue.room() > 0 and not queue.outside
+                known = producer.credit or producer.withdrawn or producer.lapsed
+                assert known, "an honest client was taken for one that breaks the protocol"
+                reserved = producer.withdrawn and not queue.state.stopped
+                room = queue.state is State.NORMAL and queue.room() > 0
+                very_late = not producer.credit and not ((reserved or room) and not queue.outside)
                 now = self.world.broker.turn.now
-                expected[model.publish(producer, len(frame), now, very_late=not reserved and not room)] += 1
+                expected[model.publish(producer, len(frame), now, very_late=very_late)] += 1
             self.world.arrive(sender, 1)
             assert sender.verdicts == expected
 
