@@ -37,6 +37,15 @@ Key = tuple[int, int]
 
 class Candidate(Protocol):
     def __init__(self, path: Path) -> None: ...
+    def buffer(self, puts: list[Key], removed: list[Key]) -> None:
+        """In the loop."""
+
+    def take(self) -> None:
+        """In the loop: what is buffered is the next group."""
+
+    def write(self) -> None:
+        """In the thread: the group that was taken."""
+
     def commit(self, puts: list[Key], removed: list[Key]) -> None: ...
     def used(self) -> int: ...
     def recover(self) -> Iterable[object]: ...
@@ -47,13 +56,25 @@ class AsShipped:
     def __init__(self, path: Path) -> None:
         self.store = MessageStore(path)
 
-    def commit(self, puts: list[Key], removed: list[Key]) -> None:
+    def buffer(self, puts: list[Key], removed: list[Key]) -> None:
         for queue, number in puts:
             self.store.put(queue, number, BODY)
         for queue, number in removed:
             self.store.remove(queue, number)
+
+    def take(self) -> None:
+        self.groups = [self.store.take()]
         while self.store.pending:
-            assert self.store.write(self.store.take()).fault is None
+            self.groups.append(self.store.take())
+
+    def write(self) -> None:
+        for group in self.groups:
+            assert self.store.write(group).fault is None
+
+    def commit(self, puts: list[Key], removed: list[Key]) -> None:
+        self.buffer(puts, removed)
+        self.take()
+        self.write()
 
     def used(self) -> int:
         return self.store.used_bytes
@@ -65,10 +86,33 @@ class AsShipped:
         self.store.close()
 
 
-class RowByRow:
+class Buffered:
+    """What the loop buffers for a candidate that takes whole groups."""
+
+    def __init__(self) -> None:
+        self.puts: list[Key] = []
+        self.removed: list[Key] = []
+
+    def buffer(self, puts: list[Key], removed: list[Key]) -> None:
+        self.puts += puts
+        self.removed += removed
+
+    def take(self) -> None:
+        self.taken = self.puts, self.removed
+        self.puts, self.removed = [], []
+
+    def write(self) -> None:
+        self.commit(*self.taken)
+
+    def commit(self, puts: list[Key], removed: list[Key]) -> None:
+        raise NotImplementedError
+
+
+class RowByRow(Buffered):
     """The plain way: a primary key of queue and number in one integer, and executemany."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=OFF", "cache_size=-16384"):
             self.db.execute(f"PRAGMA {pragma}")
@@ -96,7 +140,7 @@ class RowByRow:
         self.db.close()
 
 
-class Lmdb:
+class Lmdb(Buffered):
     """A database of bodies and one of sizes, keys in big-endian order."""
 
     key = struct.Struct(">IQ").pack
@@ -104,6 +148,7 @@ class Lmdb:
     def __init__(self, path: Path) -> None:
         import lmdb
 
+        super().__init__()
         self.env = lmdb.open(str(path), map_size=8 << 30, max_dbs=2)
         self.bodies, self.sizes = self.env.open_db(b"body"), self.env.open_db(b"size")
 
@@ -153,26 +198,32 @@ class Bench:
 
     def loop(self, seconds: float = 3, rate: int = 20_000) -> tuple[float, float, float]:
         """(turns/s of the busy loop, median and p99 of ms from a put to being safe)."""
-        store, waits = self.fresh(), []
-        buffer: list[tuple[Key, float]] = []
-        ready, over = threading.Event(), False
+        store = self.fresh()
+        gathering: list[float] = []  # when each message of the next group was put
+        waits: list[float] = []
+        written: list[float] | None = None  # the same of the group that is being written
+        ready, done, over = threading.Event(), threading.Event(), False
 
         def write() -> None:
-            nonlocal buffer
             while not over:
-                ready.wait(0.05)
-                ready.clear()
-                group, buffer = buffer, []
-                if group:
-                    keys = [key for key, _ in group]
-                    store.commit(keys, [(1, n - DEPTH) for _, n in keys if n >= DEPTH])
-                    now = time.perf_counter()
-                    waits.extend((now - put) * 1000 for _, put in group)
+                if ready.wait(0.05) and not over:
+                    ready.clear()
+                    store.write()
+                    done.set()
 
         def more(passed: float, sent: int, now: float) -> int:
+            """In each turn, as the broker and `commit.py` do it."""
+            nonlocal gathering, written
             due = int(passed * rate)
-            if due > sent:
-                buffer.extend(((1, n), now) for n in range(sent, due))
+            store.buffer([(1, n) for n in range(sent, due)], [(1, n - DEPTH) for n in range(max(sent, DEPTH), due)])
+            gathering += [now] * (due - sent)
+            if written is not None and done.is_set():
+                waits.extend((now - put) * 1000 for put in written)
+                written = None
+            if written is None and gathering:
+                written, gathering = gathering, []
+                store.take()
+                done.clear()
                 ready.set()
             return due
 

@@ -14,7 +14,7 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
-from brokers.engine.queue import Message
+from brokers.engine.queue import Message, Queue
 from brokers.engine.receipt import Outcome, Receipt
 from brokers.engine.store import Store
 from brokers.engine.turn import Removed, Turn
@@ -40,10 +40,11 @@ class Unsafe:
 class DurableQueue(DeepQueue):
     """`stored`: how many of its messages are in the store or on their way."""
 
-    __slots__ = ("removing", "store", "stored", "unsafe")
+    __slots__ = ("is_durable", "removing", "store", "stored", "unsafe")
 
     def __init__(self, virtualhost: str, name: str, turn: Turn, temp_id: int, store: Store) -> None:
         super().__init__(virtualhost, name, turn, temp_id)
+        self.is_durable = turn.is_durable  # bound once: it is called for every message
         self.store = store
         self.stored = 0
         self.unsafe: deque[Unsafe] = deque()
@@ -52,12 +53,15 @@ class DurableQueue(DeepQueue):
     # -- in -----------------------------------------------------------------------------------------------------
 
     def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
-        if not self.turn.is_durable(body):
-            if not self.unsafe:
-                return super().enqueue(body, producer, receipt)
-            self.unsafe.append(Unsafe(self._count(body), body, self.unsafe[-1].ticket, None, stored=False))
-            self._check_depth()
-            return Verdict.TAKEN
+        if self.is_durable(body):
+            return self._store(body, producer, receipt)
+        if not self.unsafe:
+            return DeepQueue.enqueue(self, body, producer, receipt)
+        self.unsafe.append(Unsafe(self._count(body), body, self.unsafe[-1].ticket, None, stored=False))
+        self._check_depth()
+        return Verdict.TAKEN
+
+    def _store(self, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
         number = self._count(body)
         if receipt is None and producer is not None:
             receipt = self.defer(producer, 0)
@@ -151,8 +155,8 @@ class DurableQueue(DeepQueue):
         return None if loaded is None else bodies | loaded
 
     def remove(self, consumer: Consumer, message: Message) -> int:
-        super().remove(consumer, message)
-        if not self.stored or not self.turn.is_durable(message[1]):
+        Queue.remove(self, consumer, message)
+        if not self.stored or not self.is_durable(message[1]):
             return 0
         self.stored -= 1
         return self.store.remove(self.store_id, message[0])
@@ -163,7 +167,7 @@ class DurableQueue(DeepQueue):
 
     def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
         super().put_back(consumer, message, failed=failed, barred=barred)
-        if failed and self.turn.is_durable(message[1]):
+        if failed and self.is_durable(message[1]):
             self.store.fail(self.store_id, message[0], self.deliveries[message[0]])
 
     def forget_behind(self, entry: Entry) -> None:
@@ -174,7 +178,7 @@ class DurableQueue(DeepQueue):
 
     def forget(self, message: Message) -> None:
         super().forget(message)
-        if self.stored and self.turn.is_durable(message[1]):
+        if self.stored and self.is_durable(message[1]):
             self.stored -= 1
             self.store.remove(self.store_id, message[0])
 

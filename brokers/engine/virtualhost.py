@@ -42,7 +42,7 @@ class VirtualHost:
         self.version = 1
         self.defaults: dict[str, Value] = {}
         self.create_on_attach = False
-        self.durable_queues = False
+        self.durable_queues = True
         self.anonymous = False
         self.store: Store | None = None
         self.store_limits: dict[str, int] = {}

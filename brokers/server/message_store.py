@@ -19,6 +19,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from brokers.server.disk_reserve import DiskReserve
@@ -39,16 +40,23 @@ _SCHEMA = (
     "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed)",
 )
 
-_COUNTS = tuple(1 << power for power in range(ROWS.bit_length() - 1, -1, -1))
-_INSERT = {
-    n: f"INSERT INTO message (queue, number, size, body) VALUES {','.join(['(?,?,?,?)'] * n)}"  # noqa: S608
-    for n in _COUNTS
-}
-_DELETE = {n: f"DELETE FROM message WHERE queue = ? AND number IN ({','.join('?' * n)})" for n in _COUNTS}  # noqa: S608
-_LOAD = {
-    n: f"SELECT number, body FROM message WHERE queue = ? AND number IN ({','.join('?' * n)})"  # noqa: S608
-    for n in _COUNTS
-}
+#: Up to so many rows have a statement of their very number, above that there is one for each multiple.
+STEP = 32
+
+
+@lru_cache(None)
+def _insert(rows: int) -> str:
+    return f"INSERT INTO message (queue, number, size, body) VALUES {','.join(['(?,?,?,?)'] * rows)}"  # noqa: S608
+
+
+@lru_cache(None)
+def _delete_of(rows: int) -> str:
+    return f"DELETE FROM message WHERE queue = ? AND number IN ({','.join('?' * rows)})"  # noqa: S608
+
+
+@lru_cache(None)
+def _load_of(rows: int) -> str:
+    return f"SELECT number, body FROM message WHERE queue = ? AND number IN ({','.join('?' * rows)})"  # noqa: S608
 
 
 @dataclass(slots=True)
@@ -202,7 +210,7 @@ class MessageStore:
         bodies: dict[int, bytes] = {}
         with failures_named(self.path):
             for at, count in _batches(len(numbers)):
-                bodies.update(self._reader.execute(_LOAD[count], (queue, *numbers[at : at + count])).fetchall())
+                bodies.update(self._reader.execute(_load_of(count), (queue, *numbers[at : at + count])).fetchall())
         return bodies
 
     def recover(self) -> Iterator[tuple[int, int, int, int]]:
@@ -283,7 +291,7 @@ class MessageStore:
         db = self._db
         with failures_named(self.path), transaction(db):
             for at, count in _batches(len(rows) // 4):
-                db.execute(_INSERT[count], rows[4 * at : 4 * (at + count)])
+                db.execute(_insert(count), rows[4 * at : 4 * (at + count)])
             for (queue, number), failed in changes.failed.items():
                 db.execute("UPDATE message SET failed = ? WHERE queue = ? AND number = ?", (failed, queue, number))
             for queue, removed in changes.removed.items():
@@ -342,13 +350,14 @@ def _delete(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:
         db.execute("DELETE FROM message WHERE queue = ? AND number BETWEEN ? AND ?", (queue, numbers[0], numbers[-1]))
         return
     for at, count in _batches(len(numbers)):
-        db.execute(_DELETE[count], (queue, *numbers[at : at + count]))
+        db.execute(_delete_of(count), (queue, *numbers[at : at + count]))
 
 
 def _batches(count: int) -> Iterator[tuple[int, int]]:
     """Split `count` rows into as few statements as there are texts for: (first row, rows) of each."""
     at = 0
     while at < count:
-        size = next(n for n in _COUNTS if n <= count - at)
+        left = count - at
+        size = ROWS if left >= ROWS else left - left % STEP or left
         yield at, size
         at += size
