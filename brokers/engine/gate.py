@@ -163,6 +163,9 @@ class Gate:
         """Another way of being full is in force: what the one before held is let go, and nothing is lost."""
         self.full = None
         before.left(self)
+        for waiting in self.outside:
+            waiting.deadline = self.overflow.deadline(self)
+            self.watch()
         reason = flow.overfull_reason(self.name)
         if self.limits.ring:
             self.drop_excess()

@@ -140,6 +140,8 @@ class Model:
         """`way`: what the queue did before when it was full."""
         if way != self.queue.limits.full:
             self.held.clear()
+            deadline = self.queue.turn.now + self.queue.limits.reject_after_ms
+            self.outside = [(producer, size, deadline) for producer, size, _ in self.outside]
         self.drop()
         self.let_in()
         self.measure()

@@ -179,3 +179,18 @@ def test_another_way_while_full_loses_nothing_and_leaves_nothing_held(
     assert queue.state.value == "NORMAL"
     assert producer.held == 0
     assert producer.credit > 0
+
+
+def test_what_waits_outside_gets_a_deadline_when_reject_after_comes_into_force(broker: InMemoryBroker) -> None:
+    """Late messages of a stopped queue wait for ever under block; under reject-after nothing does."""
+    queue = make(broker)
+    producer = broker.attach_producer("q")
+    asyncio.run(broker.call(NAME, "stop-producers", {"reason": "test"}))
+    assert queue.publish(producer, b"on its way") is Verdict.HELD
+    broker.advance(60_000)
+    assert len(queue.outside) == 1
+    update(broker, mechanism="reject-after", reject_after_ms=500)
+    broker.advance(450)
+    assert len(queue.outside) == 1
+    broker.advance(100)
+    assert (len(queue.outside), queue.rejected, producer.held) == (0, 1, 0)
