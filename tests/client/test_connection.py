@@ -228,8 +228,8 @@ def test_closed_connections_leave_no_thread_and_no_file_behind(broker: BrokerThr
     def left() -> tuple[int, int]:
         return threading.active_count(), len(os.listdir("/proc/self/fd"))
 
-    with connect(broker.url):
-        pass
+    with connect(broker.url) as connection:
+        connection.publisher("orders").send("x")  # the broker, in this process too, opens its store for the queue
     wait_until(lambda: not broker.look(lambda s: s._listeners), "the broker has closed its end")
     before = left()
     for _ in range(3):
