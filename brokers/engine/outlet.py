@@ -166,7 +166,7 @@ class Outlet:
         """The tap's queue is gone: its messages go to the others that they were for, or have their outcome."""
         self.taps = {q: t for q, t in self.taps.items() if t is not tap}
         for parcel in list(tap.unsettled):
-            if parcel.tell(Outcome.ACCEPTED):
+            if parcel.tell(Outcome.REFUSED):  # it was not safe yet, and now it never will be
                 self.done(parcel)
         tap.unsettled.clear()
         for parcel in [p for p in self.waiting if tap in p.taps]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,7 +14,16 @@ from console.api import schema
 from console.api.reading import BrokerView, body_of, name_in, text_in
 
 
-class StopProducersView(BrokerView):
+class _ScopeView(BrokerView):
+    """Stop and start take the same body and give the same answer."""
+
+    def answer(self, request: Request, operation: Callable[..., Mapping[str, Any]]) -> Response:
+        body = body_of(request)
+        reason, pattern = text_in(body, "reason"), text_in(body, "pattern")
+        return Response(dict(operation(self.actor, self.link, name_in(body, "scope"), reason=reason, pattern=pattern)))
+
+
+class StopProducersView(_ScopeView):
     @extend_schema(
         parameters=[schema.BROKER],
         request=schema.StopRequest,
@@ -20,18 +32,10 @@ class StopProducersView(BrokerView):
         description="Idempotent, kept across restarts of the broker, and audited with its reason.",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        answer = operations.stop_producers(
-            self.actor,
-            self.link,
-            name_in(body, "scope"),
-            reason=text_in(body, "reason"),
-            pattern=text_in(body, "pattern"),
-        )
-        return Response(dict(answer))
+        return self.answer(request, operations.stop_producers)
 
 
-class StartProducersView(BrokerView):
+class StartProducersView(_ScopeView):
     @extend_schema(
         parameters=[schema.BROKER],
         request=schema.StopRequest,
@@ -40,15 +44,7 @@ class StartProducersView(BrokerView):
         description="Lifts the operator's stops of the scope; an overfull queue still holds its producers.",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        answer = operations.start_producers(
-            self.actor,
-            self.link,
-            name_in(body, "scope"),
-            reason=text_in(body, "reason"),
-            pattern=text_in(body, "pattern"),
-        )
-        return Response(dict(answer))
+        return self.answer(request, operations.start_producers)
 
 
 class StopPreviewView(BrokerView):
