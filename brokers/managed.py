@@ -23,6 +23,7 @@ from brokers.model import (
     parse_count,
     parse_level,
 )
+from brokers.policy_fields import POLICY
 
 __all__ = [
     "NOTIFICATIONS",
@@ -111,107 +112,6 @@ def object_name(type_name: str, /, **keys: str | int) -> ObjectName:
 # ---------------------------------------------------------------------------------------------------------------
 
 _A = Attribute
-
-#: The fields of a flow-control policy. A queue, a destination policy, an exchange, a virtual host and the broker each
-#: may set each of them; the most specific one that is set holds (DOMAIN.md section 5). None = not set here. Capacities
-#: are declared before the levels that may be parts of them; choices are declared with the strictest first.
-POLICY: tuple[Attribute, ...] = (
-    _A("capacity_bytes", Kind.INTEGER, "Bytes a queue may hold. 0: no limit.", "bytes", writable=True, nullable=True),
-    _A(
-        "capacity_messages",
-        Kind.INTEGER,
-        "Messages a queue may hold. 0: no limit.",
-        "messages",
-        writable=True,
-        nullable=True,
-    ),
-    _A(
-        "flow_stop_bytes",
-        Kind.LEVEL,
-        "Above this many bytes the queue is overfull; absolute, or a percentage of capacity_bytes."
-        " 0: no limit. Not set: 100%.",
-        "bytes",
-        writable=True,
-        nullable=True,
-    ),
-    _A(
-        "flow_stop_messages",
-        Kind.LEVEL,
-        "Above this many messages the queue is overfull; absolute, or a percentage of capacity_messages."
-        " 0: no limit. Not set: 100%.",
-        "messages",
-        writable=True,
-        nullable=True,
-    ),
-    _A(
-        "flow_resume_bytes",
-        Kind.LEVEL,
-        "An overfull queue resumes at or below this many bytes; absolute, or a percentage of capacity_bytes."
-        " Not set: the stop level.",
-        "bytes",
-        writable=True,
-        nullable=True,
-    ),
-    _A(
-        "flow_resume_messages",
-        Kind.LEVEL,
-        "An overfull queue resumes at or below this many messages; absolute, or a percentage of capacity_messages."
-        " Not set: the stop level.",
-        "messages",
-        writable=True,
-        nullable=True,
-    ),
-    _A(
-        "flow_control",
-        Kind.STRING,
-        "off: the queue's limits hold nobody. Operator stops still do. Not set: on.",
-        writable=True,
-        nullable=True,
-        choices=("on", "off"),
-    ),
-    _A(
-        "mechanism",
-        Kind.STRING,
-        "How an overfull queue holds its producers: block (their credit ends), hold (their messages stay unsettled),"
-        " reject (their messages are rejected) or reject-after (the same, after reject_after_ms). Not set: block.",
-        writable=True,
-        nullable=True,
-        choices=("block", "hold", "reject", "reject-after"),
-    ),
-    _A(
-        "reject_after_ms",
-        Kind.INTEGER,
-        "With mechanism reject-after: how long a message waits for room before it is rejected. Not set: 1,000.",
-        "ms",
-        writable=True,
-        nullable=True,
-    ),
-    _A(
-        "spool",
-        Kind.STRING,
-        "disk: what is above the capacity is kept in the temp store, and producers are held by the broker's temp_limit"
-        " instead. Not set: memory.",
-        writable=True,
-        nullable=True,
-        choices=("memory", "disk"),
-    ),
-    _A(
-        "overflow",
-        Kind.STRING,
-        "What gives way when the queue is full: its producers, or its oldest messages (ring). Not set: producers.",
-        writable=True,
-        nullable=True,
-        choices=("producers", "ring"),
-    ),
-    _A(
-        "producer_window_messages",
-        Kind.INTEGER,
-        "The most credit that one producer may hold. 0 or not set: 1,000.",
-        "messages",
-        writable=True,
-        nullable=True,
-    ),
-)
 
 _REASON = _A("reason", Kind.STRING, "Why, in the operator's words; kept with the stop and shown to everybody.")
 _ACTOR = _A("actor", Kind.STRING, "On whose behalf the call is made, if not the connection's own user's.")

@@ -13,18 +13,19 @@ from typing import Any
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.connection import ANONYMOUS, Connection
 from brokers.engine.consumer import Consumer
-from brokers.engine.credit import draining
 from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.enforcement import Enforcement
 from brokers.engine.events import queue_subject
 from brokers.engine.names import check_name
-from brokers.engine.policy import Value, pattern_fault
+from brokers.engine.policy import Value
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
+from brokers.engine.records import Records
 from brokers.engine.routing import Routing, Target
 from brokers.engine.shortages import Shortages
-from brokers.engine.stops import Scope, Stop, StopOutcome
+from brokers.engine.stopping import Stopping
+from brokers.engine.stops import Scope, Stop
 from brokers.engine.store import Store, Stores
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
@@ -52,6 +53,8 @@ class Broker:
         self.enforcement = Enforcement(self)
         self.routing = Routing(self)
         self.shortages = Shortages(self)
+        self.stopping = Stopping(self)
+        self.records = Records(self)
         self._numbers = count(1)
         self._temp_ids = count(1)
         self.temp: Store | None = None
@@ -87,7 +90,7 @@ class Broker:
         if name in self.virtualhosts:
             raise AlreadyExists(f"there is a virtual host {name} already")
         host = self.virtualhosts[name] = VirtualHost(name)
-        self.keep_virtualhost(host)
+        self.records.keep_virtualhost(host)
         return host
 
     def delete_virtualhost(self, host: VirtualHost) -> None:
@@ -103,7 +106,7 @@ class Broker:
         if self.stores is not None and host.store is not None:
             self.stores.drop(host.name)
         for scope in [s for s in self.stops if s.virtualhost == host.name]:
-            self.forget_stop(scope)
+            self.stopping.forget_stop(scope)
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), None))
 
     def create_queue(
@@ -119,15 +122,15 @@ class Broker:
         if durable:
             self.open_store(host)
             number = self.last_store_id = self.last_store_id + 1
-            self.keep_broker()
-        queue = self._add_queue(host, name, own or {}, number)
+            self.records.keep_broker()
+        queue = self.add_queue(host, name, own or {}, number)
         queue.set_limits(limits, settings)
         queue_fact(queue, "queue-created", "Create")
-        self._stop_covered(queue)
+        self.stopping.stop_covered(queue)
         for usage in self.shortages.of(host):
             queue.begin_shortage(usage)
         self.turn.changed.add(queue)
-        self.keep_queue(queue)
+        self.records.keep_queue(queue)
         return queue
 
     def open_store(self, host: VirtualHost) -> None:
@@ -144,7 +147,7 @@ class Broker:
                 return None
         return self.temp
 
-    def _add_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value], number: int) -> Queue:
+    def add_queue(self, host: VirtualHost, name: str, own: Mapping[str, Value], number: int) -> Queue:
         """`number`: what the store knows it by; 0 if it is not durable."""
         queue: Queue
         if number and host.store is not None:
@@ -156,11 +159,6 @@ class Broker:
         queue.own = dict(own)
         host.policies.add(name)
         return queue
-
-    def _stop_covered(self, queue: Queue) -> None:
-        for stop in self.stops.values():
-            if self._covers(stop.scope, queue):
-                queue.stop(stop)
 
     def delete_queue(self, queue: Queue) -> None:
         """Its links are detached, and its messages are gone."""
@@ -176,7 +174,7 @@ class Broker:
         for each in (self.turn.touched, self.turn.changed, self.turn.watched):
             each.discard(queue)
         for scope in [s for s in self.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
-            self.forget_stop(scope)
+            self.stopping.forget_stop(scope)
         queue_fact(queue, "queue-deleted", "Deleted")
         self.turn.keep.append(Keep("queue", str(queue.object_name), None))
 
@@ -186,7 +184,7 @@ class Broker:
         self.enforcement.set_own(queue, own)
         queue.version += 1
         self.turn.changed.add(queue)
-        self.keep_queue(queue)
+        self.records.keep_queue(queue)
 
     def set_virtualhost_defaults(self, host: VirtualHost, defaults: Mapping[str, Value]) -> None:
         """All or nothing: refused if it would contradict what is set inside."""
@@ -195,78 +193,6 @@ class Broker:
     def set_broker_defaults(self, defaults: Mapping[str, Value]) -> None:
         """All or nothing: refused if it would contradict what is set inside."""
         self.enforcement.set_broker_defaults(defaults)
-
-    # -- records that survive a restart -----------------------------------------------------------------------
-
-    def keep_queue(self, queue: Queue) -> None:
-        record = {
-            "virtualhost": queue.virtualhost,
-            "name": queue.name,
-            "own": queue.own,
-            "version": queue.version,
-            "store_id": queue.store_id,
-        }
-        self.turn.keep.append(Keep("queue", str(queue.object_name), record))
-
-    def keep_virtualhost(self, host: VirtualHost) -> None:
-        record = {
-            "name": host.name,
-            "version": host.version,
-            "defaults": host.defaults,
-            "create_on_attach": host.create_on_attach,
-            "anonymous": host.anonymous,
-            "durable_queues": host.durable_queues,
-            "store_limits": host.store_limits,
-        }
-        self.turn.keep.append(Keep("virtualhost", str(host.object_name), record))
-
-    def keep_broker(self) -> None:
-        record = {
-            "version": self.version,
-            "defaults": self.defaults,
-            "last_store_id": self.last_store_id,
-            "limits": self.shortages.limits,
-        }
-        self.turn.keep.append(Keep("broker", "", record))
-
-    def restore(self, records: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
-        """Take up the records of an earlier run, in any order; kinds that are not the engine's are passed over."""
-        kinds: dict[str, list[Mapping[str, Any]]] = {}
-        for kind, _, record in records:
-            kinds.setdefault(kind, []).append(record)
-        for record in kinds.get("broker", ()):
-            self.version, self.defaults = record["version"], dict(record["defaults"])
-            self.last_store_id = record.get("last_store_id", 0)
-            self.shortages.set_limits(record.get("limits", {}))
-        for record in kinds.get("virtualhost", ()):
-            host = self.virtualhosts[record["name"]] = VirtualHost(record["name"])
-            host.version, host.defaults = record["version"], dict(record["defaults"])
-            host.create_on_attach, host.anonymous = record["create_on_attach"], record["anonymous"]
-            host.durable_queues = record.get("durable_queues", False)
-            self.shortages.set_store_limits(host, record.get("store_limits", {}))
-        for record in kinds.get("stop", ()):
-            stop = Stop.from_record(dict(record))
-            self.stops[stop.scope] = stop
-        for record in kinds.get("policy", ()):
-            self.enforcement.restore_policy(record)
-        for record in kinds.get("exchange", ()):
-            self.routing.restore_exchange(record)
-        for record in kinds.get("queue", ()):
-            host, number = self.virtualhost(record["virtualhost"]), record.get("store_id", 0)
-            if number:
-                self.open_store(host)
-            queue = self._add_queue(host, record["name"], record["own"], number)
-            queue.version = record["version"]
-        for record in kinds.get("binding", ()):
-            self.routing.restore_binding(record)
-        for queue in self.queues():
-            settings, limits = self.enforcement.settle(self.enforcement.layers_of(queue))
-            queue.set_limits(limits, settings)
-            self._stop_covered(queue)
-            self.turn.changed.add(queue)
-            queue.stopped_since = min((stop.since for stop in queue.stops.values()), default=None)
-        self.turn.take_facts()  # they were stated in that run
-        self.turn.take_keep()
 
     # -- stores -----------------------------------------------------------------------------------------------
 
@@ -397,81 +323,6 @@ class Broker:
             {"client": connection.client, "link": producer.link, **producer.queue.shown()},
         )
         self.detach(producer)
-
-    # -- stops ------------------------------------------------------------------------------------------------
-
-    def stop_producers(self, scope: Scope, reason: str, actor: str) -> StopOutcome:
-        queues = self._covered(scope)
-        changed = scope not in self.stops
-        if changed:
-            stop = self.stops[scope] = Stop(scope, reason, actor, self.turn.now)
-            for queue in queues:
-                queue.stop(stop)
-            self.turn.keep.append(Keep("stop", str(scope), stop.record()))
-        outcome = self._outcome(queues, changed=changed)
-        if changed:
-            self._stop_fact("producers-stopped", Stop(scope, reason, actor, self.turn.now), outcome)
-        return outcome
-
-    def start_producers(self, scope: Scope, reason: str, actor: str) -> StopOutcome:
-        queues = self._covered(scope)
-        lifted = [s for s in self.stops if scope.contains(s)]
-        for each in lifted:
-            self.forget_stop(each)
-            for queue in self.queues():
-                queue.start(each)
-        outcome = self._outcome(queues, changed=bool(lifted))
-        if lifted:
-            self._stop_fact("producers-started", Stop(scope, reason, actor, self.turn.now), outcome)
-        return outcome
-
-    def _covered(self, scope: Scope) -> list[Queue]:
-        """Raises NotFound for a scope that names nothing, InvalidValue for a pattern that cannot be read."""
-        if fault := pattern_fault(scope.pattern):
-            raise InvalidValue({"pattern": fault})
-        if scope.queue:
-            return [self.queue(scope.virtualhost, scope.queue)]
-        if scope.exchange:
-            return list(self.routing.exchange(scope.virtualhost, scope.exchange).bindings)
-        hosts = [self.virtualhost(scope.virtualhost)] if scope.virtualhost else self.virtualhosts.values()
-        return [q for host in hosts for q in host.queues.values() if self._covers(scope, q)]
-
-    def _covers(self, scope: Scope, queue: Queue) -> bool:
-        bound = self.virtualhosts[queue.virtualhost].bound.get(queue, ())
-        return scope.covers(queue.virtualhost, queue.name, [exchange.name for exchange in bound])
-
-    def _outcome(self, queues: list[Queue], *, changed: bool) -> StopOutcome:
-        producers = [p for q in queues for p in q.producers]
-        stopped = sum(1 for p in producers if p.blocked and not draining((p,)))
-        return StopOutcome(len(queues), len(producers), stopped, draining(producers), changed)
-
-    def forget_stop(self, scope: Scope) -> None:
-        """The queues that it held are the caller's to start."""
-        del self.stops[scope]
-        self.turn.keep.append(Keep("stop", str(scope), None))
-
-    def _stop_fact(self, kind: str, asked: Stop, outcome: StopOutcome) -> None:
-        scope, name = asked.scope, self.object_name
-        verb = "Stopped" if kind == "producers-stopped" else "Started"
-        if scope.queue:
-            name = self.queue(scope.virtualhost, scope.queue).object_name
-        elif scope.exchange:
-            name = self.routing.exchange(scope.virtualhost, scope.exchange).object_name
-        elif scope.virtualhost:
-            name = self.virtualhost(scope.virtualhost).object_name
-        words = (
-            f"Producers {verb} : Scope : {scope}, By : {asked.actor}, Reason : {asked.reason},"
-            f" Queues : {outcome.queues:,}, Producers : {outcome.producers:,}"
-        )
-        attributes = {
-            "scope": str(scope),
-            "pattern": scope.pattern,
-            "reason": asked.reason,
-            "actor": asked.actor,
-            "queues": outcome.queues,
-            "producers": outcome.producers,
-        }
-        self.turn.state(kind, name, "broker", words, attributes)
 
     # -- time -------------------------------------------------------------------------------------------------
 

@@ -181,7 +181,7 @@ class Management:
         broker.enforcement.settle(Layers(virtualhost=fields(policy), broker=fields(broker.defaults)))
         created = broker.create_virtualhost(values["name"])
         self._set_virtualhost(created, values)
-        broker.keep_virtualhost(created)
+        broker.records.keep_virtualhost(created)
         return created
 
     def _create_policy(self, values: Mapping[str, Any], policy: dict[str, Any], actor: str) -> Policy:
@@ -212,7 +212,7 @@ class Management:
         broker.set_broker_defaults(_merged(broker.defaults, after))
         broker.shortages.set_limits(limits)
         broker.version += 1
-        broker.keep_broker()
+        broker.records.keep_broker()
         self._policy_fact(broker.object_name, "broker", before, after, actor)
 
     def _update_virtualhost(
@@ -220,7 +220,7 @@ class Management:
     ) -> None:
         self._set_virtualhost(host, after)
         host.version += 1
-        self.broker.keep_virtualhost(host)
+        self.broker.records.keep_virtualhost(host)
         self._policy_fact(host.object_name, f"vh(/{host.name})", before, after, actor)
 
     def _set_virtualhost(self, host: VirtualHost, values: Mapping[str, Any]) -> None:
@@ -283,10 +283,14 @@ class Management:
         return self._operations[name.type, operation](thing, good)
 
     def _stop(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        return _outcome(self.broker.stop_producers(_scope(thing, given), given.get("reason", ""), given["actor"]))
+        return _outcome(
+            self.broker.stopping.stop_producers(_scope(thing, given), given.get("reason", ""), given["actor"])
+        )
 
     def _start(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        return _outcome(self.broker.start_producers(_scope(thing, given), given.get("reason", ""), given["actor"]))
+        return _outcome(
+            self.broker.stopping.start_producers(_scope(thing, given), given.get("reason", ""), given["actor"])
+        )
 
     def _explain(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"fields": explain(queue.settings)}

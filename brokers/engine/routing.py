@@ -75,7 +75,7 @@ class Routing:
             for key in list(keys):
                 self._unbind(exchange, queue, key, actor)
         for stop in self._stops(exchange):
-            self.broker.forget_stop(stop.scope)
+            self.broker.stopping.forget_stop(stop.scope)
         del host.exchanges[exchange.name]
         enforcement.apply(found)
         self._state("exchange-deleted", exchange, "Deleted", {"actor": actor})

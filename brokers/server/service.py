@@ -99,7 +99,7 @@ class Service:
         self.container.begin()
         self.users.ensure_console_user(self.data / SECRET)
         try:
-            self.broker.restore(self.store.load())
+            self.broker.records.restore(self.store.load())
         except AdminError as error:
             raise StoreError(str(error)) from error
         self._recover()
@@ -139,10 +139,10 @@ class Service:
 
     def _first_start(self) -> None:
         self.broker.defaults = dict(FIRST_DEFAULTS)
-        self.broker.keep_broker()
+        self.broker.records.keep_broker()
         host = self.broker.create_virtualhost(DEFAULT)
         host.create_on_attach = host.anonymous = self.demo
-        self.broker.keep_virtualhost(host)
+        self.broker.records.keep_virtualhost(host)
 
     async def stop(self) -> None:
         for timer in self._timers:

@@ -22,7 +22,7 @@ def make_events(broker: BrokerThread, count: int) -> int:
 
     def stops(service: Any) -> None:
         for number in range(count):
-            act = service.broker.start_producers if number % 2 else service.broker.stop_producers
+            act = service.broker.stopping.start_producers if number % 2 else service.broker.stopping.stop_producers
             act(Scope(), f"event {number}", "test")
 
     broker.do(stops)

@@ -14,11 +14,11 @@ ORDERS = "type=Queue,virtualhost=default,name=orders"
 
 
 def stop(broker: BrokerThread, reason: str = "test") -> None:
-    broker.do(lambda s: s.broker.stop_producers(Scope(), reason, "anna"))
+    broker.do(lambda s: s.broker.stopping.stop_producers(Scope(), reason, "anna"))
 
 
 def start(broker: BrokerThread) -> None:
-    broker.do(lambda s: s.broker.start_producers(Scope(), "", "anna"))
+    broker.do(lambda s: s.broker.stopping.start_producers(Scope(), "", "anna"))
 
 
 def take(broker: BrokerThread, queue: str, count: int) -> None:

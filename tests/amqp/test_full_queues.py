@@ -117,10 +117,10 @@ def test_an_operator_s_stop_holds_producers_whatever_the_way(broker: BrokerThrea
     for way in ("hold", "reject", "reject-after", "ring"):
         more = {"overflow": "ring"} if way == "ring" else {"mechanism": way}
         broker.queue(way, capacity_messages=50, **more)
-    broker.do(lambda s: s.broker.stop_producers(Scope(), "night", "anna"))
+    broker.do(lambda s: s.broker.stopping.stop_producers(Scope(), "night", "anna"))
     with Crowd(broker) as crowd:
         publishers = [crowd.publisher(way, 10) for way in ("hold", "reject", "reject-after", "ring")]
         broker.until_queue("ring", lambda q: q.blocked_producers, "the last is blocked")
         assert steady(lambda: sum(p.sent for p in publishers), "they stand still") == 0
-        broker.do(lambda s: s.broker.start_producers(Scope(), "", "anna"))
+        broker.do(lambda s: s.broker.stopping.start_producers(Scope(), "", "anna"))
         wait_until(lambda: all(p.accepted == 10 for p in publishers), "all run")

@@ -66,14 +66,14 @@ def test_messages_on_their_way_at_a_stop_wait_outside_and_go_in_at_the_start_wit
     for sender in everybody:
         sender.read()
         sender.send(100, 100)
-    world.broker.stop_producers(Scope(), "", "ann")
+    world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
     on_their_way = sum(s.on_their_way for s in everybody)
     assert on_their_way > 3
     for sender in everybody:
         world.arrive(sender)
     assert (queue.depth_messages, len(queue.outside)) == (0, on_their_way)
-    world.broker.start_producers(Scope(), "", "ann")
+    world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
     assert (queue.depth_messages, len(queue.outside)) == (on_their_way, 0)
     assert on_their_way <= 21
@@ -316,7 +316,7 @@ def very_late(world: Simulation, queue: Queue) -> Sender:
     mute = world.sender(queue, answers=False)
     mute.read()
     assert mute.send(100, 3) == 3
-    world.broker.stop_producers(Scope(), "", "ann")
+    world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
     world.advance(GRACE_MS + SWEEP)
     assert (mute.producer.withdrawn, mute.producer.lapsed >= 3) == (0, True)
@@ -328,7 +328,7 @@ def test_a_very_late_message_waits_outside_while_the_queue_is_stopped(world):
     mute = very_late(world, queue)
     world.arrive(mute)
     assert (queue.depth_messages, mute.refused, mute.producer.held, len(queue.outside)) == (0, 0, 3, 3)
-    world.broker.start_producers(Scope(), "", "ann")
+    world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
     assert (queue.depth_messages, mute.producer.held, len(queue.outside)) == (3, 0, 0)
 
@@ -340,7 +340,7 @@ def test_a_very_late_message_waits_outside_until_there_is_room(world):
         queue.enqueue(b"%10d" % number)
     world.settle()
     world.arrive(mute)
-    world.broker.start_producers(Scope(), "", "ann")
+    world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
     assert (queue.depth_messages, mute.refused, len(queue.outside)) == (11, 0, 2)
     queue.purge()
@@ -353,7 +353,7 @@ def test_a_silence_is_counted_anew_after_each_late_message(world):
     mute = world.sender(queue, answers=False)
     mute.read()
     mute.send(100, 3)
-    world.broker.stop_producers(Scope(), "", "ann")
+    world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
     reserved = mute.producer.withdrawn
     for left in (2, 1, 0):
@@ -390,7 +390,7 @@ def test_credit_used_up_after_it_was_withdrawn_leaves_nothing_to_watch(world):
     sender = world.sender(queue)
     sender.read()
     sender.send(100, 100)
-    world.broker.stop_producers(Scope(), "", "ann")
+    world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
     world.arrive(sender)
     assert sender.producer.withdrawn == 0
@@ -407,7 +407,7 @@ def test_a_very_late_message_never_overtakes_one_that_waits_outside(world):
     for number in range(10):
         queue.enqueue(b"%10d" % number)
     world.settle()
-    world.broker.start_producers(Scope(), "", "ann")
+    world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
     assert (other.producer.credit, queue.room()) == (1, 0)
     world.arrive(mute, 1)

@@ -50,7 +50,7 @@ def delete(world: Simulation, policy: Policy) -> None:
 
 def restarted(world: Simulation) -> Broker:
     broker = Broker(START + 60_000)
-    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.records.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
     return broker
 
 
@@ -534,7 +534,7 @@ class Changes(RuleBasedStateMachine):
 
         def make() -> None:
             self.world.broker.set_broker_defaults(given)
-            self.world.broker.keep_broker()
+            self.world.broker.records.keep_broker()
 
         self.change(model, make)
 
@@ -545,7 +545,7 @@ class Changes(RuleBasedStateMachine):
 
         def make() -> None:
             self.world.broker.set_virtualhost_defaults(self.world.host, given)
-            self.world.broker.keep_virtualhost(self.world.host)
+            self.world.broker.records.keep_virtualhost(self.world.host)
 
         self.change(model, make)
 

@@ -131,7 +131,7 @@ def test_overfull_comes_before_the_producers_it_blocks_and_underfull_before_thos
 
 def test_a_producer_that_attaches_to_a_stopped_queue_is_said_to_be_blocked(world):
     queue = world.queue()
-    world.broker.stop_producers(Scope(), "", "ann")
+    world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
     world.kinds()
     world.sender(queue)
@@ -143,13 +143,13 @@ def test_a_second_reason_is_not_said_and_the_release_comes_with_the_last(world):
     sender = world.sender(queue)
     world.send(sender, 2)
     world.kinds()
-    world.broker.stop_producers(Scope(), "", "ann")
+    world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
     assert world.kinds() == ["producers-stopped"]
     queue.purge()
     world.settle()
     assert world.kinds() == ["queue-underfull"]
-    world.broker.start_producers(Scope(), "", "ann")
+    world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
     assert sorted(world.kinds()) == ["producer-released", "producers-started"]
 
@@ -190,7 +190,7 @@ def test_a_client_cannot_forge_a_line_of_the_log(world):
     world.broker.open_connection(
         "", user="guest", remote_address="127.0.0.1:1", container_id=forged, idle_timeout=0, handle=None
     )
-    world.broker.stop_producers(Scope(), forged, "ann")
+    world.broker.stopping.stop_producers(Scope(), forged, "ann")
     world.settle()
     assert all("\n" not in f.text for f in world.facts)
     assert world.broker.stops[Scope()].reason == forged

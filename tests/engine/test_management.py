@@ -49,7 +49,7 @@ def peopled() -> tuple[Simulation, Management]:
     world.broker.enforcement.create_policy(world.host, "stocks.>", {"capacity_messages": 5})
     stocks = world.broker.routing.create_exchange(world.host, "stocks", "topic", {"capacity_bytes": 10_000})
     world.broker.routing.bind(stocks, orders, "eu.#")
-    world.broker.stop_producers(Scope(pattern="stocks.*"), "incident", "ann")
+    world.broker.stopping.stop_producers(Scope(pattern="stocks.*"), "incident", "ann")
     world.settle()
     return world, Management(world.broker)
 
@@ -124,7 +124,7 @@ def test_a_blocked_producer_says_by_what_since_when_and_what_would_release_it(wo
     sender = world.sender(queue)
     world.send(sender, 3)
     world.advance(2000)
-    world.broker.stop_producers(Scope("default"), "incident 7", "ann")
+    world.broker.stopping.stop_producers(Scope("default"), "incident 7", "ann")
     world.settle()
     world.advance(1000)
     found = management.read(sender.producer.name)
@@ -184,7 +184,7 @@ def test_a_page_that_cannot_be_is_refused(management, offset, count):
 
 def test_a_query_filters_by_a_value_or_any_of_several(world, management):
     fill(world)
-    world.broker.stop_producers(Scope("default", "b"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("default", "b"), "", "ann")
     assert found(management, where={"depth_messages": 2}) == ["c", "d"]
     assert found(management, where={"name": ["a", "b", "nothing"]}) == ["a", "b"]
     assert found(management, where={"state": "STOPPED"}) == ["b"]

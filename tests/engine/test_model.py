@@ -405,17 +405,17 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(scope=st.sampled_from(SCOPES))
     def stop(self, scope: Scope) -> None:
-        outcome = self.world.broker.stop_producers(scope, "incident", "ann")
+        outcome = self.world.broker.stopping.stop_producers(scope, "incident", "ann")
         self.check_outcome(scope, outcome)
         self.world.settle()
-        assert not self.world.broker.stop_producers(scope, "again", "bob").changed
+        assert not self.world.broker.stopping.stop_producers(scope, "again", "bob").changed
 
     @rule(scope=st.sampled_from(SCOPES))
     def start(self, scope: Scope) -> None:
-        outcome = self.world.broker.start_producers(scope, "over", "ann")
+        outcome = self.world.broker.stopping.start_producers(scope, "over", "ann")
         self.check_outcome(scope, outcome)
         self.world.settle()
-        assert not self.world.broker.start_producers(scope, "again", "bob").changed
+        assert not self.world.broker.stopping.start_producers(scope, "again", "bob").changed
         assert not any(scope.contains(s) for s in self.world.broker.stops)
 
     def check_outcome(self, scope: Scope, outcome: Any) -> None:
@@ -552,7 +552,7 @@ class EngineMachine(RuleBasedStateMachine):
         world = self.world
         for sender in world.senders.values():
             sender.answers = False
-        world.broker.stop_producers(Scope(), "", "ann")
+        world.broker.stopping.stop_producers(Scope(), "", "ann")
         world.settle()
         world.advance(1000 + 4 * GRACE_MS)
         for queue in self.queues:
@@ -560,7 +560,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert not queue.ledger.pending
             assert not queue.outside or queue.limits.full != "reject-after"
         assert not world.broker.turn.watched
-        world.broker.start_producers(Scope(), "", "ann")
+        world.broker.stopping.start_producers(Scope(), "", "ann")
         world.settle()
         for pick, queue in enumerate(self.queues):
             for _ in range(len(queue.outside) + 1):

@@ -108,7 +108,7 @@ def world() -> Simulation:
 def test_stopping_a_queue_blocks_its_producers_only(world):
     orders, other = world.queue("orders"), world.queue("other")
     stopped, running = world.sender(orders).producer, world.sender(other).producer
-    world.broker.stop_producers(Scope("default", "orders"), "incident", "ann")
+    world.broker.stopping.stop_producers(Scope("default", "orders"), "incident", "ann")
     world.settle()
     assert orders.state is State.STOPPED
     assert list(stopped.reasons) == ["operator-stop:queue default/orders"]
@@ -120,10 +120,10 @@ def test_stopping_a_queue_blocks_its_producers_only(world):
 @pytest.mark.parametrize("scope", [Scope(), Scope("default"), Scope(pattern="orders.*"), Scope("default", "orders.eu")])
 def test_a_second_stop_of_the_same_scope_changes_nothing(world, scope):
     world.queue("orders.eu")
-    assert world.broker.stop_producers(scope, "first", "ann").changed
+    assert world.broker.stopping.stop_producers(scope, "first", "ann").changed
     world.settle()
     kept, facts = dict(world.kept), len(world.facts)
-    again = world.broker.stop_producers(scope, "second", "bob")
+    again = world.broker.stopping.stop_producers(scope, "second", "bob")
     world.settle()
     assert not again.changed
     assert (world.kept, len(world.facts)) == (kept, facts)
@@ -133,7 +133,7 @@ def test_a_second_stop_of_the_same_scope_changes_nothing(world, scope):
 def test_starting_what_is_not_stopped_changes_nothing(world):
     world.queue()
     world.kinds()
-    assert not world.broker.start_producers(EVERYWHERE, "", "ann").changed
+    assert not world.broker.stopping.start_producers(EVERYWHERE, "", "ann").changed
     world.settle()
     assert world.kinds() == []
 
@@ -141,13 +141,13 @@ def test_starting_what_is_not_stopped_changes_nothing(world):
 def test_a_queue_under_two_stops_runs_when_both_are_lifted(world):
     queue = world.queue("orders")
     producer = world.sender(queue).producer
-    world.broker.stop_producers(Scope("default"), "", "ann")
-    world.broker.stop_producers(Scope("default", "orders"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("default"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     assert list(producer.reasons) == ["operator-stop:virtualhost default", "operator-stop:queue default/orders"]
-    world.broker.start_producers(Scope("default", "orders"), "", "ann")
+    world.broker.stopping.start_producers(Scope("default", "orders"), "", "ann")
     assert queue.state is State.STOPPED
     assert list(producer.reasons) == ["operator-stop:virtualhost default"]
-    world.broker.start_producers(Scope("default"), "", "ann")
+    world.broker.stopping.start_producers(Scope("default"), "", "ann")
     assert queue.state is State.NORMAL
     assert not producer.blocked
 
@@ -156,8 +156,8 @@ def test_starting_the_broker_lifts_every_stop_inside_it(world):
     world.broker.create_virtualhost("other")
     queues = [world.queue("orders.eu"), world.queue("orders.us"), world.queue("orders.eu", "other")]
     for scope in (Scope(), Scope("other"), Scope(pattern="orders.*"), Scope("default", "orders.us")):
-        world.broker.stop_producers(scope, "", "ann")
-    outcome = world.broker.start_producers(EVERYWHERE, "", "ann")
+        world.broker.stopping.stop_producers(scope, "", "ann")
+    outcome = world.broker.stopping.start_producers(EVERYWHERE, "", "ann")
     world.settle()
     assert outcome.changed
     assert not world.broker.stops
@@ -168,15 +168,15 @@ def test_starting_the_broker_lifts_every_stop_inside_it(world):
 def test_starting_a_pattern_lifts_narrower_patterns_and_leaves_wider_ones(world):
     queue = world.queue("orders.eu.de")
     for pattern in ("orders.eu.*", "orders.>"):
-        world.broker.stop_producers(Scope(pattern=pattern), "", "ann")
-    world.broker.start_producers(Scope(pattern="orders.eu.>"), "", "ann")
+        world.broker.stopping.stop_producers(Scope(pattern=pattern), "", "ann")
+    world.broker.stopping.start_producers(Scope(pattern="orders.eu.>"), "", "ann")
     assert [str(s) for s in queue.stops] == ["broker orders.>"]
 
 
 def test_starting_a_queue_does_not_lift_its_virtual_hosts_stop(world):
     queue = world.queue("orders")
-    world.broker.stop_producers(Scope("default"), "", "ann")
-    assert not world.broker.start_producers(Scope("default", "orders"), "", "ann").changed
+    world.broker.stopping.stop_producers(Scope("default"), "", "ann")
+    assert not world.broker.stopping.start_producers(Scope("default", "orders"), "", "ann").changed
     assert queue.state is State.STOPPED
 
 
@@ -184,9 +184,9 @@ def test_starting_all_producers_leaves_an_overfull_queues_reason(world):
     queue = world.queue("orders", capacity_messages=1)
     sender = world.sender(queue)
     world.send(sender, 2)
-    world.broker.stop_producers(EVERYWHERE, "", "ann")
+    world.broker.stopping.stop_producers(EVERYWHERE, "", "ann")
     assert queue.state is State.OVERFULL_STOPPED
-    world.broker.start_producers(EVERYWHERE, "", "ann")
+    world.broker.stopping.start_producers(EVERYWHERE, "", "ann")
     assert queue.state is State.OVERFULL
     assert list(sender.producer.reasons) == ["queue-overfull:orders"]
 
@@ -195,7 +195,7 @@ def test_an_underfull_queue_stays_stopped(world):
     queue = world.queue("orders", capacity_messages=1)
     sender = world.sender(queue)
     world.send(sender, 2)
-    world.broker.stop_producers(EVERYWHERE, "", "ann")
+    world.broker.stopping.stop_producers(EVERYWHERE, "", "ann")
     world.consume(world.receiver(queue), 2)
     assert queue.state is State.STOPPED
     assert list(sender.producer.reasons) == ["operator-stop:broker"]
@@ -203,7 +203,7 @@ def test_an_underfull_queue_stays_stopped(world):
 
 
 def test_a_queue_created_later_under_a_pattern_stop_starts_stopped(world):
-    world.broker.stop_producers(Scope("default", pattern="orders.*"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("default", pattern="orders.*"), "", "ann")
     later, outside = world.queue("orders.eu"), world.queue("stocks.eu")
     assert (later.state, outside.state) == (State.STOPPED, State.NORMAL)
     assert world.sender(later).producer.blocked
@@ -213,15 +213,15 @@ def test_a_queue_created_later_under_a_pattern_stop_starts_stopped(world):
 def test_two_stops_whose_names_run_together_are_kept_and_lifted_apart(world):
     world.broker.create_virtualhost("a b")
     world.broker.create_virtualhost("a")
-    world.broker.stop_producers(Scope("a b"), "", "ann")
-    world.broker.stop_producers(Scope("a", pattern="b"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("a b"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("a", pattern="b"), "", "ann")
     world.settle()
     assert len([key for key in world.kept if key[0] == "stop"]) == 2
 
 
 def test_an_unknown_queue_or_virtual_host_is_not_found(world):
     for scope in (Scope("default", "nowhere"), Scope("nowhere"), Scope("nowhere", "orders")):
-        for call in (world.broker.stop_producers, world.broker.start_producers):
+        for call in (world.broker.stopping.stop_producers, world.broker.stopping.start_producers):
             with pytest.raises(NotFound, match="nowhere"):
                 call(scope, "", "ann")
     assert not world.broker.stops
@@ -229,7 +229,7 @@ def test_an_unknown_queue_or_virtual_host_is_not_found(world):
 
 def test_a_pattern_that_cannot_be_read_is_refused(world):
     with pytest.raises(InvalidValue) as refused:
-        world.broker.stop_producers(Scope(pattern="a..b"), "", "ann")
+        world.broker.stopping.stop_producers(Scope(pattern="a..b"), "", "ann")
     assert "a..b" in refused.value.errors["pattern"]
     assert not world.broker.stops
 
@@ -242,11 +242,11 @@ def test_the_answer_counts_queues_producers_stopped_and_draining(world):
     world.sender(orders)
     world.sender(orders)
     world.sender(other)
-    outcome = world.broker.stop_producers(Scope("default"), "", "ann")
+    outcome = world.broker.stopping.stop_producers(Scope("default"), "", "ann")
     assert (outcome.queues, outcome.producers, outcome.stopped, outcome.draining) == (3, 3, 0, 3)
     world.settle()
     world.advance(500)
-    again = world.broker.stop_producers(Scope("default"), "", "ann")
+    again = world.broker.stopping.stop_producers(Scope("default"), "", "ann")
     assert (again.queues, again.producers, again.stopped, again.draining) == (3, 3, 3, 0)
     assert empty.producer_count == 0
 
@@ -257,8 +257,8 @@ def test_a_producer_that_runs_again_and_still_drains_is_not_taken_off_those_that
     world.sender(full)
     world.advance(500)
     world.sender(other)
-    world.broker.stop_producers(Scope("default", "other"), "", "ann")
-    outcome = world.broker.start_producers(EVERYWHERE, "", "ann")
+    world.broker.stopping.stop_producers(Scope("default", "other"), "", "ann")
+    outcome = world.broker.stopping.start_producers(EVERYWHERE, "", "ann")
     assert (outcome.producers, outcome.stopped, outcome.draining) == (3, 2, 1)
 
 
@@ -271,7 +271,7 @@ def test_stopping_an_exchange_stops_what_is_bound_to_it_as_long_as_it_is(world):
     stocks = routing.create_exchange(world.host, "stocks", "topic")
     routing.bind(stocks, bound, "a")
     routing.bind(stocks, bound, "b")
-    outcome = world.broker.stop_producers(Scope("default", exchange="stocks"), "incident", "ann")
+    outcome = world.broker.stopping.stop_producers(Scope("default", exchange="stocks"), "incident", "ann")
     assert (outcome.queues, outcome.changed) == (1, True)
     assert [q.state for q in (bound, later, other)] == [State.STOPPED, State.NORMAL, State.NORMAL]
     assert bound.reasons() == ["operator-stop:exchange default/stocks"]
@@ -285,7 +285,7 @@ def test_stopping_an_exchange_stops_what_is_bound_to_it_as_long_as_it_is(world):
     broker = restarted(world)
     assert broker.queue("default", "later").state is State.STOPPED
     assert broker.queue("default", "bound").state is State.NORMAL
-    assert world.broker.start_producers(EVERYWHERE, "", "ann").changed
+    assert world.broker.stopping.start_producers(EVERYWHERE, "", "ann").changed
     assert later.state is State.NORMAL
 
 
@@ -293,7 +293,7 @@ def test_deleting_an_exchange_lifts_its_stop(world):
     queue, routing = world.queue("orders"), world.broker.routing
     stocks = routing.create_exchange(world.host, "stocks", "fanout")
     routing.bind(stocks, queue)
-    world.broker.stop_producers(Scope("default", exchange="stocks"), "incident", "ann")
+    world.broker.stopping.stop_producers(Scope("default", exchange="stocks"), "incident", "ann")
     routing.delete_exchange(stocks)
     world.settle()
     assert queue.state is State.NORMAL
@@ -303,7 +303,7 @@ def test_deleting_an_exchange_lifts_its_stop(world):
 
 def test_an_exchange_that_is_not_there_cannot_be_stopped(world):
     with pytest.raises(NotFound, match="stocks"):
-        world.broker.stop_producers(Scope("default", exchange="stocks"), "", "ann")
+        world.broker.stopping.stop_producers(Scope("default", exchange="stocks"), "", "ann")
 
 
 # -- across a restart ------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_an_exchange_that_is_not_there_cannot_be_stopped(world):
 
 def restarted(world: Simulation, later: int = 60_000) -> Broker:
     broker = Broker(START + later)
-    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.records.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
     return broker
 
 
@@ -320,8 +320,8 @@ def test_stops_queues_and_policies_outlive_a_restart(world):
     world.queue("orders.eu", capacity_messages=10)
     world.queue("orders.eu", "other")
     world.broker.set_broker_defaults({"capacity_bytes": 5000})
-    world.broker.keep_broker()
-    world.broker.stop_producers(Scope("default", pattern="orders.*"), "incident 7", "ann")
+    world.broker.records.keep_broker()
+    world.broker.stopping.stop_producers(Scope("default", pattern="orders.*"), "incident 7", "ann")
     world.settle()
 
     broker = restarted(world)
@@ -339,32 +339,32 @@ def test_stops_queues_and_policies_outlive_a_restart(world):
 
 def test_a_stop_restored_is_as_old_as_it_was(world):
     world.queue("orders")
-    world.broker.stop_producers(Scope("default", "orders"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     world.settle()
     assert restarted(world).queue("default", "orders").stopped_since == START
 
 
 def test_a_stop_lifted_is_not_restored(world):
     world.queue("orders")
-    world.broker.stop_producers(EVERYWHERE, "", "ann")
-    world.broker.start_producers(EVERYWHERE, "", "ann")
+    world.broker.stopping.stop_producers(EVERYWHERE, "", "ann")
+    world.broker.stopping.start_producers(EVERYWHERE, "", "ann")
     world.settle()
     assert restarted(world).queue("default", "orders").state is State.NORMAL
 
 
 def test_a_stop_of_a_queue_that_is_no_longer_kept_can_still_be_lifted(world):
     world.queue("orders")
-    world.broker.stop_producers(Scope("default", "orders"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     world.settle()
     del world.kept["queue", "type=Queue,virtualhost=default,name=orders"]
     broker = restarted(world)
-    assert broker.start_producers(EVERYWHERE, "", "ann").changed
+    assert broker.stopping.start_producers(EVERYWHERE, "", "ann").changed
     assert not broker.stops
 
 
 def test_deleting_a_queue_forgets_its_stop(world):
     queue = world.queue("orders")
-    world.broker.stop_producers(Scope("default", "orders"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     world.broker.delete_queue(queue)
     world.settle()
     assert not world.broker.stops
@@ -375,8 +375,8 @@ def test_deleting_a_queue_forgets_its_stop(world):
 def test_deleting_a_virtual_host_forgets_its_queues_and_stops(world):
     host = world.broker.create_virtualhost("other")
     world.queue("orders", "other")
-    world.broker.stop_producers(Scope("other"), "", "ann")
-    world.broker.stop_producers(Scope("other", "orders"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("other"), "", "ann")
+    world.broker.stopping.stop_producers(Scope("other", "orders"), "", "ann")
     world.broker.delete_virtualhost(host)
     world.settle()
     assert not world.broker.stops
