@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import errno
 import fcntl
-import ipaddress
 import os
 import shlex
 import socket
@@ -20,7 +19,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from brokers.loopback import is_loopback
 from brokers.supervisor import Failed, Service, Supervisor
+from brokers.tls_options import add_tls_options, tls_arguments
 
 MANAGE = Path(__file__).resolve().parent.parent / "manage.py"
 
@@ -49,12 +50,14 @@ async def _run(options: argparse.Namespace) -> int:
 async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     """Broker and database side by side, then the web console, then the first user, then the demo."""
     host = reachable(options.host)
+    # Passwords cross the broker's other addresses with TLS only: the console keeps to the machine itself.
+    amqp_host = host if is_loopback(host) else "127.0.0.1"
     amqp = _authority(host, options.amqp_port)
     url = f"http://{_authority(host, options.port)}/"
     environment = {
         "HEADGATE_DATA": str(options.data),
         "HEADGATE_ALLOWED_HOSTS": ",".join(filter(None, [os.environ.get("HEADGATE_ALLOWED_HOSTS"), _bracketed(host)])),
-        "HEADGATE_BROKER_HOST": host,
+        "HEADGATE_BROKER_HOST": amqp_host,
         "HEADGATE_BROKER_PORT": str(options.amqp_port),
     }
     broker_data = options.data / "broker"
@@ -67,9 +70,11 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
         supervisor.keep(
             service(
                 "broker",
-                *("--host", options.host, "--port", str(options.amqp_port), "--data", str(broker_data)),
+                *broker_hosts(options.host),
+                *("--port", str(options.amqp_port), "--data", str(broker_data)),
+                *tls_arguments(options),
                 *(["--demo"] if options.demo else []),
-                ready=lambda: answers(host, options.amqp_port),
+                ready=lambda: answers(amqp_host, options.amqp_port),
                 essential=True,
             )
         ),
@@ -86,7 +91,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     if options.demo:
         await supervisor.keep(service("demo", "--amqp", amqp, ready=None, essential=False))
     printed = await supervisor.complete("ensure_admin", _manage("ensure_admin"), environment)
-    sys.stdout.write(welcome(url, amqp, options.data, printed, open_to_all=not _is_loopback(options.host)))
+    sys.stdout.write(welcome(url, amqp, options.data, printed, open_to_all=not is_loopback(options.host)))
     sys.stdout.flush()
 
 
@@ -186,12 +191,9 @@ def reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
+def broker_hosts(host: str) -> list[str]:
+    """The broker's options for listening on `host`, and where the console reaches it."""
+    return ["--host", host, *(["--host", "127.0.0.1"] if not is_loopback(reachable(host)) else [])]
 
 
 def _authority(host: str, port: int) -> str:
@@ -235,5 +237,6 @@ def _parser() -> argparse.ArgumentParser:
         default=Path(os.environ.get("HEADGATE_DATA") or "data"),
         help="folder for everything kept (default: $HEADGATE_DATA or ./data)",
     )
+    add_tls_options(parser)
     parser.add_argument("--verbose", action="store_true", help="show the ordinary output of every process, too")
     return parser

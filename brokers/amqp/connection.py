@@ -54,14 +54,46 @@ class Wire(Protocol):
     def close(self) -> None: ...
 
 
+class _Gate:
+    """The broker's count of attempts, for one remote address."""
+
+    def __init__(self, container: Container, address: str) -> None:
+        self._container = container
+        self._address = address
+
+    def wait_ms(self, user: str) -> int:
+        return self._container.attempts.wait_ms(self._address, user, self._container.broker.turn.now)
+
+    def failed(self, user: str) -> None:
+        self._container.attempts.failed(self._address, user, self._container.broker.turn.now)
+
+    def succeeded(self, user: str) -> None:
+        self._container.attempts.succeeded(self._address, user)
+
+
 class AmqpConnection:
     """See the module. `engine`: what the engine knows it as, once it is open."""
 
-    def __init__(self, container: Container, wire: Wire, remote_address: str, *, anonymous: bool, plain: bool) -> None:
+    def __init__(
+        self,
+        container: Container,
+        wire: Wire,
+        remote: tuple[str, int],
+        *,
+        anonymous: bool,
+        plain: bool,
+        certificate: str | None = None,
+    ) -> None:
         self.container = container
         self.wire = wire
-        self.remote_address = remote_address
-        self.sasl: SaslServer | None = SaslServer(container.authenticator, anonymous=anonymous, plain=plain)
+        self.remote_address = f"{remote[0]}:{remote[1]}"
+        self.sasl: SaslServer | None = SaslServer(
+            container.authenticator,
+            anonymous=anonymous,
+            plain=plain,
+            certificate=certificate,
+            gate=_Gate(container, remote[0]),
+        )
         self.user: str | None = None
         self.engine: Connection | None = None
         self.links: dict[Any, Link] = {}

@@ -11,6 +11,7 @@ from itertools import count, groupby
 from typing import Any
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
+from brokers.engine.accounts import Accounts
 from brokers.engine.connection import ANONYMOUS, Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.deep_queue import DeepQueue
@@ -55,6 +56,7 @@ class Broker:
         self.shortages = Shortages(self)
         self.stopping = Stopping(self)
         self.records = Records(self)
+        self.accounts = Accounts(self)
         self._numbers = count(1)
         self._temp_ids = count(1)
         self.temp: Store | None = None
@@ -103,6 +105,7 @@ class Broker:
         for policy in list(host.policies.by_pattern.values()):
             self.enforcement.delete_policy(policy)
         del self.virtualhosts[host.name]
+        self.accounts.forget_virtualhost(host.name)
         if self.stores is not None and host.store is not None:
             self.stores.drop(host.name)
         for scope in [s for s in self.stops if s.virtualhost == host.name]:

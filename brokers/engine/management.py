@@ -8,6 +8,7 @@ operation does is one function here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from brokers.admin import InvalidValue, ManagedObject, NotAllowed, NotFound, Page, StaleVersion
@@ -41,6 +42,7 @@ class Management:
             ("Exchange", "bind"): self._bind,
             ("Exchange", "unbind"): self._unbind,
             ("Connection", "close"): self._close,
+            ("User", "renew-password"): broker.accounts.renew_password,
         }
         self._creators: Mapping[str, Callable[[Mapping[str, Any], dict[str, Any], str], Any]] = {
             "VirtualHost": self._create_virtualhost,
@@ -51,6 +53,7 @@ class Management:
             "Exchange": lambda v, policy, actor: broker.routing.create_exchange(
                 broker.virtualhost(v["virtualhost"]), v["name"], v["exchange_type"], policy, actor=actor
             ),
+            "User": lambda v, _, actor: broker.accounts.create(v, actor),
         }
         self._updaters: Mapping[str, Callable[[Any, Mapping[str, Any], Mapping[str, Any], str], None]] = {
             "Broker": self._update_broker,
@@ -58,12 +61,14 @@ class Management:
             "Queue": self._update_queue,
             "Policy": self._update_policy,
             "Exchange": self._update_exchange,
+            "User": broker.accounts.update,
         }
         self._deleters: Mapping[str, Callable[[Any, str], None]] = {
             "VirtualHost": self._delete_virtualhost,
             "Queue": lambda queue, _: broker.delete_queue(queue),
             "Policy": lambda policy, actor: broker.enforcement.delete_policy(policy, actor=actor),
             "Exchange": lambda exchange, actor: broker.routing.delete_exchange(exchange, actor=actor),
+            "User": broker.accounts.delete,
         }
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -80,11 +85,15 @@ class Management:
         sort: str = "",
         offset: int = 0,
         count: int = 100,
+        visible: Callable[[ObjectName], bool] | None = None,
     ) -> Page:
+        """`visible`: leave out the objects that whoever asks may not see."""
         declared = _type(type_name)
         _check_query(where, search, sort, offset, count)
         getters = GETTERS[type_name]
         objects = self._all(type_name)
+        if visible is not None:
+            objects = [o for o in objects if visible(_name(o))]
         for attribute, wanted in (where or {}).items():
             objects = self._filter(objects, declared, attribute, wanted)
         if search:
@@ -126,6 +135,7 @@ class Management:
             "Connection": broker.connections.values,
             "Producer": broker.producers.values,
             "Consumer": broker.consumers.values,
+            "User": broker.accounts.users.values,
         }
         return list(every[type_name]())
 
@@ -145,6 +155,8 @@ class Management:
             return broker.enforcement.policy(name["virtualhost"], name["pattern"])
         if name.type == "Exchange":
             return broker.routing.exchange(name["virtualhost"], name["name"])
+        if name.type == "User":
+            return broker.accounts.user(name["name"])
         things: Mapping[str, Mapping[int, Any]] = {
             "Connection": broker.connections,
             "Producer": broker.producers,
@@ -174,7 +186,9 @@ class Management:
         if any(good[k] != v for k, v in name.keys):
             raise InvalidValue({k: f"{k} is {good[k]!r} but the name says {v!r}" for k, v in name.keys if good[k] != v})
         policy = {f: good[f] for f in FIELDS if good.get(f) is not None}
-        return self._shown(name.type, self._creators[name.type](good, policy, actor))
+        shown = self._shown(name.type, self._creators[name.type](good, policy, actor))
+        once = self.broker.accounts.told_once()
+        return replace(shown, attributes={**shown.attributes, **once}) if once else shown
 
     def _create_virtualhost(self, values: Mapping[str, Any], policy: dict[str, Any], actor: str) -> VirtualHost:
         broker = self.broker

@@ -1,0 +1,46 @@
+"""The broker command's options about TLS, which `manage.py up` takes too and passes on."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+_NAMES = ("certificate", "key", "host", "port", "client_ca", "client_certificates")
+
+
+def add_tls_options(parser: argparse.ArgumentParser) -> None:
+    """Those of a second listener, with TLS; `manage.py up` has them too."""
+    group = parser.add_argument_group(
+        "TLS", "A listener for amqps:// besides the other one. Files are PEM; SIGHUP, or a change of them, renews them."
+    )
+    group.add_argument("--tls-certificate", type=Path, metavar="FILE", help="the broker's certificate, with its chain")
+    group.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's private key, not encrypted")
+    group.add_argument("--tls-host", metavar="HOST", help="address to listen on with TLS (default: 127.0.0.1)")
+    group.add_argument(
+        "--tls-port", type=port_number, metavar="PORT", help="port to listen on with TLS (default: 5671)"
+    )
+    group.add_argument(
+        "--tls-client-ca", type=Path, metavar="FILE", help="whose client certificates sign in (SASL EXTERNAL)"
+    )
+    group.add_argument(
+        "--tls-client-certificates",
+        choices=("optional", "required"),
+        help="whether a client may come without a certificate (default: optional)",
+    )
+
+
+def tls_arguments(options: argparse.Namespace) -> list[str]:
+    """The options as they were given, for another command line; files with their whole path."""
+    given = ((name, getattr(options, f"tls_{name}")) for name in _NAMES)
+    return [
+        part
+        for name, value in given
+        if value is not None
+        for part in (f"--tls-{name.replace('_', '-')}", str(value.resolve() if isinstance(value, Path) else value))
+    ]
+
+
+def port_number(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 (any that is free) to 65535")
+    return int(text)
