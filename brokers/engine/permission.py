@@ -1,4 +1,4 @@
-"""Management as one user may use it: who manages some virtual hosts sees and changes what is in these, and nothing else.
+"""Management as one user may use it: who manages some virtual hosts sees and changes these, and nothing else.
 
 What belongs to no virtual host (the broker, its users, and which virtual hosts there are) is for administrators. A
 refusal says the same whether the object exists or not.

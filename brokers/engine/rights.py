@@ -1,7 +1,7 @@
-"""What a user may do, as a value: publish, consume and manage, per virtual host; or everything that there is to manage.
+"""What a user may do, as a value: publish, consume and manage, per virtual host; or manage the broker as a whole.
 
-A grant is written `VIRTUALHOST:RIGHT,RIGHT`, such as `default:publish,consume`; `*` stands for every virtual host, those
-to come included. Who manages a virtual host sees and changes what is in it. An administrator manages the broker itself,
+A grant is written `VIRTUALHOST:RIGHT,RIGHT`, such as `default:publish,consume`; `*` stands for every virtual host, also
+those to come. Who manages a virtual host sees and changes what is in it. An administrator manages the broker itself,
 its users, and every virtual host; publishing and consuming need a grant all the same.
 """
 

@@ -74,8 +74,8 @@ class Listening:
                 self._servers.append(server)
                 if not is_loopback(host):
                     log.warning(
-                        "%s:%d can be reached by other machines and is not encrypted: messages can be read on their way,"
-                        " and passwords (PLAIN) are not taken there; TLS is `--tls-certificate`",
+                        "Other machines can reach %s:%d and nothing is encrypted: messages can be read on the way, and"
+                        " passwords (PLAIN) are not taken there; --tls-certificate listens with TLS",
                         host,
                         self.port,
                     )
