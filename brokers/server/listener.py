@@ -122,12 +122,18 @@ class Listener(asyncio.BufferedProtocol):
         self._closing = True
         loop = asyncio.get_running_loop()
         if self.tls:
-            loop.call_soon(self.transport.close)
+            loop.call_soon(self._close_tls, self.transport)
             loop.call_later(SHUT_SECONDS, self.transport.abort)  # its socket's buffer cannot be looked at
             return
         self.transport.close()
         if self.transport.get_write_buffer_size():
             loop.call_later(SHUT_SECONDS, self.transport.abort)
+
+    @staticmethod
+    def _close_tls(transport: asyncio.Transport) -> None:
+        """A second `close` would make a later `abort` do nothing."""
+        if not transport.is_closing():
+            transport.close()
 
 
 def _certificate_subject(transport: asyncio.BaseTransport) -> str | None:

@@ -36,7 +36,7 @@ class TlsAddress:
     port: int = 5671
 
 
-class CannotListen(Exception):
+class CannotListen(OSError):
     """The message is a sentence that names the address."""
 
 
