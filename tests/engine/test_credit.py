@@ -89,6 +89,27 @@ def test_an_unlimited_queue_gives_each_producer_its_window(world):
     assert one.sent == 500
 
 
+@pytest.mark.parametrize("mechanism", ["block", "hold", "reject"])
+def test_a_window_in_bytes_bounds_what_each_producer_has_outstanding(world, mechanism):
+    queue = world.queue(producer_window_bytes=10_000, producer_window_messages=500, mechanism=mechanism)
+    one, other = senders(world, queue, 2)
+    world.send(one, 1, size=1000)
+    for _ in range(3):
+        world.send(one, 5, size=1000)
+        world.send(other, 5, size=300)
+        assert 0 < one.producer.credit <= 10
+        assert 0 < other.producer.credit <= 10
+    assert (one.sent, other.sent) == (16, 15)
+
+
+def test_a_window_in_bytes_below_one_message_still_lets_one_through_at_a_time(world):
+    queue = world.queue(producer_window_bytes=10)
+    sender = world.sender(queue)
+    assert sender.producer.credit == 1
+    assert world.send(sender, 5, size=1000) == 5
+    assert sender.producer.credit == 1
+
+
 def test_a_ring_never_holds_its_producers(world):
     queue = world.queue(capacity_messages=5, overflow="ring")
     sender = world.sender(queue)

@@ -102,6 +102,7 @@ def test_a_policy_of_one_virtual_host_is_nothing_to_another(world):
         ({"flow_resume_messages": 0}, {"flow_resume_messages": "10%"}, "flow_resume_messages", 0),
         ({"producer_window_messages": 0}, {"producer_window_messages": 2000}, "producer_window_messages", 0),
         ({"producer_window_messages": 0}, {"producer_window_messages": 20}, "producer_window_messages", 20),
+        ({"producer_window_bytes": 0}, {"producer_window_bytes": 2000}, "producer_window_bytes", 2000),
         ({"overflow": "ring"}, {"overflow": "producers"}, "overflow", "producers"),
         ({"flow_control": "off"}, {"flow_control": "on"}, "flow_control", "on"),
         ({"mechanism": "hold"}, {"mechanism": "reject"}, "mechanism", "hold"),
@@ -413,6 +414,7 @@ given_fields = st.fixed_dictionaries(
         "flow_control": st.sampled_from(["on", "off"]),
         "mechanism": st.sampled_from(["block", "reject"]),
         "overflow": st.sampled_from(["producers", "ring"]),
+        "producer_window_bytes": st.sampled_from([0, 900]),
         "producer_window_messages": st.sampled_from([0, 3]),
     },
 )
