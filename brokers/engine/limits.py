@@ -24,7 +24,8 @@ LARGEST_WINDOW = (1 << 31) - 1
 class Limits:
     """The limits of one queue in bytes and messages. `capacity_*`: 0 = no limit. `stop_*`, `resume_*`: UNLIMITED =
     no limit. `window`, `window_bytes`: the most credit that one producer may hold, in messages, and in bytes (0: no
-    limit). `full`: what the queue does when it is full, by the names of `overflow.WAYS`; `reject_after_ms` is how long reject-after waits."""
+    limit). `full`: what the queue does when it is full, by the names of `overflow.WAYS`; `reject_after_ms` is how long
+    reject-after waits."""
 
     capacity_bytes: int = 0
     stop_bytes: int = UNLIMITED

@@ -41,6 +41,7 @@ def flood(world: Simulation, everybody: list[Sender], size: int, rounds: int = 3
 # -- the bound in messages -------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("3 known weakness")
 @pytest.mark.parametrize("capacity", [1, 2, 10, 1000])
 @pytest.mark.parametrize("count", [1, 2, 10, 100, 1000])
 def test_any_number_of_producers_overshoots_by_one_message_at_most(world, capacity, count):
@@ -80,6 +81,7 @@ def test_messages_on_their_way_at_a_stop_wait_outside_and_go_in_at_the_start_wit
     assert not any(s.refused for s in everybody)
 
 
+@pytest.mark.domain("4 producer window")
 def test_an_unlimited_queue_gives_each_producer_its_window(world):
     queue = world.queue(producer_window_messages=30)
     one, other = senders(world, queue, 2)
@@ -89,6 +91,7 @@ def test_an_unlimited_queue_gives_each_producer_its_window(world):
     assert one.sent == 500
 
 
+@pytest.mark.domain("4 producer window")
 @pytest.mark.parametrize("mechanism", ["block", "hold", "reject"])
 def test_a_window_in_bytes_bounds_what_each_producer_has_outstanding(world, mechanism):
     queue = world.queue(producer_window_bytes=10_000, producer_window_messages=500, mechanism=mechanism)
