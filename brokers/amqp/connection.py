@@ -53,6 +53,9 @@ class Wire(Protocol):
 
     def close(self) -> None: ...
 
+    def prefer(self) -> None:
+        """Serve this connection before those that only carry messages."""
+
 
 class _Gate:
     """The broker's count of attempts, for one remote address."""
@@ -121,6 +124,7 @@ class AmqpConnection:
         """Take `count` bytes from a cffi char buffer."""
         if self._transport is None:
             return
+        self.container.speaking = self
         if self.sasl is not None:
             self._sign_in(pn.unpack(buffer, count))
             return

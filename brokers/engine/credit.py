@@ -9,7 +9,8 @@ The rules, which hold for any number of producers:
    queue's credit is taken back at once.
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
    Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block; the others give
-   everybody the producer's window (`overflow.py`).
+   everybody the producer's window (`overflow.py`): so many messages, and no more than fit into so many bytes, reckoned
+   as in rule 2 (ActiveMQ's ProducerWindowSize).
 4. While somebody stands in the line, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
@@ -19,6 +20,8 @@ The rules, which hold for any number of producers:
 6. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts, and after that if
    there is room; else it waits outside the queue, unsettled, until there is. While an operator's stop is in force
    nothing is accepted: every late message waits. A message without any credit breaks the protocol.
+7. A client that was asked to give credit back, and had it withdrawn before it answered, may count that credit once more
+   (Proton's C library does, when both reach it together). So many messages are late as well, and not wrong.
 
 How real clients answer drains and withdrawals was measured; see `brokers/README.md`.
 """
@@ -39,6 +42,8 @@ GRACE_MS = 250
 UNSEEN_BYTES = 64 * 1024
 #: The most credit for a producer that has not sent anything yet.
 FIRST_GRANT = 16
+#: The most messages of rule 7 that a producer is forgiven.
+MOST_DOUBTFUL = 1000
 #: A queue that nobody has published to for so many sweeps, though all had a turn, is swept at a tenth of the rate.
 QUIET_SWEEPS = 20
 
@@ -92,7 +97,7 @@ class CreditLedger:
         del self.members[producer]
         self.pending.pop(producer, None)
         self.reserved -= producer.credit + producer.withdrawn
-        producer.credit = producer.withdrawn = producer.lapsed = 0
+        producer.credit = producer.withdrawn = producer.lapsed = producer.doubtful = 0
         producer.draining = False
         if producer.waiting:
             (self.idle if producer.idle else self.waiting).remove(producer)
@@ -141,14 +146,17 @@ class CreditLedger:
 
     def share(self, limits: Limits) -> int:
         """The most credit that one producer may hold now."""
+        window = limits.window
+        if limits.window_bytes:
+            window = max(1, min(window, limits.window_bytes // (self.largest or UNSEEN_BYTES)))
         if not limits.bounded:
-            return limits.window
-        whole = limits.window * (len(self.members) + 1)
+            return window
+        whole = window * (len(self.members) + 1)
         if limits.stop_messages != UNLIMITED:
             whole = min(whole, limits.stop_messages + 1)
         if limits.stop_bytes != UNLIMITED:
             whole = min(whole, limits.stop_bytes // (self.largest or UNSEEN_BYTES) + 1)
-        return max(1, min(limits.window, whole // (len(self.members) + 1)))
+        return max(1, min(window, whole // (len(self.members) + 1)))
 
     def grant(self, limits: Limits, depth_bytes: int, depth_messages: int, now: int) -> list[Producer]:
         """Give credit to those in the line while there is room. Returns the producers whose credit has changed."""
@@ -178,7 +186,7 @@ class CreditLedger:
             # What is still reserved for messages on their way serves for the new credit as well.
             again = min(more, producer.withdrawn)
             producer.withdrawn -= again
-            producer.lapsed = max(0, producer.lapsed - more)
+            producer.lapsed = max(0, producer.lapsed - (more - again))
             producer.credit += more
             producer.low = producer.credit >> 1
             producer.mark = producer.messages
@@ -210,6 +218,8 @@ class CreditLedger:
         return changed
 
     def _withdraw(self, producer: Producer, now: int) -> None:
+        if producer.draining:
+            producer.doubtful = min(producer.doubtful + producer.credit, MOST_DOUBTFUL)
         producer.withdrawn += producer.credit
         producer.credit = 0
         producer.draining = False
@@ -239,6 +249,9 @@ class CreditLedger:
             return Late.RESERVED
         if producer.lapsed:
             producer.lapsed -= 1
+            return Late.LAPSED
+        if producer.doubtful:
+            producer.doubtful -= 1
             return Late.LAPSED
         return Late.NEVER
 

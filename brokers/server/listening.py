@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from brokers.amqp.container import Container
@@ -41,12 +41,13 @@ class CannotListen(OSError):
 
 
 class Listening:
-    """`listeners`: where those of open connections stand."""
+    """`listeners`: where those of open connections stand. `prefer`: see `Listener`."""
 
     def __init__(
         self,
         container: Container,
         listeners: set[Listener],
+        prefer: Callable[[object], None],
         *,
         hosts: Sequence[str],
         port: int,
@@ -54,6 +55,7 @@ class Listening:
     ) -> None:
         self.container = container
         self.listeners = listeners
+        self._prefer = prefer
         self.hosts = tuple(hosts)
         self.port = port
         self.tls = tls
@@ -121,7 +123,7 @@ class Listening:
             before.close()
 
     def _connected(self) -> Listener:
-        return Listener(self.container, self.listeners)
+        return Listener(self.container, self.listeners, self._prefer)
 
     def close(self) -> None:
         """Take no more connections; those that are open stay."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from brokers.server.config_store import StoreError
 from brokers.server.listening import CannotListen, TlsAddress
+from brokers.server.operators_first import OperatorsFirst
 from brokers.server.service import Service
 from brokers.server.tls import TlsError, TlsFiles
 from brokers.tls_options import add_tls_options, port_number
@@ -37,7 +38,9 @@ def main(argv: list[str]) -> int:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"cannot write to the data folder {options.data}: {error.strerror or error}")
-    return asyncio.run(_serve(service))
+    service.selector = selector = OperatorsFirst()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        return runner.run(_serve(service))
 
 
 async def _serve(service: Service) -> int:
@@ -48,8 +51,6 @@ async def _serve(service: Service) -> int:
         await service.start()
     except (CannotListen, StoreError, TlsError) as error:
         return _fail(str(error))
-    for address in service.addresses():
-        print(f"broker ready on {address}", flush=True)  # noqa: T201  (what the supervisor shows)
     renewing: set[asyncio.Task[None]] = set()
 
     def renew_tls() -> None:
@@ -58,6 +59,8 @@ async def _serve(service: Service) -> int:
         task.add_done_callback(renewing.discard)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew_tls)
+    for address in service.addresses():
+        print(f"broker ready on {address}", flush=True)  # noqa: T201  (what the supervisor shows)
     gc.freeze()  # what is here now stays: the collector need not look at it again
     gc.set_threshold(50_000, 20, 50)  # messages come and go by their reference counts; cycles are rare
     await stopped.wait()

@@ -32,6 +32,7 @@ from brokers.server.listener import Listener
 from brokers.server.listening import CannotListen, Listening, TlsAddress
 from brokers.server.management_node import ManagementNode
 from brokers.server.message_store import RESERVE_BYTES, Written
+from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
 from brokers.server.tls import TlsError
 from brokers.server.users import Users
@@ -88,13 +89,15 @@ class Service:
         self.container.settle = self._settle
         self.container.commit = self.messages.commit
         self.container.again = self._again
+        self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
+        self._swept = 0
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
         self._save_failed = False
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._timers: list[asyncio.Task[None]] = []
         self._listeners: set[Listener] = set()
         hosts = [host] if isinstance(host, str) else list(host)
-        self.listening = Listening(self.container, self._listeners, hosts=hosts, port=port, tls=tls)
+        self.listening = Listening(self.container, self._listeners, self._prefer, hosts=hosts, port=port, tls=tls)
 
     @property
     def port(self) -> int:
@@ -247,8 +250,14 @@ class Service:
             await asyncio.sleep(TLS_LOOK_SECONDS)
             await self.listening.renew_tls(only_if_changed=True)
 
+    def _prefer(self, fileobj: object) -> None:
+        if self.selector is not None:
+            self.selector.prefer(fileobj)
+
     def _sweep(self) -> None:
-        if self.broker.turn.watched:
+        # Under load an answer may lie unread in its socket: time counts against a client only when all has been read.
+        if self.broker.turn.watched and (self.selector is None or self.selector.all_read_since(self._swept)):
+            self._swept = self.selector.polls if self.selector is not None else 0
             self.broker.sweep()
         self.events.go_on()
         if self.container.hasty:
