@@ -50,9 +50,10 @@ def connect(
 ) -> Connection:
     """Connect to `url`, such as `amqp://host:5672` or `amqps://host:5671`.
 
-    Over `amqps://` the broker's certificate must be of the host in the URL, and by an authority in the PEM file `ca`, or
-    one that the system trusts; `certificate`: PEM files of a certificate and its key, with which it signs in as EXTERNAL
-    if there is no `user`; or `ssl_domain`: Proton's own object, which says all of that instead.
+    Over `amqps://` the broker's certificate must be of the host in the URL, and by an authority in the PEM file `ca` or
+    one that the system trusts. `certificate`: PEM files of a certificate and its key, with which it signs in (EXTERNAL)
+    if there is no `user`. `ssl_domain`: Proton's own object, which says all of that instead.
+
     Without `user` it signs in as ANONYMOUS, with one by SASL PLAIN: over `amqp://` the password can be read on the way,
     so beyond this machine that needs `password_in_clear`. `virtual_host`: the broker's own name for one of its parts;
     `name`: what the broker's operators see, made up if it is missing. Times in seconds; `heartbeat`: silence after
@@ -242,7 +243,7 @@ def _ssl_domain(
             domain.set_trusted_ca_db(os.fspath(ca))
         if certificate is not None:
             named = f"certificate {os.fspath(certificate[0])!r} and key {os.fspath(certificate[1])!r}"
-            domain.set_credentials(*map(os.fspath, certificate), None)
+            domain.set_credentials(os.fspath(certificate[0]), os.fspath(certificate[1]), None)
         domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
     except (OSError, SSLException) as error:
         raise ValueError(f"{named} cannot be used: {error}") from error

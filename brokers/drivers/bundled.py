@@ -65,8 +65,8 @@ class BundledBroker:
         idle_timeout: float = 10.0,
     ) -> BundledBroker:
         """Connect (with `tls` by TLS), sign in and see that management is allowed. Without TLS the password goes to
-        this machine only. `timeout`: seconds for all of this, and for every answer afterwards. `idle_timeout`: seconds of silence after which the broker counts as dead. Raises
-        BrokerUnreachable, NotAllowed."""
+        this machine only. `timeout`: seconds for all of this, and for every answer afterwards. `idle_timeout`: seconds
+        of silence after which the broker counts as dead. Raises BrokerUnreachable, NotAllowed."""
         client: AmqpClient | None = None
         try:
             async with asyncio.timeout(timeout):
