@@ -7,6 +7,7 @@ import functools
 from pathlib import Path
 
 import trustme
+from cryptography import x509
 
 from brokers.server.tls import TlsFiles
 
@@ -36,7 +37,8 @@ class Authority:
 
     def server(self, name: str = "server", *, clients: Authority | None = None, required: bool = False) -> TlsFiles:
         """What a broker on 127.0.0.1 listens with."""
-        certificate, key = self.issue(name, "127.0.0.1", "localhost")
+        # Proton's clients look for an address among the names and in the common name only, others elsewhere only.
+        certificate, key = self.issue(name, "127.0.0.1", "localhost", common_name="127.0.0.1")
         return TlsFiles(certificate, key, client_ca=clients.ca if clients else None, client_required=required)
 
     @functools.cached_property
@@ -44,8 +46,6 @@ class Authority:
         return self.issue("anna", "anna@example.org", common_name="anna")
 
 
-#: The subject of the certificates that trustme issues with this common name.
 def subject_of(files: tuple[Path, Path]) -> str:
-    from cryptography import x509
-
+    """The subject of a certificate that was issued, as a user's `certificate_subject`."""
     return x509.load_pem_x509_certificate(files[0].read_bytes()).subject.rfc4514_string()
