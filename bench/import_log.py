@@ -1,4 +1,4 @@
-"""How fast `manage.py import-log` reads: lines/s of logs with ever more events in them.
+"""How fast `manage.py import-log` reads: lines a second of processor time, for logs with ever more events in them.
 
 uv run bench/import_log.py [--lines 1000000]
 """
@@ -70,9 +70,9 @@ def main() -> None:
             path = Path(folder) / "broker.log"
             write(path, lines, share)
             size = path.stat().st_size
-            began = time.perf_counter()
+            began = time.process_time()
             report = LogImport(Landing(folder), "bench", UTC).take(path)
-            took = time.perf_counter() - began
+            took = time.process_time() - began
             assert report.lines == lines
             assert not report.unreadable
             print(f"| {share:.0%} | {lines / took:,.0f} | {size / took / 1e6:,.0f} | {report.total / took:,.0f} |")

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from console.history.event_rows import Row, table
 from console.history.landing import Landing, part
-from console.history.log_lines import INTERESTING, Unreadable, has_code, read_line
+from console.history.log_lines import Unreadable, has_code, may_tell, read_line
 from console.history.log_times import LogTimes
 
 #: Events of one file in the landing folder.
@@ -122,7 +122,7 @@ class LogImport:
             report.lines += len(lines)
             last_line = lines[-1] or last_line
             for raw in lines:
-                if (b" : " not in raw and b"flow control" not in raw) or not INTERESTING.search(raw):
+                if not may_tell(raw):
                     report.other_lines += 1
                     continue
                 line = raw.decode("utf-8", "replace").rstrip("\r")
