@@ -78,7 +78,8 @@ def test_counters_account_for_the_depth_of_each_queue(landing: Landing) -> None:
 
 
 def test_samples_are_fine_in_the_last_days_and_only_where_somebody_looked(landing: Landing) -> None:
-    samples = [row for row in rows(landing, "samples") if row["queue"] == rows(landing, "samples")[0]["queue"]]
+    every = rows(landing, "samples")
+    samples = [row for row in every if row["queue"] == every[0]["queue"]]
     by_day: dict[Any, int] = defaultdict(int)
     for row in samples:
         by_day[row["at"].date()] += 1
