@@ -70,6 +70,10 @@ def _policy(of: Callable[[Any], Mapping[str, Any]]) -> dict[str, Getter]:
     return {field: getter(field) for field in FIELDS}
 
 
+def _open_transactions(connections: Iterable[Connection]) -> int:
+    return sum(len(c.transactions) for c in connections)
+
+
 def _best_match(broker: Broker, queue: Queue) -> str | None:
     best = broker.virtualhosts[queue.virtualhost].policies.of(queue.name)
     return best.pattern if best is not None else None
@@ -98,6 +102,7 @@ _BROKER: dict[str, Getter] = {
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: b.queues()),
     "connections": lambda b, o: len(b.connections),
+    "open_transactions": lambda b, o: _open_transactions(b.connections.values()),
     **{name: _limit(name) for names in LIMITS.values() for name in names},
     "memory_used_bytes": lambda b, o: b.shortages.used(Resource.MEMORY),
     "store_used_bytes": lambda b, o: b.shortages.used(Resource.STORE),
@@ -113,12 +118,14 @@ _VIRTUALHOST: dict[str, Getter] = {
     "create_on_attach": lambda b, o: o.create_on_attach,
     "anonymous": lambda b, o: o.anonymous,
     "durable_queues": lambda b, o: o.durable_queues,
+    "transaction_idle_limit_ms": lambda b, o: o.transaction_idle_limit_ms,
     **{name: _store_limit(name) for name in STORE_LIMITS},
     "store_overfull": lambda b, o: o.store_usage.overfull,
     "store_used_bytes": lambda b, o: o.store.used_bytes if o.store else 0,
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: o.queues.values()),
     "connections": lambda b, o: sum(1 for c in b.connections.values() if c.virtualhost == o.name),
+    "open_transactions": lambda b, o: _open_transactions(c for c in b.connections.values() if c.virtualhost == o.name),
     "stops": lambda b, o: _shown(s for s in b.stops.values() if s.scope.virtualhost in ("", o.name)),
     "version": lambda b, o: o.version,
 }
@@ -131,6 +138,8 @@ _QUEUE: dict[str, Getter] = {
     "depth_messages": lambda b, q: q.depth_messages,
     "depth_bytes": lambda b, q: q.depth_bytes,
     "unacknowledged_messages": lambda b, q: q.unacknowledged,
+    "uncommitted_messages": lambda b, q: q.uncommitted_messages,
+    "uncommitted_bytes": lambda b, q: q.uncommitted_bytes,
     **_policy(lambda q: q.own),
     **{attribute: _of_limits(get) for attribute, get in _EFFECTIVE.items()},
     "producers": lambda b, q: q.producer_count,
@@ -190,6 +199,8 @@ _CONNECTION: dict[str, Getter] = {
     "opened": lambda b, c: c.opened,
     "producers": lambda b, c: len(c.producers),
     "consumers": lambda b, c: len(c.consumers),
+    "open_transactions": lambda b, c: len(c.transactions),
+    "oldest_transaction": lambda b, c: min((t.began for t in c.transactions.values()), default=None),
     "idle_timeout": lambda b, c: c.idle_timeout,
     "version": lambda b, c: 1,
 }

@@ -6,7 +6,7 @@ node and the links both answer with them. What must survive a restart is left in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import count, groupby
 from typing import Any
 
@@ -27,6 +27,7 @@ from brokers.engine.shortages import Shortages
 from brokers.engine.stopping import Stopping
 from brokers.engine.stops import Scope, Stop
 from brokers.engine.store import Store, Stores
+from brokers.engine.transaction import Transactions
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import ObjectName, object_name
@@ -55,6 +56,7 @@ class Broker:
         self.shortages = Shortages(self)
         self.stopping = Stopping(self)
         self.records = Records(self)
+        self.transactions = Transactions(self)
         self._numbers = count(1)
         self._temp_ids = count(1)
         self.temp: Store | None = None
@@ -105,6 +107,7 @@ class Broker:
         del self.virtualhosts[host.name]
         if self.stores is not None and host.store is not None:
             self.stores.drop(host.name)
+            self.transactions.forget(host.name)
         for scope in [s for s in self.stops if s.virtualhost == host.name]:
             self.stopping.forget_stop(scope)
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), None))
@@ -214,12 +217,15 @@ class Broker:
             self.turn.changed.add(queue)
         return count
 
-    def committed(self, virtualhost: str, ticket: int, *, stored: bool, removed: bool) -> None:
-        """What became of the changes with this ticket of a virtual host's store: whether their messages are stored, and
-        whether all changes up to it are safe."""
+    def committed(
+        self, virtualhost: str, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()
+    ) -> None:
+        """What became of the changes with this ticket of a virtual host's store: whether their messages are stored,
+        whether all changes up to it are safe, and the numbers of the transactions that were refused."""
         for queue in [q for q in self.turn.unsafe if q.virtualhost == virtualhost]:
-            if not queue.committed(ticket, stored=stored, removed=removed):
+            if not queue.committed(ticket, stored=stored, removed=removed, refused=refused):
                 self.turn.unsafe.discard(queue)
+        self.transactions.committed(virtualhost, ticket, refused)
 
     def spooled(self, ticket: int, *, stored: bool) -> None:
         """The same of the temp store."""
@@ -264,6 +270,8 @@ class Broker:
         links: list[Producer | Consumer] = [*connection.producers, *connection.consumers]
         for link in links:
             self.detach(link)
+        for transaction in list(connection.transactions.values()):
+            self.transactions.roll_back(transaction)
         self._connection_fact(connection, "connection-closed", f"Close{f' : {why}' if why else ''}")
 
     def end_connection(self, connection: Connection, description: str) -> None:

@@ -53,7 +53,7 @@ class DeepQueue(Queue):
         self.mark_touched(self)
         return Verdict.TAKEN
 
-    def spool(self, body: bytes, producer: Producer) -> Verdict:
+    def spool(self, body: bytes, producer: Producer | None = None) -> Verdict:
         self.deep = True
         return self.enqueue(body, producer)
 

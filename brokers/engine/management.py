@@ -231,6 +231,7 @@ class Management:
         host.create_on_attach = values.get("create_on_attach", host.create_on_attach)
         host.anonymous = values.get("anonymous", host.anonymous)
         host.durable_queues = values.get("durable_queues", host.durable_queues)
+        host.transaction_idle_limit_ms = values.get("transaction_idle_limit_ms", host.transaction_idle_limit_ms)
 
     def _update_queue(self, queue: Queue, before: Mapping[str, Any], after: Mapping[str, Any], actor: str) -> None:
         self.broker.set_own_policy(queue, _merged(queue.own, after))

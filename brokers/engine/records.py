@@ -42,6 +42,7 @@ class Records:
             "create_on_attach": host.create_on_attach,
             "anonymous": host.anonymous,
             "durable_queues": host.durable_queues,
+            "transaction_idle_limit_ms": host.transaction_idle_limit_ms,
             "store_limits": host.store_limits,
         }
         self.broker.turn.keep.append(Keep("virtualhost", str(host.object_name), record))
@@ -69,6 +70,7 @@ class Records:
             host.version, host.defaults = record["version"], dict(record["defaults"])
             host.create_on_attach, host.anonymous = record["create_on_attach"], record["anonymous"]
             host.durable_queues = record.get("durable_queues", False)
+            host.transaction_idle_limit_ms = record.get("transaction_idle_limit_ms", 0)
             self.broker.shortages.set_store_limits(host, record.get("store_limits", {}))
         for record in kinds.get("stop", ()):
             stop = Stop.from_record(dict(record))

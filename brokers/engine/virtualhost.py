@@ -16,7 +16,8 @@ class VirtualHost:
     """`defaults`: policy fields for its queues. `policies`: those for queues by pattern. `bound`: the exchanges that a
     queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created when a
     client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
-    consume. `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
+    consume. `transaction_idle_limit_ms`: a transaction in which nothing was done for so long is rolled back; 0: never.
+    `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
     `store_overfull_bytes` and `store_underfull_bytes`."""
 
     __slots__ = (
@@ -33,6 +34,7 @@ class VirtualHost:
         "store",
         "store_limits",
         "store_usage",
+        "transaction_idle_limit_ms",
         "version",
     )
 
@@ -44,6 +46,7 @@ class VirtualHost:
         self.create_on_attach = False
         self.durable_queues = True
         self.anonymous = False
+        self.transaction_idle_limit_ms = 0
         self.store: Store | None = None
         self.store_limits: dict[str, int] = {}
         self.store_usage = Usage(Resource.STORE)
