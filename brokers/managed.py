@@ -319,7 +319,12 @@ TYPES: dict[str, ManagedType] = {
                 _A("depth_messages", Kind.INTEGER, "Messages held, acquired ones included.", "messages"),
                 _A("depth_bytes", Kind.INTEGER, "Bytes held, acquired messages included.", "bytes"),
                 _A("unacknowledged_messages", Kind.INTEGER, "Messages sent to consumers and not settled.", "messages"),
-                _A("uncommitted_messages", Kind.INTEGER, "Messages of open transactions, part of the depth.", "messages"),
+                _A(
+                    "uncommitted_messages",
+                    Kind.INTEGER,
+                    "Messages of open transactions, part of the depth.",
+                    "messages",
+                ),
                 _A("uncommitted_bytes", Kind.INTEGER, "Bytes of open transactions, part of the depth.", "bytes"),
                 *POLICY,
                 _A("effective_capacity_bytes", Kind.INTEGER, "Capacity in force. 0: no limit.", "bytes"),
@@ -491,7 +496,9 @@ TYPES: dict[str, ManagedType] = {
                 Notification("connection-opened", "CON-1001", "A client opened a connection."),
                 Notification("connection-closed", "CON-1002", "A connection ended."),
                 Notification(
-                    "transaction-timed-out", "CON-1011", "A transaction held messages for too long, and was rolled back."
+                    "transaction-timed-out",
+                    "CON-1011",
+                    "A transaction held messages for too long, and was rolled back.",
                 ),
             ),
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AdminError
 from brokers.amqp import proton as pn
+from brokers.amqp.coordinator import CoordinatorLink
 from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
 from brokers.amqp.outlet_link import OutletLink, Route
@@ -66,7 +67,7 @@ class _Attaching:
         remote = pn.link_remote_target(pointer)
         address = pn.terminus_address(remote)
         if pn.terminus_type(remote) == pn.COORDINATOR:
-            raise Refused("amqp:not-implemented", "transactions are not supported")
+            return self._attach_coordinator(pointer)
         if pn.terminus_is_dynamic(remote):
             raise Refused("amqp:not-implemented", "a dynamic target is not supported")
         if address.startswith("$"):
@@ -89,6 +90,18 @@ class _Attaching:
         outlet_link.outlet = Outlet(broker, self.engine, name, channel, outlet_link.settled)
         outlet_link.open()
         return outlet_link
+
+    def _attach_coordinator(self, pointer: Any) -> Link:
+        link = CoordinatorLink(self.connection, pointer)
+        pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
+        pn.add_target_capabilities(pointer, *CoordinatorLink.CAPABILITIES)
+        pn.terminus_copy(pn.link_source(pointer), pn.link_remote_source(pointer))
+        pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
+        pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
+        pn.link_set_max_message_size(pointer, link.max_size)
+        pn.link_open(pointer)
+        link.open()
+        return link
 
     def _channel(self, pointer: Any) -> int:
         return self.connection.sessions.get(pn.link_session(pointer), 0)

@@ -67,6 +67,7 @@ class AmqpConnection:
         self.links: dict[Any, Link] = {}
         self.sessions: dict[Any, int] = {}  # session -> its number on this connection
         self.reply_links: dict[str, NodeSource] = {}  # address the client chose -> link
+        self.transacted = False  # it has, or had, a link to the transaction coordinator
         self.closing = False  # our end is closed
         self._session_numbers = itertools.count()
         self._waiting_since = 0  # ms of the clock of `tick`; 0: nothing is waited for

@@ -16,6 +16,7 @@ from brokers.amqp.proton import (
     ACCEPTED,
     MODIFIED,
     REJECTED,
+    TRANSACTIONAL,
     delivery_aborted,
     delivery_partial,
     delivery_pending,
@@ -35,6 +36,7 @@ from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
 from brokers.engine.receipt import Outcome
+from brokers.engine.transaction import ROLLED_BACK, Acknowledgement, State, Transaction
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
@@ -44,6 +46,14 @@ MAX_MESSAGE_SIZE = 128 << 20
 
 TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
 RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
+UNKNOWN_TRANSACTION = "amqp:transaction:unknown-id"
+
+#: AMQP error condition and text.
+WHY_REJECTED = {
+    Outcome.REFUSED: (RESOURCE_LIMIT, "queue {queue} is full"),
+    Outcome.NOT_STORED: (RESOURCE_LIMIT, "queue {queue} cannot store the message now: see the broker's log"),
+    Outcome.ROLLED_BACK: (ROLLED_BACK, "the message's transaction was rolled back"),
+}
 
 TAKEN, HELD, REFUSED = Verdict.TAKEN, Verdict.HELD, Verdict.REFUSED
 
@@ -95,15 +105,18 @@ class Link:
 
 
 class IncomingLink(Link):
-    """A link on which the client sends: puts messages of many frames together."""
+    """A link on which the client sends: puts messages of many frames together, and finds the transactions of those that
+    are in one. `plain`: messages are taken to be in none; so they are on a connection that has no coordinator, once the
+    link's first was not, since to ask each one costs a hundredth of the broker's speed."""
 
-    __slots__ = ("parts", "size")
+    __slots__ = ("parts", "plain", "size")
 
     max_size = MAX_MESSAGE_SIZE
 
     def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
         super().__init__(connection, pointer)
         self.parts: list[bytes] = []
+        self.plain = False
         self.size = 0
 
     def receive(self, delivery: Any) -> bytes | None:
@@ -141,10 +154,62 @@ class IncomingLink(Link):
     def refuse(self, delivery: Any, condition: str, text: str) -> None:
         """Reject a delivery that breaks the protocol, and end the link. It is settled, since a client that sends on
         regardless must not fill our memory with deliveries that are not."""
-        pn.delivery_error(delivery, condition, text)
-        delivery_update(delivery, REJECTED)
-        delivery_settle(delivery)
+        self.reject(delivery, condition, text)
         self.end(condition, text)
+
+    def accept(self, delivery: Any) -> None:
+        """Accept and settle it, in its transaction if it is in one."""
+        if self.plain or delivery_remote_state(delivery) != TRANSACTIONAL:
+            delivery_update(delivery, ACCEPTED)
+        else:
+            pn.delivery_update_in(delivery, self._accepted_in(pn.transactional_state(delivery)[0]))
+        delivery_settle(delivery)
+
+    def _accepted_in(self, identity: bytes) -> Any:
+        transaction = self._transactions.get(identity)
+        if transaction is None:  # it is over
+            return pn.accepted_in(identity)
+        if transaction.accepted is None:
+            transaction.accepted = pn.accepted_in(identity)
+        return transaction.accepted
+
+    def reject(self, delivery: Any, condition: str, text: str) -> None:
+        """Reject and settle it, in its transaction if it is in one that is open."""
+        identity = b""
+        if not self.plain and delivery_remote_state(delivery) == TRANSACTIONAL:
+            identity = pn.transactional_state(delivery)[0]
+        if identity in self._transactions:
+            pn.delivery_update_in(delivery, pn.rejected_in(identity, condition, text))
+        else:
+            pn.delivery_error(delivery, condition, text)
+            delivery_update(delivery, REJECTED)
+        delivery_settle(delivery)
+
+    @property
+    def _transactions(self) -> dict[bytes, Transaction]:
+        engine = self.connection.engine
+        return {} if engine is None else engine.transactions
+
+    def in_transaction(self, delivery: Any) -> bool:
+        """Whether a whole message is in one; asked of every message unless the link is plain."""
+        if delivery_remote_state(delivery) == TRANSACTIONAL:
+            return True
+        self.plain = not self.connection.transacted
+        return False
+
+    def transaction_of(self, delivery: Any) -> Transaction | None:
+        """The open transaction of a message that is in one. None: there is none, and the message has been rejected,
+        or the link ended if its client would not have heard of that."""
+        transaction = self._transactions.get(pn.transactional_state(delivery)[0])
+        if transaction is not None and transaction.state is State.OPEN:
+            return transaction
+        if transaction is not None and transaction.fault is not None:
+            self.reject(delivery, *transaction.fault)
+        elif delivery_settled(delivery):
+            self.refuse(delivery, UNKNOWN_TRANSACTION, "a message is in a transaction that is not open")
+        else:
+            self.reject(delivery, UNKNOWN_TRANSACTION, "the message is in a transaction that is not open")
+        return None
 
 
 class ProducerLink(IncomingLink):
@@ -161,7 +226,7 @@ class ProducerLink(IncomingLink):
     def on_delivery(self, delivery: Any) -> None:
         # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
         length = delivery_pending(delivery)
-        if self.closing or length < 2:  # Proton says 1 for one that was aborted
+        if length < 2 or not self.plain:  # Proton says 1 for one that was aborted
             body = self._odd(delivery)
         elif length > _SCRATCH_SIZE or self.parts or delivery_partial(delivery):
             body = self._odd(delivery) if delivery_aborted(delivery) else self.receive(delivery)
@@ -180,8 +245,26 @@ class ProducerLink(IncomingLink):
         elif verdict is REFUSED:
             self._reject(delivery)
         else:
-            text = f"the message was not taken: the link had no credit on queue {producer.queue.name}"
-            self.refuse(delivery, TRANSFER_LIMIT, text)
+            self._refuse_without_credit(delivery)
+
+    def _refuse_without_credit(self, delivery: Any) -> None:
+        text = f"the message was not taken: the link had no credit on queue {self.producer.queue.name}"
+        self.refuse(delivery, TRANSFER_LIMIT, text)
+
+    def _publish_in_transaction(self, delivery: Any, body: bytes) -> None:
+        transaction = self.transaction_of(delivery)
+        if transaction is None:
+            self.producer.queue.abort(self.producer)  # its credit is used
+            return
+        verdict = transaction.publish(self.producer, body, told=not delivery_settled(delivery))
+        if verdict is TAKEN:
+            self.accept(delivery)
+        elif verdict is HELD:
+            self._hold(delivery)
+        elif verdict is REFUSED:
+            self._reject(delivery)
+        else:
+            self._refuse_without_credit(delivery)
 
     def _hold(self, delivery: Any) -> None:
         """Its outcome comes later. One that the client has settled needs none, but keeps its place in the line."""
@@ -193,11 +276,8 @@ class ProducerLink(IncomingLink):
             self.held.append(delivery)
 
     def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
-        full = "is full" if outcome is Outcome.REFUSED else "cannot store the message now: see the broker's log"
-        text = f"queue {self.producer.queue.name} {full}"
-        pn.delivery_error(delivery, RESOURCE_LIMIT, text)
-        delivery_update(delivery, REJECTED)
-        delivery_settle(delivery)
+        condition, text = WHY_REJECTED[outcome]
+        self.reject(delivery, condition, text.format(queue=self.producer.queue.name))
 
     def settle(self, count: int, outcome: Outcome) -> None:
         """The oldest `count` held deliveries have their outcome."""
@@ -206,8 +286,7 @@ class ProducerLink(IncomingLink):
             if delivery is None:
                 continue
             if outcome is Outcome.ACCEPTED:
-                delivery_update(delivery, ACCEPTED)
-                delivery_settle(delivery)
+                self.accept(delivery)
             else:
                 self._reject(delivery, outcome)
         self.connection.dirty()
@@ -217,8 +296,8 @@ class ProducerLink(IncomingLink):
         super().refuse(delivery, condition, text)
 
     def _odd(self, delivery: Any) -> bytes | None:
-        """A delivery without new bytes, or aborted, or on a link that we have closed. The message, if it is one after
-        all."""
+        """A delivery without new bytes, or aborted, or on a link that we have closed or that is not plain. The message,
+        if it is one after all, in no transaction."""
         if self.closing:
             delivery_settle(delivery)
         elif delivery_aborted(delivery):
@@ -226,7 +305,10 @@ class ProducerLink(IncomingLink):
             delivery_settle(delivery)
             self.producer.queue.abort(self.producer)
         elif pn.delivery_readable(delivery):
-            return self.receive(delivery)
+            body = self.receive(delivery)
+            if body is None or not self.in_transaction(delivery):
+                return body
+            self._publish_in_transaction(delivery, body)
         elif delivery_settled(delivery):
             if delivery in self.held:
                 self.held[self.held.index(delivery)] = None
@@ -255,15 +337,17 @@ class ProducerLink(IncomingLink):
             self.connection.dirty()
 
     def let_go(self) -> None:
+        self.plain = False  # so that what still comes is looked at
         self.held.clear()
         self.connection.container.broker.detach(self.producer)
 
 
 class ConsumerLink(Link):
-    """`unsettled`: delivery -> message, until the client settles. `removing`: deliveries whose settlement is confirmed
-    once their messages are out of the store, in that order."""
+    """`unsettled`: delivery -> message, until the client settles. `acknowledged`: those that it has acknowledged in a
+    transaction and not settled. `removing`: deliveries whose settlement is confirmed once their messages are out of the
+    store, in that order; None for one that the client has settled meanwhile."""
 
-    __slots__ = ("consumer", "presettled", "removing", "tag", "unsettled")
+    __slots__ = ("acknowledged", "consumer", "presettled", "removing", "tag", "unsettled")
 
     consumer: Consumer
 
@@ -271,6 +355,7 @@ class ConsumerLink(Link):
         super().__init__(connection, pointer)
         self.presettled = presettled
         self.unsettled: dict[Any, Message] = {}
+        self.acknowledged: dict[Any, Acknowledgement] = {}
         self.removing: deque[Any] = deque()
         self.tag = 0
 
@@ -303,11 +388,15 @@ class ConsumerLink(Link):
 
     def on_delivery(self, delivery: Any) -> None:
         state = delivery_remote_state(delivery)
-        if state != ACCEPTED and state not in _TERMINAL and not delivery_settled(delivery):
-            return
+        if state != ACCEPTED and state not in _TERMINAL:
+            if state == TRANSACTIONAL and not self.consumer.browsing:
+                self._acknowledge_in_transaction(delivery)
+                return
+            if not delivery_settled(delivery):
+                return
         message = self.unsettled.pop(delivery, None)
         if message is None:
-            delivery_settle(delivery)
+            self._settle_late(delivery)
             return
         consumer = self.consumer
         if consumer.browsing:
@@ -330,12 +419,70 @@ class ConsumerLink(Link):
             consumer.queue.put_back(consumer, message)
         delivery_settle(delivery)
 
+    def _settle_late(self, delivery: Any) -> None:
+        """The client settles what has an outcome already, or is to have it with its transaction."""
+        acknowledgement = self.acknowledged.pop(delivery, None)
+        if acknowledgement is not None:
+            acknowledgement.settled, acknowledgement.delivery = True, None
+        elif delivery in self.removing:
+            self.removing[self.removing.index(delivery)] = None
+        delivery_settle(delivery)
+
+    def _acknowledge_in_transaction(self, delivery: Any) -> None:
+        settled = delivery_settled(delivery)
+        message = self.unsettled.get(delivery)
+        if message is None:
+            if settled:
+                self._settle_late(delivery)
+            return
+        identity, outcome, fields = pn.transactional_state(delivery)
+        engine = self.connection.engine
+        transaction = engine.transactions.get(identity) if engine is not None else None
+        if transaction is None or (transaction.state is not State.OPEN and transaction.fault is None):
+            self.end(UNKNOWN_TRANSACTION, "a message was acknowledged in a transaction that is not open")
+            return
+        if transaction.state is not State.OPEN:  # rolled back: the message is the client's still, unless it let go
+            if settled:
+                del self.unsettled[delivery]
+                self.consumer.queue.put_back(self.consumer, message, failed=True)
+                delivery_settle(delivery)
+            return
+        del self.unsettled[delivery]
+        failed, barred = [*fields, None, None][:2] if outcome == MODIFIED else (None, None)
+        acknowledgement = Acknowledgement(
+            self.consumer,
+            message,
+            removes=outcome in (ACCEPTED, REJECTED),
+            failed=bool(failed),
+            barred=bool(barred),
+            settled=settled,
+        )
+        transaction.acknowledge(acknowledgement)
+        if settled:
+            delivery_settle(delivery)
+        else:
+            acknowledgement.delivery = delivery
+            self.acknowledged[delivery] = acknowledgement
+
+    def discharged(self, acknowledgement: Acknowledgement) -> None:
+        """The transaction of an acknowledgement that the client has not settled is over."""
+        delivery = acknowledgement.delivery
+        if self.acknowledged.pop(delivery, None) is None:
+            return
+        if acknowledgement.returned:
+            self.unsettled[delivery] = acknowledgement.message
+        else:
+            delivery_update(delivery, ACCEPTED if acknowledgement.removes else pn.RELEASED)
+            delivery_settle(delivery)
+            self.connection.dirty()
+
     def confirm(self, count: int) -> None:
         """The oldest `count` removals are safe."""
         for _ in range(min(count, len(self.removing))):
             delivery = self.removing.popleft()
-            delivery_update(delivery, ACCEPTED)
-            delivery_settle(delivery)
+            if delivery is not None:
+                delivery_update(delivery, ACCEPTED)
+                delivery_settle(delivery)
         self.connection.dirty()
 
     def on_flow(self) -> None:
@@ -364,7 +511,12 @@ class ConsumerLink(Link):
         if not consumer.browsing:
             for message in self.unsettled.values():
                 consumer.queue.put_back(consumer, message, failed=True)
+            for acknowledgement in self.acknowledged.values():
+                acknowledgement.delivery = None
+                if acknowledgement.returned:
+                    acknowledgement.put_back(failed=True)
         self.unsettled.clear()
+        self.acknowledged.clear()
         self.removing.clear()
         self.connection.container.draining.discard(self)
         self.connection.container.broker.detach(consumer)

@@ -12,7 +12,7 @@ from typing import Any
 
 import proton  # noqa: F401  (initialises the library)
 from cproton_ffi import ffi, lib
-from proton import UNDESCRIBED, Array, Data, symbol
+from proton import UNDESCRIBED, Array, Data, Described, symbol, ulong
 
 NULL = ffi.NULL
 from_buffer, unpack, new, cast = ffi.from_buffer, ffi.unpack, ffi.new, ffi.cast
@@ -24,6 +24,8 @@ SND_SETTLED, SND_UNSETTLED, SND_MIXED, RCV_FIRST = (
     lib.PN_SND_MIXED,
     lib.PN_RCV_FIRST,
 )
+#: States of a delivery in transactions, which Proton has no names for (AMQP 1.0, part 4.5).
+DECLARED, TRANSACTIONAL = 0x33, 0x34
 COORDINATOR, UNSPECIFIED, DIST_MODE_COPY = lib.PN_COORDINATOR, lib.PN_UNSPECIFIED, lib.PN_DIST_MODE_COPY
 
 EV_DELIVERY, EV_LINK_FLOW = lib.PN_DELIVERY, lib.PN_LINK_FLOW
@@ -139,6 +141,67 @@ def condition_text(pointer: Any) -> str:
 def delivery_error(pointer: Any, name: str, description: str) -> None:
     """Set the error that goes with a rejected outcome."""
     set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(pointer)), name, description)
+
+
+def add_target_capabilities(pointer: Any, *names: str) -> None:
+    """Of a link's own target, in place of those that it has."""
+    data = Data(lib.pn_terminus_capabilities(lib.pn_link_target(pointer)))
+    data.clear()
+    data.put_object(Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names)))
+
+
+_OUTCOMES = {
+    "amqp:accepted:list": ACCEPTED,
+    "amqp:rejected:list": REJECTED,
+    "amqp:released:list": RELEASED,
+    "amqp:modified:list": MODIFIED,
+}
+
+
+def transactional_state(pointer: Any) -> tuple[bytes, int, list[Any]]:
+    """(id of the transaction, outcome, fields of the outcome) that the peer has set on the delivery, whose state is
+    TRANSACTIONAL; b"" and 0 for what is missing or cannot be read."""
+    data = Data(lib.pn_disposition_data(lib.pn_delivery_remote(pointer)))
+    data.rewind()
+    try:
+        given = data.get_object() if data.next() is not None else None
+        number, *rest = given if isinstance(given, list) else [None]
+        within = rest[0] if rest and isinstance(rest[0], Described) else None
+        identity = bytes(number) if isinstance(number, bytes | memoryview) else b""
+        if within is None:
+            return identity, 0, []
+        outcome = within.descriptor
+        code = _OUTCOMES.get(outcome, 0) if isinstance(outcome, str) else int(outcome)
+        return identity, code, within.value if isinstance(within.value, list) else []
+    except Exception:  # whatever a hostile value does to Proton's wrapper
+        return b"", 0, []
+
+
+def accepted_in(transaction: bytes) -> Any:
+    """The state of a delivery that is accepted in a transaction, for `delivery_update_in`."""
+    data = Data()
+    data.put_object([transaction, Described(ulong(ACCEPTED), [])])
+    return data
+
+
+def rejected_in(transaction: bytes, name: str, description: str) -> Any:
+    """The same of one that is rejected, with an error."""
+    data = Data()
+    error = Described(symbol("amqp:error:list"), [symbol(name), description])
+    data.put_object([transaction, Described(ulong(REJECTED), [error])])
+    return data
+
+
+def delivery_update_in(pointer: Any, state: Any) -> None:
+    """Give a delivery an outcome in its transaction."""
+    lib.pn_data_copy(lib.pn_disposition_data(lib.pn_delivery_local(pointer)), state._data)
+    lib.pn_delivery_update(pointer, TRANSACTIONAL)
+
+
+def delivery_declared(pointer: Any, transaction: bytes) -> None:
+    """Answer a declaration."""
+    Data(lib.pn_disposition_data(lib.pn_delivery_local(pointer))).put_object([transaction])
+    lib.pn_delivery_update(pointer, DECLARED)
 
 
 def decode_first(data: bytes | memoryview) -> tuple[int, Any]:

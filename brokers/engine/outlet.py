@@ -122,9 +122,7 @@ class Outlet:
         self.credit = WINDOW
         self.ended = False
 
-    def publish(
-        self, body: bytes, queues: Sequence[Queue], delivery: Any, enrolment: Enrolment | None = None
-    ) -> None:
+    def publish(self, body: bytes, queues: Sequence[Queue], delivery: Any, enrolment: Enrolment | None = None) -> None:
         """Take in a message for these queues, of which there is at least one. The client must have had credit."""
         self.credit -= 1
         self.unsettled += 1

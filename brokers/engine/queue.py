@@ -126,9 +126,7 @@ class Queue(UncommittedGate):
             self.ledger.ask(producer)
         self.turn.touched.add(self)
 
-    def _publish_late(
-        self, producer: Producer, body: bytes, enrolment: Enrolment | None = None
-    ) -> Verdict | None:
+    def _publish_late(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict | None:
         """A message without credit. None: it can be taken like any other."""
         late = self.ledger.late(producer)
         if late is Late.NEVER:

@@ -17,7 +17,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from brokers.engine.consumer import Consumer
-from brokers.engine.queue import Message, Queue
+from brokers.engine.overflow import Verdict
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Message
 from brokers.engine.turn import Discharged
 from brokers.engine.uncommitted import UncommittedGate
 
@@ -139,10 +141,14 @@ class Transaction:
         """It holds something that others may want, and its client has not asked for its end."""
         return self.state is State.OPEN and bool(self.published or self.acknowledged or self.waiting)
 
-    def publish(self, producer: Any, body: bytes, *, told: bool) -> Any:
-        """Publish to the producer's queue. Returns the Verdict."""
+    def enrolment(self, *, told: bool) -> Enrolment:
+        """For a message that is published in it now. `told`: its client hears what becomes of it."""
         self.active_at = self.owner.broker.turn.now
-        enrolment = self.told if told else self.untold
+        return self.told if told else self.untold
+
+    def publish(self, producer: Producer, body: bytes, *, told: bool) -> Verdict:
+        """Publish to the producer's queue."""
+        enrolment = self.enrolment(told=told)
         verdict = producer.queue.publish_in(enrolment, producer, body)
         if not verdict:
             enrolment.refused()
