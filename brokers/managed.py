@@ -262,7 +262,7 @@ TYPES: dict[str, ManagedType] = {
                 _A(
                     "transaction_idle_limit_ms",
                     Kind.INTEGER,
-                    "A transaction that holds messages and in which nothing was done for so long is rolled back. 0: never.",
+                    "A transaction that holds messages and did nothing for so long is rolled back. 0: never.",
                     "ms",
                     writable=True,
                 ),

@@ -162,6 +162,6 @@ def _request(message: bytes) -> tuple[Any, list[Any]]:
         if isinstance(section, Described) and section.descriptor in _VALUE:
             request = section.value
             if isinstance(request, Described) and isinstance(request.value, list):
-                return request.descriptor, [bytes(f) if isinstance(f, memoryview) else f for f in request.value]
+                return request.descriptor, request.value
             break
     raise ValueError("the message's body is not a described list")

@@ -213,9 +213,18 @@ def decode_first(data: bytes | memoryview) -> tuple[int, Any]:
     value.rewind()
     value.next()
     try:
-        return length, value.get_object()
+        return length, _kept(value.get_object())
     except Exception as error:  # whatever a hostile value does to Proton's wrapper
         raise ValueError(f"not a value that can be read: {error!r}") from error
+
+
+def _kept(value: Any) -> Any:
+    """The value with copies of the binaries in its lists, of which Proton's views end with what they were read from."""
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, Described):
+        return Described(value.descriptor, _kept(value.value))
+    return [_kept(each) for each in value] if isinstance(value, list) else value
 
 
 def _text(pointer: Any) -> str:

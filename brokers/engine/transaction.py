@@ -98,8 +98,8 @@ class Enrolment:
 
 
 class Transaction:
-    """`id`: what its client calls it. `began`, `active_at`: ms since the epoch. `waiting`: how many messages wait where.
-    `fault`: AMQP error condition and text, if the broker has rolled it back. `handle`, `accepted` belong to the
+    """`id`: what its client calls it. `began`, `active_at`: ms since the epoch. `waiting`: how many messages wait, and
+    where. `fault`: AMQP error condition and text, if the broker has rolled it back. `handle`, `accepted` belong to the
     protocol layer."""
 
     __slots__ = (

@@ -227,7 +227,6 @@ def test_a_user_signs_in_with_the_right_password_only(jms: Peer, broker: BrokerT
 # -- transactions and topics ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: the engine has no transactions")
 def test_a_transacted_session_sends_and_acknowledges_at_its_commit(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
@@ -241,7 +240,6 @@ def test_a_transacted_session_sends_and_acknowledges_at_its_commit(
     assert operator.depth("orders") == 0
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: the engine has no transactions")
 def test_a_send_timeout_in_a_transacted_session_does_not_roll_it_back(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
