@@ -26,7 +26,7 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.management import Management
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
-from brokers.engine.turn import Drain
+from brokers.engine.turn import Drain, Effect
 from brokers.engine.virtualhost import DEFAULT
 from brokers.managed import TYPES, ManagedType, ObjectName
 
@@ -231,8 +231,7 @@ class InMemoryBroker:
                 queue.grant()
                 turn.changed.add(queue)
             for effect in turn.take_effects():
-                if isinstance(effect, Drain) and effect.producer.draining:
-                    effect.producer.queue.credit_returned(effect.producer, effect.producer.credit)
+                self._carry_out(effect)
         turn.take_keep()
         for fact in turn.take_facts():
             self.engine.last_event += 1
@@ -241,3 +240,7 @@ class InMemoryBroker:
             for loop, reader in list(self._event_readers):
                 loop.call_soon_threadsafe(reader.put_nowait, event)
         del self._events[: -self._keep]
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Drain) and effect.producer.draining:
+            effect.producer.queue.credit_returned(effect.producer, effect.producer.credit)

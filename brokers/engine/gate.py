@@ -429,7 +429,13 @@ class Gate:
         ):
             if depth > resume:
                 left.append(f"{resume:,} {unit} or fewer (now {depth:,})")
-        return f"queue {self.name} comes down to {' and '.join(left)}" if left else f"queue {self.name} resumes"
+        if not left:
+            return f"queue {self.name} resumes"
+        return f"queue {self.name} comes down to {' and '.join(left)}{self.held_in_transactions()}"
+
+    def held_in_transactions(self) -> str:
+        """In words, which of its messages consumers cannot have yet; "" if there are none."""
+        raise NotImplementedError
 
     # -- facts ------------------------------------------------------------------------------------------------
 

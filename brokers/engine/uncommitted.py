@@ -59,6 +59,10 @@ class UncommittedGate(Gate):
         self.measure()
         self.touch()
 
+    def held_in_transactions(self) -> str:
+        count = self.uncommitted_messages
+        return f", {count:,} of them in open transactions" if count else ""
+
     def _count_uncommitted(self, messages: int, size: int) -> None:
         self.uncommitted_messages += messages
         self.uncommitted_bytes += size
