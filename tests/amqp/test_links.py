@@ -12,14 +12,12 @@ from tests.amqp.clients import bodies, connected, fill, managing
 from tests.amqp.frames import (
     ATTACH,
     CLOSE,
-    COORDINATOR,
     DETACH,
     DISPOSITION,
     END,
     OPEN,
     RECEIVER,
     Peer,
-    described,
     frame,
     uint,
 )
@@ -175,14 +173,6 @@ def test_a_refused_link_is_answered_with_neither_source_nor_target(broker: Broke
         attach = peer.expect(ATTACH)
         assert (attach.field(5), attach.field(6)) == (None, None)
         assert peer.expect_error(DETACH, 2)[0] == "amqp:not-found"
-        peer.is_alive()
-
-
-def test_a_transaction_coordinator_is_refused_and_the_connection_lives_on(broker: BrokerThread) -> None:
-    with Peer(broker.port) as peer:
-        peer.open()
-        peer.attach(None, target=described(COORDINATOR))
-        assert peer.expect_error(DETACH, 2) == ("amqp:not-implemented", "transactions are not supported")
         peer.is_alive()
 
 

@@ -29,8 +29,8 @@ class Client:
 
 
 class TransactionModel(RuleBasedStateMachine):
-    """`lines`: what each of two queues holds and nobody has, in order: a durable queue, and one that is not. `unsafe`: what
-    the durable queue shows only when the store has answered for it."""
+    """`lines`: what each of two queues holds and nobody has, in order: a durable queue, and one that is not. `unsafe`:
+    what the durable queue shows only when the store has answered for it."""
 
     def __init__(self) -> None:
         super().__init__()
