@@ -31,7 +31,7 @@ BATCH = 16
 
 class Queue(Gate):
     """See the module. `store_id`: what a store knows it by, no other queue having or having had it; 0: it is not
-    durable."""
+    durable. `transient`: it goes with those who use it, and no record of it is kept."""
 
     __slots__ = (
         "__weakref__",
@@ -48,6 +48,7 @@ class Queue(Gate):
         "returned",
         "sampled",
         "store_id",
+        "transient",
     )
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
@@ -60,6 +61,7 @@ class Queue(Gate):
         self.deliveries: dict[int, int] = {}  # message number -> failed deliveries, where there were any
         self.excluded: dict[int, set[Consumer]] = {}  # message number -> consumers that must not get it again
         self.store_id = 0
+        self.transient = False
         self.dequeued = 0
         self.dropped = 0
         self.rate_in = 0.0
@@ -307,6 +309,11 @@ class Queue(Gate):
     @property
     def consumer_count(self) -> int:
         return len(self.consumers) + len(self.browsers)
+
+    def oldest(self) -> int | None:
+        """Number of the oldest message that no consumer holds."""
+        first = [each[0][0] for each in (self.returned, self.ready) if each]
+        return min(first, default=None)
 
     @property
     def memory_bytes(self) -> int:

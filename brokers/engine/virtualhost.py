@@ -5,7 +5,9 @@ from __future__ import annotations
 from brokers.engine.exchange import Exchange
 from brokers.engine.policy import Policies, Value
 from brokers.engine.queue import Queue
+from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.store import Store
+from brokers.engine.subscription import Subscription
 from brokers.engine.usage import Resource, Usage
 from brokers.managed import ObjectName, object_name
 
@@ -17,7 +19,8 @@ class VirtualHost:
     queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created when a
     client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
     consume. `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
-    `store_overfull_bytes` and `store_underfull_bytes`."""
+    `store_overfull_bytes` and `store_underfull_bytes`. `subscriptions`: those with a name of their own, by identity.
+    `slow_consumer_policies`: by name."""
 
     __slots__ = (
         "anonymous",
@@ -30,9 +33,11 @@ class VirtualHost:
         "object_name",
         "policies",
         "queues",
+        "slow_consumer_policies",
         "store",
         "store_limits",
         "store_usage",
+        "subscriptions",
         "version",
     )
 
@@ -51,3 +56,5 @@ class VirtualHost:
         self.policies = Policies()
         self.exchanges: dict[str, Exchange] = {}
         self.bound: dict[Queue, tuple[Exchange, ...]] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.slow_consumer_policies: dict[str, SlowConsumerPolicy] = {}
