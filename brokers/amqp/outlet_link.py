@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND = "amqp:not-found"
 
-#: A message -> the queues it goes to, or why it goes nowhere.
+#: A message -> the queues it goes to, or why it is refused. None of the queues: nobody wants it, and it is accepted.
 Route = Callable[[bytes], Sequence[Queue] | str]
 
 
@@ -56,10 +56,13 @@ class OutletLink(IncomingLink):
             self.refuse(delivery, TRANSFER_LIMIT, "the message was not taken: the link had no credit")
             return
         found = self.route(body)
-        if isinstance(found, str) or not found:
+        if not found or isinstance(found, str):
             self.outlet.credit -= 1
-            text = found if isinstance(found, str) else "no queue is bound for this message's routing key"
-            self._reject(delivery, NOT_FOUND, text)
+            if isinstance(found, str):
+                self._reject(delivery, NOT_FOUND, found)
+            else:
+                delivery_update(delivery, ACCEPTED)
+                delivery_settle(delivery)
             self._top_up()
             return
         pn.link_advance(self.pointer)

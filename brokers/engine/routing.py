@@ -161,7 +161,10 @@ class Routing:
 
     def topic(self, host: VirtualHost, name: str) -> tuple[Exchange, str | None]:
         """What a topic's name means: an exchange, with or without a routing key, as in an address; else the key of that
-        name in the exchange `topics`. Raises NotFound where there is none and clients may not create it."""
+        name in the exchange `topics`. Raises NotFound where there is none and clients may not create it,
+        InvalidValue."""
+        if not name:
+            raise InvalidValue({"name": "the topic has no name"})
         found = _exchange_of(host, name)
         if found is not None:
             return found
