@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from brokers.admin import AdminError
+from brokers.admin import AdminError, NotFound
 from brokers.amqp import proton as pn
 from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
@@ -73,12 +73,14 @@ class _Attaching:
         return self._open_consumer(pointer, link, queue, browsing=browsing)
 
     def _attach_by_name(self, pointer: Any) -> Link:
-        """No source at all: the durable subscription of the link's name, as a client asks that will unsubscribe it."""
+        """No source, or none with an address: the durable subscription of the link's name, as a client asks that will
+        unsubscribe it."""
         self._check_right("consume")
-        link_name = pn.link_name(pointer)
-        subscription = self.container.broker.subscriptions.named(
-            self.engine, subscription_name(link_name), everybody=is_global(link_name)
-        )
+        name, everybody = subscription_name(pn.link_name(pointer)), is_global(pn.link_name(pointer))
+        try:
+            subscription = self.container.broker.subscriptions.named(self.engine, name, everybody=everybody)
+        except NotFound as missing:
+            raise NotFound(f"the source has no address, and {missing}") from None
         describe(pointer, subscription.wish)
         return self._open_subscriber(pointer, subscription)
 

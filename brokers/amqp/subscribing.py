@@ -1,4 +1,4 @@
-"""What links ask of topics, in the words of Qpid JMS: capabilities, names of links, filters, durability; and their link.
+"""What links ask of topics, in the words of Qpid JMS: capabilities, names, filters, durability; and their own link.
 
 | what | how it is asked for |
 |---|---|

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.queue import Queue
-from brokers.engine.stops import Scope, Stop
+from brokers.engine.stops import Stop
 from brokers.engine.turn import Keep
 from brokers.engine.virtualhost import VirtualHost
 
@@ -57,10 +57,6 @@ class Records:
         }
         self.broker.turn.keep.append(Keep("broker", "", record))
 
-    def _has(self, scope: Scope) -> bool:
-        host = self.broker.virtualhosts.get(scope.virtualhost)
-        return host is not None and scope.queue in host.queues
-
     def restore(self, records: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
         """Take up the records of an earlier run, in any order; kinds that are not the engine's are passed over."""
         kinds: dict[str, list[Mapping[str, Any]]] = {}
@@ -89,8 +85,6 @@ class Records:
                 self.broker.open_store(host)
             queue = self.broker.add_queue(host, record["name"], record["own"], number)
             queue.version = record["version"]
-        for scope in [s for s in self.broker.stops if s.queue and not self._has(s)]:
-            del self.broker.stops[scope]  # of a queue that went with those who used it
         for record in kinds.get("binding", ()):
             self.broker.routing.restore_binding(record)
         for record in kinds.get("slow-consumer-policy", ()):
