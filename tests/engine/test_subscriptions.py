@@ -70,6 +70,7 @@ class Publisher:
         for tap in list(self.outlet.taps.values()):
             if tap.producer.id not in self.world.broker.producers:
                 tap.end("amqp:resource-deleted", "as the container does")
+        self.world.settle()
         self.outlet.pump()  # the simulation grants credit, and knows nothing of taps
         self.world.settle()
 
