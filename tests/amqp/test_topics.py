@@ -79,7 +79,10 @@ def queues(broker: BrokerThread) -> list[str]:
 
 def ended(connection: Any, receiver: Any) -> str:
     """Why the broker has ended a link."""
-    until(connection, lambda: receiver.link.remote_condition, "the broker ends the link")
+    try:
+        until(connection, lambda: receiver.link.remote_condition, "the broker ends the link")
+    except LinkDetached:
+        pass  # Proton's blocking client may notice first
     condition = receiver.link.remote_condition
     return f"{condition.name}: {condition.description}"
 
@@ -235,8 +238,7 @@ def test_a_client_that_comes_back_takes_its_subscription_from_its_lost_connectio
         broker.until(lambda s: sum(c.unacknowledged for c in s.broker.consumers.values()) == 1, "it has the message")
         second = mine(back)
         assert bodies(second, 1) == ["a"]
-        with pytest.raises(LinkDetached, match="amqp:link:stolen"):
-            ended(lost, first)
+        assert "amqp:link:stolen" in ended(lost, first)
         assert subscriptions(broker) == ["subscriptions.prices.me|mine"]
 
 
@@ -258,8 +260,7 @@ def test_deleting_a_subscription_through_management_detaches_its_consumer(broker
         assert (found["topic"], found["client"], found["subscription"]) == ("prices", "me", "mine")
         assert (found["durable"], found["shared"], found["consumers"]) == (True, False, 1)
         assert manager.ask("DELETE", name=name, version=1).status == 204
-        with pytest.raises(LinkDetached, match="amqp:resource-deleted"):
-            ended(connection, receiver)
+        assert "amqp:resource-deleted" in ended(connection, receiver)
         assert manager.ask("READ", name=name).status == 404
     assert subscriptions(broker) == []
 
@@ -290,8 +291,8 @@ def test_a_subscription_that_never_acknowledges_holds_its_publishers_until_it_is
         slow = f"type=SlowConsumerPolicy,{VHOST},name=stuck"
         assert manager.ask("CREATE", given, name=slow).status == 201
         wait_until(lambda: publisher.accepted == len(worker.taken) == 50, "publisher and worker go on")
-        with pytest.raises(LinkDetached, match=r"resource-deleted.*Slow Consumer : Messages : 11, Limit : 10"):
-            ended(idler, never)
+        why = f"amqp:resource-deleted: subscription {queue} was deleted: Slow Consumer : Messages : 11, Limit : 10"
+        assert ended(idler, never).startswith(why)
         assert queue not in queues(broker)
         said = f"[vh(/default)/qu({queue})] HGT-1010 : Slow Consumer : Messages : 11, Limit : 10, Policy : stuck"
         assert any(text.startswith(said) for text in broker.texts())
