@@ -23,7 +23,7 @@ def topic_types(version: Attribute, policy_changed: Notification) -> tuple[Manag
             (
                 _A("virtualhost", Kind.STRING, "The virtual host it belongs to."),
                 _A("name", Kind.STRING, "The name of its queue: subscriptions.TOPIC.CLIENT|NAME."),
-                _A("queue", Kind.NAME, "The queue that gathers its messages."),
+                _A("held_in", Kind.NAME, "The queue that gathers its messages."),
                 _A("topic", Kind.STRING, "What the client subscribed to."),
                 _A("exchange", Kind.STRING, "The exchange that its queue is bound to."),
                 _A("key", Kind.STRING, "The binding key."),

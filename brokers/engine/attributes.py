@@ -205,7 +205,7 @@ def _given(name: str) -> Getter:
 _SUBSCRIPTION: dict[str, Getter] = {
     "virtualhost": lambda b, s: s.queue.virtualhost,
     "name": lambda b, s: s.queue.name,
-    "queue": lambda b, s: str(s.queue.object_name),
+    "held_in": lambda b, s: str(s.queue.object_name),
     **{
         name: _wish(name)
         for name in ("topic", "exchange", "key", "client", "durable", "shared", "selector", "no_local")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +79,8 @@ def queues(broker: BrokerThread) -> list[str]:
 
 def ended(connection: Any, receiver: Any) -> str:
     """Why the broker has ended a link."""
-    try:
+    with suppress(LinkDetached):  # Proton's blocking client may notice first
         until(connection, lambda: receiver.link.remote_condition, "the broker ends the link")
-    except LinkDetached:
-        pass  # Proton's blocking client may notice first
     condition = receiver.link.remote_condition
     return f"{condition.name}: {condition.description}"
 

@@ -265,6 +265,18 @@ def test_a_durable_subscription_keeps_messages_while_its_subscriber_is_away(jms:
     assert seen["after_unsubscribe"]
 
 
+def test_shared_and_durable_subscriptions_belong_to_a_client_or_to_all_and_end_when_unsubscribed(
+    jms: Peer, broker: BrokerThread
+) -> None:
+    seen = well(jms.play("subscriptions", broker.port))
+    assert seen["own"] == seen["everybody"] == ["m0"]
+    assert "amqp:resource-locked" in seen["in_use"]
+    assert seen["unknown"].startswith("InvalidDestinationException")
+    assert seen["not_local"] == ["another's"]
+    assert seen["anonymous"] == ["anonymous"]
+    assert broker.look(lambda s: [each.wish.client for each in s.broker.subscriptions.of.values()]) == ["me"]
+
+
 @pytest.mark.xfail(strict=True, reason="not yet: the engine has no selectors")
 def test_a_selector_leaves_what_does_not_match(jms: Peer, broker: BrokerThread) -> None:
     seen = well(jms.play("selector", broker.port))
