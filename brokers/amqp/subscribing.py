@@ -52,7 +52,7 @@ class SubscriberLink(ConsumerLink):
         self.subscription = subscription
 
     def oldest(self) -> int | None:
-        """Number of the oldest message that the client has not settled."""
+        """Of the messages that the client has not settled the oldest, as `Consumer.oldest` has it."""
         return min((message[0] for message in self.unsettled.values()), default=None)
 
     def peer_closed(self) -> None:

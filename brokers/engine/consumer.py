@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 class Consumer:
     """`credit`: messages it will take now. A browsing one gets copies and removes nothing; `seen` is the number of the
-    last message it got. `handle` belongs to the protocol layer. `oldest`: the number of the oldest message that it
-    holds unsettled, if the protocol layer tells."""
+    last message it got. `handle` belongs to the protocol layer. `oldest`: of the messages that it holds unsettled
+    the oldest, as so manieth of all that came to the queue, if the protocol layer tells."""
 
     __slots__ = (
         "browsing",

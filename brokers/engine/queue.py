@@ -310,8 +310,13 @@ class Queue(Gate):
     def consumer_count(self) -> int:
         return len(self.consumers) + len(self.browsers)
 
+    @property
+    def takers(self) -> list[Consumer]:
+        """The consumers that take messages away: all but those that browse."""
+        return list(self.consumers)
+
     def oldest(self) -> int | None:
-        """Number of the oldest message that no consumer holds."""
+        """Of the messages that no consumer holds the oldest: as so manieth of all did it come."""
         first = [each[0][0] for each in (self.returned, self.ready) if each]
         return min(first, default=None)
 

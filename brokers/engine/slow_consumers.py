@@ -57,7 +57,7 @@ class SlowConsumers:
             "topic": wish.topic,
             "subscription": wish.name,
             "client": wish.client,
-            "clients": [consumer.connection.client for consumer in queue.consumers],
+            "clients": [consumer.connection.client for consumer in queue.takers],
             "reached": {trigger: {"value": value, "limit": limit} for trigger, (value, limit) in reached.items()},
         }
         subject = queue_subject(queue.virtualhost, queue.name)

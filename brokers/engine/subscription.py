@@ -127,8 +127,8 @@ class Subscription:
         return self.matches is None or self.matches(body)
 
     def oldest(self) -> int | None:
-        """Number of the oldest message that is neither settled nor gone."""
-        held = (c.oldest() for c in self.queue.consumers)
+        """Of the messages that are neither settled nor gone the oldest: as so manieth of all did it come."""
+        held = (c.oldest() for c in self.queue.takers)
         return min((n for n in (self.queue.oldest(), *held) if n is not None), default=None)
 
     def message_age(self, now: int) -> int:

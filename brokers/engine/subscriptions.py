@@ -54,7 +54,7 @@ class Subscriptions:
         host = self.broker.virtualhosts[connection.virtualhost]
         there = host.subscriptions.get(wish.identity) if wish.name else None
         if there is not None and there.wish != wish:
-            if there.queue.consumers:
+            if there.queue.takers:
                 is_, asked = _told(there.wish), _told(wish)
                 raise AlreadyExists(f"subscription {wish.name} is in use for {is_}: it cannot become one for {asked}")
             self.broker.delete_queue(there.queue)
@@ -75,7 +75,7 @@ class Subscriptions:
         if found is None:
             whose = f"client {client}" if client else "all clients"
             raise NotFound(f"there is no durable subscription {name} of {whose} in virtual host {host.name}")
-        if found.queue.consumers:
+        if found.queue.takers:
             raise AlreadyExists(f"subscription {name} is in use: it cannot be ended")
         return found
 
@@ -88,7 +88,7 @@ class Subscriptions:
     def unsubscribe(self, subscription: Subscription) -> None:
         """A client wants no more of it: it ends, unless others still use it. Idempotent."""
         queue = subscription.queue
-        if self.of.get(queue) is subscription and not queue.consumers:
+        if self.of.get(queue) is subscription and not queue.takers:
             self.broker.delete_queue(queue)
 
     def forget(self, queue: Queue) -> None:
@@ -146,7 +146,7 @@ class Subscriptions:
 
     def _steal(self, subscription: Subscription) -> None:
         """The same link again: a client that has lost its connection comes back before the broker knows of the loss."""
-        for consumer in subscription.queue.consumers:
+        for consumer in subscription.queue.takers:
             consumer.credit = 0
             text = f"subscription {subscription.wish.name} was attached again by client {subscription.wish.client}"
             self.broker.turn.effects.append(Detach(consumer, "amqp:link:stolen", text))
