@@ -24,6 +24,7 @@ from brokers.model import (
     parse_level,
 )
 from brokers.policy_fields import POLICY
+from brokers.topic_types import SLOW_CONSUMER, topic_types
 
 __all__ = [
     "NOTIFICATIONS",
@@ -391,6 +392,7 @@ TYPES: dict[str, ManagedType] = {
                 Notification("queue-underfull", "QUE-1004", "The queue came down to its resume level."),
                 Notification("queue-dropped", "QUE-1005", "A full ring queue dropped its oldest messages."),
                 Notification("queue-purged", "HGT-1004", "An operator removed the queue's messages."),
+                SLOW_CONSUMER,
                 _POLICY_CHANGED,
                 _STOPPED,
                 _STARTED,
@@ -473,6 +475,7 @@ TYPES: dict[str, ManagedType] = {
             creatable=True,
             deletable=True,
         ),
+        *topic_types(_VERSION, _POLICY_CHANGED),
         ManagedType(
             "Connection",
             "An AMQP connection of a client.",

@@ -26,6 +26,8 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.management import Management
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
+from brokers.engine.subscription import Wish
+from brokers.engine.subscriptions import everything
 from brokers.engine.turn import Drain, Effect
 from brokers.engine.virtualhost import DEFAULT
 from brokers.managed import TYPES, ManagedType, ObjectName
@@ -183,6 +185,16 @@ class InMemoryBroker:
         found = self.engine.find_or_create_queue(connection, queue)
         consumer = self.engine.attach_consumer(connection, found, "receiver", None, browsing=False)
         self.consume(consumer, credit)
+        return consumer
+
+    def subscribe(self, topic: str, name: str = "", *, durable: bool = False, virtualhost: str = DEFAULT) -> Consumer:
+        """Attach a consumer to a topic, with a subscription of this name if it is durable."""
+        connection, engine = self._client(virtualhost), self.engine
+        exchange, key = engine.routing.topic(engine.virtualhost(virtualhost), topic)
+        wish = Wish(topic, exchange.name, key or everything(exchange), connection.container_id, name, durable=durable)
+        queue = engine.subscriptions.subscribe(connection, wish).queue
+        consumer = engine.attach_consumer(connection, queue, name or "receiver", None, browsing=False)
+        self._end_turn()
         return consumer
 
     def consume(self, consumer: Consumer, count: int) -> int:

@@ -94,6 +94,9 @@ class Link:
     def let_go(self) -> None:
         """The link has ended, from whichever side. Called once."""
 
+    def peer_closed(self) -> None:
+        """The peer has closed the link for good, and it was let go. Not called when it detached, or was cut off."""
+
     def end(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
         """Close our end, with an error."""
         if not self.closing:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND = "amqp:not-found"
 
-#: A message -> the queues it goes to, or why it goes nowhere.
+#: A message -> the queues it goes to, or why it is refused. None of the queues: nobody wants it, and it is accepted.
 Route = Callable[[bytes], Sequence[Queue] | str]
 
 
@@ -68,12 +68,14 @@ class OutletLink(IncomingLink):
     def _publish(self, delivery: Any, body: bytes, transaction: Transaction | None) -> None:
         enrolment = transaction.enrolment(told=not pn.delivery_settled(delivery)) if transaction is not None else None
         found = self.route(body)
-        if isinstance(found, str) or not found:
+        if not found or isinstance(found, str):
             self.outlet.credit -= 1
-            text = found if isinstance(found, str) else "no queue is bound for this message's routing key"
-            self.reject(delivery, NOT_FOUND, text)
-            if enrolment is not None:
-                enrolment.refused()
+            if isinstance(found, str):
+                self.reject(delivery, NOT_FOUND, found)
+                if enrolment is not None:
+                    enrolment.refused()
+            else:
+                self.accept(delivery)
             self._top_up()
             return
         pn.link_advance(self.pointer)

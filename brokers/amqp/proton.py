@@ -8,6 +8,7 @@ to a delivery or link is dead once its connection is released; `link_flow` ends 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import proton  # noqa: F401  (initialises the library)
@@ -27,6 +28,7 @@ SND_SETTLED, SND_UNSETTLED, SND_MIXED, RCV_FIRST = (
 #: States of a delivery in transactions, which Proton has no names for (AMQP 1.0, part 4.5).
 DECLARED, TRANSACTIONAL = 0x33, 0x34
 COORDINATOR, UNSPECIFIED, DIST_MODE_COPY = lib.PN_COORDINATOR, lib.PN_UNSPECIFIED, lib.PN_DIST_MODE_COPY
+SOURCE, NONDURABLE, DELIVERIES, EXPIRE_NEVER = lib.PN_SOURCE, lib.PN_NONDURABLE, lib.PN_DELIVERIES, lib.PN_EXPIRE_NEVER
 
 EV_DELIVERY, EV_LINK_FLOW = lib.PN_DELIVERY, lib.PN_LINK_FLOW
 EV_CONNECTION_REMOTE_OPEN, EV_CONNECTION_REMOTE_CLOSE = lib.PN_CONNECTION_REMOTE_OPEN, lib.PN_CONNECTION_REMOTE_CLOSE
@@ -70,6 +72,11 @@ link_set_max_message_size, link_condition = lib.pn_link_set_max_message_size, li
 
 terminus_copy, terminus_type = lib.pn_terminus_copy, lib.pn_terminus_get_type
 terminus_set_type = lib.pn_terminus_set_type
+terminus_durability, terminus_set_durability = lib.pn_terminus_get_durability, lib.pn_terminus_set_durability
+terminus_expiry_policy, terminus_set_expiry_policy = (
+    lib.pn_terminus_get_expiry_policy,
+    lib.pn_terminus_set_expiry_policy,
+)
 terminus_is_dynamic, terminus_distribution_mode = lib.pn_terminus_is_dynamic, lib.pn_terminus_get_distribution_mode
 
 delivery, delivery_link, delivery_partial = lib.pn_delivery, lib.pn_delivery_link, lib.pn_delivery_partial
@@ -112,15 +119,51 @@ def terminus_filter(pointer: Any) -> Any:
     return data.get_object() if data.next() is not None else None
 
 
+def terminus_filters(pointer: Any) -> dict[str, Described]:
+    """The filters of the source by the names that the client gave them, as far as they can be read."""
+    try:
+        found = terminus_filter(pointer)
+    except Exception:  # whatever a hostile value does to Proton's wrapper
+        return {}
+    items = found.items() if isinstance(found, dict) else ()
+    return {str(name): value for name, value in items if isinstance(value, Described)}
+
+
 def clear_terminus_filter(pointer: Any) -> None:
     lib.pn_data_clear(lib.pn_terminus_filter(pointer))
 
 
+def set_terminus_filter(pointer: Any, filters: dict[Any, Described]) -> None:
+    clear_terminus_filter(pointer)
+    if filters:
+        Data(lib.pn_terminus_filter(pointer)).put_object(filters)
+
+
+def terminus_capabilities(pointer: Any) -> frozenset[str]:
+    """The capabilities of a terminus, as far as they can be read."""
+    data = Data(lib.pn_terminus_capabilities(pointer))
+    data.rewind()
+    try:
+        found = data.get_object() if data.next() is not None else None
+    except Exception:  # whatever a hostile value does to Proton's wrapper
+        return frozenset()
+    names = found.elements if isinstance(found, Array) else [found]
+    return frozenset(str(name) for name in names if isinstance(name, str))
+
+
+def set_terminus_capabilities(pointer: Any, *names: str) -> None:
+    data = lib.pn_terminus_capabilities(pointer)
+    lib.pn_data_clear(data)
+    Data(data).put_object(_symbols(names))
+
+
 def offer_capabilities(pointer: Any, *names: str) -> None:
     """Of a connection, before it is opened."""
-    Data(lib.pn_connection_offered_capabilities(pointer)).put_object(
-        Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
-    )
+    Data(lib.pn_connection_offered_capabilities(pointer)).put_object(_symbols(names))
+
+
+def _symbols(names: Iterable[str]) -> Array:
+    return Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
 
 
 def set_condition(pointer: Any, name: str, description: str, info: dict[Any, Any] | None = None) -> None:

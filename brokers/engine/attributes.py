@@ -19,7 +19,10 @@ from brokers.engine.policy import FIELDS, Policy
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
 from brokers.engine.shortages import LIMITS, STORE_LIMITS
+from brokers.engine.slow_consumer import FIELDS as SLOW_FIELDS
+from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.stops import Stop
+from brokers.engine.subscription import Subscription
 from brokers.engine.usage import Resource
 from brokers.engine.virtualhost import VirtualHost
 
@@ -190,6 +193,49 @@ _EXCHANGE: dict[str, Getter] = {
     "version": lambda b, e: e.version,
 }
 
+
+def _of_queue(name: str) -> Getter:
+    return lambda b, subscription: _QUEUE[name](b, subscription.queue)
+
+
+def _wish(name: str) -> Getter:
+    return lambda _, subscription: getattr(subscription.wish, name)
+
+
+def _slow_policy(broker: Broker, subscription: Subscription) -> str | None:
+    policy = broker.slow_consumers.watched.get(subscription)
+    return policy.name if policy is not None else None
+
+
+def _given(name: str) -> Getter:
+    return lambda _, policy: policy.given.get(name)
+
+
+_SUBSCRIPTION: dict[str, Getter] = {
+    "virtualhost": lambda b, s: s.queue.virtualhost,
+    "name": lambda b, s: s.queue.name,
+    "held_in": lambda b, s: str(s.queue.object_name),
+    **{
+        name: _wish(name)
+        for name in ("topic", "exchange", "key", "client", "durable", "shared", "selector", "no_local")
+    },
+    "subscription": lambda b, s: s.wish.name,
+    "created": lambda b, s: s.created,
+    **{name: _of_queue(name) for name in ("consumers", "depth_messages", "depth_bytes", "unacknowledged_messages")},
+    "message_age_ms": lambda b, s: s.message_age(b.turn.now),
+    "slow_consumer_policy": _slow_policy,
+    "slow_since": lambda b, s: s.slow_since,
+    "version": lambda b, s: s.version,
+}
+
+_SLOW_CONSUMER_POLICY: dict[str, Getter] = {
+    "virtualhost": lambda b, p: p.virtualhost,
+    "name": lambda b, p: p.name,
+    **{name: _given(name) for name in SLOW_FIELDS},
+    "subscriptions": lambda b, p: sum(1 for each in b.slow_consumers.watched.values() if each is p),
+    "version": lambda b, p: p.version,
+}
+
 _CONNECTION: dict[str, Getter] = {
     "virtualhost": lambda b, c: c.virtualhost,
     "id": lambda b, c: c.id,
@@ -242,6 +288,8 @@ GETTERS: Mapping[str, Mapping[str, Getter]] = {
     "Queue": _QUEUE,
     "Policy": _POLICY,
     "Exchange": _EXCHANGE,
+    "Subscription": _SUBSCRIPTION,
+    "SlowConsumerPolicy": _SLOW_CONSUMER_POLICY,
     "Connection": _CONNECTION,
     "Producer": _PRODUCER,
     "Consumer": _CONSUMER,
@@ -253,6 +301,8 @@ TYPE_OF: Mapping[type, str] = {
     Queue: "Queue",
     Policy: "Policy",
     Exchange: "Exchange",
+    Subscription: "Subscription",
+    SlowConsumerPolicy: "SlowConsumerPolicy",
     Connection: "Connection",
     Producer: "Producer",
     Consumer: "Consumer",

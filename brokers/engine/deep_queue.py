@@ -178,6 +178,11 @@ class DeepQueue(Queue):
         if place == TEMP:
             self.drop_spooled(number)
 
+    def oldest(self) -> int | None:
+        waiting = super().oldest()
+        behind = self.backlog.head(1, 0) if waiting is None else []
+        return behind[0][0] if behind else waiting
+
     @property
     def memory_bytes(self) -> int:
         return self.depth_bytes - self.backlog.bytes

@@ -209,6 +209,10 @@ class DurableQueue(DeepQueue):
             self.stored -= 1
             self.store.remove(self.store_id, message[0])
 
+    def oldest(self) -> int | None:
+        waiting = super().oldest()
+        return self.unsafe[0].number if waiting is None and self.unsafe else waiting
+
     @property
     def unacknowledged(self) -> int:
         return super().unacknowledged - len(self.unsafe)

@@ -36,7 +36,7 @@ BATCH = 16
 
 class Queue(UncommittedGate):
     """See the module. `store_id`: what a store knows it by, no other queue having or having had it; 0: it is not
-    durable."""
+    durable. `transient`: it goes with those who use it, and no record of it is kept."""
 
     __slots__ = (
         "__weakref__",
@@ -53,6 +53,7 @@ class Queue(UncommittedGate):
         "returned",
         "sampled",
         "store_id",
+        "transient",
     )
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
@@ -65,6 +66,7 @@ class Queue(UncommittedGate):
         self.deliveries: dict[int, int] = {}  # message number -> failed deliveries, where there were any
         self.excluded: dict[int, set[Consumer]] = {}  # message number -> consumers that must not get it again
         self.store_id = 0
+        self.transient = False
         self.dequeued = 0
         self.dropped = 0
         self.rate_in = 0.0
@@ -340,6 +342,16 @@ class Queue(UncommittedGate):
     @property
     def consumer_count(self) -> int:
         return len(self.consumers) + len(self.browsers)
+
+    @property
+    def takers(self) -> list[Consumer]:
+        """The consumers that take messages away: all but those that browse."""
+        return list(self.consumers)
+
+    def oldest(self) -> int | None:
+        """Of the messages that no consumer holds the oldest: as so manieth of all did it come."""
+        first = [each[0][0] for each in (self.returned, self.ready) if each]
+        return min(first, default=None)
 
     @property
     def memory_bytes(self) -> int:

@@ -25,6 +25,8 @@ class Records:
         self.broker = broker
 
     def keep_queue(self, queue: Queue) -> None:
+        if queue.transient:
+            return
         record = {
             "virtualhost": queue.virtualhost,
             "name": queue.name,
@@ -87,6 +89,10 @@ class Records:
             queue.version = record["version"]
         for record in kinds.get("binding", ()):
             self.broker.routing.restore_binding(record)
+        for record in kinds.get("slow-consumer-policy", ()):
+            self.broker.slow_consumers.restore(record)
+        for record in kinds.get("subscription", ()):
+            self.broker.subscriptions.restore(record)
         for queue in self.broker.queues():
             settings, limits = self.broker.enforcement.settle(self.broker.enforcement.layers_of(queue))
             queue.set_limits(limits, settings)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from brokers.engine.exchange import Exchange
 from brokers.engine.policy import Policies, Value
 from brokers.engine.queue import Queue
+from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.store import Store
+from brokers.engine.subscription import Subscription
 from brokers.engine.usage import Resource, Usage
 from brokers.managed import ObjectName, object_name
 
@@ -18,7 +20,8 @@ class VirtualHost:
     client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
     consume. `transaction_idle_limit_ms`: a transaction in which nothing was done for so long is rolled back; 0: never.
     `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
-    `store_overfull_bytes` and `store_underfull_bytes`."""
+    `store_overfull_bytes` and `store_underfull_bytes`. `subscriptions`: those with a name of their own, by identity.
+    `slow_consumer_policies`: by name."""
 
     __slots__ = (
         "anonymous",
@@ -31,9 +34,11 @@ class VirtualHost:
         "object_name",
         "policies",
         "queues",
+        "slow_consumer_policies",
         "store",
         "store_limits",
         "store_usage",
+        "subscriptions",
         "transaction_idle_limit_ms",
         "version",
     )
@@ -54,3 +59,5 @@ class VirtualHost:
         self.policies = Policies()
         self.exchanges: dict[str, Exchange] = {}
         self.bound: dict[Queue, tuple[Exchange, ...]] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.slow_consumer_policies: dict[str, SlowConsumerPolicy] = {}

@@ -181,8 +181,8 @@ def test_a_source_without_an_address_is_refused_and_the_connection_lives_on(brok
         peer.open()
         peer.attach(None, role=True)
         condition, text = peer.expect_error(DETACH, 2)
-        assert condition == "amqp:not-implemented"
-        assert "no address" in text
+        assert condition == "amqp:not-found"
+        assert "the source has no address, and there is no durable subscription link" in text
         peer.is_alive()
 
 
