@@ -39,6 +39,5 @@ def test_a_transaction_survives_a_kill_as_a_whole_or_not_at_all(tmp_path: Path) 
         os.kill(pid, signal.SIGKILL)
     assert busy > KILLS // 2, "most rounds had time to move something"
     assert books.undone, "some were rolled back"
-    log.info(
-        f"{KILLS} kills: {len(books.committed)} committed, {len(books.undone)} rolled back, {len(books.moved)} moved"
-    )
+    counts = len(books.committed), len(books.undone), len(books.moved)
+    log.info("%d kills: %d orders committed, %d rolled back, %d moved", KILLS, *counts)

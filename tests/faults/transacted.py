@@ -1,8 +1,8 @@
 """Clients that work in transactions only, and what must hold of the queues between two brokers' lives.
 
-A *maker* publishes the same order to `in` and to `book` in one transaction, and rolls some of them back. A *mover* takes
-from `in` and publishes what it took to `out`, in one transaction. So at every start `book` has exactly the orders that
-are in `in` or in `out`, each of them once: a transaction that is there by half shows at once.
+A *maker* publishes the same orders to `in` and to `book` in one transaction, and rolls some of them back. A *mover*
+takes from `in` and publishes what it took to `out`, in one transaction. So at every start `book` has exactly the orders
+that are in `in` or in `out`, each of them once: a transaction that is there by half shows at once.
 """
 
 from __future__ import annotations
@@ -171,10 +171,8 @@ class Business(MessagingHandler):  # type: ignore[misc]
     def __init__(self, books: Books, port: int, *, pid: int, after: float) -> None:
         super().__init__()
         self.pid, self.after = pid, after
-        self.clients: list[Client] = [
-            *(Maker(books, port, n) for n in range(2)),
-            *(Mover(books, port) for _ in range(2)),
-        ]
+        makers, movers = [Maker(books, port, n) for n in range(2)], [Mover(books, port) for _ in range(2)]
+        self.clients: list[Client] = [*makers, *movers]
 
     def on_start(self, event: Event) -> None:
         for client in self.clients:
