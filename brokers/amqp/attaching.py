@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from brokers.admin import AdminError, NotFound
 from brokers.amqp import proton as pn
 from brokers.amqp.coordinator import CoordinatorLink
-from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
+from brokers.amqp.incoming import IncomingLink, ProducerLink
+from brokers.amqp.links import ConsumerLink, Link
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
 from brokers.amqp.outlet_link import OutletLink, Route
 from brokers.amqp.properties import properties

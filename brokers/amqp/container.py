@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, cast
 
 from brokers.amqp.header import is_durable
-from brokers.amqp.links import ConsumerLink, ProducerLink
+from brokers.amqp.incoming import ProducerLink
+from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.engine.broker import Broker

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from proton import Described
 
 from brokers.amqp import proton as pn
-from brokers.amqp.links import RESOURCE_LIMIT, TRANSFER_LIMIT, UNKNOWN_TRANSACTION, ConsumerLink, IncomingLink
+from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, IncomingLink
+from brokers.amqp.links import UNKNOWN_TRANSACTION, ConsumerLink
 from brokers.amqp.proton import ACCEPTED, delivery_settle, delivery_update, link_credit, link_flow
 from brokers.engine.transaction import MOST_OPEN, State, Transaction
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from brokers.amqp import proton as pn
-from brokers.amqp.links import RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
+from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
 from brokers.engine.outlet import Outlet, Parcel
 from brokers.engine.queue import Queue

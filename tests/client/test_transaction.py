@@ -157,6 +157,7 @@ def test_durable_messages_of_a_transaction_survive_a_restart_together(tmp_path: 
         assert operator.take("orders", 1) == operator.take("bills", 1) == ["kept"]
 
 
+@pytest.mark.domain("2 client")
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_a_send_that_times_out_on_a_full_queue_leaves_session_and_transaction_usable(
     broker: BrokerThread, operator: Operator, clock: FakeClock, ending: str
