@@ -75,7 +75,7 @@ class Service:
         self.journal = EventJournal(data / "events.sqlite3")
         self.messages = VirtualHostStores(data / "messages", self._written, reserve_bytes=store_reserve_bytes)
         self.broker = Broker(clock(), version=VERSION, stores=self.messages)
-        self.broker.last_event = self.journal.last
+        self.broker.last_event, self.broker.journal = self.journal.last, self.journal.identity
         self.users = Users(self.store, self.broker.accounts)
         self.events = EventNode(self.journal, self.broker.accounts.rights)
         self.samples = SampleNode(self.broker)
@@ -221,8 +221,14 @@ class Service:
         if virtualhost == TEMP:
             self.broker.spooled(written.ticket, stored=written.fault is None)
         else:
-            self.broker.committed(virtualhost, written.ticket, stored=written.fault is None, removed=written.removed)
-        if written.fault is not None:
+            self.broker.committed(
+                virtualhost,
+                written.ticket,
+                stored=written.fault is None,
+                removed=written.removed,
+                refused=written.refused,
+            )
+        if written.fault is not None or written.refused:
             self.broker.shortages.look()
         self.container.finish()
 
@@ -272,6 +278,7 @@ class Service:
         if self._save_failed:
             self._save()
         self.broker.shortages.look(self._available())
+        self.broker.transactions.sweep()
         self.samples.publish(self.broker.sample())
 
     def _available(self) -> dict[Resource, int]:
