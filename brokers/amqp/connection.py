@@ -99,6 +99,7 @@ class AmqpConnection:
             gate=_Gate(container, remote[0]),
         )
         self.user: str | None = None
+        self._proof: object = None  # that the user signed in with
         self.engine: Connection | None = None
         self.links: dict[Any, Link] = {}
         self.sessions: dict[Any, int] = {}  # session -> its number on this connection
@@ -143,6 +144,8 @@ class AmqpConnection:
             self.wire.close()
         elif sasl.done:
             self.sasl, self.user = None, sasl.user
+            if sasl.user is not None:
+                self._proof = self.container.broker.accounts.proof(sasl.user)
             if sasl.rest:
                 self._push(pn.from_buffer("char[]", sasl.rest), len(sasl.rest))
             self.dirty()
@@ -275,6 +278,10 @@ class AmqpConnection:
             return  # a second open frame
         hostname, container_id = pn.connection_hostname(self._connection), pn.connection_container(self._connection)
         pn.connection_open(self._connection)
+        if self.user is not None and self._proof != self.container.broker.accounts.proof(self.user):
+            # Only open connections end when their user's password is changed.
+            self.end("amqp:unauthorized-access", f"user {self.user} was changed meanwhile and must sign in again")
+            return
         try:
             self.engine = self.container.broker.open_connection(
                 hostname,

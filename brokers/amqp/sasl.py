@@ -288,12 +288,14 @@ class _Scram:
         self._lookup = authenticator.scram()
         self._server = ScramMechanism(SCRAM).make_server(self._verifier)
         self._first = True
+        self._asked: object = None  # the verifier that the conversation began with
         self.user = ""
         self.last_word: bytes | None = None
 
     def _verifier(self, name: str) -> tuple[bytes, bytes, bytes, int] | None:
         self.user = name
-        return self._lookup(name)
+        self._asked = self._lookup(name)
+        return self._asked
 
     def receive(self, message: bytes) -> bytes | None:
         try:
@@ -316,5 +318,7 @@ class _Scram:
         except ScramException as error:
             self._gate.failed(self.user)
             raise _Refused(f"SCRAM sign-in of {self.user!r}: {error}") from None
+        if self._lookup(self.user) != self._asked:
+            raise _Refused(f"the password of {self.user!r} was changed while it signed in")
         self._gate.succeeded(self.user)
         return None

@@ -98,6 +98,11 @@ class Accounts:
         """Who signs in with a certificate of this subject, in its canonical form."""
         return next((u for u in self.users.values() if u.certificate_subject == subject), None)
 
+    def proof(self, name: str) -> object:
+        """What signs the user in now: another value once that has been changed, or somebody else has the name."""
+        user = self.users.get(name)
+        return user and (user.verifier, user.certificate_subject)
+
     def connections(self, name: str) -> int:
         return sum(c.user == name for c in self.broker.connections.values())
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import ConnectionException, Message
+from proton import ConnectionException, Message, symbol
+from proton.reactor import DurableSubscription
 from proton.utils import BlockingConnection, LinkDetached
 
 from brokers.amqp.sign_in_attempts import FIRST_PAUSE_MS, FREE
 from tests.amqp.broker_thread import WITHIN, BrokerThread
 from tests.amqp.clients import After, Managing
+from tests.amqp.frames import AMQP_HEADER, CLOSE, OPEN, SASL_HEADER, Peer, frame
 
 #: user -> grants
 USERS = {
@@ -77,7 +79,18 @@ def test_links_are_attached_as_the_rights_say(broker: BrokerThread, user: str) -
                         LinkDetached, match=f"{user} has not the right to {right} in virtual host {host}"
                     ):
                         attach("q")
-            # The anonymous terminus is no way around it.
+            # Topics, and the anonymous terminus, are no way around it.
+            if "consume" not in may:
+                for subscribe in (
+                    lambda: connection.create_receiver("topic://news"),
+                    lambda: connection.create_receiver("topic://news", name="kept", options=DurableSubscription()),
+                    lambda: connection.create_receiver(None, name="kept before"),
+                ):
+                    with pytest.raises(LinkDetached, match="has not the right to consume"):
+                        subscribe()
+            if "publish" not in may:
+                with pytest.raises(LinkDetached, match="has not the right to publish"):
+                    connection.create_sender("topic://news")
             if "publish" not in may:
                 with pytest.raises(LinkDetached, match="has not the right to publish"):
                     connection.create_sender(None)
@@ -158,6 +171,24 @@ def test_a_right_that_is_taken_ends_the_connections_that_use_it_and_no_others(br
             sender.send(Message(body="x"))
         assert [c.virtualhost for c in broker.look(lambda s: list(s.broker.connections.values()))] == ["b"]
         assert receiver.link.state & receiver.link.REMOTE_ACTIVE
+
+
+@pytest.mark.parametrize("change", [{"password": "another"}, None])
+def test_a_sign_in_before_the_password_was_changed_opens_nothing_after_it(
+    broker: BrokerThread, change: dict[str, Any] | None
+) -> None:
+    with Peer(broker.port) as early:
+        early.write(SASL_HEADER + frame(0x41, symbol("PLAIN"), b"\0worker\0geheim", kind=1))
+        broker.until(lambda s: any(c.user == "worker" for c in s.container.connections), "it has signed in")
+        accounts = broker.look(lambda s: s.broker.accounts)
+        if change:
+            broker.do(lambda s: accounts.update(accounts.user("worker"), {}, change))
+        else:
+            broker.do(lambda s: accounts.delete(accounts.user("worker")))
+        early.write(AMQP_HEADER + frame(OPEN, "by-hand", "vhost:a", None, None, None))
+        said = early.expect(CLOSE)
+        assert "worker was changed meanwhile" in repr(said.fields)
+    assert not broker.look(lambda s: s.broker.connections)
 
 
 def test_an_administrators_own_change_is_answered_before_its_connection_ends(broker: BrokerThread) -> None:

@@ -10,19 +10,7 @@ from brokers.admin import NotAllowed
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.turn import Close
-
-
-class Plainly:
-    """Credentials without a hash: a test can read them."""
-
-    def prepare(self, name: str) -> str:
-        return name
-
-    def verifier(self, password: str) -> dict[str, Any]:
-        return {"of": password}
-
-    def generate(self) -> str:
-        return "generated"
+from tests.engine.plainly import Plainly
 
 
 @pytest.fixture
