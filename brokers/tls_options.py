@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+#: Where amqps:// is at home.
+TLS_PORT = 5671
+
 _NAMES = ("certificate", "key", "host", "port", "client_ca", "client_certificates")
 
 
@@ -27,6 +30,19 @@ def add_tls_options(parser: argparse.ArgumentParser) -> None:
         choices=("optional", "required"),
         help="whether a client may come without a certificate (default: optional)",
     )
+
+
+def check_tls_options(options: argparse.Namespace) -> None:
+    """Raises ValueError, naming them, if options do not go together."""
+    if bool(options.tls_certificate) != bool(options.tls_key):
+        given, missing = ("--tls-certificate", "--tls-key")[:: 1 if options.tls_certificate else -1]
+        raise ValueError(f"{given} is given without {missing}: TLS needs both")
+    if not options.tls_certificate:
+        for name in ("host", "port", "client_ca", "client_certificates"):
+            if getattr(options, f"tls_{name}") is not None:
+                raise ValueError(f"--tls-{name.replace('_', '-')} is given without --tls-certificate and --tls-key")
+    if options.tls_client_certificates and not options.tls_client_ca:
+        raise ValueError("--tls-client-certificates is given without --tls-client-ca, which says whose are believed")
 
 
 def tls_arguments(options: argparse.Namespace) -> list[str]:

@@ -16,7 +16,7 @@ from brokers.server.listening import CannotListen, TlsAddress
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.service import Service
 from brokers.server.tls import TlsError, TlsFiles
-from brokers.tls_options import add_tls_options, port_number
+from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, port_number
 
 LOG_BYTES = 10 << 20
 LOG_FILES = 5
@@ -88,23 +88,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def tls_address(options: argparse.Namespace) -> TlsAddress | None:
     """What the options ask for. Raises ValueError, naming them, if they do not go together."""
-    if bool(options.tls_certificate) != bool(options.tls_key):
-        given, missing = ("--tls-certificate", "--tls-key")[:: 1 if options.tls_certificate else -1]
-        raise ValueError(f"{given} is given without {missing}: TLS needs both")
+    check_tls_options(options)
     if not options.tls_certificate:
-        for name in ("tls_host", "tls_port", "tls_client_ca", "tls_client_certificates"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"--{name.replace('_', '-')} is given without --tls-certificate and --tls-key")
         return None
-    if options.tls_client_certificates and not options.tls_client_ca:
-        raise ValueError("--tls-client-certificates is given without --tls-client-ca, which says whose are believed")
     files = TlsFiles(
         options.tls_certificate,
         options.tls_key,
         client_ca=options.tls_client_ca,
         client_required=options.tls_client_certificates == "required",
     )
-    port = 5671 if options.tls_port is None else options.tls_port
+    port = TLS_PORT if options.tls_port is None else options.tls_port
     return TlsAddress(files, host=options.tls_host or "127.0.0.1", port=port)
 
 
