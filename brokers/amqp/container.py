@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, cast
 
-from brokers.amqp.header import is_durable
+from brokers.amqp.dead_letter import as_dead_letter
+from brokers.amqp.header import header
 from brokers.amqp.links import ConsumerLink, ProducerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
@@ -40,7 +41,8 @@ class Container:
         self.commit: Callable[[], None] = lambda: None
         #: Called when there is more to do, in a turn of its own.
         self.again: Callable[[], None] = lambda: None
-        broker.turn.is_durable = is_durable
+        broker.turn.header = header
+        broker.turn.as_dead_letter = as_dead_letter
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
         self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
@@ -63,6 +65,7 @@ class Container:
         """After any input: see the module."""
         turn = self.broker.turn
         touched, changed = turn.touched, turn.changed
+        more: list[ConsumerLink] = []
         while touched or turn.effects or self.draining:
             while touched:
                 queue = touched.pop()
@@ -74,7 +77,11 @@ class Container:
             for effect in turn.take_effects():
                 self._carry_out(effect)
             while self.draining and not touched:
-                self.draining.pop().finish_drain()
+                link = self.draining.pop()
+                if link.consumer.queue in turn.later:
+                    more.append(link)  # for the next turn: there may be messages for it
+                else:
+                    link.finish_drain()
         if (turn.facts or turn.keep) and not self.settle(turn.take_facts(), turn.take_keep()):
             for connection in self.asking:
                 connection.abandon()  # it must not be told that its change is made
@@ -83,6 +90,7 @@ class Container:
         unwritten = self.unwritten
         while unwritten:
             unwritten.pop().flush()
+        self.draining.update(more)
         if turn.later:
             touched.update(turn.later)
             turn.later.clear()

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from brokers.server.message_store import Group, MessageStore, Written
+from brokers.server.message_store import COLUMNS, Group, MessageStore, Written
 from brokers.server.sqlite_file import StoreError
 
 #: Seconds without a fault after which a store counts as sound again.
@@ -67,7 +67,7 @@ class GroupCommitter:
             return self.store.write(group)
         except Exception as error:
             log.exception("a group of messages could not be written to %s", self.store.path)
-            return Written(group.ticket, len(group.rows) // 4, StoreError(str(error)), False, False)
+            return Written(group.ticket, len(group.rows) // COLUMNS, StoreError(str(error)), False, False)
 
     def _done(self, writing: asyncio.Future[Written]) -> None:
         self._writing = None

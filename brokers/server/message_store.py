@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from brokers.engine.message import NEVER
+from brokers.engine.store import Place
 from brokers.server.disk_reserve import DiskReserve
 from brokers.server.sqlite_file import StoreError, failures_named, open_sqlite, transaction
 
@@ -29,24 +31,40 @@ PAGE_BYTES = 8192
 #: Held back on the disk for removals. The write-ahead log is kept to a half of it and a group to a quarter, so that
 #: what has been committed always finds its room in the file.
 RESERVE_BYTES = 32 << 20
-#: Rows in one statement.
-ROWS = 256
+#: Rows in one statement, and values in a row.
+ROWS, COLUMNS = 256, 5
 #: Messages of deleted queues that go with one group, so that a large queue does not hold up the others.
 DROP_ROWS = 5000
 
 _SCHEMA = (
     "CREATE TABLE message (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, number INTEGER NOT NULL,"
-    " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL)",
-    "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed)",
+    " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL,"
+    f" expires INTEGER NOT NULL DEFAULT {NEVER})",
+    "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed, expires)",
 )
+
+#: Version -> what makes the next one of it.
+_UPGRADES = {
+    1: (
+        f"ALTER TABLE message ADD COLUMN expires INTEGER NOT NULL DEFAULT {NEVER}",
+        "DROP INDEX message_place",
+        _SCHEMA[1],
+    )
+}
 
 #: Up to so many rows have a statement of their very number, above that there is one for each multiple.
 STEP = 32
 
+_MOVE = (
+    "UPDATE message SET queue = ?, number = ?, size = ?, body = ?, expires = ?, failed = 0"
+    " WHERE queue = ? AND number = ?"
+)
+
 
 @lru_cache(None)
 def _insert(rows: int) -> str:
-    return f"INSERT INTO message (queue, number, size, body) VALUES {','.join(['(?,?,?,?)'] * rows)}"  # noqa: S608
+    values = ",".join(["(?,?,?,?,?)"] * rows)
+    return f"INSERT INTO message (queue, number, size, body, expires) VALUES {values}"  # noqa: S608
 
 
 @lru_cache(None)
@@ -61,25 +79,30 @@ def _load_of(rows: int) -> str:
 
 @dataclass(slots=True)
 class Changes:
-    """What is done to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped."""
+    """What is done to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped;
+    `moved`: (queue, number) -> queue, number, size, body and expiry from now on. A message is moved before anything is
+    done to it at its new place."""
 
     removed: dict[int, set[int]] = field(default_factory=dict)
     failed: dict[tuple[int, int], int] = field(default_factory=dict)
     dropped: list[int] = field(default_factory=list)
+    moved: dict[Place, tuple[int, int, int, bytes, int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.failed or self.dropped)
+        return bool(self.removed or self.failed or self.dropped or self.moved)
 
     def add(self, later: Changes) -> None:
         for queue, numbers in later.removed.items():
             self.removed.setdefault(queue, set()).update(numbers)
         self.failed.update(later.failed)
         self.dropped += later.dropped
+        self.moved.update(later.moved)
 
 
 @dataclass(slots=True)
 class Group:
-    """What is written together. `rows`: queue, number, size and body of each message, one after the other."""
+    """What is written together. `rows`: queue, number, size, body and expiry of each message, one after the
+    other."""
 
     ticket: int
     rows: list[int | bytes] = field(default_factory=list)
@@ -124,8 +147,9 @@ class MessageStore:
         self._db = open_sqlite(
             path,
             kind="headgate-messages",
-            version=1,
+            version=2,
             schema=_SCHEMA,
+            upgrades=_UPGRADES,
             synchronous="FULL" if durable else "OFF",
             check=False,
             exclusive=False,
@@ -148,15 +172,21 @@ class MessageStore:
 
     # -- the loop's side ----------------------------------------------------------------------------------------
 
-    def put(self, queue: int, number: int, body: bytes) -> int:
-        """Buffer a message; no other with this queue and number may be there. Returns the ticket of its group."""
+    def put(self, queue: int, number: int, body: bytes, expires: int = NEVER) -> int:
+        """Buffer a message; no other with this queue and number may be there. `expires`: ms. Returns the ticket of its
+        group."""
+        group = self._group(len(body))
+        group.rows += (queue, number, len(body), body, expires)
+        return group.ticket
+
+    def _group(self, size: int) -> Group:
+        """The group for one more body."""
         group = self._waiting[-1]
         if group.bytes >= self._group_bytes:
             group = Group(group.ticket + 1)
             self._waiting.append(group)
-        group.rows += (queue, number, len(body), body)
-        group.bytes += len(body)
-        return group.ticket
+        group.bytes += size
+        return group
 
     def remove(self, queue: int, number: int) -> int:
         """Buffer the removal of a message, whether it has been written yet or not. Returns the ticket."""
@@ -172,6 +202,13 @@ class MessageStore:
         """Buffer how often the message's delivery has failed. Returns the ticket."""
         group = self._waiting[-1]
         group.changes.failed[queue, number] = count
+        return group.ticket
+
+    def move(self, place: Place, to: Place, body: bytes, expires: int = NEVER) -> int:
+        """Buffer that a written message becomes another queue's, with another body: a crash finds it at one of the two
+        places. Returns the ticket."""
+        group = self._group(len(body))
+        group.changes.moved[place] = (*to, len(body), body, expires)
         return group.ticket
 
     def drop_queue(self, queue: int) -> int:
@@ -213,12 +250,13 @@ class MessageStore:
                 bodies.update(self._reader.execute(_load_of(count), (queue, *numbers[at : at + count])).fetchall())
         return bodies
 
-    def recover(self) -> Iterator[tuple[int, int, int, int]]:
-        """(queue, number, size in bytes, failed deliveries) of every written message, by queue and number; bodies are
-        not touched. Raises StoreError."""
+    def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """(queue, number, size in bytes, failed deliveries, expiry in ms) of every written message, by queue and
+        number; bodies are not touched. Raises StoreError."""
         with failures_named(self.path), contextlib.closing(self._reader.cursor()) as cursor:
             cursor.execute(
-                "SELECT queue, number, size, failed FROM message INDEXED BY message_place ORDER BY queue, number"
+                "SELECT queue, number, size, failed, expires FROM message INDEXED BY message_place"
+                " ORDER BY queue, number"
             )
             while rows := cursor.fetchmany(10_000):
                 yield from rows
@@ -245,7 +283,9 @@ class MessageStore:
         if group.rows and fault is not None:
             self._refused = True
         unfinished = bool(self._owed or self._dropping)
-        return Written(group.ticket, len(group.rows) // 4, fault if group.rows else None, not self._owed, unfinished)
+        return Written(
+            group.ticket, len(group.rows) // COLUMNS, fault if group.rows else None, not self._owed, unfinished
+        )
 
     def close(self) -> None:
         """Release the file. What is buffered and was not written is lost."""
@@ -278,6 +318,8 @@ class MessageStore:
     def _parts(self, changes: Changes) -> Iterator[Changes]:
         """The same changes, in parts that the log has room for in the reserve."""
         most = max(1, self._group_bytes // (2 * PAGE_BYTES))  # a message touches a page, and one of the index
+        for place, moved in changes.moved.items():  # first: they may be removed from their new places
+            yield Changes(moved={place: moved})
         for queue, numbers in changes.removed.items():
             ascending = sorted(numbers)
             for at in range(0, len(ascending), most):
@@ -290,8 +332,10 @@ class MessageStore:
             return
         db = self._db
         with failures_named(self.path), transaction(db):
-            for at, count in _batches(len(rows) // 4):
-                db.execute(_insert(count), rows[4 * at : 4 * (at + count)])
+            for at, count in _batches(len(rows) // COLUMNS):
+                db.execute(_insert(count), rows[COLUMNS * at : COLUMNS * (at + count)])
+            for place, moved in changes.moved.items():
+                db.execute(_MOVE, (*moved, *place))
             for (queue, number), failed in changes.failed.items():
                 db.execute("UPDATE message SET failed = ? WHERE queue = ? AND number = ?", (failed, queue, number))
             for queue, removed in changes.removed.items():

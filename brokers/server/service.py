@@ -152,7 +152,7 @@ class Service:
             self._server.close()
         self.container.begin()
         for connection in list(self.container.connections):
-            connection.end("amqp:connection:forced", "the broker is shutting down")
+            connection.end("amqp:connection:forced", "the broker is shutting down", orderly=True)
         self.container.finish()
         await asyncio.gather(*(listener.shut() for listener in list(self._listeners)))
         await self.messages.close()
@@ -239,6 +239,7 @@ class Service:
             connection.tick(now)
         if self._save_failed:
             self._save()
+        self.broker.expire()
         self.broker.shortages.look(self._available())
         self.samples.publish(self.broker.sample())
 

@@ -86,7 +86,7 @@ class VirtualHostStores:
         for committer in self._committers.values():
             committer.commit()
 
-    def recover(self, virtualhost: str) -> Iterator[tuple[int, int, int, int]]:
+    def recover(self, virtualhost: str) -> Iterator[tuple[int, int, int, int, int]]:
         """See `MessageStore.recover`."""
         return self._committers[virtualhost].store.recover()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from brokers.engine.broker import Broker
+from brokers.engine.message import NEVER
+from brokers.engine.store import Place
 
 
 class FakeStore:
@@ -12,6 +14,8 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.stored: dict[tuple[int, int], bytes] = {}
+        self.expiries: dict[tuple[int, int], int] = {}
+        self.moves: list[tuple[Place, Place, bytes]] = []
         self.failed: dict[tuple[int, int], int] = {}
         self.puts: list[tuple[int, int, bytes]] = []
         self.removed: list[tuple[int, int]] = []
@@ -21,8 +25,14 @@ class FakeStore:
         self.readable = True
         self.loads = 0
 
-    def put(self, queue: int, number: int, body: bytes) -> int:
+    def put(self, queue: int, number: int, body: bytes, expires: int = NEVER) -> int:
         self.puts.append((queue, number, body))
+        self.expiries[queue, number] = expires
+        return self.ticket
+
+    def move(self, place: Place, to: Place, body: bytes, expires: int = NEVER) -> int:
+        self.moves.append((place, to, body))
+        self.expiries[to] = expires
         return self.ticket
 
     def remove(self, queue: int, number: int) -> int:
@@ -48,6 +58,10 @@ class FakeStore:
         """Write what is buffered, and tell the broker. `fault`: the messages are refused, removals are not."""
         if not fault:
             self.stored.update({(queue, number): body for queue, number, body in self.puts})
+        for place, new_place, body in self.moves:
+            del self.stored[place]
+            self.stored[new_place] = body
+        self.moves.clear()
         for place in self.removed:
             self.stored.pop(place, None)
         self.puts, self.removed = [], []

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from brokers.engine import deep_queue, durable_queue
 from brokers.engine.durable_queue import DurableQueue
+from brokers.engine.message import NEVER, PLAIN, Header
 from brokers.engine.queue import Message
 from brokers.managed import object_name
 from brokers.testing import InMemoryBroker
@@ -48,13 +49,13 @@ class DurableQueueModel(RuleBasedStateMachine):
         self.broker = InMemoryBroker()
         engine = self.broker.engine
         engine.stores = self.stores
-        engine.turn.is_durable = lambda body: body.startswith(b"D")
+        engine.turn.header = lambda body: Header(durable=True) if body.startswith(b"D") else PLAIN
         host = engine.virtualhost("default")
         engine.last_store_id = 0
         queue = engine.create_queue(host, "q", durable=True)
         assert isinstance(queue, DurableQueue)
         self.queue, self.store = queue, self.stores.by_name["default"]
-        rows = [(q, number, len(body), 0) for (q, number), body in sorted(self.store.stored.items())]
+        rows = [(q, number, len(body), 0, NEVER) for (q, number), body in sorted(self.store.stored.items())]
         assert engine.recover(host, rows) == len(rows)
         self.producer = self.broker.attach_producer("q")
         self.consumer = self.broker.attach_consumer("q")
@@ -174,7 +175,7 @@ TestDurableQueueModel = DurableQueueModel.TestCase
 def test_a_store_that_cannot_be_read_holds_up_its_queue_and_loses_nothing() -> None:
     broker = InMemoryBroker()
     broker.engine.stores = FakeStores()
-    broker.engine.turn.is_durable = lambda body: True
+    broker.engine.turn.header = lambda body: Header(durable=True)
     broker.management.create(NAME, {"durable": True})
     store = broker.engine.virtualhost("default").store
     queue = broker.engine.queue("default", "q")
