@@ -56,6 +56,27 @@ class Backlog:
         else:
             self._bodies[number] = body
 
+    @property
+    def first(self) -> int:
+        """The number of the first message; above all numbers if there is none."""
+        return self._numbers[self._at] if self._at < len(self._numbers) else NEVER
+
+    @property
+    def last(self) -> int:
+        """The number of the last message; below all numbers if there is none."""
+        return self._numbers[-1] if self._at < len(self._numbers) else -NEVER
+
+    def insert(self, number: int, size: int, place: int, body: bytes | None, expires: int) -> None:
+        """As `append`, amid the others."""
+        self.append(number, size, place, body, expires)
+        at = bisect_left(self._numbers, number, self._at, len(self._numbers) - 1)
+        for each in (self._numbers, self._sizes, self._places, self._expiries):
+            if each is not None:
+                each.insert(at, each.pop())
+        if at < self._at + self._hand:
+            self._hand += 1
+            self._later = min(self._later, expires)
+
     def moved(self, number: int) -> bool:
         """The body of a message that was here is in the temp store now. False: the message is no longer there."""
         at = self._find(number)

@@ -123,6 +123,10 @@ class Contents(Gate):
             self.overflow.above(self)
         self.mark_touched(self)
 
+    def restore(self, message: Message) -> None:
+        """A message that a consumer had takes its old place."""
+        self.line_of(message[0]).put_back(message)
+
     def line_of(self, number: int) -> Line:
         """The line of the message with this number."""
         rank = rank_of(number)

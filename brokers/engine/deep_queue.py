@@ -53,6 +53,18 @@ class DeepQueue(Queue):
             self.spooling.append((temp.put(self.temp_id, number, body), number))
             self.turn.spooling.add(self)
 
+    def restore(self, message: Message) -> None:
+        line = self.line_of(message[0])
+        if message[0] > line.backlog.first:
+            self.restore_behind(line, message)
+        else:
+            line.put_back(message)
+
+    def restore_behind(self, line: Line, message: Message) -> None:
+        """Its place is in the backlog: a consumer had chosen it there."""
+        number, body = message
+        line.backlog.insert(number, len(body), HERE, body, self.deadlines.forget(number))
+
     def spooled(self, ticket: int, *, stored: bool) -> bool:
         """What became of bodies on their way to the temp store. False: nothing is left to wait for."""
         spooling, temp = self.spooling, self.turn.temp()

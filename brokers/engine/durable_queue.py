@@ -12,6 +12,7 @@ from collections import deque
 from brokers.engine.backlog import STORE, Entry
 from brokers.engine.consumer import Consumer
 from brokers.engine.deep_queue import DeepQueue
+from brokers.engine.line import Line
 from brokers.engine.message import NEVER, Header, sequence_of
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
@@ -141,7 +142,7 @@ class DurableQueue(DeepQueue):
         number, body = each.number, each.body
         line, expires = self.line_of(number), self.deadlines.at.get(number, NEVER)
         if each.late:
-            line.put_back((number, body))
+            self.restore((number, body))
         elif each.stored and (line.deep or self.memory_bytes > READY_BYTES or len(line.ready) >= READY_MESSAGES):
             self.deadlines.forget(number)
             line.backlog.append(number, len(body), STORE, None, expires)
@@ -194,6 +195,13 @@ class DurableQueue(DeepQueue):
         count = self.deliveries.get(message[0]) if failed else 0
         if count and self.header(message[1]).durable:  # and it is still there
             self.store.fail(self.store_id, message[0], count)
+
+    def restore_behind(self, line: Line, message: Message) -> None:
+        number, body = message
+        if self.header(body).durable:
+            line.backlog.insert(number, len(body), STORE, None, self.deadlines.forget(number))
+        else:
+            super().restore_behind(line, message)
 
     def hand_over(self, consumer: Consumer, message: Message, target: Queue, body: bytes) -> int:
         if not (self.stored and isinstance(target, DurableQueue) and self.header(message[1]).durable):

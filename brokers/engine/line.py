@@ -32,7 +32,11 @@ class Line:
         return len(self.returned) + len(self.ready) + len(self.backlog)
 
     def put_back(self, message: Message) -> None:
-        insort(self.returned, message, key=_number)
+        """It takes its old place. It may be amid those that are ready, if a consumer had chosen it there."""
+        if self.ready and message[0] > self.ready[0][0]:
+            self.ready.insert(self._place(message[0]), message)
+        else:
+            insort(self.returned, message, key=_number)
 
     def first(self) -> Message | None:
         """Take out the first whose body is here."""

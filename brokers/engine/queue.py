@@ -139,12 +139,18 @@ class Queue(Contents):
             self._dispatch_returned(line, batches)
         ready, consumers = line.ready, self.consumers
         while ready:
+            if self.excluded and ready[0][0] in self.excluded:
+                line.returned.append(ready.popleft())
+                self._dispatch_returned(line, batches)
+                continue
             consumer = self._next_consumer()
             if consumer is None:
                 break
             count = min(consumer.credit, len(ready))
             if len(consumers) > 1 and count > BATCH:
                 count = BATCH
+            if self.excluded:
+                count = next((at for at in range(count) if ready[at][0] in self.excluded), count)
             take = ready.popleft
             batches.append((consumer, [take() for _ in range(count)]))
             consumer.credit -= count
@@ -199,6 +205,8 @@ class Queue(Contents):
                 browser.credit -= len(copies)
                 browser.messages += len(copies)
                 shown += copies
+            if line.backlog.last > browser.seen_of(line.rank):
+                break  # there is more to come, before those of lower priority
         return shown
 
     def remove(self, consumer: Consumer, message: Message) -> int:
@@ -244,7 +252,7 @@ class Queue(Contents):
         if barred:
             self.deliveries.setdefault(number, 0)
             self.excluded.setdefault(number, set()).add(consumer)
-        self.line_of(number).put_back(message)
+        self.restore(message)
         if self.deadlines.at and (at := self.deadlines.at.get(number, NEVER)) <= self.turn.now:
             self.expires(number, at)  # it fell due while the consumer had it
         for chooser in self.choosers:
