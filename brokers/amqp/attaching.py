@@ -167,6 +167,7 @@ class _Attaching:
             raise Refused(
                 "amqp:unauthorized-access", f"user {self.connection.user} has not the right to manage: no {address}"
             )
+        self.connection.wire.prefer()
         return node
 
     def _check_right(self, right: str) -> None:

@@ -53,6 +53,9 @@ class Wire(Protocol):
 
     def close(self) -> None: ...
 
+    def prefer(self) -> None:
+        """Serve this connection before those that only carry messages."""
+
 
 class AmqpConnection:
     """See the module. `engine`: what the engine knows it as, once it is open."""
@@ -89,6 +92,7 @@ class AmqpConnection:
         """Take `count` bytes from a cffi char buffer."""
         if self._transport is None:
             return
+        self.container.speaking = self
         if self.sasl is not None:
             self._sign_in(pn.unpack(buffer, count))
             return

@@ -1,8 +1,9 @@
 """What all connections share: the engine, the nodes, and the turn that follows each input.
 
 A turn hands acquired messages to consumers, credit to producers and effects to links until nothing is left to do, then
-has the facts journaled and the records kept, and only then lets the connections write: nobody is told of a change
-before it is safe.
+has the facts journaled and the records kept, and only then lets the connection write that the turn's input came from:
+nobody is told that his change is made before it is safe. What follows from it for others (less credit, above all) does
+not wait for the disk.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Container:
         broker.turn.as_dead_letter = as_dead_letter
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
+        self.speaking: AmqpConnection | None = None  # this turn's input came from it
         self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
         self.draining: set[ConsumerLink] = set()
         self.hasty: set[AmqpConnection] = set()  # to be ticked more often than once a second
@@ -82,12 +84,17 @@ class Container:
                     more.append(link)  # for the next turn: there may be messages for it
                 else:
                     link.finish_drain()
-        if (turn.facts or turn.keep) and not self.settle(turn.take_facts(), turn.take_keep()):
-            for connection in self.asking:
-                connection.abandon()  # it must not be told that its change is made
-        self.asking.clear()
-        self.commit()
         unwritten = self.unwritten
+        if turn.facts or turn.keep:
+            for connection in [c for c in unwritten if c is not self.speaking]:
+                unwritten.discard(connection)
+                connection.flush()
+            if not self.settle(turn.take_facts(), turn.take_keep()):
+                for connection in self.asking:
+                    connection.abandon()  # it must not be told that its change is made
+        self.asking.clear()
+        self.speaking = None
+        self.commit()
         while unwritten:
             unwritten.pop().flush()
         self.draining.update(more)
