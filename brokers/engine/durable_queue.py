@@ -79,7 +79,7 @@ class DurableQueue(DeepQueue):
             receipt = self.defer(producer, 0)
         if receipt is not None:
             receipt.pending += 1
-        ticket = self.store.put(self.store_id, number, body, self.deadlines.at.get(number, NEVER))
+        ticket = self.store.put(self.store_id, number, body, self.deadlines.at.get(number, 0))
         self._wait(Unsafe(number, body, ticket, receipt, stored=True))
         return Verdict.HELD
 
@@ -87,7 +87,7 @@ class DurableQueue(DeepQueue):
         """Take over a stored message of another queue of the same store; its body may have changed. Returns the
         ticket."""
         place = self.count(self.header(body), body)
-        ticket = self.store.move((queue, number), (self.store_id, place), body, self.deadlines.at.get(place, NEVER))
+        ticket = self.store.move((queue, number), (self.store_id, place), body, self.deadlines.at.get(place, 0))
         self._wait(Unsafe(place, body, ticket, stored=True, moved=True))
         return ticket
 
@@ -104,11 +104,11 @@ class DurableQueue(DeepQueue):
         self.depth_bytes += size
         self.stored += 1
         line = self.line_of(number)
-        line.backlog.append(number, size, STORE, None, expires)
+        line.backlog.append(number, size, STORE, None, expires or NEVER)
         line.deep = True
         if failed:
             self.deliveries[number] = failed
-        if expires != NEVER:
+        if expires:
             self.turn.expiring.add(self)
 
     # -- what the store says ------------------------------------------------------------------------------------

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from brokers.engine.message import NEVER
-
 #: (queue, number) of a message.
 Place = tuple[int, int]
 
@@ -24,11 +22,11 @@ class Store(Protocol):
     @property
     def full(self) -> bool: ...
 
-    def put(self, queue: int, number: int, body: bytes, expires: int = NEVER) -> int:
-        """`expires`: ms."""
+    def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
+        """`expires`: ms, 0 for never."""
         ...
 
-    def move(self, place: Place, to: Place, body: bytes, expires: int = NEVER) -> int:
+    def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
         """A stored message becomes another queue's, with another body. It is a change: never refused."""
         ...
 

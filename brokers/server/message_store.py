@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from brokers.engine.message import NEVER
 from brokers.engine.store import Place
 from brokers.server.disk_reserve import DiskReserve
 from brokers.server.sqlite_file import StoreError, failures_named, open_sqlite, transaction
@@ -39,14 +38,14 @@ DROP_ROWS = 5000
 _SCHEMA = (
     "CREATE TABLE message (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, number INTEGER NOT NULL,"
     " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL,"
-    f" expires INTEGER NOT NULL DEFAULT {NEVER})",
+    " expires INTEGER NOT NULL DEFAULT 0)",
     "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed, expires)",
 )
 
 #: Version -> what makes the next one of it.
 _UPGRADES = {
     1: (
-        f"ALTER TABLE message ADD COLUMN expires INTEGER NOT NULL DEFAULT {NEVER}",
+        "ALTER TABLE message ADD COLUMN expires INTEGER NOT NULL DEFAULT 0",
         "DROP INDEX message_place",
         _SCHEMA[1],
     )
@@ -172,8 +171,8 @@ class MessageStore:
 
     # -- the loop's side ----------------------------------------------------------------------------------------
 
-    def put(self, queue: int, number: int, body: bytes, expires: int = NEVER) -> int:
-        """Buffer a message; no other with this queue and number may be there. `expires`: ms. Returns the ticket of its
+    def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
+        """Buffer a message; no other with this queue and number may be there. `expires`: ms, 0 for never. Returns the ticket of its
         group."""
         group = self._group(len(body))
         group.rows += (queue, number, len(body), body, expires)
@@ -204,7 +203,7 @@ class MessageStore:
         group.changes.failed[queue, number] = count
         return group.ticket
 
-    def move(self, place: Place, to: Place, body: bytes, expires: int = NEVER) -> int:
+    def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
         """Buffer that a written message becomes another queue's, with another body: a crash finds it at one of the two
         places. Returns the ticket."""
         group = self._group(len(body))
@@ -251,7 +250,7 @@ class MessageStore:
         return bodies
 
     def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """(queue, number, size in bytes, failed deliveries, expiry in ms) of every written message, by queue and
+        """(queue, number, size in bytes, failed deliveries, expiry in ms or 0) of every written message, by queue and
         number; bodies are not touched. Raises StoreError."""
         with failures_named(self.path), contextlib.closing(self._reader.cursor()) as cursor:
             cursor.execute(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from brokers.engine.broker import Broker
-from brokers.engine.message import NEVER
 from brokers.engine.store import Place
 
 
@@ -25,12 +24,12 @@ class FakeStore:
         self.readable = True
         self.loads = 0
 
-    def put(self, queue: int, number: int, body: bytes, expires: int = NEVER) -> int:
+    def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         self.puts.append((queue, number, body))
         self.expiries[queue, number] = expires
         return self.ticket
 
-    def move(self, place: Place, to: Place, body: bytes, expires: int = NEVER) -> int:
+    def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
         self.moves.append((place, to, body))
         self.expiries[to] = expires
         return self.ticket
