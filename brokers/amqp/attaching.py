@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AdminError
 from brokers.amqp import proton as pn
+from brokers.amqp.filters import read_filters
 from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
 from brokers.amqp.outlet_link import OutletLink, Route
@@ -46,18 +47,19 @@ class _Attaching:
         if not address:
             raise Refused("amqp:not-implemented", "the source has no address: a consumer needs a queue")
         self._check_right("consume")
+        filters = read_filters(pn.terminus_filter(remote))
         queue = self.container.broker.find_or_create_queue(self.engine, address)
         presettled = pn.link_remote_snd_settle_mode(pointer) == pn.SND_SETTLED
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
         link = ConsumerLink(self.connection, pointer, presettled=presettled)
         pn.terminus_copy(pn.link_source(pointer), remote)
-        pn.clear_terminus_filter(pn.link_source(pointer))  # none is applied, so none is confirmed
+        pn.set_terminus_filter(pn.link_source(pointer), filters.applied)  # what is not confirmed is not applied
         pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
         pn.link_open(pointer)
         link.consumer = self.container.broker.attach_consumer(
-            self.engine, queue, pn.link_name(pointer), link, browsing=browsing
+            self.engine, queue, pn.link_name(pointer), link, browsing=browsing, selects=filters.selects
         )
         return link
 

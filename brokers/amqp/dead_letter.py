@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proton import Data, Described, symbol
+from proton import Data, Described, symbol, ulong
 
 from brokers.amqp import proton as pn
 from brokers.amqp.header import without_ttl
@@ -36,7 +36,7 @@ def as_dead_letter(body: bytes, reason: str, queue: str, failed: int, said: str)
             length, section = pn.decode_first(memoryview(rest)[before:])
             old = section.value or {}
         annotations = Data()
-        annotations.put_object(Described(symbol("amqp:message-annotations:map"), {**old, **marks}))
+        annotations.put_object(Described(ulong(0x72), {**old, **marks}))
         return header + rest[:before] + bytes(annotations.encode()) + rest[before + length :]
     except (ValueError, TypeError, AttributeError):
         return body

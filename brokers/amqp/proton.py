@@ -110,8 +110,11 @@ def terminus_filter(pointer: Any) -> Any:
     return data.get_object() if data.next() is not None else None
 
 
-def clear_terminus_filter(pointer: Any) -> None:
+def set_terminus_filter(pointer: Any, filters: dict[Any, Any]) -> None:
+    """In place of what is there; an empty map: none."""
     lib.pn_data_clear(lib.pn_terminus_filter(pointer))
+    if filters:
+        Data(lib.pn_terminus_filter(pointer)).put_object(filters)
 
 
 def offer_capabilities(pointer: Any, *names: str) -> None:

@@ -172,8 +172,8 @@ class MessageStore:
     # -- the loop's side ----------------------------------------------------------------------------------------
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
-        """Buffer a message; no other with this queue and number may be there. `expires`: ms, 0 for never. Returns the ticket of its
-        group."""
+        """Buffer a message; no other with this queue and number may be there. `expires`: ms, 0 for never.
+        Returns the ticket of its group."""
         group = self._group(len(body))
         group.rows += (queue, number, len(body), body, expires)
         return group.ticket

@@ -316,7 +316,8 @@ def test_a_file_of_the_first_release_opens_with_all_its_messages(path: Path) -> 
             "CREATE TABLE message (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, number INTEGER NOT NULL,"
             " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL);"
             "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed);"
-            "INSERT INTO message (queue, number, size, failed, body) VALUES (1, 2, 3, 0, x'616263'), (1, 3, 1, 2, x'64');"
+            "INSERT INTO message (queue, number, size, failed, body)"
+            " VALUES (1, 2, 3, 0, x'616263'), (1, 3, 1, 2, x'64');"
         )
     for _ in range(2):  # it is upgraded once
         store = MessageStore(path, reserve_bytes=RESERVE)
