@@ -43,18 +43,20 @@ class DeadLetters:
             return None
         name = "" if circular else queue.limits.dead_letter_queue
         if not name:
+            ticket = queue.remove(consumer, message)
             queue.discarded += 1
             self._tell(queue, "", reason)
-            return queue.remove(consumer, message)
+            return ticket
         target = self._target(queue, name)
         if target is None:
             return None
         body = self.broker.turn.as_dead_letter(
             message[1], reason, queue.name, queue.deliveries.get(message[0], 0), said
         )
+        ticket = queue.hand_over(consumer, message, target, body)
         queue.dead_lettered += 1
         self._tell(queue, name, reason)
-        return queue.hand_over(consumer, message, target, body)
+        return ticket
 
     def _circular(self, queue: Queue) -> bool:
         """Whether its dead letters would come back to it, if they were given up again and again."""
