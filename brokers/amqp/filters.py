@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proton import Described
+from proton import Described, symbol
 
-from brokers.amqp.nodes import Refused
+from brokers.admin import InvalidValue
 from brokers.amqp.selectable import property_of
 from brokers.amqp.selector import InvalidSelector, parse
 
@@ -26,28 +26,33 @@ class Filters:
     """`selects`: which encoded messages the receiver wants; None: all. `applied`: the filters as they are confirmed."""
 
     selects: Callable[[bytes], bool] | None = None
-    applied: dict[Any, Any] = field(default_factory=dict)
+    applied: dict[Any, Described] = field(default_factory=dict)
 
 
-def read_filters(asked: Any) -> Filters:
-    """`asked`: a source's filter set as Python objects. Raises Refused, naming the selector that cannot be read."""
-    if not isinstance(asked, Mapping):
-        return Filters()
-    found = {name: value for name, value in asked.items() if isinstance(value, Described) and _is_selector(value)}
+def read_filters(asked: Mapping[str, Described]) -> Filters:
+    """`asked`: a source's filters by their names. Raises InvalidValue, naming the selector that cannot be read."""
+    name, text = selector_of(asked)
+    return Filters(compile_selector(text, name), {symbol(name): asked[name]}) if name else Filters()
+
+
+def selector_of(asked: Mapping[str, Described]) -> tuple[str, str]:
+    """(the name of the filter, its text) of the selector; empty if there is none. Raises InvalidValue."""
+    found = [(name, filter_.value) for name, filter_ in asked.items() if filter_.descriptor in SELECTOR]
     if not found:
-        return Filters()
+        return "", ""
     if len(found) > 1:
-        raise Refused("amqp:invalid-field", f"filters {', '.join(map(str, found))}: a source may have one selector")
-    ((name, described),) = found.items()
-    if not isinstance(described.value, str):
-        raise Refused("amqp:invalid-field", f"filter {name}: a selector is text, not {described.value!r}")
+        names = ", ".join(name for name, _ in found)
+        raise InvalidValue({"selector": f"filters {names}: a source may have one selector"})
+    ((name, text),) = found
+    if not isinstance(text, str):
+        raise InvalidValue({"selector": f"filter {name}: a selector is text, not {text!r}"})
+    return name, text
+
+
+def compile_selector(text: str, name: str = "selector") -> Callable[[bytes], bool]:
+    """What a selector says of an encoded message. Raises InvalidValue, naming its text."""
     try:
-        selector = parse(described.value)
+        condition = parse(text)
     except InvalidSelector as invalid:
-        raise Refused("amqp:invalid-field", f"filter {name}: {invalid}") from None
-    return Filters(lambda body: selector(property_of(body)) is True, found)
-
-
-def _is_selector(value: Described) -> bool:
-    descriptor = value.descriptor
-    return str(descriptor) == SELECTOR[0] or descriptor == SELECTOR[1]
+        raise InvalidValue({"selector": f"filter {name}: {invalid}"}) from None
+    return lambda body: condition(property_of(body)) is True

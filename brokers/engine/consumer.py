@@ -22,7 +22,8 @@ class Consumer:
     """`credit`: messages it will take now. A browsing one gets copies and removes nothing. `selects`: which messages
     it wants, by their encoded form; None: all. `seen`: of each priority, by its rank, the number of the last message
     that a browser got, or that was looked at for its selector; `again`: those looked at that came back since. `handle`
-    belongs to the protocol layer."""
+    belongs to the protocol layer. `oldest`: of the messages that it holds unsettled the oldest, as so manieth of all
+    that came to the queue, if the protocol layer tells."""
 
     __slots__ = (
         "again",
@@ -34,6 +35,7 @@ class Consumer:
         "link",
         "messages",
         "name",
+        "oldest",
         "queue",
         "seen",
         "selects",
@@ -63,6 +65,7 @@ class Consumer:
         self.selects = selects
         self.seen: dict[int, int] = {}
         self.again: list[int] = []
+        self.oldest: Callable[[], int | None] = lambda: None
         self.name: ObjectName = object_name("Consumer", virtualhost=connection.virtualhost, id=number)
 
     def seen_of(self, rank: int) -> int:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.engine.events import dropped_words
 from brokers.engine.expiry import Deadlines
-from brokers.engine.gate import Gate, level
+from brokers.engine.gate import level
 from brokers.engine.line import Line
-from brokers.engine.message import PLAIN, Header, Message, number_of, rank_of
+from brokers.engine.message import PLAIN, Header, Message, number_of, rank_of, sequence_of
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.receipt import Receipt
 from brokers.engine.turn import Turn
+from brokers.engine.uncommitted import UncommittedGate
 
 if TYPE_CHECKING:
     from brokers.engine.consumer import Consumer
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 TAKEN = Verdict.TAKEN
 
 
-class Contents(Gate):
+class Contents(UncommittedGate):
     """See the module. `lines`: the highest priority first; `line`: that of the usual priority, and `ready` what is
     ready in it."""
 
@@ -137,9 +138,13 @@ class Contents(Gate):
         return line
 
     def drop_excess(self) -> None:
-        """Drop the oldest messages until the depth is at or below the stop level."""
+        """Drop the oldest messages until the depth is at or below the stop level. Messages of open transactions push
+        nothing out before their commit."""
         limits, count = self.limits, 0
-        while self.depth_bytes > limits.stop_bytes or self.depth_messages > limits.stop_messages:
+        while (
+            self.depth_bytes - self.uncommitted_bytes > limits.stop_bytes
+            or self.depth_messages - self.uncommitted_messages > limits.stop_messages
+        ):
             if not self.drop_oldest():
                 break  # all that is left is with consumers
             count += 1
@@ -232,4 +237,9 @@ class Contents(Gate):
 
     @property
     def unacknowledged(self) -> int:
-        return self.depth_messages - sum(map(len, self.lines)) - len(self.unsafe)
+        return self.depth_messages - self.uncommitted_messages - sum(map(len, self.lines)) - len(self.unsafe)
+
+    def oldest(self) -> int | None:
+        """Of the messages that no consumer holds the oldest: as so manieth of all did it come."""
+        first = [line.first_number for line in self.lines if len(line)] or [each.number for each in self.unsafe]
+        return min(map(sequence_of, first), default=None)

@@ -40,7 +40,7 @@ class DeepQueue(Queue):
 
     # -- in -----------------------------------------------------------------------------------------------------
 
-    def spool(self, body: bytes, producer: Producer) -> Verdict:
+    def spool(self, body: bytes, producer: Producer | None = None) -> Verdict:
         self.line_of(number_of(0, self.header(body).priority)).deep = True
         return self.enqueue(body, producer)
 

@@ -8,6 +8,7 @@ they keep their place in the line. What the store says comes in by `committed`.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 from brokers.engine.backlog import STORE, Entry
 from brokers.engine.consumer import Consumer
@@ -28,9 +29,9 @@ READY_BYTES = 4 << 20
 
 class Unsafe:
     """A message that is not in the store yet, or not to be stored but behind one that is not. `moved`: it is in the
-    store, as another queue's."""
+    store, as another queue's. `transaction`: the number of the one that it is stored or lost with; 0: it is in none."""
 
-    __slots__ = ("body", "late", "moved", "number", "receipt", "stored", "ticket")
+    __slots__ = ("body", "late", "moved", "number", "receipt", "stored", "ticket", "transaction")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Unsafe:
         *,
         stored: bool,
         moved: bool = False,
+        transaction: int = 0,
     ) -> None:
         self.number = number
         self.body = body
@@ -49,6 +51,7 @@ class Unsafe:
         self.stored = stored
         self.moved = moved
         self.late = False  # others that came later are seen already
+        self.transaction = transaction
 
 
 class DurableQueue(DeepQueue):
@@ -91,8 +94,17 @@ class DurableQueue(DeepQueue):
         self._wait(Unsafe(place, body, ticket, stored=True, moved=True))
         return ticket
 
+    def commit_stored(self, body: bytes, ticket: int, transaction: int) -> bool:
+        self._count_uncommitted(-1, -len(body))
+        header = self.header(body)
+        number = self.count(header, body)
+        if header.durable:
+            self.store.put(self.store_id, number, body, self.deadlines.at.get(number, 0))
+        self._wait(Unsafe(number, body, ticket, stored=header.durable, transaction=transaction))
+        return True
+
     def _wait(self, unsafe: Unsafe) -> None:
-        self.stored += 1
+        self.stored += unsafe.stored
         self.unsafe.append(unsafe)
         self.turn.unsafe.add(self)
         self.check_depth()
@@ -113,9 +125,9 @@ class DurableQueue(DeepQueue):
 
     # -- what the store says ------------------------------------------------------------------------------------
 
-    def committed(self, ticket: int, *, stored: bool, removed: bool) -> bool:
-        """What became of the changes with this ticket: whether its messages are stored, and whether all changes up to
-        it are safe. False: nothing is left to wait for."""
+    def committed(self, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()) -> bool:
+        """What became of the changes with this ticket: whether its messages are stored, whether all changes up to it
+        are safe, and which transactions the store refused. False: nothing is left to wait for."""
         unsafe, lost, kept = self.unsafe, False, list[Unsafe]()
         while unsafe and unsafe[0].ticket <= ticket:
             each = unsafe.popleft()
@@ -123,7 +135,7 @@ class DurableQueue(DeepQueue):
                 each.late = True  # the store goes on trying
                 kept.append(each)
                 continue
-            if each.stored and not each.moved and not stored:
+            if each.transaction in refused if each.transaction else each.stored and not (each.moved or stored):
                 self._lose(each)
                 lost = True
                 continue
@@ -156,8 +168,8 @@ class DurableQueue(DeepQueue):
         """The store did not take it, so neither does the queue."""
         self.depth_messages -= 1
         self.depth_bytes -= len(each.body)
-        self.stored -= 1
-        self.rejected += 1
+        self.stored -= each.stored
+        self.rejected += not each.transaction
         self.deadlines.forget(each.number)
         if each.receipt is not None:
             self.resolve(each.receipt, Outcome.NOT_STORED)
@@ -185,6 +197,17 @@ class DurableQueue(DeepQueue):
             return 0
         self.stored -= 1
         return self.store.remove(self.store_id, message[0])
+
+    def retire_stored(self, message: Message) -> None:
+        if self.stored and self.header(message[1]).durable:
+            self.store.remove(self.store_id, message[0])
+
+    def retire(self, consumer: Consumer, message: Message) -> None:
+        Queue.remove(self, consumer, message)
+        self.stored -= bool(self.stored and self.header(message[1]).durable)
+
+    def keeps(self, body: bytes) -> bool:
+        return self.header(body).durable
 
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         self.removing.append((ticket, consumer))

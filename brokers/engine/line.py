@@ -38,6 +38,14 @@ class Line:
         else:
             insort(self.returned, message, key=_number)
 
+    @property
+    def first_number(self) -> int:
+        """Of the first message; there must be one."""
+        for each in (self.returned, self.ready):
+            if each:
+                return each[0][0]
+        return self.backlog.first
+
     def first(self) -> Message | None:
         """Take out the first whose body is here."""
         if self.returned:

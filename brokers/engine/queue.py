@@ -7,6 +7,7 @@ keeps its place for ever: one that comes back takes its old place.
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from brokers.engine.choosing import dispatch_chosen
 from brokers.engine.consumer import BATCH, Consumer
@@ -20,6 +21,9 @@ from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.turn import CreditChanged, Turn
 
+if TYPE_CHECKING:
+    from brokers.engine.transaction import Enrolment
+
 __all__ = ["BATCH", "Message", "Queue"]
 
 #: Looked up for every message: members of an enumeration are slow to reach by their class.
@@ -28,7 +32,7 @@ NORMAL = State.NORMAL
 
 class Queue(Contents):
     """See the module. `store_id`: what a store knows it by, no other queue having or having had it; 0: it is not
-    durable."""
+    durable. `transient`: it goes with those who use it, and no record of it is kept."""
 
     __slots__ = (
         "__weakref__",
@@ -42,6 +46,7 @@ class Queue(Contents):
         "rate_out",
         "sampled",
         "store_id",
+        "transient",
     )
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
@@ -53,6 +58,7 @@ class Queue(Contents):
         self.store_id = 0
         self.dead_lettered = 0
         self.discarded = 0
+        self.transient = False
         self.rate_in = 0.0
         self.rate_out = 0.0
         self.sampled = (0, 0)  # enqueued, dequeued at the last sample
@@ -87,6 +93,23 @@ class Queue(Contents):
             return self.full.publish(self, producer, body)
         return self.enqueue(body, producer)
 
+    def publish_in(self, enrolment: Enrolment, producer: Producer, body: bytes) -> Verdict:
+        """As `publish`, in a transaction: the message counts from now on, and is seen once that is committed."""
+        ledger = self.ledger
+        if producer.credit:
+            producer.credit -= 1
+            ledger.reserved -= 1
+            if producer.credit <= producer.low:
+                ledger.ask(producer)
+        else:
+            late = self._publish_late(producer, body, enrolment)
+            if late is not None:
+                return late
+        self._tally(producer, len(body))
+        if self.full is not None:
+            return self.full.publish(self, producer, body, enrolment)
+        return self.enrol(body, enrolment)
+
     def abort(self, producer: Producer) -> None:
         """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
         if producer.credit:
@@ -95,7 +118,7 @@ class Queue(Contents):
             self.ledger.ask(producer)
         self.turn.touched.add(self)
 
-    def _publish_late(self, producer: Producer, body: bytes) -> Verdict | None:
+    def _publish_late(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict | None:
         """A message without credit. None: it can be taken like any other."""
         late = self.ledger.late(producer)
         if late is Late.NEVER:
@@ -106,7 +129,7 @@ class Queue(Contents):
         if not self.outside and (taken or (self.open and self.room() > 0)):
             return None
         self._tally(producer, len(body))
-        self.wait_outside(producer, body)
+        self.wait_outside(producer, body, enrolment)
         return Verdict.HELD
 
     def _tally(self, producer: Producer, size: int) -> None:
@@ -226,6 +249,13 @@ class Queue(Contents):
         self.mark_touched(self)
         return 0
 
+    def retire_stored(self, message: Message) -> None:
+        """Buffer the removal of a consumer's message, as a part of a transaction; `retire` follows if it is done."""
+
+    def retire(self, consumer: Consumer, message: Message) -> None:
+        """A transaction has removed a consumer's message for good, in the store as well."""
+        self.remove(consumer, message)
+
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         """Tell the consumer, by a Removed effect, when the removal with this ticket is safe."""
         raise NotImplementedError
@@ -282,6 +312,11 @@ class Queue(Contents):
         if consumer.browsing:
             return self.browsers
         return self.consumers if consumer.selects is None else self.choosers
+
+    @property
+    def takers(self) -> list[Consumer]:
+        """The consumers that take messages away: all but those that browse."""
+        return [*self.consumers, *self.choosers]
 
     def attach_consumer(self, consumer: Consumer) -> None:
         self.attached(consumer).append(consumer)
