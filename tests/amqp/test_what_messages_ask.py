@@ -317,6 +317,17 @@ def test_a_browser_sees_what_it_selects(broker: BrokerThread) -> None:
     assert broker.depth("q") == 6
 
 
+def test_a_topic_subscription_keeps_what_it_selects_only(broker: BrokerThread) -> None:
+    with connected(broker) as connection:
+        receiver = connection.create_receiver("topic://colors", credit=10, options=[Select("color = 'blue'")])
+        fill(broker, "topic://colors", colored())
+        assert bodies(receiver, 3) == [1, 3, 5]
+        queues = broker.look(lambda s: [(q.enqueued, q.depth_messages) for q in s.broker.queues()])
+        assert [enqueued for enqueued, _ in queues] == [3]
+        with pytest.raises(LinkDetached, match="cannot be read"):
+            connection.create_receiver("topic://colors", name="wrong", options=[Select("color ==")])
+
+
 @pytest.mark.parametrize(("text", "said"), [("color == 'x'", "cannot be read from"), (7, "not 7")])
 def test_a_selector_that_cannot_be_read_is_refused_by_name(broker: BrokerThread, text: Any, said: str) -> None:
     with connected(broker) as connection:

@@ -10,6 +10,7 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.message import Header
 from brokers.engine.queue import Queue
+from brokers.engine.transaction import Acknowledgement
 from tests.engine.fake_store import FakeStore, FakeStores
 from tests.engine.simulation import Simulation
 
@@ -137,6 +138,20 @@ def test_the_dead_letter_queue_is_one_of_the_same_virtual_host(world):
     reject(world, world.receiver(queue, credit=1))
     assert "dead" in world.broker.virtualhost("other").queues
     assert "dead" not in world.host.queues
+
+
+def test_a_message_rejected_in_a_transaction_moves_at_the_commit(world):
+    queue, consumer = filled(world, dead_letter_queue="dead")
+    transaction = world.broker.transactions.declare(consumer.connection, None)
+    (message,) = world.held[consumer]
+    rejection = Acknowledgement(
+        consumer, message, removes=False, rejected=True, failed=False, barred=False, settled=True
+    )
+    transaction.acknowledge(rejection)
+    assert (queue.depth_messages, queue.dead_lettered) == (1, 0)
+    world.broker.transactions.commit(transaction)
+    assert (queue.depth_messages, queue.dead_lettered) == (0, 1)
+    assert bodies(world.broker.queue("default", "dead")) == [b"orders rejected 0 |1"]
 
 
 # -- stored messages ----------------------------------------------------------------------------------------------
