@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from brokers.server.message_store import COLUMNS, Group, MessageStore, Written
+from brokers.server.message_groups import COLUMNS, Group, Written
+from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
 #: Seconds without a fault after which a store counts as sound again.

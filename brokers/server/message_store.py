@@ -20,21 +20,21 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from brokers.engine.store import Place
 from brokers.server.disk_reserve import DiskReserve
+from brokers.server.message_groups import COLUMNS, Changes, Group, Whole, Written, together
 from brokers.server.sqlite_file import StoreError, failures_named, open_sqlite, transaction
 
 PAGE_BYTES = 8192
 #: Held back on the disk for removals. The write-ahead log is kept to a half of it and a group to a quarter, so that
 #: what has been committed always finds its room in the file.
 RESERVE_BYTES = 32 << 20
-#: Rows in one statement, and values in a row.
-ROWS, COLUMNS = 256, 5
+#: Rows in one statement.
+ROWS = 256
 #: Messages of deleted queues that go with one group, so that a large queue does not hold up the others.
 DROP_ROWS = 5000
 
@@ -77,67 +77,6 @@ def _delete_of(rows: int) -> str:
 @lru_cache(None)
 def _load_of(rows: int) -> str:
     return f"SELECT number, body FROM message WHERE queue = ? AND number IN ({','.join('?' * rows)})"  # noqa: S608
-
-
-@dataclass(slots=True)
-class Changes:
-    """What is done to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped;
-    `moved`: (queue, number) -> queue, number, size, body and expiry from now on. A message is moved before anything is
-    done to it at its new place."""
-
-    removed: dict[int, set[int]] = field(default_factory=dict)
-    failed: dict[tuple[int, int], int] = field(default_factory=dict)
-    dropped: list[int] = field(default_factory=list)
-    moved: dict[Place, tuple[int, int, int, bytes, int]] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.removed or self.failed or self.dropped or self.moved)
-
-    def add(self, later: Changes) -> None:
-        for queue, numbers in later.removed.items():
-            self.removed.setdefault(queue, set()).update(numbers)
-        self.failed.update(later.failed)
-        self.dropped += later.dropped
-        self.moved.update(later.moved)
-
-
-@dataclass(slots=True)
-class Whole:
-    """What is written whole or not at all: the transaction with this number. `rows` as in a group."""
-
-    transaction: int
-    rows: list[int | bytes] = field(default_factory=list)
-    changes: Changes = field(default_factory=Changes)
-
-
-@dataclass(slots=True)
-class Group:
-    """What is written together. `rows`: queue, number, size, body and expiry of each message, one after the other.
-    `bytes`: of all messages, those of transactions included."""
-
-    ticket: int
-    rows: list[int | bytes] = field(default_factory=list)
-    bytes: int = 0
-    changes: Changes = field(default_factory=Changes)
-    wholes: list[Whole] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.rows or self.changes or self.wholes)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What became of the group with this ticket and so many messages. `fault`: None if they are safe, else why none of
-    them is stored. `removed`: every change up to and including this group's is safe. `unfinished`: there is more to do
-    even if no new group comes. `refused`: the numbers of transactions of which nothing is done, and why; all others of
-    the group are safe."""
-
-    ticket: int
-    messages: int
-    fault: StoreError | None
-    removed: bool
-    unfinished: bool
-    refused: Mapping[int, StoreError] = field(default_factory=dict)
 
 
 class MessageStore:
@@ -302,7 +241,7 @@ class MessageStore:
         try:
             if self._reserve is not None and not self._reserve.hold():
                 raise StoreError(f"cannot use {self.path}: the disk is full")
-            self._execute(*_together(group))
+            self._execute(*together(group))
             self._owed = Changes()
         except StoreError as error:
             fault, refused = self._write_in_need(group, error)
@@ -423,18 +362,6 @@ class MessageStore:
             pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
         self._room_inside_then = self._room_inside()
         self.used_bytes = pages * PAGE_BYTES - self._room_inside_then
-
-
-def _together(group: Group) -> tuple[Sequence[int | bytes], Changes]:
-    """Rows and changes of the group, those of its transactions included."""
-    if not group.wholes:
-        return group.rows, group.changes
-    rows, changes = list(group.rows), Changes()
-    changes.add(group.changes)
-    for whole in group.wholes:
-        rows += whole.rows
-        changes.add(whole.changes)
-    return rows, changes
 
 
 def _delete(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:

@@ -31,7 +31,8 @@ from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.listener import Listener
 from brokers.server.management_node import ManagementNode
-from brokers.server.message_store import RESERVE_BYTES, Written
+from brokers.server.message_groups import Written
+from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
 from brokers.server.users import Users

@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 from brokers.admin import AdminError
 from brokers.server.commit import GroupCommitter
-from brokers.server.message_store import RESERVE_BYTES, MessageStore, Written
+from brokers.server.message_groups import Written
+from brokers.server.message_store import RESERVE_BYTES, MessageStore
 from brokers.server.sqlite_file import StoreError
 
 log = logging.getLogger("headgate.broker")

@@ -10,7 +10,8 @@ import pytest
 
 from brokers.server import commit
 from brokers.server.commit import GroupCommitter
-from brokers.server.message_store import COLUMNS, Changes, Group, MessageStore, Written
+from brokers.server.message_groups import COLUMNS, Changes, Group, Written
+from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
 

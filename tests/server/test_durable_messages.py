@@ -12,7 +12,8 @@ from proton.utils import SendException
 
 from brokers.engine import durable_queue
 from brokers.engine.durable_queue import DurableQueue
-from brokers.server.message_store import Group, MessageStore, Written
+from brokers.server.message_groups import Group, Written
+from brokers.server.message_store import MessageStore
 from brokers.server.service import Service
 from brokers.server.sqlite_file import StoreError
 from tests.amqp.broker_thread import BrokerThread, wait_until

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from brokers.server.message_store import MessageStore, Written
+from brokers.server.message_groups import Written
+from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
 RESERVE = 1 << 20
