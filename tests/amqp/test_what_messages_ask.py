@@ -214,6 +214,7 @@ def test_a_stored_message_is_dead_lettered_once_and_outlives_the_broker(tmp_path
             assert (dead.body, dead.annotations["x-opt-dead-letter-queue"]) == (0, "q")
 
 
+@pytest.mark.domain("3 third cause")
 def test_poison_messages_that_stay_unacknowledged_hold_producers_until_their_deliveries_are_too_many(
     broker: BrokerThread,
 ) -> None:
