@@ -105,8 +105,9 @@ class Management:
             raise InvalidValue({k: f"{k} is {good[k]!r} but the name says {v!r}" for k, v in name.keys if good[k] != v})
         policy = {f: good[f] for f in FIELDS if good.get(f) is not None}
         shown = self.objects.shown(name.type, self._creators[name.type](good, policy, actor))
-        once = self.broker.accounts.told_once()
-        return replace(shown, attributes={**shown.attributes, **once}) if once else shown
+        if name.type == "User":
+            return replace(shown, attributes={**shown.attributes, **self.broker.accounts.told_once()})
+        return shown
 
     def _create_virtualhost(self, values: Mapping[str, Any], policy: dict[str, Any], actor: str) -> VirtualHost:
         broker = self.broker
