@@ -17,6 +17,7 @@ from brokers.engine.connection import Connection
 from brokers.engine.events import policy_words
 from brokers.engine.exchange import Exchange
 from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
+from brokers.engine.preview import Preview
 from brokers.engine.queue import Queue
 from brokers.engine.shortages import LIMITS, STORE_LIMITS, check_limits, check_store_limits
 from brokers.engine.slow_consumer import FIELDS as SLOW_FIELDS
@@ -28,6 +29,8 @@ from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, che
 
 MAX_PAGE = 1000
 _STOPPABLE = ("Broker", "VirtualHost", "Exchange", "Queue")
+_WITH_POLICY = ("Broker", "VirtualHost", "Exchange", "Policy", "Queue")
+_NAMED = 20  # queues that a preview names, unless asked for more
 
 
 class Management:
@@ -35,10 +38,12 @@ class Management:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.preview = Preview(broker)
         self._operations: Mapping[tuple[str, str], Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
             **{(t, "stop-producers"): self._stop for t in _STOPPABLE},
             **{(t, "start-producers"): self._start for t in _STOPPABLE},
-            ("Queue", "explain"): self._explain,
+            **{(t, "explain"): self._explain for t in _WITH_POLICY},
+            ("Broker", "preview-change"): self._preview_change,
             ("Queue", "check"): self._check,
             ("Queue", "purge"): self._purge,
             ("Exchange", "bind"): self._bind,
@@ -319,8 +324,12 @@ class Management:
             self.broker.stopping.start_producers(_scope(thing, given), given.get("reason", ""), given["actor"])
         )
 
-    def _explain(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {"fields": explain(queue.settings)}
+    def _explain(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        found, inherited = self.preview.explain(thing)
+        return {"fields": explain(found), "inherited": explain(inherited)}
+
+    def _preview_change(self, broker: Broker, given: Mapping[str, Any]) -> dict[str, Any]:
+        return self.preview.preview(given["changes"], given.get("largest", _NAMED), self._find)
 
     def _check(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
         good, wrong = check_attributes(TYPES["Queue"], given["attributes"], creating=False)
