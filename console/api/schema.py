@@ -146,6 +146,107 @@ class StopPreview(serializers.Serializer[Any]):
     largest = PreviewQueue(many=True, help_text="The queues with the most producers.")
 
 
+class PolicyScope(serializers.Serializer[Any]):
+    object = _object_text()
+    version = _number("Number of the object's last change.")
+    queues = _number("Queues beneath it; of a pattern those that it is the best match of.", required=False)
+    set = serializers.DictField(help_text="The policy fields that it sets, and its priority if that is not 0.")
+
+
+class PolicyPattern(PolicyScope):
+    pattern = _text("The names it is for.")
+    priority = _number("Decides between patterns that match equally well.")
+    rank = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Words of its literal prefix, and its wildcards."
+    )
+
+
+class PolicyNamed(PolicyScope):
+    name = _text("Its name.")
+
+
+class PolicyHost(PolicyNamed):
+    patterns = PolicyPattern(many=True, help_text="In the order in which they match.")
+    exchanges = PolicyNamed(many=True)
+
+
+class PolicyQueue(PolicyNamed):
+    virtualhost = _text("Its virtual host.")
+
+
+class PolicyQueuePage(serializers.Serializer[Any]):
+    count = _number("Queues that set a field themselves.")
+    page = _number("Number of this page, from 1.")
+    page_size = _number("Rows of a full page.")
+    results = PolicyQueue(many=True)
+
+
+class PolicyScopes(serializers.Serializer[Any]):
+    broker = PolicyScope()
+    virtualhosts = PolicyHost(many=True)
+    queues = PolicyQueuePage()
+
+
+class PolicyChangeAsked(serializers.Serializer[Any]):
+    object = _object_text()
+    action = serializers.ChoiceField(
+        ["update", "create", "delete"], required=False, help_text="create and delete: of a Policy. Default: update."
+    )
+    attributes = serializers.DictField(
+        required=False, help_text="Policy fields, null meaning inherited; and the priority of a Policy."
+    )
+    version = _number(_VERSION, required=False, allow_null=True)
+
+
+class PolicyChanges(serializers.Serializer[Any]):
+    changes = PolicyChangeAsked(many=True)
+    largest = _number("Queues to name; those that most happens to come first. Default: 20.", required=False)
+
+
+_preview = TYPES["Broker"].operation("preview-change")
+assert _preview is not None
+ChangePreview = shape_of("ChangePreview", _preview.returns)
+
+
+class PolicyChangeShown(PolicyChangeAsked):
+    was = serializers.DictField(help_text="What the attributes are now.")
+
+
+class PolicyApplied(serializers.Serializer[Any]):
+    object = _object_text()
+    action = _text("update, create or delete.")
+    outcome = _text("done, refused, failed or unknown.")
+    version = _number("The object's version now; null if it is not known, or the object gone.", allow_null=True)
+    detail = _text("A sentence, unless it is done.")
+
+
+class PatternOrder(serializers.Serializer[Any]):
+    virtualhost = _text("Name of the virtual host.")
+    patterns = serializers.ListField(child=serializers.CharField(), help_text="All of its patterns, the best first.")
+    reason = _text(_REASON, required=False)
+    dry_run = serializers.BooleanField(required=False, help_text="Tell and preview only.")
+
+
+class PatternOrderAnswer(serializers.Serializer[Any]):
+    changes = PolicyChangeShown(many=True)
+    preview = ChangePreview(allow_null=True)
+    applied = PolicyApplied(many=True)
+
+
+class Reversal(serializers.Serializer[Any]):
+    change = PolicyChangeShown()
+    preview = ChangePreview(allow_null=True, help_text="Null where the change is not of policy fields alone.")
+
+
+class RevertRequest(serializers.Serializer[Any]):
+    reason = _text(_REASON, required=False)
+    version = _number("The object's version that was shown.", required=False, allow_null=True)
+
+
+class Reverted(serializers.Serializer[Any]):
+    version = _number("The object's version now; null if it is gone.", allow_null=True)
+
+
 class Broker(serializers.Serializer[Any]):
     slug = _text("Short name in paths and `?broker=`.")
     title = _text("Name for people.")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from console.api.audit import AuditView
+from console.api.audit import AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
+from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
 
@@ -27,7 +28,11 @@ _v1 = [
     path("stop-producers/", StopProducersView.as_view()),
     path("stop-producers/preview/", StopPreviewView.as_view()),
     path("start-producers/", StartProducersView.as_view()),
+    path("policies/", PoliciesView.as_view()),
+    path("policies/preview/", PolicyPreviewView.as_view()),
+    path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
+    path("audit/<int:number>/revert/", RevertView.as_view()),
 ]
 
 urlpatterns = [

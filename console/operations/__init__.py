@@ -7,16 +7,40 @@ a missing reason is an InvalidValue like any other field.
 from console.operations.actor import OPERATE, Actor
 from console.operations.check import check_update
 from console.operations.objects import call_operation, create_object, delete_object, update_object
+from console.operations.policies import (
+    ACTIONS,
+    Applied,
+    PolicyChange,
+    apply_changes,
+    policy_scopes,
+    preview_changes,
+    queues_with_settings,
+    reordered,
+    set_fields,
+)
+from console.operations.reversal import is_revertible, reversal, revert
 from console.operations.stops import preview_stop, start_producers, stop_producers
 
 __all__ = [
+    "ACTIONS",
     "OPERATE",
     "Actor",
+    "Applied",
+    "PolicyChange",
+    "apply_changes",
     "call_operation",
     "check_update",
     "create_object",
     "delete_object",
+    "is_revertible",
+    "policy_scopes",
+    "preview_changes",
     "preview_stop",
+    "queues_with_settings",
+    "reordered",
+    "reversal",
+    "revert",
+    "set_fields",
     "start_producers",
     "stop_producers",
     "update_object",

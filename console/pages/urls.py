@@ -8,11 +8,14 @@ from console.pages.api_docs import api_docs
 from console.pages.audit import audit
 from console.pages.objects import objects
 from console.pages.overview import overview
+from console.pages.policies import policies, policy
 from console.pages.queue import queue
 
 urlpatterns = [
     path("", overview, name="overview"),
     path("queues/<str:virtualhost>/<path:name>/", queue, name="queue"),
+    path("policies/", policies, name="policies"),
+    path("policies/scope/", policy, name="policy"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
     path("api/", api_docs, name="api-docs"),
