@@ -22,6 +22,7 @@ OURS = {
 #: commands of the console that are worth naming first
 CONSOLE = {
     "web": "the web console alone",
+    "policies": "all policies as one YAML file: export, diff, apply",
     "migrate": "create or update the console's database",
     "changepassword": "set a user's password, e.g. `changepassword admin`",
 }

@@ -233,6 +233,28 @@ class PatternOrderAnswer(serializers.Serializer[Any]):
     applied = PolicyApplied(many=True)
 
 
+class PolicyFile(serializers.Serializer[Any]):
+    yaml = _text("The file, see `manage.py policies`.")
+
+
+class PolicyFileRequest(PolicyFile):
+    prune = serializers.BooleanField(required=False, help_text="Unset what the file does not name.")
+    dry_run = serializers.BooleanField(required=False, help_text="Tell what would be changed, and change nothing.")
+    digest = _text("Of the dry run: refused if there is another difference now.", required=False)
+    reason = _text(_REASON, required=False)
+
+
+class PolicyFileAnswer(serializers.Serializer[Any]):
+    changes = PolicyChangeShown(many=True)
+    problems = serializers.DictField(help_text="Object name, or nothing -> what is wrong.")
+    left_alone = serializers.ListField(
+        child=serializers.CharField(), help_text="Objects that set something and that the file does not name."
+    )
+    digest = _text("Names this difference.")
+    preview = ChangePreview(allow_null=True, help_text="Of a dry run whose changes would not be refused.")
+    applied = PolicyApplied(many=True)
+
+
 class Reversal(serializers.Serializer[Any]):
     change = PolicyChangeShown()
     preview = ChangePreview(allow_null=True, help_text="Null where the change is not of policy fields alone.")

@@ -10,6 +10,7 @@ from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
+from console.api.policy_file import PolicyFileView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
 
@@ -30,6 +31,7 @@ _v1 = [
     path("start-producers/", StartProducersView.as_view()),
     path("policies/", PoliciesView.as_view()),
     path("policies/preview/", PolicyPreviewView.as_view()),
+    path("policies/file/", PolicyFileView.as_view()),
     path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
     path("audit/<int:number>/revert/", RevertView.as_view()),

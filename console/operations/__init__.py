@@ -18,6 +18,7 @@ from console.operations.policies import (
     reordered,
     set_fields,
 )
+from console.operations.policy_import import apply_file, difference, export_policies, previewed
 from console.operations.reversal import is_revertible, reversal, revert
 from console.operations.stops import preview_stop, start_producers, stop_producers
 
@@ -28,14 +29,18 @@ __all__ = [
     "Applied",
     "PolicyChange",
     "apply_changes",
+    "apply_file",
     "call_operation",
     "check_update",
     "create_object",
     "delete_object",
+    "difference",
+    "export_policies",
     "is_revertible",
     "policy_scopes",
     "preview_changes",
     "preview_stop",
+    "previewed",
     "queues_with_settings",
     "reordered",
     "reversal",

@@ -161,9 +161,9 @@ def policy_scopes(link: BrokerLink) -> Scopes:
 
 async def _scopes(admin: BrokerAdmin) -> Scopes:
     broker = await admin.read(_BROKER)
-    hosts = await _every(admin, "VirtualHost")
-    patterns = await _every(admin, "Policy")
-    exchanges = await _every(admin, "Exchange")
+    hosts = await every(admin, "VirtualHost")
+    patterns = await every(admin, "Policy")
+    exchanges = await every(admin, "Exchange")
     patterns.sort(key=lambda policy: match_rank(policy["pattern"], policy["priority"]), reverse=True)
     names = [host["name"] for host in hosts]
     return Scopes(
@@ -174,7 +174,8 @@ async def _scopes(admin: BrokerAdmin) -> Scopes:
     )
 
 
-async def _every(admin: BrokerAdmin, type_name: str) -> list[ManagedObject]:
+async def every(admin: BrokerAdmin, type_name: str) -> list[ManagedObject]:
+    """All objects of a type; none if this broker has no such type."""
     found: list[ManagedObject] = []
     if type_name not in await admin.types():
         return found

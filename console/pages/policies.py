@@ -8,9 +8,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from brokers.admin import AdminError
 from brokers.managed import POLICY, ObjectName, object_name
+from console.brokers import link
+from console.operations import export_policies
 from console.operations.policies import SCOPES
-from console.pages.frame import frame
+from console.pages.frame import broker_of, frame
 
 _FIELDS = [asdict(attribute) for attribute in POLICY]
 
@@ -42,6 +45,26 @@ def policy(request: HttpRequest) -> HttpResponse:
             "is_pattern": bool(new) or name.type == "Policy",
         },
     )
+
+
+@require_safe
+def policy_file(request: HttpRequest) -> HttpResponse:
+    """Export, and import with a dry run."""
+    context = frame(request, "policy-file", "Policies as a file", policy=_FIELDS)
+    return render(request, "console/policy_file.html", {**context, "page": "policies"})
+
+
+@require_safe
+def export(request: HttpRequest) -> HttpResponse:
+    """All policies as a file to keep."""
+    slug = broker_of(request)["slug"]
+    try:
+        text = export_policies(link(slug))
+    except AdminError as error:
+        return render(request, "404.html", {"title": "No export", "said": f"{error}."}, status=503)
+    answer = HttpResponse(text, content_type="application/yaml; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="policies-{slug}.yaml"'
+    return answer
 
 
 _KINDS = {

@@ -146,3 +146,44 @@ async def test_scopes_are_listed_with_what_they_set_and_follow_changes(people: P
     row = page.locator('[data-host="default"] tbody tr')
     await expect(row.locator(".setting")).to_have_text([re.compile("Capacity 7 messages"), re.compile("Resume at 50%")])
     await expect(page.locator("#own th a")).to_have_text(["orders"])
+
+
+FILE = "version: 1\nvirtualhosts: {default: {queues: {orders: {capacity_messages: 5}}}}"
+
+
+async def test_file_is_compared_and_applied(people: People, broker: Broker) -> None:
+    busy(broker)
+    people.expected.append("400")
+    page = await opened(await people.page("ada"), "/policies/file/")
+    apply = page.get_by_role("button", name="Apply")
+    await page.get_by_role("button", name="Start from what holds now").click()
+    await expect(page.locator("#yaml")).to_have_value(re.compile("capacity_messages: 100"))
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.locator("#difference")).to_contain_text("Nothing differs")
+    await expect(apply).to_be_disabled()
+
+    await page.locator("#yaml").fill("version: 1\nbroker: {colour: red}")
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.locator("#problem")).to_contain_text("line 2: colour is not a policy field")
+
+    await page.locator("#yaml").fill(FILE)
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.locator("#difference")).to_contain_text("1 object would change")
+    await expect(page.locator("#difference")).to_contain_text("1 producer is held")
+    await apply.click()
+    await expect(page.locator("#difference")).to_contain_text("1 object is changed")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 5
+
+
+async def test_viewer_exports_and_compares_but_cannot_apply_a_file(people: People, broker: Broker) -> None:
+    busy(broker)
+    page = await opened(await people.page("vic", "viewers"), "/policies/file/")
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="Download what holds now").click()
+    assert (await downloading.value).suggested_filename == "policies-local.yaml"
+    await page.locator("#yaml").fill(FILE)
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.locator("#difference")).to_contain_text("1 object would change")
+    await page.get_by_role("button", name="Apply").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 100

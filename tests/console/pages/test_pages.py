@@ -16,6 +16,7 @@ PAGES = [
     "/policies/",
     "/policies/scope/?object=type%3DBroker",
     "/policies/scope/?new=default",
+    "/policies/file/",
     "/objects/",
     "/audit/",
     "/api/",
