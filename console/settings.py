@@ -91,6 +91,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "console",
     "console.audit",
+    "console.bulk",
 ]
 
 MIDDLEWARE = [

@@ -255,6 +255,63 @@ class PolicyFileAnswer(serializers.Serializer[Any]):
     applied = PolicyApplied(many=True)
 
 
+class BulkSelection(serializers.Serializer[Any]):
+    virtualhost = _text("Only in this virtual host.", required=False)
+    pattern = _text("Only queues whose name matches.", required=False)
+    search = _text("Only queues with this in their name.", required=False)
+    states = serializers.ListField(child=serializers.CharField(), required=False, help_text="Only in these states.")
+    objects = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="Exactly these queues, by object name."
+    )
+
+
+class BulkRequest(serializers.Serializer[Any]):
+    selection = BulkSelection()
+    attributes = serializers.DictField(help_text="Policy fields and their new values; null: inherited.")
+    reason = _text(_REASON, required=False)
+
+
+class BulkPreviewRequest(serializers.Serializer[Any]):
+    selection = BulkSelection()
+    attributes = serializers.DictField(required=False, help_text="As for the edit; without them queues are told only.")
+
+
+class BulkPreview(serializers.Serializer[Any]):
+    count = _number("Queues that are chosen.")
+    queues = PolicyQueue(many=True, help_text="The first of them by name, 200 at most.")
+    preview = ChangePreview(allow_null=True)
+
+
+class BulkJob(serializers.Serializer[Any]):
+    id = _number("Number of the job.")
+    created = serializers.DateTimeField(help_text="When it was begun.")
+    finished = serializers.DateTimeField(allow_null=True, help_text="When its last queue was done.")
+    user_name = _text("On whose behalf.")
+    broker = _text("Slug of the broker.")
+    reason = _text(_REASON)
+    attributes = serializers.DictField(help_text="What is set; empty for an undo.")
+    selection = serializers.DictField(help_text="What was asked for.")
+    undo_of = _number("The job that this one undoes.", allow_null=True)
+    undone_by = serializers.ListField(child=serializers.IntegerField(), help_text="Jobs that undo this one.")
+    state = _text("running, interrupted or done.")
+    stalled = serializers.BooleanField(help_text="It says it runs, and whoever ran it has gone: resume it.")
+    error = _text("Why it was interrupted.")
+    total = _number("Queues.")
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="State of queues -> how many.")
+
+
+class BulkRow(serializers.Serializer[Any]):
+    object = _object_text()
+    state = _text("waiting, changing, done, unchanged or failed.")
+    detail = _text("Why it failed.")
+    wanted = serializers.DictField(help_text="What its fields should be.")
+    before = serializers.DictField(allow_null=True, help_text="What they were.")
+
+
+class BulkSteer(serializers.Serializer[Any]):
+    reason = _text(_REASON, required=False)
+
+
 class Reversal(serializers.Serializer[Any]):
     change = PolicyChangeShown()
     preview = ChangePreview(allow_null=True, help_text="Null where the change is not of policy fields alone.")

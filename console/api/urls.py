@@ -7,6 +7,15 @@ from drf_spectacular.views import SpectacularAPIView
 
 from console.api.audit import AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
+from console.api.bulk import (
+    BulkEditsView,
+    BulkEditView,
+    BulkInterruptView,
+    BulkPreviewView,
+    BulkResumeView,
+    BulkRowsView,
+    BulkUndoView,
+)
 from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
@@ -32,6 +41,13 @@ _v1 = [
     path("policies/", PoliciesView.as_view()),
     path("policies/preview/", PolicyPreviewView.as_view()),
     path("policies/file/", PolicyFileView.as_view()),
+    path("policies/bulk/", BulkEditsView.as_view()),
+    path("policies/bulk/preview/", BulkPreviewView.as_view()),
+    path("policies/bulk/<int:number>/", BulkEditView.as_view()),
+    path("policies/bulk/<int:number>/rows/", BulkRowsView.as_view()),
+    path("policies/bulk/<int:number>/resume/", BulkResumeView.as_view()),
+    path("policies/bulk/<int:number>/interrupt/", BulkInterruptView.as_view()),
+    path("policies/bulk/<int:number>/undo/", BulkUndoView.as_view()),
     path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
     path("audit/<int:number>/revert/", RevertView.as_view()),

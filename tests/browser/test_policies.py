@@ -187,3 +187,51 @@ async def test_viewer_exports_and_compares_but_cannot_apply_a_file(people: Peopl
     await page.get_by_role("button", name="Apply").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("operators group")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 100
+
+
+async def test_bulk_edit_is_previewed_carried_out_and_undone(people: People, broker: Broker) -> None:
+    for name in ("a.1", "a.2", "b.1"):
+        broker.do(lambda memory, name=name: (limited(memory, name, 100), memory.fill(name, 10)))  # type: ignore[misc]
+    page = await opened(await people.page("ada"), "/policies/bulk/")
+    await expect(page.locator("#count")).to_have_text("3")
+    await page.locator("#pattern").fill("a.>")
+    await expect(page.locator("#count")).to_have_text("2")
+    await page.get_by_label("Capacity, messages", exact=True).first.check()
+    await typed(page, capacity_messages="5")
+    await expect(page.locator("#preview")).to_contain_text("2 queues become overfull at once")
+    await page.get_by_role("button", name="Begin").click()
+
+    await expect(page.locator("h1")).to_contain_text("Bulk edit")
+    await expect(page.locator("#state")).to_contain_text("Done at")
+    await expect(page.locator("#counts")).to_contain_text("2 queues changed")
+    names = ("a.1", "a.2", "b.1")
+
+    def capacities() -> list[object]:
+        return broker.do(
+            lambda memory: [
+                memory.management.read(object_name("Queue", virtualhost="default", name=name))["capacity_messages"]
+                for name in names
+            ]
+        )
+
+    assert capacities() == [5, 5, 100]
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator("dialog")).to_contain_text("2 producers are freed")
+    await page.locator("dialog").get_by_role("button", name="Undo").click()
+    await expect(page.locator("h1")).to_contain_text("Undo of bulk edit")
+    await expect(page.locator("#state")).to_contain_text("Done at")
+    assert capacities() == [100, 100, 100]
+
+
+async def test_viewer_previews_a_bulk_edit_of_picked_queues_and_cannot_begin(people: People, broker: Broker) -> None:
+    for name in ("a.1", "a.2"):
+        broker.do(lambda memory, name=name: (limited(memory, name, 100), memory.fill(name, 10)))  # type: ignore[misc]
+    page = await opened(await people.page("vic", "viewers"), "/policies/bulk/")
+    await page.get_by_label("All that match").uncheck()
+    await page.get_by_label("Choose a.2").check()
+    await page.get_by_label("Capacity, messages", exact=True).first.check()
+    await typed(page, capacity_messages="5")
+    await expect(page.locator("#preview")).to_contain_text("1 queue becomes overfull at once")
+    await page.get_by_role("button", name="Begin").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator("#jobs-empty")).to_be_visible()

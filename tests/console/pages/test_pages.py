@@ -17,6 +17,7 @@ PAGES = [
     "/policies/scope/?object=type%3DBroker",
     "/policies/scope/?new=default",
     "/policies/file/",
+    "/policies/bulk/",
     "/objects/",
     "/audit/",
     "/api/",
