@@ -36,6 +36,11 @@ PREVIEW_CHANGE = Operation(
             required=True,
         ),
         _A("largest", Kind.INTEGER, "How many queues to name, those that most happens to first. Not set: 20."),
+        _A(
+            "one_by_one",
+            Kind.BOOLEAN,
+            "The changes of queues will be made one by one: a queue that refuses its own is told and left out.",
+        ),
     ),
     (
         _A("queues", Kind.INTEGER, "Queues that look at what is changed.", "queues"),
@@ -45,6 +50,8 @@ PREVIEW_CHANGE = Operation(
         _A("held", Kind.INTEGER, "Producers that run and would be blocked.", "producers"),
         _A("freed", Kind.INTEGER, "Producers that are blocked and would run.", "producers"),
         _A("dropped", Kind.INTEGER, "Messages that ring queues would drop now, about.", "messages"),
+        _A("refused", Kind.INTEGER, "Queues that would refuse their own change; see one_by_one.", "queues"),
+        _A("refusals", Kind.LIST, "Of these the first: maps of object, detail."),
         _A("versions", Kind.MAP, "Object of a change -> its version now; None for one that is not there."),
         _A(
             "largest",

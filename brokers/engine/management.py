@@ -329,7 +329,8 @@ class Management:
         return {"fields": explain(found), "inherited": explain(inherited)}
 
     def _preview_change(self, broker: Broker, given: Mapping[str, Any]) -> dict[str, Any]:
-        return self.preview.preview(given["changes"], given.get("largest", _NAMED), self._find)
+        one_by_one = given.get("one_by_one", False)
+        return self.preview.preview(given["changes"], given.get("largest", _NAMED), self._find, one_by_one=one_by_one)
 
     def _check(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
         good, wrong = check_attributes(TYPES["Queue"], given["attributes"], creating=False)

@@ -39,6 +39,7 @@ class Overlay:
     exchanges: dict[Exchange, Fields] = field(default_factory=dict)
     policies: dict[str, dict[str, Policy | None]] = field(default_factory=dict)
     own: dict[Queue, Fields] = field(default_factory=dict)
+    alone: bool = True  # it is one change: a refusal need not say whose
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Preview:
         whole, without = self.layers_at(thing)
         return settings(whole), settings(without)
 
-    def preview(self, changes: Iterable[Any], largest: int, find: Any) -> dict[str, Any]:
+    def preview(self, changes: Iterable[Any], largest: int, find: Any, *, one_by_one: bool = False) -> dict[str, Any]:
         """The answer of the operation `preview-change`. `find`: object name -> object, raises NotFound. Raises what the
         changes would be refused for; of several changes that cannot be it names one."""
         listed = list(changes)
@@ -111,12 +112,12 @@ class Preview:
             raise InvalidValue({"changes": f"changes are {len(listed):,}: {MOST_CHANGES:,} at most can be previewed"})
         if not 0 <= largest <= MOST_QUEUES:
             raise InvalidValue({"largest": f"largest is {largest}: from 0 to {MOST_QUEUES}"})
-        overlay, versions = Overlay(), dict[str, int | None]()
+        overlay, versions = Overlay(alone=len(listed) == 1), dict[str, int | None]()
         for change in listed:
-            name, version = self._lay(overlay, change, find, alone=len(listed) == 1)
+            name, version = self._lay(overlay, change, find)
             versions[str(name)] = version
         self._check_places(overlay)
-        fates = list(self._fates(overlay))
+        fates, refusals = self._fates(overlay, one_by_one=one_by_one)
         changed = [fate for fate in fates if fate.changes]
         changed.sort(key=lambda fate: fate.queue.name)
         changed.sort(key=lambda fate: fate.weight, reverse=True)
@@ -128,13 +129,15 @@ class Preview:
             "held": sum(fate.held for fate in changed),
             "freed": sum(fate.freed for fate in changed),
             "dropped": sum(fate.dropped for fate in changed),
+            "refused": len(refusals),
+            "refusals": [{"object": name, "detail": detail} for name, detail in refusals[:largest]],
             "versions": versions,
             "largest": [_told(fate) for fate in changed[:largest]],
         }
 
     # -- the changes --------------------------------------------------------------------------------------------
 
-    def _lay(self, overlay: Overlay, change: Any, find: Any, *, alone: bool) -> tuple[ObjectName, int | None]:
+    def _lay(self, overlay: Overlay, change: Any, find: Any) -> tuple[ObjectName, int | None]:
         name, action, given, version = _read(change)
         thing: Any
         if action == "create":
@@ -153,7 +156,7 @@ class Preview:
                     f"{name} is at version {thing.version}, and the preview is for version {version}: read it again",
                     thing.version,
                 )
-        good = _checked(name, given, alone=alone)
+        good = _checked(name, given, alone=overlay.alone)
         match name.type:
             case "Policy":
                 after = None
@@ -225,15 +228,26 @@ class Preview:
         seen.update(dict.fromkeys(overlay.own))
         yield from seen
 
-    def _fates(self, overlay: Overlay) -> Iterator[Fate]:
+    def _fates(self, overlay: Overlay, *, one_by_one: bool) -> tuple[list[Fate], list[tuple[str, str]]]:
+        """(what would become of each queue; object and sentence of those that refuse their own change)."""
         enforcement, hosts = self.broker.enforcement, self.broker.virtualhosts
         policies = {name: hosts[name].policies.with_changes(planned) for name, planned in overlay.policies.items()}
+        fates, refusals = list[Fate](), list[tuple[str, str]]()
         for queue in self._concerned(overlay):
             host = hosts[queue.virtualhost]
             layers = self._layers(overlay, host, queue, policies.get(host.name))
-            who = "" if queue in overlay.own else f"queue {queue.virtualhost}/{queue.name}"
-            told, limits = enforcement.settle(layers, who)
-            yield _fate(queue, told, limits)
+            own = queue in overlay.own
+            try:
+                told, limits = enforcement.settle(
+                    layers, "" if own and (overlay.alone or one_by_one) else f"queue {queue.virtualhost}/{queue.name}"
+                )
+            except InvalidValue as refused:
+                if not (own and one_by_one):
+                    raise
+                refusals.append((str(queue.object_name), str(refused)))
+                continue
+            fates.append(_fate(queue, told, limits))
+        return fates, refusals
 
     def _layers(self, overlay: Overlay, host: VirtualHost, queue: Queue, policies: Policies | None) -> Layers:
         around = self._around(overlay, host)

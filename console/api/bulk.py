@@ -144,7 +144,7 @@ class BulkUndoView(APIView):
     def get(self, request: Request, number: int) -> Response:
         job = _found(number)
         changes = operations.undo_changes(job)
-        preview = operations.preview_changes(link(job.broker), changes) if changes else None
+        preview = operations.preview_changes(link(job.broker), changes, one_by_one=True) if changes else None
         return Response({"count": len(changes), "queues": [], "preview": preview})
 
     @extend_schema(

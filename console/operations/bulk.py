@@ -78,10 +78,10 @@ def selected(broker: BrokerLink, selection: Selection) -> list[Mapping[str, Any]
 def preview_bulk(
     broker: BrokerLink, rows: Iterable[Mapping[str, Any]], attributes: Mapping[str, Any], *, largest: int = 20
 ) -> dict[str, Any]:
-    """What the edit would do, as `preview_changes`. Raises what one of the queues would refuse it for."""
+    """What the edit would do, as `preview_changes`, and which queues would refuse it."""
     given = checked(attributes)
     changes = [PolicyChange(ObjectName.parse(row["object"]), given) for row in rows]
-    return preview_changes(broker, changes, largest=largest)
+    return preview_changes(broker, changes, largest=largest, one_by_one=True)
 
 
 def checked(attributes: Mapping[str, Any]) -> dict[str, Any]:

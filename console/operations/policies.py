@@ -84,10 +84,12 @@ def set_fields(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {"priority": attributes["priority"], **found} if attributes.get("priority") else found
 
 
-def preview_changes(link: BrokerLink, changes: Iterable[PolicyChange], *, largest: int = 20) -> dict[str, Any]:
+def preview_changes(
+    link: BrokerLink, changes: Iterable[PolicyChange], *, largest: int = 20, one_by_one: bool = False
+) -> dict[str, Any]:
     """What the changes, made together, would do: the answer of the operation `preview-change`. Raises what they would
-    be refused for."""
-    asked = {"changes": [change.asked() for change in changes], "largest": largest}
+    be refused for; `one_by_one`: a queue that refuses its own change is told, and left out."""
+    asked = {"changes": [change.asked() for change in changes], "largest": largest, "one_by_one": one_by_one}
     return dict(link.call(lambda admin: admin.call(_BROKER, "preview-change", asked)))
 
 

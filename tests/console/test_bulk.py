@@ -118,6 +118,13 @@ def test_preview_weighs_all_queues_together(four: Broker, as_viewer: APIClient) 
     assert capacities(four)["a.1"] == 100
 
 
+def test_preview_tells_the_queues_that_would_refuse(four: Broker, as_viewer: APIClient) -> None:
+    four.do(lambda memory: memory.management.update(queue("a.2"), {"flow_stop_messages": 50}, 1))
+    told = post(as_viewer, f"{BULK}preview/", selection={}, attributes=FIVE).json()["preview"]
+    assert (told["overfull"], told["refused"]) == (3, 1)
+    assert told["refusals"][0]["object"] == str(queue("a.2"))
+
+
 # -- doing it -------------------------------------------------------------------------------------------------------
 
 

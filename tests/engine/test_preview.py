@@ -169,6 +169,18 @@ def test_what_a_change_would_be_refused_for_is_refused_here(world, each, error, 
         preview(world, each)
 
 
+def test_of_changes_made_one_by_one_those_that_are_refused_are_told_and_left_out(world):
+    filled(world, "a", 10)
+    filled(world, "b", 10, flow_stop_messages=50)
+    changes = [change(queue(name), capacity_messages=5) for name in ("a", "b")]
+    with pytest.raises(InvalidValue, match="queue default/b: flow_stop_messages is 50"):
+        preview(world, *changes)
+    told = Management(world.broker).call(BROKER, "preview-change", {"changes": changes, "one_by_one": True})
+    assert (told["changed"], told["overfull"], told["refused"]) == (1, 1, 1)
+    assert told["refusals"][0]["object"] == str(queue("b"))
+    assert "flow_stop_messages is 50" in told["refusals"][0]["detail"]
+
+
 def test_a_default_that_contradicts_a_queue_names_the_queue(world):
     world.queue("orders", flow_stop_messages=50)
     with pytest.raises(InvalidValue, match="queue default/orders"):

@@ -119,10 +119,8 @@ async function preview() {
   } catch (error) {
     if (error.name === "AbortError") return;
     for (const { f } of ticked) f.wrong(error.fields?.[f.declared.name] ?? "");
-    fill(box, h("p", { class: "muted" }, "One of the queues would refuse it. The edit can be made all the same: each queue is changed for itself, and those that refuse are listed."));
+    fill(box, h("p", { class: "muted" }, "Nothing to show: the edit would be refused."));
     tell(h("p", {}, error.message));
-    if (error.status === 400 && /^queue /.test(error.message)) previewed = JSON.stringify(wanted);
-    else if (error.status === 400 && ticked.every(({ f }) => !error.fields[f.declared.name])) previewed = JSON.stringify(wanted);
   }
   apply.disabled = previewed === null;
 }

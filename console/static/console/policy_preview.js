@@ -2,17 +2,23 @@
 
 import { fill, h, icon } from "./elements.js";
 import { amount, count, duration, exact, plural } from "./format.js";
-import { queueUrl } from "./objectname.js";
+import { queueUrl, shortName } from "./objectname.js";
 import { declaredField, fieldText, labelOf } from "./policy_fields.js";
 import { stateElement } from "./states.js";
 
 /** Fill `box` with the answer of a preview. */
 export function showPreview(box, told) {
-  fill(box, counts(told), told.largest.length ? queues(told) : null);
+  fill(box, refusals(told), counts(told), told.largest.length ? queues(told) : null);
 }
 
 function line(kind, shape, ...content) {
   return h("li", { class: `effect ${kind}` }, icon(shape), h("span", {}, ...content));
+}
+
+function refusals(told) {
+  if (!told.refused) return null;
+  return h("div", { class: "notice error" }, h("p", {}, h("strong", {}, plural(told.refused, "queue refuses", "queues refuse")), " the change and would stay as they are:"),
+    h("ul", {}, told.refusals.map((each) => h("li", {}, h("strong", {}, shortName(each.object)), ` ${each.detail}`))));
 }
 
 function counts(told) {
