@@ -8,7 +8,7 @@ _A = Attribute
 
 #: Changes that one preview takes at most, and queues that it names at most.
 MOST_CHANGES = 10_000
-MOST_QUEUES = 1000
+MOST_QUEUES = 200
 
 EXPLAIN = Operation(
     "explain",
@@ -32,7 +32,8 @@ PREVIEW_CHANGE = Operation(
             "changes",
             Kind.LIST,
             "Maps of object (its name), action (update; create or delete for a Policy), attributes (policy fields, and"
-            " the priority of a Policy) and, if the change shall be refused when the object has changed, version.",
+            " the priority of a Policy) and, if the change shall be refused when the object has changed, version. Or,"
+            " instead of object and version, objects: a map of names to versions or None.",
             required=True,
         ),
         _A("largest", Kind.INTEGER, "How many queues to name, those that most happens to first. Not set: 20."),

@@ -107,7 +107,7 @@ class Preview:
     def preview(self, changes: Iterable[Any], largest: int, find: Any, *, one_by_one: bool = False) -> dict[str, Any]:
         """The answer of the operation `preview-change`. `find`: object name -> object, raises NotFound. Raises what the
         changes would be refused for; of several changes that cannot be it names one."""
-        listed = list(changes)
+        listed = [each for change in changes for each in _single(change)]
         if len(listed) > MOST_CHANGES:
             raise InvalidValue({"changes": f"changes are {len(listed):,}: {MOST_CHANGES:,} at most can be previewed"})
         if not 0 <= largest <= MOST_QUEUES:
@@ -259,6 +259,21 @@ class Preview:
             around.virtualhost,
             around.broker,
         )
+
+
+def _single(change: Any) -> Iterator[Any]:
+    """One change for each object."""
+    objects = change.get("objects") if isinstance(change, Mapping) else None
+    if objects is None:
+        yield change
+        return
+    if not isinstance(objects, Mapping) or "object" in change or "version" in change:
+        raise InvalidValue(
+            {"objects": f"objects is {objects!r}: a map of names to versions, without object or version"}
+        )
+    rest = {key: value for key, value in change.items() if key != "objects"}
+    for name, version in objects.items():
+        yield {**rest, "object": name, "version": version}
 
 
 def _read(change: Any) -> tuple[ObjectName, str, dict[str, Any], int | None]:

@@ -6,6 +6,7 @@ fields (`brokers/policy_fields.py`). Nothing of it is kept here: the broker has 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,13 +51,14 @@ class PolicyChange:
     version: int | None = None
     was: Mapping[str, Any] = field(default_factory=dict)
 
-    def asked(self) -> dict[str, Any]:
-        """As the broker's operation `preview-change` takes it."""
-        version = {} if self.version is None else {"version": self.version}
-        return {"object": str(self.name), "action": self.action, "attributes": dict(self.attributes), **version}
-
     def shown(self) -> dict[str, Any]:
-        return {**self.asked(), "version": self.version, "was": dict(self.was)}
+        return {
+            "object": str(self.name),
+            "action": self.action,
+            "attributes": dict(self.attributes),
+            "version": self.version,
+            "was": dict(self.was),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,27 @@ def preview_changes(
 ) -> dict[str, Any]:
     """What the changes, made together, would do: the answer of the operation `preview-change`. Raises what they would
     be refused for; `one_by_one`: a queue that refuses its own change is told, and left out."""
-    asked = {"changes": [change.asked() for change in changes], "largest": largest, "one_by_one": one_by_one}
+    grouped = _grouped(changes)
+    values = sum(_OF_A_CHANGE + 2 * (len(each["objects"]) + len(each["attributes"])) for each in grouped)
+    if values > _MOST_VALUES:
+        raise InvalidValue({"changes": "these are too many different changes to be previewed together"})
+    asked = {"changes": grouped, "largest": largest, "one_by_one": one_by_one}
     return dict(link.call(lambda admin: admin.call(_BROKER, "preview-change", asked)))
+
+
+#: Values that a request may have: Proton counts those of a message in 16 bits.
+_MOST_VALUES = 60_000
+_OF_A_CHANGE = 8
+
+
+def _grouped(changes: Iterable[PolicyChange]) -> list[dict[str, Any]]:
+    """The changes as `preview-change` takes them, equal ones of several objects as one."""
+    groups: dict[str, dict[str, Any]] = {}
+    for change in changes:
+        key = json.dumps([change.action, dict(change.attributes)], sort_keys=True)
+        group = groups.setdefault(key, {"objects": {}, "action": change.action, "attributes": dict(change.attributes)})
+        group["objects"][str(change.name)] = change.version
+    return list(groups.values())
 
 
 def apply_changes(by: Actor, link: BrokerLink, changes: Sequence[PolicyChange], *, reason: str = "") -> list[Applied]:

@@ -158,6 +158,8 @@ def test_what_is_named_is_bounded_and_what_matters_most_comes_first(world):
         (change(object_name("Connection", virtualhost="default", id=1)), NotAllowed, "connection"),
         ({**change(queue("orders")), "version": 99}, StaleVersion, "99"),
         ({"object": "x"}, InvalidValue, "'x'"),
+        ({"objects": 5}, InvalidValue, "objects is 5"),
+        ({"objects": {str(queue("orders")): 99}}, StaleVersion, "99"),
         (["x"], InvalidValue, "map"),
     ],
     ids=str,
@@ -167,6 +169,14 @@ def test_what_a_change_would_be_refused_for_is_refused_here(world, each, error, 
     make(world, change(policy("orders"), "create", capacity_messages=20))
     with pytest.raises(error, match=words):
         preview(world, each)
+
+
+def test_one_change_of_many_objects_is_a_change_of_each(world):
+    for name in ("a", "b", "c"):
+        filled(world, name, 10)
+    objects = {str(queue("a")): 1, str(queue("b")): None}
+    told = preview(world, {"objects": objects, "attributes": {"capacity_messages": 5}})
+    assert (told["queues"], told["overfull"], set(told["versions"])) == (2, 2, set(objects))
 
 
 def test_of_changes_made_one_by_one_those_that_are_refused_are_told_and_left_out(world):

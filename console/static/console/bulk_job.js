@@ -6,7 +6,7 @@ import { fill, h, icon } from "./elements.js";
 import { clock, exact, moment, plural } from "./format.js";
 import { settings, toast, watch } from "./frame.js";
 import { parseName, queueUrl } from "./objectname.js";
-import { declaredField, fieldText, labelOf, settingChips } from "./policy_fields.js";
+import { fieldText, labelBeside, settingChips } from "./policy_fields.js";
 
 const SHOWN = 100;
 const AGAIN = 700; // ms between looks at a job that runs
@@ -50,7 +50,7 @@ async function rows(job) {
   fill(byId("rows"), told.results.map((row) => {
     const { keys } = parseName(row.object);
     return h("tr", {}, h("th", { scope: "row" }, h("a", { href: queueUrl(keys.virtualhost, keys.name) }, keys.name), h("small", { class: "muted vh" }, keys.virtualhost)),
-      h("td", { class: "wrap" }, row.detail ? h("p", { class: "wrong" }, row.detail) : Object.entries(row.wanted).map(([name, value]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelOf(declaredField(name))), " ",
+      h("td", { class: "wrap" }, row.detail ? h("p", { class: "wrong" }, row.detail) : Object.entries(row.wanted).map(([name, value]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelBeside(name, value, row.before?.[name])), " ",
         row.before ? [h("del", {}, fieldText(name, row.before[name])), " → "] : null, h("ins", {}, fieldText(name, value))))));
   }));
 }

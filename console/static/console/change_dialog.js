@@ -2,7 +2,7 @@
 
 import { fill, h } from "./elements.js";
 import { parseName, shortName } from "./objectname.js";
-import { declaredField, fieldText, labelOf } from "./policy_fields.js";
+import { fieldText, labelBeside } from "./policy_fields.js";
 import { showPreview } from "./policy_preview.js";
 
 /**
@@ -64,6 +64,6 @@ function inWords({ object }) {
 /** The changes themselves: object, then field by field what was and what will be. */
 export function changesList(changes, nameOf = inWords) {
   return h("ul", { class: "changes-list" }, changes.map((change) => h("li", {}, h("strong", {}, nameOf(change)), ` ${VERBS[change.action]}`,
-    Object.entries(change.action === "delete" ? change.was ?? {} : change.attributes).map(([name, value]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelOf(declaredField(name))), " ",
+    Object.entries(change.action === "delete" ? change.was ?? {} : change.attributes).map(([name, value]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelBeside(name, value, change.was?.[name])), " ",
       change.action === "create" ? null : h("del", {}, fieldText(name, change.was?.[name])), change.action === "update" ? " → " : null, change.action === "delete" ? null : h("ins", {}, fieldText(name, value)))))));
 }

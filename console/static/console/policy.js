@@ -184,6 +184,8 @@ function wrong(error) {
 
 /** Somebody else was faster: show what is there now, keep what was typed, preview it anew. */
 async function conflict() {
+  clearTimeout(pause);
+  asked?.abort();
   const before = start;
   await load();
   const lines = fields.filter((f) => !same(before[f.declared.name], start[f.declared.name])).map((f) => h("li", {}, h("strong", {}, labelOf(f.declared)), ` is now ${fieldText(f.declared.name, start[f.declared.name])}; it was ${fieldText(f.declared.name, before[f.declared.name])}`));

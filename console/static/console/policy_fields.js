@@ -29,7 +29,10 @@ export function fieldText(name, value) {
   return typeof value === "number" ? `${amount(value, unit)}${unit && unit !== "bytes" ? ` ${unit}` : ""}` : String(value);
 }
 
-/** The same, with the exact value on hover. */
+/** The label of a field beside these values: without its unit if one of them says it. */
+export const labelBeside = (name, ...values) => (values.some((value) => typeof value === "number" && value > 0) ? labelOf(declaredField(name)).replace(/, (messages|bytes)$/, "") : labelOf(declaredField(name)));
+
+/** The same as `fieldText`, with the exact value on hover. */
 export const fieldValue = (name, value) =>
   h("span", { title: typeof value === "number" ? exactAmount(value, declaredField(name).unit) : null }, fieldText(name, value));
 

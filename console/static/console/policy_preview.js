@@ -3,7 +3,7 @@
 import { fill, h, icon } from "./elements.js";
 import { amount, count, duration, exact, plural } from "./format.js";
 import { queueUrl, shortName } from "./objectname.js";
-import { declaredField, fieldText, labelOf } from "./policy_fields.js";
+import { fieldText, labelBeside } from "./policy_fields.js";
 import { stateElement } from "./states.js";
 
 /** Fill `box` with the answer of a preview. */
@@ -38,7 +38,7 @@ function counts(told) {
 function queues(told) {
   const rows = told.largest.map((queue) => h("tr", { "data-state": queue.after.state },
     h("th", { scope: "row" }, h("a", { href: queueUrl(queue.virtualhost, queue.name) }, queue.name), h("small", { class: "muted" }, `${plural(queue.producers, "producer")}, ${count(queue.depth_messages)} messages`)),
-    h("td", { class: "wrap" }, Object.entries(queue.changes).map(([name, change]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelOf(declaredField(name))), " ", h("del", {}, fieldText(name, change.before)), h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "sr" }, " becomes "), h("ins", {}, fieldText(name, change.after))))),
+    h("td", { class: "wrap" }, Object.entries(queue.changes).map(([name, change]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelBeside(name, change.before, change.after)), " ", h("del", {}, fieldText(name, change.before)), h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "sr" }, " becomes "), h("ins", {}, fieldText(name, change.after))))),
     h("td", {}, transition(queue)),
     h("td", { class: "num" }, headroom(queue.after), h("small", { class: "muted" }, fullIn(queue)))));
   const rest = told.changed - told.largest.length;
