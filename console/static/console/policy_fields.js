@@ -24,7 +24,8 @@ export const declaredField = (name) => settings.policy.find((f) => f.name === na
 /** A value of a field as text: "no limit", "80%", "64 kB". */
 export function fieldText(name, value) {
   if (value === null || value === undefined) return /^flow_resume/.test(name) ? "the stop level" : "not set";
-  if (value === 0 && /^(capacity|flow_stop|producer_window_bytes)/.test(name)) return "no limit";
+  if (value === "") return "none";
+  if (value === 0 && /^(capacity|flow_stop|producer_window_bytes|maximum_deliveries)/.test(name)) return "no limit";
   const { unit } = declaredField(name);
   return typeof value === "number" ? `${amount(value, unit)}${unit && unit !== "bytes" ? ` ${unit}` : ""}` : String(value);
 }
