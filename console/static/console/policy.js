@@ -97,7 +97,9 @@ async function load() {
     }
     byId("gone").hidden = true;
     form.hidden = false;
+    const first = !explained;
     show(object, told);
+    if (first) typed(); // by somebody who was faster than the broker
   } catch (error) {
     gone(error);
   }
@@ -116,13 +118,22 @@ let pause = 0;
 let asked = null;
 
 function typed() {
-  if (!explained || shown()) return; // leaving a field changes nothing
+  if (!explained || shown() || nothing()) return; // leaving a field changes nothing
   clearTimeout(pause);
   asked?.abort();
   apply.disabled = true;
   byId("discard").hidden = false;
   if (!all.map((f) => f === pattern && !pattern.input.value.trim() ? false : f.check()).every(Boolean)) return;
   pause = setTimeout(preview, TYPING);
+}
+
+/** Whether nothing is typed, and nothing was previewed. */
+function nothing() {
+  try {
+    return previewed === null && problem.hidden && !pattern.input.value && !Object.keys(changes()).length;
+  } catch {
+    return false;
+  }
 }
 
 /** Whether what is typed is what the preview shows. */
