@@ -4,7 +4,7 @@ All are synchronous, for views and workers. They raise Django's PermissionDenied
 a missing reason is an InvalidValue like any other field.
 """
 
-from console.operations.actor import OPERATE, Actor
+from console.operations.actor import ADMINISTER, OPERATE, Actor
 from console.operations.bulk import (
     Selection,
     begin_bulk,
@@ -35,6 +35,7 @@ from console.operations.stops import preview_stop, start_producers, stop_produce
 
 __all__ = [
     "ACTIONS",
+    "ADMINISTER",
     "OPERATE",
     "Actor",
     "Applied",

@@ -31,6 +31,7 @@ from console.operations.policies import FIELDS, PolicyChange, preview_changes
 STEP = 25
 LEASE = timedelta(seconds=30)
 _TRIES = 3
+_BROKER = object_name("Broker")
 _OPEN = (RowState.WAITING, RowState.CHANGING)
 
 
@@ -127,7 +128,7 @@ def undo_changes(edit: BulkEdit) -> list[PolicyChange]:
 def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason: str, **values: Any) -> BulkEdit:
     asked = {"queues": len(planned), **values.get("attributes", {})}
     operation = "undo-bulk-edit" if values.get("undo_of") else "bulk-edit"
-    with attempt(by, broker, object_name("Broker"), operation, reason=reason, asked=asked):
+    with attempt(by, broker, _BROKER, operation, reason=reason, asked=asked):
         if not planned:
             raise InvalidValue({"selection": "no queue is chosen: there is nothing to change"})
         with transaction.atomic():
@@ -148,7 +149,7 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
 
 def resume_bulk(by: Actor, edit: BulkEdit) -> None:
     """Let it go on, failed rows included; `step` does the rest. Raises PermissionDenied."""
-    _may(by, edit)
+    by.check_may_change(_BROKER)
     edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
     soon = timezone.now() + LEASE
     again = BulkEdit.objects.filter(pk=edit.pk).exclude(state=State.RUNNING, lease_until__gte=timezone.now())
@@ -157,16 +158,9 @@ def resume_bulk(by: Actor, edit: BulkEdit) -> None:
 
 def interrupt_bulk(by: Actor, edit: BulkEdit) -> None:
     """Have it stop after the queue that is being changed; it may be resumed. Raises PermissionDenied."""
-    _may(by, edit)
+    by.check_may_change(_BROKER)
     why = f"{by.name} interrupted it"
     BulkEdit.objects.filter(pk=edit.pk, state=State.RUNNING).update(state=State.INTERRUPTED, error=why)
-
-
-def _may(by: Actor, edit: BulkEdit) -> None:
-    if not by.may_operate:
-        raise PermissionDenied(
-            f"{by.name} may look at bulk edit {edit.pk}, not steer it: that needs the role of operator"
-        )
 
 
 def is_stalled(edit: BulkEdit) -> bool:
