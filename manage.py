@@ -22,6 +22,7 @@ OURS = {
 #: commands of the console that are worth naming first
 CONSOLE = {
     "web": "the web console alone",
+    "policies": "all policies as one YAML file: export, diff, apply",
     "recorder": "record the brokers' events and samples for the history",
     "import-log": "take the history of other brokers from their logs",
     "make-history": "generate a year of history, as a demo",

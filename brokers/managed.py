@@ -24,6 +24,7 @@ from brokers.model import (
     parse_level,
 )
 from brokers.policy_fields import POLICY
+from brokers.policy_operations import EXPLAIN, PREVIEW_CHANGE
 from brokers.topic_types import SLOW_CONSUMER, topic_types
 
 __all__ = [
@@ -227,7 +228,7 @@ TYPES: dict[str, ManagedType] = {
                 ),
                 _VERSION,
             ),
-            _stop_and_start("the broker", pattern=True),
+            (*_stop_and_start("the broker", pattern=True), EXPLAIN, PREVIEW_CHANGE),
             (
                 Notification("limit-exceeded", "HGT-1006", "The broker uses more of a resource than its limit."),
                 Notification("limit-cleared", "HGT-1007", "The broker is back at or below its limit."),
@@ -290,7 +291,7 @@ TYPES: dict[str, ManagedType] = {
                 *_LIVE_TOTALS,
                 _VERSION,
             ),
-            _stop_and_start("the virtual host", pattern=True),
+            (*_stop_and_start("the virtual host", pattern=True), EXPLAIN),
             (
                 Notification("store-recovery-start", "MST-1004", "The broker began to recover stored messages."),
                 Notification("store-recovered", "MST-1005", "Stored messages were recovered."),
@@ -371,19 +372,7 @@ TYPES: dict[str, ManagedType] = {
             ),
             (
                 *_stop_and_start("the queue", pattern=False),
-                Operation(
-                    "explain",
-                    "Tell each policy field's value in force and where it comes from.",
-                    (),
-                    (
-                        _A(
-                            "fields",
-                            Kind.MAP,
-                            "Field -> map of value, origin (own, pattern PATTERN, exchange NAME, virtualhost, broker,"
-                            " built-in).",
-                        ),
-                    ),
-                ),
+                EXPLAIN,
                 Operation(
                     "check",
                     "Tell which limits would be in force with these attributes, or what is wrong with them. Changes"
@@ -437,7 +426,7 @@ TYPES: dict[str, ManagedType] = {
                 _A("queues", Kind.INTEGER, "Queues that it is the best match of.", "queues"),
                 _VERSION,
             ),
-            (),
+            (EXPLAIN,),
             (_POLICY_CHANGED,),
             creatable=True,
             deletable=True,
@@ -466,6 +455,7 @@ TYPES: dict[str, ManagedType] = {
             ),
             (
                 *_stop_and_start("every queue that is bound to the exchange", pattern=False),
+                EXPLAIN,
                 Operation(
                     "bind",
                     "Bind a queue with a key. Idempotent; the queue inherits the exchange's policy at once.",

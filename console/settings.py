@@ -96,6 +96,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "console",
     "console.audit",
+    "console.bulk",
 ]
 
 MIDDLEWARE = [

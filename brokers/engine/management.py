@@ -20,6 +20,7 @@ from brokers.engine.events import policy_words
 from brokers.engine.exchange import Exchange
 from brokers.engine.managed_objects import ManagedObjects, declared_type
 from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
+from brokers.engine.preview import Preview
 from brokers.engine.queue import Queue
 from brokers.engine.shortages import LIMITS, STORE_LIMITS, check_limits, check_store_limits
 from brokers.engine.slow_consumer import FIELDS as SLOW_FIELDS
@@ -30,6 +31,8 @@ from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import TYPES, ObjectName, check_arguments, check_attributes
 
 _STOPPABLE = ("Broker", "VirtualHost", "Exchange", "Queue")
+_WITH_POLICY = ("Broker", "VirtualHost", "Exchange", "Policy", "Queue")
+_NAMED = 20  # queues that a preview names, unless asked for more
 
 
 class Management:
@@ -37,11 +40,13 @@ class Management:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.preview = Preview(broker)
         self.objects = ManagedObjects(broker)
         self._operations: Mapping[tuple[str, str], Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
             **{(t, "stop-producers"): self._stop for t in _STOPPABLE},
             **{(t, "start-producers"): self._start for t in _STOPPABLE},
-            ("Queue", "explain"): self._explain,
+            **{(t, "explain"): self._explain for t in _WITH_POLICY},
+            ("Broker", "preview-change"): self._preview_change,
             ("Queue", "check"): self._check,
             ("Queue", "purge"): self._purge,
             ("Exchange", "bind"): self._bind,
@@ -237,8 +242,15 @@ class Management:
             self.broker.stopping.start_producers(_scope(thing, given), given.get("reason", ""), given["actor"])
         )
 
-    def _explain(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {"fields": explain(queue.settings)}
+    def _explain(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        found, inherited = self.preview.explain(thing)
+        return {"fields": explain(found), "inherited": explain(inherited)}
+
+    def _preview_change(self, broker: Broker, given: Mapping[str, Any]) -> dict[str, Any]:
+        one_by_one = given.get("one_by_one", False)
+        return self.preview.preview(
+            given["changes"], given.get("largest", _NAMED), self.objects.find, one_by_one=one_by_one
+        )
 
     def _check(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
         good, wrong = check_attributes(TYPES["Queue"], given["attributes"], creating=False)

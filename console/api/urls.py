@@ -5,10 +5,21 @@ from __future__ import annotations
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from console.api.audit import AuditView
+from console.api.audit import AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
+from console.api.bulk import (
+    BulkEditsView,
+    BulkEditView,
+    BulkInterruptView,
+    BulkPreviewView,
+    BulkResumeView,
+    BulkRowsView,
+    BulkUndoView,
+)
 from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
+from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
+from console.api.policy_file import PolicyFileView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
 
@@ -27,7 +38,19 @@ _v1 = [
     path("stop-producers/", StopProducersView.as_view()),
     path("stop-producers/preview/", StopPreviewView.as_view()),
     path("start-producers/", StartProducersView.as_view()),
+    path("policies/", PoliciesView.as_view()),
+    path("policies/preview/", PolicyPreviewView.as_view()),
+    path("policies/file/", PolicyFileView.as_view()),
+    path("policies/bulk/", BulkEditsView.as_view()),
+    path("policies/bulk/preview/", BulkPreviewView.as_view()),
+    path("policies/bulk/<int:number>/", BulkEditView.as_view()),
+    path("policies/bulk/<int:number>/rows/", BulkRowsView.as_view()),
+    path("policies/bulk/<int:number>/resume/", BulkResumeView.as_view()),
+    path("policies/bulk/<int:number>/interrupt/", BulkInterruptView.as_view()),
+    path("policies/bulk/<int:number>/undo/", BulkUndoView.as_view()),
+    path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
+    path("audit/<int:number>/revert/", RevertView.as_view()),
 ]
 
 urlpatterns = [

@@ -50,6 +50,7 @@ def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) 
             (name, label, reverse(name) + suffix)
             for name, label in (
                 ("overview", "Overview"),
+                ("policies", "Policies"),
                 ("objects", "Objects"),
                 ("audit", "Audit"),
                 ("api-docs", "API"),

@@ -49,6 +49,34 @@ def stop_dialog(page: Page) -> None:
     page.wait_for_timeout(600)
 
 
+def policies(page: Page) -> None:
+    page.goto("/policies/")
+    page.wait_for_selector("#own tr, #own-empty:not([hidden])", timeout=READY)
+
+
+def policy(page: Page) -> None:
+    page.goto("/policies/scope/?object=type%3DBroker")
+    page.wait_for_selector(".in-force:not(:empty)", timeout=READY)
+    page.fill("form [name=capacity_messages]", "5")
+    page.wait_for_timeout(1200)
+
+
+def policy_file(page: Page) -> None:
+    page.goto("/policies/file/")
+    page.locator("#take").click()
+    page.wait_for_timeout(600)
+    page.locator("#compare").click()
+    page.wait_for_timeout(600)
+
+
+def bulk(page: Page) -> None:
+    page.goto("/policies/bulk/")
+    page.wait_for_selector("#queues tr", timeout=READY)
+    page.check("[name=set-capacity_messages]")
+    page.fill("form [name=capacity_messages]", "5")
+    page.wait_for_timeout(1200)
+
+
 def objects(page: Page) -> None:
     page.goto("/objects/")
     page.wait_for_selector(".attributes-table td.value", timeout=READY)
@@ -81,6 +109,10 @@ SHOTS: dict[str, Callable[[Page], None]] = {
     "queue": queue,
     "limits": limits,
     "stop-dialog": stop_dialog,
+    "policies": policies,
+    "policy": policy,
+    "policy-file": policy_file,
+    "bulk": bulk,
     "objects": objects,
     "operations": operations,
     "audit": audit,

@@ -48,6 +48,7 @@ READS = [
     "producers/",
     "events/",
     "audit/",
+    "policies/",
 ]
 WRITES: list[tuple[str, str, dict[str, Any]]] = [
     ("patch", QUEUE, {"version": 1, "capacity_messages": 5}),

@@ -476,6 +476,26 @@ class Contract:
             (await subject.admin.read(BROKER)).version,
         )
 
+    async def test_a_preview_tells_what_a_change_would_do_and_changes_nothing(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_messages": 100})
+        await subject.publish("orders", 10)
+        await eventually(subject, queue("orders"), lambda q: q["depth_messages"] == 10)
+        before = await subject.admin.read(queue("orders"))
+        change = {"object": str(queue("orders")), "attributes": {"capacity_messages": 5}, "version": before.version}
+        told = await subject.admin.call(BROKER, "preview-change", {"changes": [change], "largest": 1})
+        assert (told["queues"], told["changed"], told["overfull"], told["held"]) == (1, 1, 1, 1)
+        assert told["versions"] == {str(queue("orders")): before.version}
+        assert told["largest"][0]["after"]["state"] == "OVERFULL"
+        now = await subject.admin.read(queue("orders"))
+        assert (now["state"], now["capacity_messages"], now.version) == ("NORMAL", 100, before.version)
+        with pytest.raises(StaleVersion):
+            await subject.admin.call(BROKER, "preview-change", {"changes": [{**change, "version": 99}]})
+        with pytest.raises(InvalidValue) as caught:
+            await subject.admin.call(
+                BROKER, "preview-change", {"changes": [{**change, "attributes": {"capacity_messages": "x"}}]}
+            )
+        assert set(caught.value.errors) == {"capacity_messages"}
+
     # Policies and exchanges
 
     async def test_a_policy_holds_for_the_queues_it_matches_best_from_its_creation_to_its_end(

@@ -99,7 +99,8 @@ def test_every_declared_operation_is_implemented_and_answers_what_it_declares(ty
     _, management = peopled()
     declared = TYPES[type_name].operation(operation)
     name = management.query(type_name).items[0].name
-    given: dict[str, Any] = {a.name: {} if a.kind is Kind.MAP else "" for a in declared.arguments}
+    empty: dict[Kind, Any] = {Kind.MAP: {}, Kind.LIST: [], Kind.INTEGER: 0, Kind.BOOLEAN: False}
+    given: dict[str, Any] = {a.name: empty.get(a.kind, "") for a in declared.arguments}
     if "queue" in given:
         given["queue"] = "orders"
     answer = management.call(name, operation, given, "ann")
