@@ -174,6 +174,7 @@ def _usage(what: str, used: str, whole: str) -> tuple[Attribute, ...]:
             writable=True,
             nullable=True,
         ),
+        _A(f"{what}_limit_bytes", Kind.INTEGER, f"What {what}_limit comes to. 0: no limit.", "bytes"),
         _A(f"{what}_used_bytes", Kind.INTEGER, f"Bytes of {used}.", "bytes"),
     )
 

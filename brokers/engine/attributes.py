@@ -58,6 +58,10 @@ def _limit(name: str) -> Getter:
     return lambda b, _: b.shortages.limits.get(name)
 
 
+def _limit_in_force(resource: Resource) -> Getter:
+    return lambda b, _: b.shortages.in_force(resource)
+
+
 def _store_limit(name: str) -> Getter:
     return lambda _, host: host.store_limits.get(name)
 
@@ -107,6 +111,7 @@ _BROKER: dict[str, Getter] = {
     "connections": lambda b, o: len(b.connections),
     "open_transactions": lambda b, o: _open_transactions(b.connections.values()),
     **{name: _limit(name) for names in LIMITS.values() for name in names},
+    **{f"{resource.name.lower()}_limit_bytes": _limit_in_force(resource) for resource in LIMITS},
     "memory_used_bytes": lambda b, o: b.shortages.used(Resource.MEMORY),
     "store_used_bytes": lambda b, o: b.shortages.used(Resource.STORE),
     "temp_used_bytes": lambda b, o: b.shortages.used(Resource.TEMP),

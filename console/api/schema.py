@@ -175,6 +175,29 @@ class EventPage(serializers.Serializer[Any]):
     events = Event(many=True)
 
 
+class Why(serializers.Serializer[Any]):
+    asked = _object_text()
+    blocked = serializers.BooleanField(help_text="Whether it is blocked now.")
+    says = _text("The answer in one sentence.")
+    queue = serializers.DictField(help_text="The queue's attributes.")
+    producer = serializers.DictField(allow_null=True, help_text="The producer's attributes, if one was asked about.")
+    causes = serializers.ListField(
+        child=serializers.DictField(),
+        help_text="What holds the producers now, each enough by itself: kind (queue, stop, store, memory, temp), title,"
+        " since, resume_ms (when it ends by itself; null if nobody can tell, and then because says why); of a queue"
+        " its limits with the origin of every field; of a stop its scope, reason and actor.",
+    )
+    resume_ms = _number("When the last cause ends at the present rates, in ms from now.", allow_null=True)
+    drain = serializers.DictField(help_text="By how much the depth shrinks in a second, in messages and bytes.")
+    consumers = serializers.ListField(child=serializers.DictField(), help_text="Each with what it is doing.")
+    consumers_total = _number("Consumers attached.")
+    producers = serializers.ListField(child=serializers.DictField(), help_text="Everybody it holds up.")
+    producers_total = _number("Producers attached.")
+    connections = serializers.ListField(
+        child=serializers.DictField(), help_text="Their connections, each with its links to this and other queues."
+    )
+
+
 class AuditRow(serializers.ModelSerializer[AuditEntry]):
     class Meta:
         model = AuditEntry

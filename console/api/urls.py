@@ -11,6 +11,7 @@ from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
+from console.api.why import WhyView
 
 _v1 = [
     path("brokers/", BrokersView.as_view()),
@@ -23,6 +24,7 @@ _v1 = [
     path("queues/<str:virtualhost>/<path:name>/check/", QueueCheckView.as_view()),
     path("queues/<str:virtualhost>/<path:name>/", QueueView.as_view()),
     path("producers/", ProducersView.as_view()),
+    path("why/", WhyView.as_view()),
     path("events/", EventsView.as_view()),
     path("stop-producers/", StopProducersView.as_view()),
     path("stop-producers/preview/", StopPreviewView.as_view()),

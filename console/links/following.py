@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
 from brokers.managed import ObjectName, object_name
-from console.links.queue_table import must_be_read, queue_of, queue_values
+from console.links.queue_table import must_be_read, queue_of, queue_values, text_of
 from console.links.state import BrokerState
 
 T = TypeVar("T")
@@ -116,6 +116,7 @@ class Following:
     def _apply(self, event: Event) -> None:
         if event.kind == "queue-deleted":
             self._state.table.drop(event.object)
+            self._state.trends.drop(text_of(event.object))
             return
         queue = queue_of(event)
         if queue is not None and not self._state.table.merge(queue, queue_values(event)):
@@ -129,7 +130,9 @@ class Following:
     async def _follow_samples(self) -> None:
         async for samples in self._admin.samples():
             with self._state.lock:
+                self._state.clock_shows(samples.at)
                 for name, values in samples.queues:
+                    self._state.trends.take(text_of(name), samples.at, values)
                     if not self._state.table.merge(name, values):
                         self._to_read.add(name)
             if self._to_read:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from brokers.managed import ObjectName
 from console.links.event_window import EventWindow, Tail
 from console.links.queue_table import QueueTable, Row
+from console.links.trends import Rates, Trends
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class BrokerState:
         self.lock = threading.Lock()
         self.window = EventWindow(keep_events)
         self.table = QueueTable()
+        self.trends = Trends()
+        self._clock_ahead = 0
         self._broker: Row | None = None
         self._status = Status(False, now_ms(), "connecting")
         self._was_lost = False
@@ -117,6 +120,16 @@ class BrokerState:
     def queue(self, name: ObjectName | str) -> Row | None:
         return self.table.row(str(name))
 
+    @property
+    def broker_now(self) -> int:
+        """The time by the broker's clock, as far as its samples tell, ms since the epoch."""
+        return now_ms() + self._clock_ahead
+
+    def rates(self, queue: str) -> Rates:
+        """How fast a queue fills and drains, by the text of its name."""
+        with self.lock:
+            return self.trends.of(queue, self.broker_now)
+
     def recent_events(self, after: int) -> Tail:
         """What this link has of the events after `after`; see `events_after` for older ones."""
         with self.lock:
@@ -157,6 +170,10 @@ class BrokerState:
                 self.window.begin_after(max(0, newest - self.window.keep))
             self._newest_event = newest
             return self.window.last or 0
+
+    def clock_shows(self, at: int) -> None:
+        """It is `at` by the broker's clock."""
+        self._clock_ahead = at - now_ms()
 
     def put_broker(self, attributes: Row) -> None:
         known, self._broker = self._broker, dict(attributes)

@@ -16,6 +16,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotFound
 from brokers.managed import QUEUE_STATES, ObjectName
 from console.brokers import BrokerLink
+from console.incident.why import why
 from console.live import overview as overviews
 
 #: Producers and consumers of one queue in a snapshot, blocked ones first.
@@ -32,7 +33,7 @@ class BadWatch(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """`kind`: overview, queue or objects. `object`: what a queue or objects watch is about."""
+    """`kind`: overview, queue, objects or why. `object`: what the watch is about, if it is not the overview."""
 
     kind: str
     object: ObjectName | None = None
@@ -44,8 +45,8 @@ class Watch:
     def parse(cls, message: Mapping[str, Any]) -> Watch:
         """Raises BadWatch."""
         kind = message.get("watch")
-        if kind not in ("overview", "queue", "objects"):
-            raise BadWatch(f"watch is {kind!r}: it must be overview, queue or objects")
+        if kind not in ("overview", "queue", "objects", "why"):
+            raise BadWatch(f"watch is {kind!r}: it must be overview, queue, objects or why")
         if kind == "overview":
             return cls._overview(message)
         text = message.get("object", "")
@@ -57,6 +58,8 @@ class Watch:
             raise BadWatch(str(error)) from None
         if kind == "queue" and name.type != "Queue":
             raise BadWatch(f"object is {text!r}: a queue watch needs the name of a queue")
+        if kind == "why" and name.type not in ("Queue", "Producer"):
+            raise BadWatch(f"object is {text!r}: a why watch needs the name of a queue or a producer")
         return cls(kind, name)
 
     @classmethod
@@ -127,6 +130,8 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     state, name = state_of(link, watch), watch.object
     if name is None:
         return encode({"object": None}), state
+    if watch.kind == "why":
+        return encode(await why(link, name)), state
     if watch.kind == "queue":
         return encode(await link.acall(lambda admin: _queue(admin, name))), state
     return encode(await link.acall(lambda admin: _object(admin, name))), state
@@ -134,8 +139,10 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
 
 def state_of(link: BrokerLink, watch: Watch) -> object:
     """Something that is another object, or differs, when what is watched may have changed."""
-    if watch.kind == "queue":
+    if watch.kind == "queue" or (watch.kind == "why" and watch.object is not None and watch.object.type == "Queue"):
         return _Both(link.queue(str(watch.object)), link.status)
+    if watch.kind == "why":
+        return link.status  # of a producer: it is read anew now and then
     return link.revision
 
 
@@ -156,6 +163,8 @@ def last_known(link: BrokerLink, watch: Watch) -> str:
     """What stands in for `data_text` while the broker cannot be asked."""
     if watch.kind == "objects":
         return encode({"object": None})
+    if watch.kind == "why":
+        return encode({})
     return encode({"queue": link.queue(str(watch.object)), "producers": [], "consumers": [], "explain": {}})
 
 

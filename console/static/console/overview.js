@@ -5,7 +5,7 @@ import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./
 import { Feed } from "./events.js";
 import { bytes, count, exact, exactAmount, plural, rate } from "./format.js";
 import { live, settings, showStops, watch } from "./frame.js";
-import { queueUrl } from "./objectname.js";
+import { queueUrl, whyUrl } from "./objectname.js";
 import { setState, stateWord } from "./states.js";
 import { openStopDialog } from "./stops.js";
 import { setSince, sinceElement } from "./times.js";
@@ -101,7 +101,7 @@ function row(queue) {
     cell("State", { class: "c-state" }, h("span", { class: "state" })),
     h("th", { scope: "row", class: "c-name" }, h("a", { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` }, queue.name), h("span", { class: "muted vh" }, queue.virtualhost)),
     cell("Depth", { class: "c-depth" }, depthElement()),
-    cell("Blocked", { class: "num" }),
+    cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object) }), h("span")),
     cell("Consumers", { class: "num" }),
     cell("In /s", { class: "num" }),
     cell("Out /s", { class: "num" }),
@@ -115,8 +115,13 @@ function update(node, queue) {
   setState(state.firstChild, queue.state);
   node.dataset.state = queue.state;
   setDepth(depth.firstChild, queue);
-  setText(blocked, `${count(queue.blocked_producers)} / ${count(queue.producers)}`);
-  setAttribute(blocked, "title", blockedTitle(queue));
+  // Where somebody is held, the number leads to the page that says why.
+  const held = queue.blocked_producers > 0 || queue.state !== "NORMAL";
+  blocked.firstChild.hidden = !held;
+  blocked.lastChild.hidden = held;
+  setText(held ? blocked.firstChild : blocked.lastChild, `${count(queue.blocked_producers)} / ${count(queue.producers)}`);
+  setAttribute(blocked.firstChild, "aria-label", held ? `${count(queue.blocked_producers)} of ${count(queue.producers)} producers blocked: why ${queue.name} is blocked` : null);
+  setAttribute(blocked, "title", `${blockedTitle(queue)}${held ? ". Why?" : ""}`);
   blocked.classList.toggle("hot", queue.blocked_producers > 0);
   setText(consumers, count(queue.consumers));
   consumers.classList.toggle("hot", queue.consumers === 0 && queue.depth_messages > 0);
