@@ -24,5 +24,5 @@ def why(request: HttpRequest) -> HttpResponse:
     return render(
         request,
         "console/why.html",
-        {**frame(request, "why", f"Why {short} is blocked", object=text), "short": short, "type": name.type},
+        {**frame(request, "why", f"Why blocked: {short}", object=text), "short": short, "type": name.type},
     )

@@ -206,9 +206,9 @@ function updateConnection(node, connection) {
   setText(head.firstChild, `${connection.user}@${connection.remote_address}`);
   setText(about, `Connection ${connection.id}, container ${connection.container_id}${connection.held ? `; ${plural(connection.held, "producer")} held here` : ""}`);
   const lines = [
-    ...connection.other_producers.map((link) => ({ ...link, says: "also publishes to" })),
-    ...connection.consumers_here.map((link) => ({ ...link, says: "also consumes from", here: true })),
-    ...connection.other_consumers.map((link) => ({ ...link, says: "also consumes from" })),
+    ...connection.other_producers.map((link) => ({ ...link, says: "publishes to" })),
+    ...connection.consumers_here.map((link) => ({ ...link, says: "consumes from", here: true })),
+    ...connection.other_consumers.map((link) => ({ ...link, says: "consumes from" })),
   ];
   fillOnce(list, JSON.stringify(lines.map(({ object, queue, state }) => [object, queue, state])), () => lines.slice(0, 12).map((link) =>
     h("li", {}, `${link.says} `, h("a", { href: objectUrl(link.queue) }, shortName(link.queue)), link.here ? " itself" : "", " ", link.state ? stateElement(link.state) : null)).concat(
@@ -256,8 +256,8 @@ const render = onNextFrame(() => {
   list("consumers", data.consumers, consumerRow, updateConsumer, queue.depth_messages ? `Nobody consumes from it: ${plural(queue.depth_messages, "message waits", "messages wait")}. Start a consumer, or purge the queue.` : "Nobody consumes from it.", data.consumers_total);
   setText(byId("producers-count"), queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "");
   list("producers", data.producers, producerRow, updateProducer, "No producer is attached.", data.producers_total);
-  const sharing = data.connections.filter((c) => c.other_producers.length || c.other_consumers.length || c.consumers_here.length);
-  setText(byId("sharing-count"), data.connections.length ? `${count(sharing.length)} of ${count(data.connections.length)}` : "");
+  const sharing = data.connections.filter((c) => c.other_producers.length || c.other_consumers.length || (c.here.length && c.consumers_here.length));
+  setText(byId("sharing-count"), data.connections.length ? `${count(sharing.length)} of ${plural(data.connections.length, "connection")}` : "");
   list("sharing", sharing, connectionRow, updateConnection, data.connections.length ? "Nobody: these connections carry nothing else." : "Nobody is connected.");
 });
 
