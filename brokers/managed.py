@@ -121,6 +121,18 @@ _PATTERN = _A(
     Kind.STRING,
     "Only queues whose name matches: * stands for one word, > or # for any number of words at the end. Empty: all.",
 )
+_QUEUES = _A("queues", Kind.LIST, "Only these queues, by their object names: each is stopped or started by itself.")
+_END = (
+    _A("for_ms", Kind.INTEGER, "Start them again by itself after so long. 0 or not set: at no time.", "ms"),
+    _A(
+        "below",
+        Kind.INTEGER,
+        "Start them again by itself when all queues it covers are down to this part of their capacity. 0 or not set: at"
+        " no depth.",
+        "%",
+    ),
+)
+_ONLY = _A("only", Kind.BOOLEAN, "Lift this very stop, and none that lies inside its scope.")
 _BINDING = (
     _A("queue", Kind.STRING, "The queue's name; it is in the exchange's virtual host.", required=True),
     _A("key", Kind.STRING, "The binding key. Not set: empty."),
@@ -132,23 +144,26 @@ _STOP_ANSWER = (
     _A("stopped", Kind.INTEGER, "Producers that are blocked and hold no credit.", "producers"),
     _A("draining", Kind.INTEGER, "Producers whose messages already on their way may still arrive.", "producers"),
     _A("changed", Kind.BOOLEAN, "False when the same stop was (or was not) already in force."),
+    _A("missing", Kind.INTEGER, "Queues that were named and are not there.", "queues"),
 )
 
 
-def _stop_and_start(scope: str, *, pattern: bool) -> tuple[Operation, ...]:
-    arguments = (_REASON, _ACTOR, *((_PATTERN,) if pattern else ()))
+def _stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[Operation, ...]:
+    """`pattern`: it may be narrowed by a pattern; `queues`: to some queues."""
+    arguments = (_REASON, _ACTOR, *((_PATTERN,) if pattern else ()), *((_QUEUES,) if queues else ()))
     return (
         Operation(
             "stop-producers",
-            f"Block every producer of {scope} until producers are started again. Idempotent, kept across restarts.",
-            arguments,
+            f"Block every producer of {scope} until producers are started again, or until the end that is given."
+            " Idempotent, kept across restarts.",
+            (*arguments, *_END),
             _STOP_ANSWER,
             "change",
         ),
         Operation(
             "start-producers",
             f"Lift the operator's stop of {scope}. An overfull queue still holds its producers. Idempotent.",
-            arguments,
+            (*arguments, _ONLY),
             _STOP_ANSWER,
             "change",
         ),
@@ -191,7 +206,11 @@ _LIVE_TOTALS = (
     _A("consumers", Kind.INTEGER, "Attached consumers.", "consumers"),
     _A("depth_messages", Kind.INTEGER, "Messages in all queues.", "messages"),
     _A("depth_bytes", Kind.INTEGER, "Bytes in all queues.", "bytes"),
-    _A("stops", Kind.LIST, "Operator stops in force: maps of scope, reason, actor, since (ms)."),
+    _A(
+        "stops",
+        Kind.LIST,
+        "Operator stops in force: maps of scope, object, pattern, reason, actor, since (ms), until (ms), below (%).",
+    ),
 )
 
 _POLICY_CHANGED = Notification(
@@ -227,7 +246,7 @@ TYPES: dict[str, ManagedType] = {
                 ),
                 _VERSION,
             ),
-            _stop_and_start("the broker", pattern=True),
+            _stop_and_start("the broker", pattern=True, queues=True),
             (
                 Notification("limit-exceeded", "HGT-1006", "The broker uses more of a resource than its limit."),
                 Notification("limit-cleared", "HGT-1007", "The broker is back at or below its limit."),

@@ -213,9 +213,9 @@ class Gate:
 
     def stop(self, stop: Stop) -> bool:
         """Put an operator's stop in force; False if it was."""
-        if stop.scope in self.stops:
+        known, self.stops[stop.scope] = stop.scope in self.stops, stop
+        if known:  # with another end
             return False
-        self.stops[stop.scope] = stop
         self.feed(Input.STOP)
         self._hold_all(flow.stop_reason(str(stop.scope)))
         self.touch()
@@ -419,6 +419,19 @@ class Gate:
         if self.overfull_since is not None and self.overflow.blocks and self.ledger.members:
             since.append(self.overfull_since)
         return max([self.longest_ms, *(now - s for s in since)])
+
+    def percent_used(self) -> float | None:
+        """Of its capacity, in messages or bytes, whichever is used more; None if it has none."""
+        limits = self.limits
+        used = [
+            100 * depth / (capacity or stop)
+            for depth, capacity, stop in (
+                (self.depth_messages, limits.capacity_messages, limits.stop_messages),
+                (self.depth_bytes, limits.capacity_bytes, limits.stop_bytes),
+            )
+            if capacity or stop != UNLIMITED
+        ]
+        return max(used, default=None)
 
     def resume_condition(self) -> str:
         """What would end overfull, in words, from the depth now."""

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from brokers.admin import InvalidValue
 from brokers.engine.credit import draining
 from brokers.engine.policy import pattern_fault
 from brokers.engine.queue import Queue
-from brokers.engine.stops import Scope, Stop, StopOutcome
+from brokers.engine.stops import NO_END, End, Scope, Stop, StopOutcome
 from brokers.engine.turn import Keep
 
 if TYPE_CHECKING:
@@ -24,31 +26,77 @@ class Stopping:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
-    def stop_producers(self, scope: Scope, reason: str, actor: str) -> StopOutcome:
-        queues = self._covered(scope)
-        changed = scope not in self.broker.stops
-        if changed:
-            stop = self.broker.stops[scope] = Stop(scope, reason, actor, self.broker.turn.now)
-            for queue in queues:
-                queue.stop(stop)
-            if not (scope.queue and queues[0].transient):
-                self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
-        outcome = self._outcome(queues, changed=changed)
-        if changed:
-            self._stop_fact("producers-stopped", Stop(scope, reason, actor, self.broker.turn.now), outcome)
-        return outcome
+    def stop_producers(self, scope: Scope, reason: str, actor: str, end: End = NO_END) -> StopOutcome:
+        """Idempotent. A stop in force keeps its reason, actor and age; its end is what was asked for last, and so no
+        end if none was. Raises NotFound, InvalidValue."""
+        return self.stop_all([scope], reason, actor, end)
 
-    def start_producers(self, scope: Scope, reason: str, actor: str) -> StopOutcome:
-        queues = self._covered(scope)
-        lifted = [s for s in self.broker.stops if scope.contains(s)]
-        for each in lifted:
-            self.forget_stop(each)
-            for queue in self.broker.queues():
-                queue.start(each)
-        outcome = self._outcome(queues, changed=bool(lifted))
-        if lifted:
-            self._stop_fact("producers-started", Stop(scope, reason, actor, self.broker.turn.now), outcome)
-        return outcome
+    def stop_all(self, scopes: Sequence[Scope], reason: str, actor: str, end: End = NO_END) -> StopOutcome:
+        """Stop several scopes, all or none."""
+        covered = [(scope, self._covered(scope)) for scope in scopes]
+        for _, queues in covered:
+            _check_end(end, queues)
+        changed = False
+        for scope, queues in covered:
+            changed |= self._stop(scope, queues, Stop(scope, reason, actor, self.broker.turn.now, end))
+        return self._outcome(_distinct(covered), changed=changed)
+
+    def _stop(self, scope: Scope, queues: list[Queue], asked: Stop) -> bool:
+        """False: it was in force as it is asked for."""
+        known = self.broker.stops.get(scope)
+        if known is not None and known.end == asked.end:
+            return False
+        stop = asked if known is None else replace(known, end=asked.end)
+        self.broker.stops[scope] = stop
+        for queue in queues:
+            queue.stop(stop)
+        if not (scope.queue and queues[0].transient):
+            self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
+        self._stop_fact("producers-stopped", asked, self._outcome(queues, changed=True))
+        return True
+
+    def start_producers(self, scope: Scope, reason: str, actor: str, *, only: bool = False) -> StopOutcome:
+        """Lift the stop of the scope and, unless `only` it is meant, all that lie wholly inside it. Idempotent."""
+        return self.start_all([scope], reason, actor, only=only)
+
+    def start_all(self, scopes: Sequence[Scope], reason: str, actor: str, *, only: bool = False) -> StopOutcome:
+        """Start several scopes."""
+        covered = [(scope, self._covered(scope)) for scope in scopes]
+        changed = False
+        for scope, queues in covered:
+            lifted = [s for s in self.broker.stops if (s == scope if only else scope.contains(s))]
+            for each in lifted:
+                self._lift(each)
+            if lifted:
+                changed = True
+                asked = Stop(scope, reason, actor, self.broker.turn.now)
+                self._stop_fact("producers-started", asked, self._outcome(queues, changed=True))
+        return self._outcome(_distinct(covered), changed=changed)
+
+    def _lift(self, scope: Scope) -> None:
+        self.forget_stop(scope)
+        for queue in self.broker.queues():
+            queue.start(scope)
+
+    def look(self) -> None:
+        """Once a second: end the stops whose end has come."""
+        for stop in [stop for stop in self.broker.stops.values() if stop.end]:
+            why = self._over(stop)
+            if why:
+                queues = [queue for queue in self.broker.queues() if stop.scope in queue.stops]
+                self._lift(stop.scope)
+                asked = Stop(stop.scope, why, "", self.broker.turn.now)
+                self._stop_fact("producers-started", asked, self._outcome(queues, changed=True))
+
+    def _over(self, stop: Stop) -> str:
+        """Why the stop is over, in words; empty while it is not."""
+        if stop.end.until is not None and self.broker.turn.now >= stop.end.until:
+            return f"the time of the stop was up ({stop.reason})" if stop.reason else "the time of the stop was up"
+        if stop.end.below:
+            used = [u for q in self.broker.queues() if stop.scope in q.stops and (u := q.percent_used()) is not None]
+            if used and max(used) <= stop.end.below:
+                return f"the depth came down to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
+        return ""
 
     def _covered(self, scope: Scope) -> list[Queue]:
         """Raises NotFound for a scope that names nothing, InvalidValue for a pattern that cannot be read."""
@@ -76,18 +124,14 @@ class Stopping:
         self.broker.turn.keep.append(Keep("stop", str(scope), None))
 
     def _stop_fact(self, kind: str, asked: Stop, outcome: StopOutcome) -> None:
-        scope, name = asked.scope, self.broker.object_name
+        scope = asked.scope
         verb = "Stopped" if kind == "producers-stopped" else "Started"
-        if scope.queue:
-            name = self.broker.queue(scope.virtualhost, scope.queue).object_name
-        elif scope.exchange:
-            name = self.broker.routing.exchange(scope.virtualhost, scope.exchange).object_name
-        elif scope.virtualhost:
-            name = self.broker.virtualhost(scope.virtualhost).object_name
         words = (
-            f"Producers {verb} : Scope : {scope}, By : {asked.actor}, Reason : {asked.reason},"
+            f"Producers {verb} : Scope : {scope}, By : {asked.actor or 'itself'}, Reason : {asked.reason},"
             f" Queues : {outcome.queues:,}, Producers : {outcome.producers:,}"
         )
+        if asked.end:
+            words += f", Ends : {asked.end.words(self.broker.turn.now)}"
         attributes = {
             "scope": str(scope),
             "pattern": scope.pattern,
@@ -95,10 +139,31 @@ class Stopping:
             "actor": asked.actor,
             "queues": outcome.queues,
             "producers": outcome.producers,
+            "until": asked.end.until,
+            "below": asked.end.below,
         }
-        self.broker.turn.state(kind, name, "broker", words, attributes)
+        self.broker.turn.state(kind, scope.object, "broker", words, attributes)
 
     def stop_covered(self, queue: Queue) -> None:
         for stop in self.broker.stops.values():
             if self._covers(stop.scope, queue):
                 queue.stop(stop)
+
+
+def _distinct(covered: Iterable[tuple[Scope, list[Queue]]]) -> list[Queue]:
+    return list(dict.fromkeys(queue for _, queues in covered for queue in queues))
+
+
+def _check_end(end: End, queues: Iterable[Queue]) -> None:
+    """Raises InvalidValue for a depth that says nothing, or that would end the stop at once."""
+    if not end.below:
+        return
+    if end.below >= 100:
+        raise InvalidValue({"below": f"below is {end.below}: it is a percentage of the capacity, from 1 to 99"})
+    used = [percent for queue in queues if (percent := queue.percent_used()) is not None]
+    if not used:
+        raise InvalidValue({"below": f"below is {end.below} %, but no queue of the scope has a capacity"})
+    if max(used) <= end.below:
+        raise InvalidValue(
+            {"below": f"below is {end.below} %, and the fullest queue is at {max(used):.0f} %: it would end at once"}
+        )

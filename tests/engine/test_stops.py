@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from brokers.admin import InvalidValue, NotFound
 from brokers.engine.broker import Broker
 from brokers.engine.flow import State
-from brokers.engine.stops import Scope, Stop
+from brokers.engine.stops import End, Scope, Stop
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_policy import patterns
 
@@ -385,3 +385,78 @@ def test_deleting_a_virtual_host_forgets_its_queues_and_stops(world):
     world.settle()
     assert not world.broker.stops
     assert {key[1] for key in world.kept} == {"type=VirtualHost,name=default"}
+
+
+# -- ends of their own -----------------------------------------------------------------------------------------
+
+
+def test_a_stop_that_was_over_while_the_broker_was_away_ends_with_its_first_look(world):
+    world.queue("orders")
+    world.broker.stopping.stop_producers(Scope("default"), "incident 7", "ann", End(until=START + 30_000))
+    world.settle()
+    broker = restarted(world)
+    assert broker.stops == world.broker.stops
+    assert broker.queue("default", "orders").state is State.STOPPED
+    broker.stopping.look()
+    assert broker.queue("default", "orders").state is State.NORMAL
+    (fact,) = broker.turn.take_facts()
+    assert fact.kind == "producers-started"
+    assert "By : itself" in fact.text
+    assert [keep.value for keep in broker.turn.take_keep()] == [None]
+
+
+def test_a_stop_is_in_force_until_its_time_is_up(world):
+    queue = world.queue("orders")
+    world.broker.stopping.stop_producers(EVERYWHERE, "", "ann", End(until=world.broker.turn.now + 1000))
+    world.advance(999)
+    world.broker.stopping.look()
+    assert queue.state is State.STOPPED
+    world.advance(50)
+    world.broker.stopping.look()
+    assert queue.state is State.NORMAL
+
+
+def test_a_stop_of_several_queues_waits_for_the_fullest_and_passes_over_those_without_a_capacity(world):
+    deep, flat = world.queue("deep", capacity_messages=10), world.queue("flat", capacity_bytes=10_000)
+    world.queue("endless")
+    world.send(world.sender(deep), 8)
+    world.send(world.sender(flat), 40)
+    world.advance(500)
+    world.broker.stopping.stop_producers(Scope("default"), "", "ann", End(below=50))
+    world.consume(world.receiver(deep), 5)
+    world.broker.stopping.look()
+    assert deep.state is State.NORMAL
+    assert flat.state is State.NORMAL
+
+
+def test_asking_again_changes_the_end_and_nothing_else(world):
+    queue = world.queue("orders")
+    stopping = world.broker.stopping
+    stopping.stop_producers(Scope("default"), "first", "ann", End(until=START + 90_000))
+    assert not stopping.stop_producers(Scope("default"), "second", "bert", End(until=START + 90_000)).changed
+    assert stopping.stop_producers(Scope("default"), "third", "bert").changed
+    (stop,) = world.broker.stops.values()
+    assert (stop.reason, stop.actor, stop.end) == ("first", "ann", End())
+    assert list(queue.stops.values()) == [stop]
+    world.advance(100_000)
+    stopping.look()
+    assert queue.state is State.STOPPED
+    assert restarted(world).stops == world.broker.stops
+
+
+def test_a_stop_whose_end_has_come_leaves_others_of_the_same_queue(world):
+    queue = world.queue("orders")
+    stopping = world.broker.stopping
+    stopping.stop_producers(Scope("default", "orders"), "mine", "ann")
+    stopping.stop_producers(EVERYWHERE, "all", "ann", End(until=world.broker.turn.now + 1))
+    world.advance(50)
+    stopping.look()
+    assert list(queue.stops) == [Scope("default", "orders")]
+    assert queue.state is State.STOPPED
+
+
+def test_stopping_several_scopes_is_all_or_none(world):
+    world.queue("orders")
+    with pytest.raises(NotFound):
+        world.broker.stopping.stop_all([Scope("default", "orders"), Scope("default", "gone")], "", "ann")
+    assert not world.broker.stops
