@@ -144,6 +144,7 @@ _STOP_ANSWER = (
     _A("stopped", Kind.INTEGER, "Producers that are blocked and hold no credit.", "producers"),
     _A("draining", Kind.INTEGER, "Producers whose messages already on their way may still arrive.", "producers"),
     _A("changed", Kind.BOOLEAN, "False when the same stop was (or was not) already in force."),
+    _A("changed_queues", Kind.LIST, "Of the queues that were named, those whose own stop came or went by this call."),
     _A("missing", Kind.INTEGER, "Queues that were named and are not there.", "queues"),
 )
 

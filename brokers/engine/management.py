@@ -444,5 +444,6 @@ def _outcome(outcome: StopOutcome, missing: int) -> dict[str, Any]:
         "stopped": outcome.stopped,
         "draining": outcome.draining,
         "changed": outcome.changed,
+        "changed_queues": [str(scope.object) for scope in outcome.scopes if scope.queue],
         "missing": missing,
     }

@@ -36,10 +36,11 @@ class Stopping:
         covered = [(scope, self._covered(scope)) for scope in scopes]
         for _, queues in covered:
             _check_end(end, queues)
-        changed = False
-        for scope, queues in covered:
-            changed |= self._stop(scope, queues, Stop(scope, reason, actor, self.broker.turn.now, end))
-        return self._outcome(_distinct(covered), changed=changed)
+        now = self.broker.turn.now
+        changed = [
+            scope for scope, queues in covered if self._stop(scope, queues, Stop(scope, reason, actor, now, end))
+        ]
+        return self._outcome(_distinct(covered), changed)
 
     def _stop(self, scope: Scope, queues: list[Queue], asked: Stop) -> bool:
         """False: it was in force as it is asked for."""
@@ -52,7 +53,7 @@ class Stopping:
             queue.stop(stop)
         if not (scope.queue and queues[0].transient):
             self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
-        self._stop_fact("producers-stopped", asked, self._outcome(queues, changed=True))
+        self._stop_fact("producers-stopped", asked, self._outcome(queues))
         return True
 
     def start_producers(self, scope: Scope, reason: str, actor: str, *, only: bool = False) -> StopOutcome:
@@ -62,16 +63,16 @@ class Stopping:
     def start_all(self, scopes: Sequence[Scope], reason: str, actor: str, *, only: bool = False) -> StopOutcome:
         """Start several scopes."""
         covered = [(scope, self._covered(scope)) for scope in scopes]
-        changed = False
+        changed = []
         for scope, queues in covered:
             lifted = [s for s in self.broker.stops if (s == scope if only else scope.contains(s))]
             for each in lifted:
                 self._lift(each)
             if lifted:
-                changed = True
+                changed.append(scope)
                 asked = Stop(scope, reason, actor, self.broker.turn.now)
-                self._stop_fact("producers-started", asked, self._outcome(queues, changed=True))
-        return self._outcome(_distinct(covered), changed=changed)
+                self._stop_fact("producers-started", asked, self._outcome(queues))
+        return self._outcome(_distinct(covered), changed)
 
     def _lift(self, scope: Scope) -> None:
         self.forget_stop(scope)
@@ -86,7 +87,7 @@ class Stopping:
                 queues = [queue for queue in self.broker.queues() if stop.scope in queue.stops]
                 self._lift(stop.scope)
                 asked = Stop(stop.scope, why, "", self.broker.turn.now)
-                self._stop_fact("producers-started", asked, self._outcome(queues, changed=True))
+                self._stop_fact("producers-started", asked, self._outcome(queues))
 
     def _over(self, stop: Stop) -> str:
         """Why the stop is over, in words; empty while it is not."""
@@ -113,10 +114,10 @@ class Stopping:
         bound = self.broker.virtualhosts[queue.virtualhost].bound.get(queue, ())
         return scope.covers(queue.virtualhost, queue.name, [exchange.name for exchange in bound])
 
-    def _outcome(self, queues: list[Queue], *, changed: bool) -> StopOutcome:
+    def _outcome(self, queues: list[Queue], changed: Sequence[Scope] = ()) -> StopOutcome:
         producers = [p for q in queues for p in q.producers]
         stopped = sum(1 for p in producers if p.blocked and not draining((p,)))
-        return StopOutcome(len(queues), len(producers), stopped, draining(producers), changed)
+        return StopOutcome(len(queues), len(producers), stopped, draining(producers), bool(changed), tuple(changed))
 
     def forget_stop(self, scope: Scope) -> None:
         """The queues that it held are the caller's to start."""

@@ -142,10 +142,12 @@ class Stop:
 @dataclass(frozen=True, slots=True)
 class StopOutcome:
     """What a stop or start came to. `queues` it touched, `producers` attached to them, of which `stopped` hold no
-    credit any more and `draining` may still have messages on their way. `changed` is False if it was so already."""
+    credit any more and `draining` may still have messages on their way. `changed` is False if it was so already;
+    `scopes` are those, of several, that were changed."""
 
     queues: int
     producers: int
     stopped: int
     draining: int
     changed: bool
+    scopes: tuple[Scope, ...] = ()

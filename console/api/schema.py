@@ -111,22 +111,57 @@ class OperationCall(serializers.Serializer[Any]):
     arguments = serializers.DictField(required=False, help_text="Arguments that the operation declares.")
 
 
-class StopRequest(serializers.Serializer[Any]):
-    scope = _text("Object name of the broker, a virtual host or a queue.")
-    pattern = _text(
-        "Only queues whose name matches: * one word, > or # any number of words at the end.", required=False
-    )
-    reason = _text(_REASON)
+_BROKERS = serializers.ListField(
+    child=serializers.CharField(),
+    required=False,
+    help_text='Slugs of brokers, or ["*"] for all of them; the scope is then the broker. Each answers by itself.',
+)
 
 
 class StopScope(serializers.Serializer[Any]):
-    scope = _text("Object name of the broker, a virtual host or a queue.")
-    pattern = _text("As for the stop itself.", required=False)
+    scope = _text("Object name of the broker, a virtual host, an exchange or a queue.")
+    pattern = _text(
+        "Only queues whose name matches: * one word, > or # any number of words at the end.", required=False
+    )
+    queues = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Only these queues, by object names; the scope is then the broker. Each gets a stop of its own.",
+    )
+    brokers = _BROKERS
+
+
+class StopPreviewRequest(StopScope):
+    match = serializers.DictField(required=False, help_text="search and states as on the overview, instead of queues.")
+
+
+class StopRequest(StopScope):
+    reason = _text(_REASON)
+    for_ms = _number("Start them again by itself after so long.", required=False)
+    below = _number(
+        "Start them again by itself when all its queues are down to so many percent of their capacity.", required=False
+    )
+
+
+class StartRequest(StopScope):
+    reason = _text(_REASON)
+    only = serializers.BooleanField(required=False, help_text="Lift this very stop, and none inside its scope.")
 
 
 _stop = TYPES["Broker"].operation("stop-producers")
 assert _stop is not None
-StopAnswer = shape_of("StopAnswer", _stop.returns)
+_EACH = serializers.ListField(
+    child=serializers.DictField(), required=False, help_text="With brokers: what each answered, or its error."
+)
+StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH)
+
+
+class StopProgress(serializers.Serializer[Any]):
+    queues = _number("Queues it touches.")
+    producers = _number("Producers attached to them.")
+    draining = _number("Of them, those from whom messages may still arrive.")
+    stopped = _number("Of them, those that are held and hold no credit.")
+    brokers = _EACH
 
 
 class PreviewQueue(serializers.Serializer[Any]):
@@ -143,7 +178,12 @@ class StopPreview(serializers.Serializer[Any]):
     queues = _number("Queues that it would touch.")
     producers = _number("Producers attached to them.")
     already_stopped = _number("Queues among them that are stopped already.")
+    percent_used = _number("How full the fullest of them is; null without a capacity.", allow_null=True)
     largest = PreviewQueue(many=True, help_text="The queues with the most producers.")
+    objects = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="With match: the queues that match."
+    )
+    brokers = _EACH
 
 
 class Broker(serializers.Serializer[Any]):

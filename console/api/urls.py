@@ -10,7 +10,7 @@ from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
-from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
+from console.api.stops import StartProducersView, StopPreviewView, StopProducersView, StopProgressView
 from console.api.why import WhyView
 
 _v1 = [
@@ -28,6 +28,7 @@ _v1 = [
     path("events/", EventsView.as_view()),
     path("stop-producers/", StopProducersView.as_view()),
     path("stop-producers/preview/", StopPreviewView.as_view()),
+    path("stop-producers/progress/", StopProgressView.as_view()),
     path("start-producers/", StartProducersView.as_view()),
     path("audit/", AuditView.as_view()),
 ]

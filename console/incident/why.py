@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from brokers.admin import BrokerAdmin, ManagedObject, NotFound
@@ -43,22 +43,22 @@ class Facts:
     connections: Sequence[Row] = ()
     sharing_producers: Sequence[Row] = ()
     sharing_consumers: Sequence[Row] = ()
-    rates: Rates = field(default=NO_RATES)
+    now: int = 0  # by the broker's clock, ms since the epoch
 
 
 async def why(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
     """About a Queue or a Producer: {"gone": True} if it is not there. For coroutines of any loop. Raises AdminError."""
-    facts = await link.acall(lambda admin: read(admin, name))
+    facts = await link.acall(lambda admin: read(admin, name, link.broker_now))
     return {"gone": True} if facts is None else told(facts, link.rates(facts.queue["object"]))
 
 
 def why_now(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
     """`why` for synchronous callers."""
-    facts = link.call(lambda admin: read(admin, name))
+    facts = link.call(lambda admin: read(admin, name, link.broker_now))
     return {"gone": True} if facts is None else told(facts, link.rates(facts.queue["object"]))
 
 
-async def read(admin: BrokerAdmin, name: ObjectName) -> Facts | None:
+async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | None:
     """None: there is no such queue or producer."""
     try:
         asked = await admin.read(name) if name.type == "Producer" else None
@@ -96,6 +96,7 @@ async def read(admin: BrokerAdmin, name: ObjectName) -> Facts | None:
         connections=_rows(connections.items),
         sharing_producers=_rows(sharing_producers.items),
         sharing_consumers=_rows(sharing_consumers.items),
+        now=now,
     )
 
 
@@ -132,7 +133,7 @@ def _causes(facts: Facts, rates: Rates) -> list[dict[str, Any]]:
     causes = []
     if queue["state"].startswith("OVERFULL"):
         causes.append(_overfull(facts, rates))
-    causes.extend(_stop(stop) for stop in queue.get("stops") or ())
+    causes.extend(_stop(stop, facts.now) for stop in queue.get("stops") or ())
     if facts.host.get("store_overfull"):
         causes.append(_store_of_host(facts.host))
     causes.extend(_shortage(facts.broker, reason) for reason in facts.broker.get("shortages") or ())
@@ -199,15 +200,18 @@ def origin_object(origin: str, queue: Row) -> str | None:
     return str(_BROKER) if kind == "broker" else None
 
 
-def _stop(stop: Mapping[str, Any]) -> dict[str, Any]:
+def _stop(stop: Mapping[str, Any], now: int) -> dict[str, Any]:
+    until, below = stop.get("until"), stop.get("below") or 0
+    ends = [f"when its queues are down to {below} % of their capacity"] if below else []
     return {
         "kind": "stop",
         "holds": True,
         "title": f"{stop.get('actor') or 'An operator'} stopped the producers of {stop['scope']}",
-        "object": None,
-        **{name: stop.get(name) for name in ("scope", "reason", "actor", "since")},
-        "resume_ms": None,
-        "because": "it ends when somebody starts them again",
+        **{name: stop.get(name) for name in ("scope", "object", "pattern", "reason", "actor", "since")},
+        "until": until,
+        "below": below,
+        "resume_ms": max(0, until - now) if until else None,
+        "because": f"the stop ends {ends[0]}" if ends else "it ends when somebody starts them again",
     }
 
 

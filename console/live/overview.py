@@ -47,20 +47,25 @@ def overview(
     """The data of an overview snapshot; `total` counts the queues that match. Raises BadSort."""
     key = _sort_key(sort)
     sums = totals(broker, rows)
-    wanted = frozenset(states)
-    needle = search.strip().casefold()
-    matching: Sequence[Row] = rows
-    if wanted:
-        matching = [row for row in matching if row["state"] in wanted]
-    if needle:
-        matching = [row for row in matching if needle in f"{row['virtualhost']}/{row['name']}".casefold()]
-    shown = heapq.nsmallest(MOST, matching, key=key)
+    found = matching(rows, search=search, states=states)
+    shown = heapq.nsmallest(MOST, found, key=key)
     return {
         "totals": sums,
         "queues": [{attribute: row.get(attribute) for attribute in _SHOWN} for row in shown],
-        "total": len(matching),
+        "total": len(found),
         "stops": sums.get("stops", []),
     }
+
+
+def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = ()) -> Sequence[Row]:
+    """The queues whose name has the text and whose state is one of those given, if any are."""
+    wanted = frozenset(states)
+    needle = search.strip().casefold()
+    if wanted:
+        rows = [row for row in rows if row["state"] in wanted]
+    if needle:
+        rows = [row for row in rows if needle in f"{row['virtualhost']}/{row['name']}".casefold()]
+    return rows
 
 
 def trouble(row: Row) -> tuple[Any, ...]:

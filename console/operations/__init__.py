@@ -7,16 +7,18 @@ a missing reason is an InvalidValue like any other field.
 from console.operations.actor import OPERATE, Actor
 from console.operations.check import check_update
 from console.operations.objects import call_operation, create_object, delete_object, update_object
-from console.operations.stops import preview_stop, start_producers, stop_producers
+from console.operations.stops import Aim, preview_stop, progress, start_producers, stop_producers
 
 __all__ = [
     "OPERATE",
     "Actor",
+    "Aim",
     "call_operation",
     "check_update",
     "create_object",
     "delete_object",
     "preview_stop",
+    "progress",
     "start_producers",
     "stop_producers",
     "update_object",

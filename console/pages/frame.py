@@ -56,6 +56,7 @@ def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) 
             "page": page,
             "broker": broker["slug"],
             "brokerTitle": broker["title"],
+            "brokers": [{"slug": each["slug"], "title": each["title"]} for each in settings.HEADGATE_BROKERS],
             "amqp": amqp_address(broker),
             "mayOperate": may_operate,
             "user": request.user.get_username(),

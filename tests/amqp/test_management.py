@@ -129,7 +129,8 @@ def test_a_query_pages_sorts_searches_and_filters(broker: BrokerThread, manager:
 def test_operations_are_called_with_arguments_and_answered(broker: BrokerThread, manager: Managing) -> None:
     fill(broker, "orders", ["one", "two"])
     stopped = manager.ask("stop-producers", {"reason": "why not", "pattern": "orders"}, name="type=Broker")
-    assert stopped.body == {"queues": 1, "producers": 0, "stopped": 0, "draining": 0, "changed": True, "missing": 0}
+    assert stopped.body["queues"] == 1
+    assert stopped.body["changed"] is True
     [stop] = manager.ask("READ", name=QUEUE).body["stops"]
     assert (stop["reason"], stop["actor"]) == ("why not", "console")
     assert manager.ask("start-producers", name="type=VirtualHost,name=default").body["changed"] is False

@@ -6,6 +6,7 @@ import { Feed } from "./events.js";
 import { bytes, count, exact, exactAmount, plural, rate } from "./format.js";
 import { live, settings, showStops, watch } from "./frame.js";
 import { queueUrl, whyUrl } from "./objectname.js";
+import { Selection } from "./selection.js";
 import { setState, stateWord } from "./states.js";
 import { openStopDialog } from "./stops.js";
 import { setSince, sinceElement } from "./times.js";
@@ -17,6 +18,8 @@ const search = document.getElementById("search");
 const states = document.getElementById("states");
 const heads = [...table.querySelectorAll("th[data-sort]")];
 const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
+
+const selection = new Selection(document.getElementById("selection"));
 
 let snapshot = null;
 let order = [];
@@ -98,7 +101,7 @@ function row(queue) {
   return h(
     "tr",
     {},
-    cell("State", { class: "c-state" }, h("span", { class: "state" })),
+    cell("State", { class: "c-state" }, selection.box(queue.object, queue.name), h("span", { class: "state" })),
     h("th", { scope: "row", class: "c-name" }, h("a", { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` }, queue.name), h("span", { class: "muted vh" }, queue.virtualhost)),
     cell("Depth", { class: "c-depth" }, depthElement()),
     cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object) }), h("span")),
@@ -112,7 +115,7 @@ function row(queue) {
 
 function update(node, queue) {
   const [state, , depth, blocked, consumers, rateIn, rateOut, since, act] = node.children;
-  setState(state.firstChild, queue.state);
+  setState(state.lastChild, queue.state);
   node.dataset.state = queue.state;
   setDepth(depth.firstChild, queue);
   // Where somebody is held, the number leads to the page that says why.
@@ -197,6 +200,7 @@ const render = onNextFrame(() => {
   total("depth", bytes(totals.depth_bytes), `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`);
   setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
   showStops(stops ?? []);
+  selection.filtered(asked.search || asked.states.size ? { search: asked.search, states: [...asked.states], total: all } : null);
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
   setText(document.getElementById("queues-count"), all === queues.length ? String(count(all)) : `${count(queues.length)} of ${count(all)}`);
   const rest = document.getElementById("queues-rest");

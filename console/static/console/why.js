@@ -3,7 +3,7 @@
 
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
-import { live, settings, watch } from "./frame.js";
+import { endOf, live, settings, watch } from "./frame.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "./objectname.js";
 import { setState, stateElement } from "./states.js";
 import { openStopDialog } from "./stops.js";
@@ -126,7 +126,7 @@ function updateCause(node, cause) {
   if (cause.kind === "stop") {
     showFacts(facts, [
       ["Reason", cause.reason || "no reason given"], ["By", cause.actor || "somebody"],
-      ["Ends", cause.ends || "when somebody starts them again"],
+      ["Ends", cause.until || cause.below ? h("span", {}, endOf(cause)) : "when somebody starts them again", null, `${cause.until} ${cause.below}`],
     ]);
     return;
   }
