@@ -11,6 +11,7 @@ from rest_framework import serializers
 
 from brokers.managed import POLICY, TYPES, Attribute, Kind
 from console.audit.models import AuditEntry
+from console.conditions.detectors import DETECTORS
 
 Shape = type[serializers.Serializer[Any]]
 
@@ -213,6 +214,18 @@ class EventPage(serializers.Serializer[Any]):
         "Events below this number are no longer kept, and some of them were asked for; null if none.", allow_null=True
     )
     events = Event(many=True)
+
+
+class Condition(serializers.Serializer[Any]):
+    kind = serializers.ChoiceField(choices=list(DETECTORS), help_text="What was detected.")
+    title = _text("The same for people.")
+    object = _object_text()
+    severity = serializers.ChoiceField(
+        choices=["trouble", "warning"], help_text="trouble: producers are held or messages endangered now."
+    )
+    saw = _text("What was seen.")
+    advice = _text("What to do about it.")
+    since = _number("When it was first seen, ms since the epoch.")
 
 
 class Why(serializers.Serializer[Any]):

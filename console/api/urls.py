@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView
 
 from console.api.audit import AuditView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
+from console.api.conditions import ConditionsView
 from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
@@ -24,6 +25,7 @@ _v1 = [
     path("queues/<str:virtualhost>/<path:name>/check/", QueueCheckView.as_view()),
     path("queues/<str:virtualhost>/<path:name>/", QueueView.as_view()),
     path("producers/", ProducersView.as_view()),
+    path("conditions/", ConditionsView.as_view()),
     path("why/", WhyView.as_view()),
     path("events/", EventsView.as_view()),
     path("stop-producers/", StopProducersView.as_view()),

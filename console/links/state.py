@@ -9,10 +9,12 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from brokers.managed import ObjectName
+from console.conditions.detectors import of_broker, of_host
+from console.conditions.standing import Condition, Standing
 from console.links.event_window import EventWindow, Tail
 from console.links.queue_table import QueueTable, Row
 from console.links.trends import Rates, Trends
@@ -75,6 +77,8 @@ class BrokerState:
         self.window = EventWindow(keep_events)
         self.table = QueueTable()
         self.trends = Trends()
+        self.standing = Standing()
+        self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
         self._clock_ahead = 0
         self._broker: Row | None = None
         self._status = Status(False, now_ms(), "connecting")
@@ -130,6 +134,10 @@ class BrokerState:
         with self.lock:
             return self.trends.of(queue, self.broker_now)
 
+    def conditions(self, name: str = "") -> list[Condition]:
+        """What looks wrong now, trouble first; of one object only, if the text of its name is given."""
+        return [c for c in self.standing.told if name in ("", c.finding.object)]
+
     def recent_events(self, after: int) -> Tail:
         """What this link has of the events after `after`; see `events_after` for older ones."""
         with self.lock:
@@ -174,6 +182,25 @@ class BrokerState:
     def clock_shows(self, at: int) -> None:
         """It is `at` by the broker's clock."""
         self._clock_ahead = at - now_ms()
+
+    def look(self) -> None:
+        """Once a second: look for what is wrong."""
+        broker = self._broker or {}
+        others = [*of_broker(broker), *(found for host in self.hosts.values() for found in of_host(host))]
+        short = bool(broker.get("shortages"))
+        now = self.broker_now
+        with self.lock:
+            rows = self.table.rows()
+        changed = self.standing.look(
+            rows,
+            lambda queue: self.trends.of(queue, now),
+            now,
+            others=others,
+            short=lambda row: short or bool(self.hosts.get(row["virtualhost"], {}).get("store_overfull")),
+        )
+        if changed:
+            self._revision += 1
+            self.notify()
 
     def put_broker(self, attributes: Row) -> None:
         known, self._broker = self._broker, dict(attributes)

@@ -11,10 +11,14 @@ from typing import Any
 
 from brokers.admin import SAMPLED
 from brokers.managed import TYPES
+from console.conditions.standing import Condition
 from console.links.queue_table import Row
 
 #: At most so many queues are in one snapshot; the search narrows them.
 MOST = 500
+
+#: Conditions in one snapshot, the worst first.
+MOST_CONDITIONS = 30
 
 _SHOWN = ("object", "virtualhost", "name", *SAMPLED)
 _RANK = {"OVERFULL_STOPPED": 0, "OVERFULL": 1, "STOPPED": 2, "NORMAL": 4}
@@ -42,7 +46,13 @@ def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def overview(
-    broker: Row | None, rows: Sequence[Row], *, search: str = "", states: Iterable[str] = (), sort: str = ""
+    broker: Row | None,
+    rows: Sequence[Row],
+    *,
+    search: str = "",
+    states: Iterable[str] = (),
+    sort: str = "",
+    conditions: Sequence[Condition] = (),
 ) -> dict[str, Any]:
     """The data of an overview snapshot; `total` counts the queues that match. Raises BadSort."""
     key = _sort_key(sort)
@@ -54,6 +64,8 @@ def overview(
         "queues": [{attribute: row.get(attribute) for attribute in _SHOWN} for row in shown],
         "total": len(found),
         "stops": sums.get("stops", []),
+        "conditions": [condition.shown() for condition in conditions[:MOST_CONDITIONS]],
+        "conditions_total": len(conditions),
     }
 
 

@@ -115,3 +115,25 @@ async def test_viewer_sees_why_and_cannot_act_on_it(people: People, broker: Brok
     await page.get_by_role("button", name="Stop their producers").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("operators group")
     await expect(page.locator("dialog")).to_have_count(0)
+
+
+async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("vic", "viewers"))
+    await expect(page.locator("#conditions-count")).to_have_text("nothing looks wrong")
+    broker.do(overfull)
+    broker.sample()
+    await expect(row(page, "orders").locator(".state")).to_have_text("Overfull")
+    for _ in range(3):
+        broker.do(lambda memory: memory.advance(3000, step=500))
+        broker.do(lambda memory: memory.attach_producer("another"))  # something changes, so that time is told
+        broker.sample()
+    condition = page.locator("#conditions .condition")
+    await expect(condition).to_contain_text("Blocked, and no consumer orders")
+    await expect(condition).to_contain_text("Start a consumer.")
+    await condition.get_by_role("link", name="orders", exact=True).click()
+    await expect(page.locator("#conditions .condition")).to_contain_text("nobody consumes: 11 messages wait")
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
+    broker.do(lambda memory: memory.advance(9000, step=500))
+    broker.sample()
+    await expect(page.locator("#conditions")).to_be_hidden()
+    assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

@@ -1,5 +1,6 @@
 // The overview: every queue, trouble on top, updated in place.
 
+import { Conditions, countOf } from "./conditions.js";
 import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
@@ -19,6 +20,7 @@ const states = document.getElementById("states");
 const heads = [...table.querySelectorAll("th[data-sort]")];
 const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
 
+const conditions = new Conditions(document.getElementById("conditions"));
 const selection = new Selection(document.getElementById("selection"));
 
 let snapshot = null;
@@ -182,7 +184,7 @@ function total(name, text, title, hot = false) {
 
 const render = onNextFrame(() => {
   if (!snapshot) return;
-  const { totals, queues, total: all, stops } = snapshot.data;
+  const { totals, queues, total: all, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
     setText(document.getElementById("queues-count"), "");
     fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, "Is it running? The console keeps trying, and shows its queues as soon as it answers."));
@@ -200,6 +202,8 @@ const render = onNextFrame(() => {
   total("depth", bytes(totals.depth_bytes), `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`);
   setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
   showStops(stops ?? []);
+  conditions.show(wrong);
+  setText(document.getElementById("conditions-count"), countOf(wrong.length, allWrong));
   selection.filtered(asked.search || asked.states.size ? { search: asked.search, states: [...asked.states], total: all } : null);
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
   setText(document.getElementById("queues-count"), all === queues.length ? String(count(all)) : `${count(queues.length)} of ${count(all)}`);

@@ -1,6 +1,7 @@
 // One queue: chart, facts, producers with their why, consumers, limits, events.
 
 import { DepthChart } from "./charts.js";
+import { Conditions } from "./conditions.js";
 import { tellingUnit } from "./depth.js";
 import { fill, h, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed, pastAndPresent } from "./events.js";
@@ -23,6 +24,8 @@ const units = [...document.querySelectorAll("[data-unit]")];
 const chart = new DepthChart(byId("chart"), settings.figures, "messages");
 const ours = (event) => event.object === settings.object || event.attributes?.queue === settings.object || event.attributes?.queue === settings.name;
 const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
+
+const conditions = new Conditions(byId("conditions"), { about: false });
 
 let snapshot = null;
 let opened = Infinity; // when the first snapshot came, by the server's clock
@@ -161,6 +164,7 @@ const render = onNextFrame(() => {
     return;
   }
   const queue = data.queue;
+  conditions.show(data.conditions ?? []);
   setState(byId("queue-state"), queue.state);
   const since = [queue.overfull_since && ["overfull for ", queue.overfull_since], queue.stopped_since && ["stopped for ", queue.stopped_since]].filter(Boolean);
   const sinceBox = byId("queue-since");

@@ -1,6 +1,7 @@
 // Why a queue or a producer is blocked: the verdict, the chain from the client to the limit, every cause, who could
 // drain it, everybody it holds up, and who shares their connections.
 
+import { Conditions } from "./conditions.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
 import { endOf, live, settings, watch } from "./frame.js";
@@ -12,6 +13,8 @@ import { Spinning } from "./spinning.js";
 
 const byId = (id) => document.getElementById(id);
 const gets = new Spinning("messages"); // how fast each consumer gets messages
+
+const conditions = new Conditions(byId("conditions"), { about: false });
 
 let snapshot = null;
 let queueName = parseName(settings.object).type === "Queue" ? settings.object : null;
@@ -250,6 +253,7 @@ const render = onNextFrame(() => {
   const since = data.producer ? data.producer.blocked_since : Math.min(...[queue.overfull_since, queue.stopped_since].filter(Boolean), Infinity);
   fillOnce(byId("since"), String(since), () => (since && since !== Infinity ? ["for ", sinceElement(since)] : []));
   showVerdict(data);
+  conditions.show(data.conditions ?? []);
   showChain(data);
   reconcile(byId("causes"), data.causes, causeKey, causeCard, updateCause);
   setText(byId("consumers-count"), queue.consumers ? count(queue.consumers) : "");
