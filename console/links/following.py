@@ -220,8 +220,9 @@ class Following:
     async def _keep_hosts(self) -> None:
         while True:
             self._hosts_due.clear()
-            page = await self._within(self._admin.query("VirtualHost", count=_PAGE))
-            self._state.hosts = {h.name["name"]: {"object": str(h.name), **h.attributes} for h in page.items}
+            with suppress(NotFound):  # a broker need not have any
+                page = await self._within(self._admin.query("VirtualHost", count=_PAGE))
+                self._state.hosts = {h.name["name"]: {"object": str(h.name), **h.attributes} for h in page.items}
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pace.hosts):
                     await self._hosts_due.wait()
