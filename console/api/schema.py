@@ -216,6 +216,33 @@ class EventPage(serializers.Serializer[Any]):
     events = Event(many=True)
 
 
+class TimelineEntry(serializers.Serializer[Any]):
+    id = _text("e and the number of an event, or a and that of an audit row.")
+    number = _number("That number.")
+    told_by = serializers.ChoiceField(
+        choices=["broker", "people"], help_text="Whether it is an event or of the audit trail."
+    )
+    at = _number("ms since the epoch.")
+    kind = _text("Kind of the event, or the operation.")
+    object = _object_text()
+    queue = _text("Object name of the queue it is about, if it is about one.", allow_null=True)
+    producer = _text("Client and link of the producer it is about, if it is about one.", allow_null=True)
+    actor = _text("Who did it; empty if nobody did.")
+    outcome = _text("Of what people did: done, refused, failed or unknown.")
+    reason = _text(_REASON)
+    text = _text("The line of the broker log, or the detail of the audit row.")
+
+
+class TimelinePage(serializers.Serializer[Any]):
+    entries = TimelineEntry(many=True)
+    newest_event = _number("Number of the newest event there is.")
+    newest_audit = _number("Number of the newest audit row there is.")
+    before_event = _number("For the next page.", required=False)
+    before_audit = _number("For the next page.", required=False)
+    more = serializers.BooleanField(required=False, help_text="There may be older ones.")
+    searched_to = _number("How far back it was looked, ms since the epoch.", required=False, allow_null=True)
+
+
 class Condition(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=list(DETECTORS), help_text="What was detected.")
     title = _text("The same for people.")

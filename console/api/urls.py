@@ -12,6 +12,7 @@ from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView, StopProgressView
+from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
 
 _v1 = [
@@ -26,6 +27,8 @@ _v1 = [
     path("queues/<str:virtualhost>/<path:name>/", QueueView.as_view()),
     path("producers/", ProducersView.as_view()),
     path("conditions/", ConditionsView.as_view()),
+    path("timeline/", TimelineView.as_view()),
+    path("timeline/download/", TimelineDownloadView.as_view()),
     path("why/", WhyView.as_view()),
     path("events/", EventsView.as_view()),
     path("stop-producers/", StopProducersView.as_view()),

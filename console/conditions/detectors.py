@@ -239,7 +239,7 @@ DETECTORS: Mapping[str, Detector] = {
     "underfull-yet-blocked": Detector("Underfull, yet blocked", 6000, 2000, _underfull_yet_blocked),
     "outside-flow-control": Detector("Outside flow control", 0, 5000, _outside_flow_control),
     "near-limit": Detector("Near its limit", 0, 5000),
-    "full-soon": Detector("Full soon", 3000, 6000, _full_soon),
+    "full-soon": Detector("Full soon", 3000, 3000, _full_soon),
     "flapping": Detector("Flapping", 0, 5000, _flapping),
 }
 

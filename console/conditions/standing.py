@@ -106,7 +106,8 @@ class Standing:
         seen = self._found.setdefault(name, {})
         for kind, finding in found.items():
             known = seen.get(kind)
-            seen[kind] = _Seen(finding, now if known is None else known.first, now)
+            # A clock that was set back counts as no time.
+            seen[kind] = _Seen(finding, now if known is None else min(known.first, now), now)
         for kind in [k for k, s in seen.items() if k not in found and now - s.last >= _keep(k, s)]:
             del seen[kind]
         if not seen:

@@ -40,10 +40,10 @@ def estimate(queue: Row, rates: Rates, consumers: Sequence[Row]) -> Estimate:
 
 
 def drain_rate(queue: Row, rates: Rates, unit: str) -> float:
-    """By how much the depth shrinks in a second; below 0: it grows."""
-    if rates.seen_ms >= _ENOUGH:
-        return -rates.net(unit)
-    messages = float(queue.get("rate_out") or 0) - float(queue.get("rate_in") or 0)
+    """By how much the depth shrinks in a second; below 0: it grows. What comes in stops at once when producers are
+    held: it counts as of the last second, while what goes out is smoothed."""
+    out = rates.messages_out if rates.seen_ms >= _ENOUGH else float(queue.get("rate_out") or 0)
+    messages = out - float(queue.get("rate_in") or 0)
     if unit == "messages":
         return messages
     depth = queue.get("depth_messages") or 0
@@ -76,15 +76,17 @@ def _why_not(queue: Row, consumers: Sequence[Row], net: float) -> str:
 
 
 def doing(consumer: Row, queue: Row) -> tuple[str, bool]:
-    """What a consumer is doing, in words, and whether that is what keeps the queue full."""
+    """What a consumer is doing, in words, and whether that is what keeps the queue full: it takes nothing, and nothing
+    leaves the queue otherwise."""
     credit, held = consumer.get("credit") or 0, consumer.get("unacknowledged_messages") or 0
     if consumer.get("browsing"):
         return "browses: it reads copies and removes nothing", False
     free = (queue.get("depth_messages") or 0) - (queue.get("unacknowledged_messages") or 0)
+    still = (queue.get("rate_out") or 0) < 0.05
     if credit == 0 and held:
-        return f"holds {_messages(held)} unacknowledged and takes no more before it settles some", True
+        return f"holds {_messages(held)} unacknowledged and takes the next when it settles one", still
     if credit == 0:
-        return "is attached but asks for no messages", True
+        return "is attached but asks for no messages", still
     if held:
         return f"takes messages: {held:,} not acknowledged yet, room for {credit:,} more", False
     if free > 0:

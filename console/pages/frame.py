@@ -47,6 +47,7 @@ def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) 
             (name, label, reverse(name) + suffix)
             for name, label in (
                 ("overview", "Overview"),
+                ("timeline", "Timeline"),
                 ("objects", "Objects"),
                 ("audit", "Audit"),
                 ("api-docs", "API"),

@@ -21,6 +21,8 @@ expect.set_options(timeout=LIMIT)
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
 
+STOCK = object_name("Queue", virtualhost="default", name="stock")
+
 
 def overfull(memory: InMemoryBroker) -> None:
     memory.management.create(
@@ -137,3 +139,33 @@ async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(p
     broker.sample()
     await expect(page.locator("#conditions")).to_be_hidden()
     assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+async def test_timeline_is_live_searched_and_its_address_shows_the_same_to_others(
+    people: People, broker: Broker
+) -> None:
+    broker.do(overfull)
+    page = await opened(await people.page("ada"), "/timeline/?kind=queue-overfull")
+    lines = page.locator("#entries > li")
+    await expect(lines).to_have_count(1)
+    await expect(lines).to_contain_text("Queue overfull orders")
+    broker.do(lambda memory: memory.management.create(STOCK, {"capacity_messages": 5}))
+    broker.do(lambda memory: memory.fill("stock", 10))
+    await expect(lines).to_have_count(2)
+    await expect(lines.first).to_contain_text("Queue overfull stock")
+    await page.get_by_label("What").select_option("")
+    await page.get_by_label("Queue").fill("stock")
+    await expect(lines.filter(has_text="Producer blocked")).to_have_count(1)
+    await expect(lines.filter(has_text="orders")).to_have_count(0)
+    assert await was_not_reloaded(page)
+    address = page.url.removeprefix(page.url.split("/timeline")[0])
+    other = await opened(await people.page("vic", "viewers"), address)
+    await expect(other.get_by_label("Queue")).to_have_value("stock")
+    await expect(other.locator("#entries > li").filter(has_text="Producer blocked")).to_have_count(1)
+    await other.get_by_label("Search in everything").fill("nothing of the kind")
+    await expect(other.locator("#entries-empty")).to_contain_text("Nothing matches")
+    async with other.expect_download() as downloading:
+        await other.get_by_role("button", name="Clear").click()
+        await other.get_by_role("link", name="CSV").click()
+    download = await downloading.value
+    assert download.suggested_filename == "timeline-local.csv"

@@ -65,3 +65,6 @@ export const queueUrl = (virtualhost, name) => `/queues/${encodeURIComponent(vir
 
 /** The page that says why a queue or a producer is blocked. */
 export const whyUrl = (text) => `/why/?object=${encodeURIComponent(text)}`;
+
+/** The timeline of a queue. */
+export const timelineUrl = (queue) => `/timeline/?queue=${encodeURIComponent(queue)}`;

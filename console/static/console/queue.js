@@ -8,7 +8,7 @@ import { Feed, pastAndPresent } from "./events.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
 import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
 import { Limits } from "./limits.js";
-import { objectUrl, whyUrl } from "./objectname.js";
+import { objectUrl, timelineUrl, whyUrl } from "./objectname.js";
 import { setState } from "./states.js";
 import { openStopDialog } from "./stops.js";
 import { setSince, sinceElement } from "./times.js";
@@ -242,6 +242,7 @@ pastAndPresent(live, (events, reset) => {
 });
 
 addEventListener("headgate-stops", render);
+byId("queue-timeline").href = timelineUrl(settings.object);
 byId("why").href = whyUrl(settings.object);
 byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;
 byId("stop").addEventListener("click", () => openStopDialog("stop", settings.object));

@@ -209,6 +209,13 @@ def test_condition_outlives_a_flicker_and_ends_after_it() -> None:
     assert looked(standing, LIMITED, NOW + 8600) == []
 
 
+def test_clock_that_is_set_back_counts_as_no_time() -> None:
+    standing = Standing()
+    looked(standing, OVERFULL, NOW + 3_600_000)
+    assert looked(standing, OVERFULL, NOW) == []
+    assert looked(standing, OVERFULL, NOW + 4000) == [("blocked-without-consumer", NOW)]
+
+
 def test_row_that_did_not_change_is_still_looked_at_while_something_is_found() -> None:
     standing = Standing()
     same = row("orders", **OVERFULL)

@@ -36,9 +36,14 @@ def test_estimate_is_what_is_left_at_the_rate_it_goes() -> None:
 
 def test_estimate_waits_for_the_slower_of_messages_and_bytes() -> None:
     both = queue(effective_stop_bytes=9000, effective_resume_bytes=5000)
-    left = estimate(both, Rates(messages_out=10, bytes_net=-500, seen_ms=10_000), [TAKER])
+    left = estimate(both, Rates(messages_out=10, seen_ms=10_000), [TAKER])
     assert dict(left.to_go) == {"messages": 20, "bytes": 5000}
-    assert left.ms == 10_000
+    assert left.ms == 5000  # at 100 bytes a message
+
+
+def test_what_came_in_before_the_producers_were_held_does_not_count() -> None:
+    just_full = Rates(messages_in=45, messages_out=5, seen_ms=10_000)
+    assert estimate(queue(rate_in=0.0), just_full, [TAKER]).ms == 4000
 
 
 def test_estimate_without_history_uses_the_brokers_own_rates() -> None:

@@ -10,7 +10,15 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client, override_settings
 
-PAGES = ["/", "/queues/default/orders/", "/objects/", "/audit/", "/api/"]
+PAGES = [
+    "/",
+    "/queues/default/orders/",
+    "/why/?object=type=Queue,virtualhost=default,name=orders",
+    "/timeline/",
+    "/objects/",
+    "/audit/",
+    "/api/",
+]
 
 pytestmark = pytest.mark.django_db
 
