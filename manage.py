@@ -22,6 +22,9 @@ OURS = {
 #: commands of the console that are worth naming first
 CONSOLE = {
     "web": "the web console alone",
+    "recorder": "record the brokers' events and samples for the history",
+    "import-log": "take the history of other brokers from their logs",
+    "make-history": "generate a year of history, as a demo",
     "migrate": "create or update the console's database",
     "changepassword": "set a user's password, e.g. `changepassword admin`",
 }
@@ -36,7 +39,9 @@ def main(argv: list[str]) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line([argv[0], *(argv[1:] or ["--help"])])
+    # Django's commands are modules, and a module's name has no hyphen.
+    called = [command.replace("-", "_")] if command in CONSOLE else [command]
+    execute_from_command_line([argv[0], *called, *argv[2:]])
     return 0
 
 

@@ -118,6 +118,7 @@ _BROKER: dict[str, Getter] = {
     "shortages": lambda b, o: [u.reason for u in b.shortages.usages.values() if u.overfull],
     "stops": lambda b, o: _shown(b.stops.values()),
     "last_event": lambda b, o: b.last_event,
+    "journal": lambda b, o: b.journal,
     "version": lambda b, o: o.version,
 }
 
@@ -164,6 +165,9 @@ _QUEUE: dict[str, Getter] = {
     "rejected_messages": lambda b, q: q.rejected,
     "longest_wait_ms": lambda b, q: q.longest_wait(b.turn.now),
     "dropped_messages": lambda b, q: q.dropped,
+    "expired_messages": lambda b, q: q.expired,
+    "dead_lettered_messages": lambda b, q: q.dead_lettered,
+    "discarded_messages": lambda b, q: q.discarded,
     "overfull_count": lambda b, q: q.overfull_count,
     "overfull_ms": lambda b, q: q.overfull_ms + (max(0, b.turn.now - q.overfull_since) if q.overfull_since else 0),
     "stops": lambda b, q: _shown(q.stops.values()),
