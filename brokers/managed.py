@@ -132,6 +132,17 @@ _END = (
         "%",
     ),
 )
+_STAGE = (
+    _A(
+        "rate",
+        Kind.INTEGER,
+        "Staged: let so many messages a second into each queue at first, doubled with every step; after six nobody"
+        " is held back. 0 or not set: all at once.",
+        "messages/s",
+    ),
+    _A("step_ms", Kind.INTEGER, "Staged: how long a step lasts. Not set: 10 s.", "ms"),
+    _A("halt", Kind.INTEGER, "Staged: stop everybody again if a queue is above this part of its capacity.", "%"),
+)
 _ONLY = _A("only", Kind.BOOLEAN, "Lift this very stop, and none that lies inside its scope.")
 _BINDING = (
     _A("queue", Kind.STRING, "The queue's name; it is in the exchange's virtual host.", required=True),
@@ -164,7 +175,7 @@ def _stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple
         Operation(
             "start-producers",
             f"Lift the operator's stop of {scope}. An overfull queue still holds its producers. Idempotent.",
-            (*arguments, _ONLY),
+            (*arguments, _ONLY, *_STAGE),
             _STOP_ANSWER,
             "change",
         ),
@@ -210,7 +221,8 @@ _LIVE_TOTALS = (
     _A(
         "stops",
         Kind.LIST,
-        "Operator stops in force: maps of scope, object, pattern, reason, actor, since (ms), until (ms), below (%).",
+        "Operator stops in force: maps of scope, object, pattern, reason, actor, since (ms), until (ms), below (%),"
+        " stage (a map while it is being lifted step by step).",
     ),
 )
 

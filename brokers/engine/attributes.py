@@ -170,7 +170,7 @@ _QUEUE: dict[str, Getter] = {
     "discarded_messages": lambda b, q: q.discarded,
     "overfull_count": lambda b, q: q.overfull_count,
     "overfull_ms": lambda b, q: q.overfull_ms + (max(0, b.turn.now - q.overfull_since) if q.overfull_since else 0),
-    "stops": lambda b, q: _shown(q.stops.values()),
+    "stops": lambda b, q: _shown([*q.stops.values(), *q.staged.values()]),
     "policy": _best_match,
     "bindings": lambda b, q: [
         {"exchange": e.name, "key": key}

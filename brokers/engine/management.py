@@ -16,6 +16,7 @@ from brokers.engine.broker import Broker, queue_fact
 from brokers.engine.connection import Connection
 from brokers.engine.events import policy_words
 from brokers.engine.exchange import Exchange
+from brokers.engine.pacing import stage
 from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
 from brokers.engine.queue import Queue
 from brokers.engine.shortages import LIMITS, STORE_LIMITS, check_limits, check_store_limits
@@ -319,7 +320,11 @@ class Management:
     def _start(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         scopes, missing = self._scopes(thing, given)
         only = given.get("only", False)
-        outcome = self.broker.stopping.start_all(scopes, given.get("reason", ""), given["actor"], only=only)
+        now = self.broker.turn.now
+        staged = stage(given.get("rate", 0), given.get("step_ms", 0), given.get("halt", 0), now)
+        outcome = self.broker.stopping.start_all(
+            scopes, given.get("reason", ""), given["actor"], only=only, stage=staged
+        )
         return _outcome(outcome, missing)
 
     def _scopes(self, thing: Any, given: Mapping[str, Any]) -> tuple[list[Scope], int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from brokers.admin import InvalidValue
 from brokers.engine.credit import draining
+from brokers.engine.pacing import Stage
 from brokers.engine.policy import pattern_fault
 from brokers.engine.queue import Queue
 from brokers.engine.stops import NO_END, End, Scope, Stop, StopOutcome
@@ -45,9 +46,9 @@ class Stopping:
     def _stop(self, scope: Scope, queues: list[Queue], asked: Stop) -> bool:
         """False: it was in force as it is asked for."""
         known = self.broker.stops.get(scope)
-        if known is not None and known.end == asked.end:
+        if known is not None and known.end == asked.end and known.stage is None:
             return False
-        stop = asked if known is None else replace(known, end=asked.end)
+        stop = asked if known is None else replace(known, end=asked.end, stage=None)
         self.broker.stops[scope] = stop
         for queue in queues:
             queue.stop(stop)
@@ -56,21 +57,31 @@ class Stopping:
         self._stop_fact("producers-stopped", asked, self._outcome(queues))
         return True
 
-    def start_producers(self, scope: Scope, reason: str, actor: str, *, only: bool = False) -> StopOutcome:
-        """Lift the stop of the scope and, unless `only` it is meant, all that lie wholly inside it. Idempotent."""
-        return self.start_all([scope], reason, actor, only=only)
+    def start_producers(
+        self, scope: Scope, reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
+    ) -> StopOutcome:
+        """Lift the stop of the scope and, unless `only` it is meant, all that lie wholly inside it; with a stage, step
+        by step. Idempotent."""
+        return self.start_all([scope], reason, actor, only=only, stage=stage)
 
-    def start_all(self, scopes: Sequence[Scope], reason: str, actor: str, *, only: bool = False) -> StopOutcome:
+    def start_all(
+        self, scopes: Sequence[Scope], reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
+    ) -> StopOutcome:
         """Start several scopes."""
         covered = [(scope, self._covered(scope)) for scope in scopes]
         changed = []
         for scope, queues in covered:
             lifted = [s for s in self.broker.stops if (s == scope if only else scope.contains(s))]
+            if stage is not None:  # one that is in its stage goes on
+                lifted = [s for s in lifted if self.broker.stops[s].stage is None]
             for each in lifted:
-                self._lift(each)
+                if stage is None:
+                    self._lift(each)
+                else:
+                    self._change(replace(self.broker.stops[each], end=NO_END, stage=stage))
             if lifted:
                 changed.append(scope)
-                asked = Stop(scope, reason, actor, self.broker.turn.now)
+                asked = Stop(scope, reason, actor, self.broker.turn.now, stage=stage)
                 self._stop_fact("producers-started", asked, self._outcome(queues))
         return self._outcome(_distinct(covered), changed)
 
@@ -79,8 +90,34 @@ class Stopping:
         for queue in self.broker.queues():
             queue.start(scope)
 
+    def _change(self, stop: Stop) -> None:
+        """Keep the stop as it is now, and tell the queues that it covers."""
+        self.broker.stops[stop.scope] = stop
+        for queue in self.broker.queues():
+            if stop.scope in queue.stops or stop.scope in queue.staged:
+                queue.stop(stop)
+        self.broker.turn.keep.append(Keep("stop", str(stop.scope), stop.record()))
+
+    def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
+        """Lift the stop for good when its last step is over; hold everybody again when a queue is too deep."""
+        queues = [queue for queue in self.broker.queues() if stop.scope in queue.staged]
+        used = [percent for queue in queues if (percent := queue.percent_used()) is not None]
+        if stage.halt and used and max(used) > stage.halt:
+            held = replace(stop, stage=None)
+            self._change(held)
+            why = f"the staged start halted: a queue is at {max(used):.0f} %, above {stage.halt} %"
+            asked = replace(held, actor="", reason=f"{why} ({stop.reason})" if stop.reason else why)
+            self._stop_fact("producers-stopped", asked, self._outcome(queues))
+        elif stage.rate_at(self.broker.turn.now) is None:
+            self._lift(stop.scope)
+            asked = Stop(stop.scope, "the staged start is complete", "", self.broker.turn.now)
+            self._stop_fact("producers-started", asked, self._outcome(queues))
+
     def look(self) -> None:
-        """Once a second: end the stops whose end has come."""
+        """Once a second: end the stops whose end has come, and go on with those that are being lifted."""
+        for stop in [stop for stop in self.broker.stops.values() if stop.stage is not None]:
+            if stop.stage is not None:
+                self._look_at_stage(stop, stop.stage)
         for stop in [stop for stop in self.broker.stops.values() if stop.end]:
             why = self._over(stop)
             if why:
@@ -133,6 +170,8 @@ class Stopping:
         )
         if asked.end:
             words += f", Ends : {asked.end.words(self.broker.turn.now)}"
+        if asked.stage:
+            words += f", Staged : {asked.stage.rate:,} messages/s, doubled every {asked.stage.step_ms // 1000:,} s"
         attributes = {
             "scope": str(scope),
             "pattern": scope.pattern,
@@ -142,6 +181,7 @@ class Stopping:
             "producers": outcome.producers,
             "until": asked.end.until,
             "below": asked.end.below,
+            "stage": asked.stage.shown() if asked.stage else None,
         }
         self.broker.turn.state(kind, scope.object, "broker", words, attributes)
 

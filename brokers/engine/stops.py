@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from brokers.engine.pacing import Stage
 from brokers.managed import ObjectName, object_name
 from brokers.patterns import matches, pattern_contains
 
@@ -105,6 +106,7 @@ class Stop:
     actor: str
     since: int
     end: End = NO_END
+    stage: Stage | None = None  # it is being lifted, step by step
 
     def shown(self) -> dict[str, Any]:
         """As the `stops` attributes of managed objects carry it."""
@@ -117,6 +119,7 @@ class Stop:
             "since": self.since,
             "until": self.end.until,
             "below": self.end.below,
+            "stage": self.stage.shown() if self.stage else None,
         }
 
     def record(self) -> dict[str, Any]:
@@ -130,13 +133,15 @@ class Stop:
             "since": self.since,
             "until": self.end.until,
             "below": self.end.below,
+            "stage": self.stage.shown() if self.stage else None,
         }
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Stop:
         scope = Scope(record["virtualhost"], record["queue"], record["pattern"], record.get("exchange", ""))
         end = End(record.get("until"), record.get("below", 0))
-        return cls(scope, record["reason"], record["actor"], record["since"], end)
+        staged = record.get("stage")
+        return cls(scope, record["reason"], record["actor"], record["since"], end, Stage(**staged) if staged else None)
 
 
 @dataclass(frozen=True, slots=True)

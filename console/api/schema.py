@@ -147,6 +147,9 @@ class StopRequest(StopScope):
 class StartRequest(StopScope):
     reason = _text(_REASON)
     only = serializers.BooleanField(required=False, help_text="Lift this very stop, and none inside its scope.")
+    rate = _number("Staged: so many messages a second into each queue, doubled with every step.", required=False)
+    step_ms = _number("Staged: how long a step lasts; 10 s if it is left out.", required=False)
+    halt = _number("Staged: stop everybody again if a queue is above so many percent.", required=False)
 
 
 _stop = TYPES["Broker"].operation("stop-producers")

@@ -72,7 +72,12 @@ class StartProducersView(_AimView):
         return self.answer(
             request,
             lambda one, aim, body: operations.start_producers(
-                self.actor, one, aim, reason=text_in(body, "reason"), only=body.get("only") is True
+                self.actor,
+                one,
+                aim,
+                reason=text_in(body, "reason"),
+                only=body.get("only") is True,
+                stage={name: _count(body, name) for name in ("rate", "step_ms", "halt")},
             ),
         )
 

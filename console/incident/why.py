@@ -133,7 +133,7 @@ def _causes(facts: Facts, rates: Rates) -> list[dict[str, Any]]:
     causes = []
     if queue["state"].startswith("OVERFULL"):
         causes.append(_overfull(facts, rates))
-    causes.extend(_stop(stop, facts.now) for stop in queue.get("stops") or ())
+    causes.extend(_stop(stop, facts.now) for stop in queue.get("stops") or () if not stop.get("stage"))
     if facts.host.get("store_overfull"):
         causes.append(_store_of_host(facts.host))
     causes.extend(_shortage(facts.broker, reason) for reason in facts.broker.get("shortages") or ())

@@ -85,11 +85,20 @@ def stop_producers(
     return call_operation(by, link, aim.scope, "stop-producers", {"reason": reason, **aim.arguments(), **end})
 
 
-def start_producers(by: Actor, link: BrokerLink, aim: Aim, *, reason: str, only: bool = False) -> Mapping[str, Any]:
+def start_producers(
+    by: Actor,
+    link: BrokerLink,
+    aim: Aim,
+    *,
+    reason: str,
+    only: bool = False,
+    stage: Mapping[str, int] | None = None,
+) -> Mapping[str, Any]:
     """Lift the stop, and unless `only` it is meant those inside it; overfull queues still hold their producers.
-    Returns what the operation declares."""
+    `stage`: rate, step_ms and halt, as the operation declares them, for letting them in gradually. Returns what the
+    operation declares."""
     aim.check()
-    more = {"only": True} if only else {}
+    more = {**({"only": True} if only else {}), **{name: value for name, value in (stage or {}).items() if value}}
     return call_operation(by, link, aim.scope, "start-producers", {"reason": reason, **aim.arguments(), **more})
 
 

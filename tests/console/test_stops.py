@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connections
 from rest_framework.test import APIClient
 
@@ -68,7 +69,8 @@ def test_thousand_producers_on_a_hundred_queues_are_stopped_and_undone(broker: B
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_consoles_at_once_make_one_stop_and_both_are_audited(broker: Broker, operator: Any) -> None:
+def test_two_consoles_at_once_make_one_stop_and_both_are_audited(broker: Broker) -> None:
+    operator = User.objects.create_superuser("root")  # what migrations made is gone in such a test
     broker.connected()
     broker.do(lambda memory: crowd(memory, 3, 2))
     ready = threading.Barrier(2)
@@ -129,6 +131,26 @@ def test_stop_for_a_time_is_ended_by_the_broker(broker: Broker, as_operator: API
     broker.do(lambda memory: memory.advance(2_000, step=1000))
     assert not broker.do(lambda memory: memory.engine.queue("default", "q000").state.stopped)
     until(lambda: link().queue(queue("q000"))["state"] == "NORMAL")  # type: ignore[index]
+
+
+def test_staged_start_goes_through_the_api_and_is_shown_with_the_stop(broker: Broker, as_operator: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 1, 1))
+    told(as_operator, "stop-producers/", **ALL, reason="incident 7")
+    answer = told(as_operator, "start-producers/", **ALL, reason="gently", rate=50, step_ms=5000, halt=40)
+    assert answer["changed"] is True
+    (stop,) = told_by(as_operator)["stops"]
+    assert {key: stop["stage"][key] for key in ("rate", "step_ms", "halt")} == {
+        "rate": 50,
+        "step_ms": 5000,
+        "halt": 40,
+    }
+    for wrong in ({"halt": 40}, {"rate": 50, "halt": 101}, {"rate": 50, "step_ms": 5}, {"rate": -1}):
+        assert post(as_operator, "start-producers/", **ALL, reason="gently", **wrong).status_code == 400
+
+
+def told_by(client: APIClient) -> Any:
+    return client.get("/api/v1/brokers/local/objects/type=Broker/").json()["attributes"]
 
 
 @pytest.mark.parametrize(

@@ -396,6 +396,7 @@ def test_stop_and_start_by_type_and_pattern(world, management):
             "since": START,
             "until": None,
             "below": 0,
+            "stage": None,
         }
     ]
     assert management.read(queue_name("stocks"))["state"] == "NORMAL"

@@ -3,7 +3,7 @@
 
 import { get, objectPath } from "./api.js";
 import { fill, h, icon, pageData, setText } from "./elements.js";
-import { clock, exact, plural } from "./format.js";
+import { clock, duration, exact, plural } from "./format.js";
 import { Live } from "./live.js";
 import { scopeInWords } from "./objectname.js";
 import { sinceElement, untilElement } from "./times.js";
@@ -86,7 +86,8 @@ export const isOnBanner = (stop) => onBanner.has(stop.scope);
 
 /** Show the stops in force: maps of scope, reason, actor, since. */
 export function showStops(stops) {
-  const text = JSON.stringify(stops);
+  const steps = stops.map((stop) => (stop.stage ? Math.floor((Date.now() - stop.stage.since) / stop.stage.step_ms) : 0));
+  const text = JSON.stringify([stops, steps]);
   if (text === stopsShown) return;
   stopsShown = text;
   banner.hidden = stops.length === 0;
@@ -122,19 +123,26 @@ export function stopLines(stops, most) {
     const [stop] = group;
     const what = group.length > 1 ? `${exact(group.length)} queues` : scopeInWords(stop.scope);
     const names = group.length > 1 ? group.slice(0, 20).map((each) => scopeInWords(each.scope)).join(", ") : null;
-    return h("p", {}, h("strong", { title: names }, `Producers of ${what} are stopped`),
+    return h("p", {}, h("strong", { title: names }, `Producers of ${what} are ${stop.stage ? "let in gradually" : "stopped"}`), stop.stage ? pace(stop.stage) : null,
       stop.reason ? `: ${stop.reason}` : "", h("span", { class: "by" }, ` – ${stop.actor || "somebody"}, for `, sinceElement(stop.since), ".", endOf(stop)),
       stop.object ? [" ", h("button", { type: "button", class: "quiet lift", "aria-disabled": settings.mayOperate ? null : "true",
-        on: { click: () => lift(group) } }, icon("start"), "Start again")] : null);
+        on: { click: () => lift(group) } }, icon("start"), stop.stage ? "Let all in now" : "Start again"),
+      stop.stage ? h("button", { type: "button", class: "quiet lift", "aria-disabled": settings.mayOperate ? null : "true", on: { click: () => lift(group, "stop") } }, icon("stop"), "Stop again") : null] : null);
   });
   if (entries.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(entries.length - most, "more stop")}`));
   return lines;
 }
 
-async function lift(group) {
+/** How fast a staged start is, by now, and what makes it halt. */
+function pace(stage) {
+  const steps = Math.max(0, Math.floor((Date.now() - stage.since) / stage.step_ms));
+  return ` (${exact(stage.rate * 2 ** Math.min(steps, 5))} messages/s into each queue, doubled every ${duration(stage.step_ms)}${stage.halt ? `; halts above ${stage.halt} %` : ""})`;
+}
+
+async function lift(group, action = "start") {
   // Loaded when it is wanted: the dialog itself takes its settings from here.
   const { aimOf, aimOfQueues, openStopDialog } = await import("./stops.js");
-  openStopDialog("start", group.length > 1 ? aimOfQueues(group) : aimOf(group[0]));
+  openStopDialog(action, group.length > 1 ? aimOfQueues(group) : aimOf(group[0]));
 }
 
 /** Ask for the stops in force, where no snapshot tells them. */

@@ -41,7 +41,7 @@ export function openStopDialog(action, aim) {
   const reason = h("textarea", { id: "stop-reason", rows: "2", required: true, maxlength: "500", placeholder: text.placeholder });
   const pattern = h("input", { type: "text", id: "stop-pattern", spellcheck: "false", maxlength: "255", placeholder: "orders.> or *.eu" });
   const everyBroker = h("input", { type: "checkbox", id: "stop-brokers" });
-  const end = action === "stop" ? endFields() : null;
+  const end = action === "stop" ? endFields() : stageFields();
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
   const submit = h("button", { type: "submit", class: action === "stop" ? "danger solid" : "primary" }, icon(action), heading);
   const cancel = h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel");
@@ -52,7 +52,7 @@ export function openStopDialog(action, aim) {
     preview,
     h("p", { class: "muted" }, text.says),
     h("label", { class: "field" }, h("span", {}, "Reason ", h("em", {}, "required")), reason, h("small", { class: "hint" }, "Kept in the audit trail", action === "stop" ? " and shown to everybody while the stop is in force." : ".")),
-    end?.element,
+    end.element,
     withPattern ? h("details", { class: "more" }, h("summary", {}, "Only some queues"), h("label", { class: "field" }, h("span", {}, "Pattern"), pattern, h("small", { class: "hint" }, "* stands for one word, > or # for any number of words at the end."))) : null,
     whole && (settings.brokers?.length ?? 0) > 1 ? h("label", { class: "sure" }, everyBroker, h("span", {}, `On all ${settings.brokers.length} brokers, not only ${settings.brokerTitle}`)) : null,
     problem,
@@ -103,7 +103,7 @@ export function openStopDialog(action, aim) {
       complain("Say why: whoever meets this later wants to know.", reason);
       return;
     }
-    const ends = end ? end.read() : {};
+    const ends = end.read();
     if (ends.wrong) {
       complain(ends.wrong, ends.field);
       return;
@@ -118,7 +118,7 @@ export function openStopDialog(action, aim) {
     const sent = body();
     try {
       const answer = await post(text.path, { ...sent, ...ends, ...(only ? { only: true } : {}), reason: reason.value.trim() });
-      showAnswer(dialog, form, action, sent, answer, reason.value.trim());
+      showAnswer(dialog, form, action, sent, { ...answer, rate: ends.rate }, reason.value.trim());
     } catch (error) {
       submit.disabled = false;
       fill(submit, icon(action), heading);
@@ -156,6 +156,28 @@ function endFields() {
       ends.below = value;
     }
     return ends;
+  };
+  return { element, read };
+}
+
+/** Letting producers in gradually, and stopping them again if that was too soon. */
+function stageFields() {
+  const box = h("input", { type: "checkbox", id: "stage" });
+  const rate = h("input", { type: "number", id: "stage-rate", min: "1", step: "1", value: "10", "aria-label": "Messages a second at first" });
+  const step = h("input", { type: "number", id: "stage-step", min: "1", max: "3600", step: "1", value: "10", "aria-label": "Seconds of a step" });
+  const halt = h("input", { type: "number", id: "stage-halt", min: "1", max: "100", step: "1", value: "60", "aria-label": "Percent of the capacity at which it halts" });
+  for (const number of [rate, step, halt]) number.addEventListener("input", () => (box.checked = true));
+  const element = h("fieldset", { class: "ends" }, h("legend", {}, "Gently"),
+    h("div", { class: "end-line" }, h("label", { class: "sure" }, box, h("span", {}, "let them in gradually: at first")), rate, h("span", {}, "messages/s into each queue, doubled every"), step, h("span", {}, "s;")),
+    h("div", { class: "end-line" }, h("span", {}, "stop them again if a queue is above"), halt, h("span", {}, "% of its capacity")),
+    h("small", { class: "hint" }, "After six steps nobody is held back any more. The broker does it, whether this page is open or not."));
+  const read = () => {
+    if (!box.checked) return {};
+    for (const [field, most, name] of [[rate, 1_000_000, "Messages a second"], [step, 3600, "Seconds of a step"], [halt, 100, "The depth at which it halts"]]) {
+      const value = Number(field.value);
+      if (!Number.isInteger(value) || value < 1 || value > most) return { wrong: `${name} must be a whole number from 1 to ${most.toLocaleString("en")}.`, field };
+    }
+    return { rate: Number(rate.value), step_ms: Number(step.value) * 1000, halt: Number(halt.value) };
   };
   return { element, read };
 }
@@ -212,7 +234,8 @@ function answerLines(action, answer) {
     if (!answer.changed) lines.push(h("p", { class: "muted" }, "The same stop was in force before."));
   } else {
     const held = answer.stopped ?? 0;
-    lines.push(h("p", { class: "answer" }, `The stop is lifted for ${plural(answer.producers, "producer")} on ${plural(answer.queues, "queue")}.`));
+    if (answer.rate && answer.changed) lines.push(h("p", { class: "answer" }, `${plural(answer.producers, "producer")} of ${plural(answer.queues, "queue")} ${answer.producers === 1 ? "is" : "are"} let in gradually, at first ${exact(answer.rate)} messages/s into each queue. The banner says how far it is.`));
+    else lines.push(h("p", { class: "answer" }, `The stop is lifted for ${plural(answer.producers, "producer")} on ${plural(answer.queues, "queue")}.`));
     if (held) lines.push(h("p", { class: "muted" }, `${plural(held, "producer is", "producers are")} still held, by an overfull queue or another stop.`));
     if (!answer.changed) lines.push(h("p", { class: "muted" }, "No such stop was in force."));
   }
