@@ -497,6 +497,25 @@ class Contract:
         await subject.consume("orders", 1)
         await eventually(subject, queue("orders"), lambda q: q["state"] == "NORMAL")
 
+    async def test_a_staged_start_frees_producers_and_is_told_with_the_stop_until_it_halts(
+        self, subject: Subject
+    ) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_messages": 100})
+        await subject.publish("orders", 50)
+        await subject.admin.call(queue("orders"), "stop-producers", {"reason": "a test"})
+        gently = {"rate": 10, "step_ms": 60_000, "halt": 90}
+        assert (await subject.admin.call(queue("orders"), "start-producers", gently))["changed"] is True
+        staged = await subject.admin.read(queue("orders"))
+        assert (staged["state"], staged["blocked_producers"]) == ("NORMAL", 0)
+        (stop,) = staged["stops"]
+        assert {name: stop["stage"][name] for name in gently} == gently
+        for wrong in ({"halt": 5}, {"rate": 5, "halt": 101}, {"rate": 5, "step_ms": 1}):
+            with pytest.raises(InvalidValue):
+                await subject.admin.call(queue("orders"), "start-producers", wrong)
+        await subject.admin.update(queue("orders"), {"capacity_messages": 52}, staged.version)
+        held = await eventually(subject, queue("orders"), lambda q: q["state"] == "STOPPED")
+        assert held["stops"][0]["stage"] is None
+
     async def test_a_producer_that_attaches_to_a_stopped_queue_is_blocked(self, subject: Subject) -> None:
         await subject.admin.call(BROKER, "stop-producers", {"reason": "a test"})
         await subject.admin.create(queue("orders"), {})
