@@ -87,20 +87,28 @@ class Stopping:
 
     def _lift(self, scope: Scope) -> None:
         self.forget_stop(scope)
-        for queue in self.broker.queues():
+        for queue in self._may_hold(scope):
             queue.start(scope)
+
+    def _may_hold(self, scope: Scope) -> Iterable[Queue]:
+        """The queues that a stop of this scope can be in force on: of hundreds of stops each must cost little."""
+        if not scope.queue:
+            return self.broker.queues()
+        host = self.broker.virtualhosts.get(scope.virtualhost)
+        queue = host.queues.get(scope.queue) if host is not None else None
+        return () if queue is None else (queue,)
 
     def _change(self, stop: Stop) -> None:
         """Keep the stop as it is now, and tell the queues that it covers."""
         self.broker.stops[stop.scope] = stop
-        for queue in self.broker.queues():
+        for queue in self._may_hold(stop.scope):
             if stop.scope in queue.stops or stop.scope in queue.staged:
                 queue.stop(stop)
         self.broker.turn.keep.append(Keep("stop", str(stop.scope), stop.record()))
 
     def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
         """Lift the stop for good when its last step is over; hold everybody again when a queue is too deep."""
-        queues = [queue for queue in self.broker.queues() if stop.scope in queue.staged]
+        queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.staged]
         used = [percent for queue in queues if (percent := queue.percent_used()) is not None]
         if stage.halt and used and max(used) > stage.halt:
             held = replace(stop, stage=None)
@@ -121,7 +129,7 @@ class Stopping:
         for stop in [stop for stop in self.broker.stops.values() if stop.end]:
             why = self._over(stop)
             if why:
-                queues = [queue for queue in self.broker.queues() if stop.scope in queue.stops]
+                queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.stops]
                 self._lift(stop.scope)
                 asked = Stop(stop.scope, why, "", self.broker.turn.now)
                 self._stop_fact("producers-started", asked, self._outcome(queues))
@@ -131,7 +139,8 @@ class Stopping:
         if stop.end.until is not None and self.broker.turn.now >= stop.end.until:
             return f"the time of the stop was up ({stop.reason})" if stop.reason else "the time of the stop was up"
         if stop.end.below:
-            used = [u for q in self.broker.queues() if stop.scope in q.stops and (u := q.percent_used()) is not None]
+            held = (q for q in self._may_hold(stop.scope) if stop.scope in q.stops)
+            used = [percent for q in held if (percent := q.percent_used()) is not None]
             if used and max(used) <= stop.end.below:
                 return f"the depth came down to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
         return ""
