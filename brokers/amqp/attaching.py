@@ -241,7 +241,7 @@ class _Attaching:
             raise Refused("amqp:not-found", f"there is no node {address}")
         if self.connection.user is None:
             raise Refused("amqp:unauthorized-access", f"{address} is for users who signed in")
-        if "manage" not in self.container.rights(self.connection.user):
+        if not self.container.rights(self.connection.user).manages_something:
             raise Refused(
                 "amqp:unauthorized-access", f"user {self.connection.user} has not the right to manage: no {address}"
             )
@@ -252,8 +252,12 @@ class _Attaching:
         """Nobody who signed in may less than an anonymous client."""
         if self.connection.user is None or self.container.broker.virtualhosts[self.engine.virtualhost].anonymous:
             return
-        if right not in self.container.rights(self.connection.user):
-            raise Refused("amqp:unauthorized-access", f"user {self.connection.user} has not the right to {right}")
+        host = self.engine.virtualhost
+        if not self.container.rights(self.connection.user).may(right, host):
+            raise Refused(
+                "amqp:unauthorized-access",
+                f"user {self.connection.user} has not the right to {right} in virtual host {host}",
+            )
 
 
 def _presettled(pointer: Any) -> bool:

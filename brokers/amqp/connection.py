@@ -58,15 +58,48 @@ class Wire(Protocol):
         """Serve this connection before those that only carry messages."""
 
 
+class _Gate:
+    """The broker's count of attempts, for one remote address."""
+
+    def __init__(self, container: Container, address: str) -> None:
+        self._container = container
+        self._address = address
+
+    def wait_ms(self, user: str) -> int:
+        return self._container.attempts.wait_ms(self._address, user, self._container.broker.turn.now)
+
+    def failed(self, user: str) -> None:
+        self._container.attempts.failed(self._address, user, self._container.broker.turn.now)
+
+    def succeeded(self, user: str) -> None:
+        self._container.attempts.succeeded(self._address, user)
+
+
 class AmqpConnection:
     """See the module. `engine`: what the engine knows it as, once it is open."""
 
-    def __init__(self, container: Container, wire: Wire, remote_address: str, *, anonymous: bool, plain: bool) -> None:
+    def __init__(
+        self,
+        container: Container,
+        wire: Wire,
+        remote: tuple[str, int],
+        *,
+        anonymous: bool,
+        plain: bool,
+        certificate: str | None = None,
+    ) -> None:
         self.container = container
         self.wire = wire
-        self.remote_address = remote_address
-        self.sasl: SaslServer | None = SaslServer(container.authenticator, anonymous=anonymous, plain=plain)
+        self.remote_address = f"{remote[0]}:{remote[1]}"
+        self.sasl: SaslServer | None = SaslServer(
+            container.authenticator,
+            anonymous=anonymous,
+            plain=plain,
+            certificate=certificate,
+            gate=_Gate(container, remote[0]),
+        )
         self.user: str | None = None
+        self._proof: object = None  # that the user signed in with
         self.engine: Connection | None = None
         self.links: dict[Any, Link] = {}
         self.sessions: dict[Any, int] = {}  # session -> its number on this connection
@@ -111,6 +144,8 @@ class AmqpConnection:
             self.wire.close()
         elif sasl.done:
             self.sasl, self.user = None, sasl.user
+            if sasl.user is not None:
+                self._proof = self.container.broker.accounts.proof(sasl.user)
             if sasl.rest:
                 self._push(pn.from_buffer("char[]", sasl.rest), len(sasl.rest))
             self.dirty()
@@ -244,6 +279,10 @@ class AmqpConnection:
             return  # a second open frame
         hostname, container_id = pn.connection_hostname(self._connection), pn.connection_container(self._connection)
         pn.connection_open(self._connection)
+        if self.user is not None and self._proof != self.container.broker.accounts.proof(self.user):
+            # Only open connections end when their user's password is changed.
+            self.end("amqp:unauthorized-access", f"user {self.user} was changed meanwhile and must sign in again")
+            return
         try:
             self.engine = self.container.broker.open_connection(
                 hostname,

@@ -8,7 +8,7 @@ not wait for the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from brokers.amqp.dead_letter import as_dead_letter
@@ -18,8 +18,10 @@ from brokers.amqp.incoming import ProducerLink
 from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
+from brokers.amqp.sign_in_attempts import SignInAttempts
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
+from brokers.engine.rights import Rights
 from brokers.engine.turn import Close, CreditChanged, Detach, Discharged, Drain, Effect, Keep, Removed, Settled
 
 if TYPE_CHECKING:
@@ -54,8 +56,9 @@ class Container:
         self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
         self.draining: set[ConsumerLink] = set()
         self.hasty: set[AmqpConnection] = set()  # to be ticked more often than once a second
-        #: What a user who signed in may do: publish, consume, manage.
-        self.rights: Callable[[str], Collection[str]] = lambda user: ()
+        #: What a user who signed in may do now.
+        self.rights: Callable[[str], Rights] = broker.accounts.rights
+        self.attempts = SignInAttempts()
         self._next_reply = 0
 
     def reply_address(self) -> str:

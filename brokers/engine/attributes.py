@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from brokers.engine.accounts import User
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.consumer import Consumer
@@ -290,6 +291,17 @@ _CONSUMER: dict[str, Getter] = {
     "unacknowledged_messages": lambda b, c: c.unacknowledged,
 }
 
+_USER: dict[str, Getter] = {
+    "name": lambda b, u: u.name,
+    "password": lambda b, u: None,  # nobody is shown it
+    "has_password": lambda b, u: u.verifier is not None,
+    "certificate_subject": lambda b, u: u.certificate_subject,
+    "administrator": lambda b, u: u.rights.administrator,
+    "grants": lambda b, u: u.rights.shown(),
+    "connections": lambda b, u: b.accounts.connections(u.name),
+    "version": lambda b, u: u.version,
+}
+
 #: Type name -> attribute name -> how to read it.
 GETTERS: Mapping[str, Mapping[str, Getter]] = {
     "Broker": _BROKER,
@@ -302,6 +314,7 @@ GETTERS: Mapping[str, Mapping[str, Getter]] = {
     "Connection": _CONNECTION,
     "Producer": _PRODUCER,
     "Consumer": _CONSUMER,
+    "User": _USER,
 }
 
 TYPE_OF: Mapping[type, str] = {
@@ -315,4 +328,5 @@ TYPE_OF: Mapping[type, str] = {
     Connection: "Connection",
     Producer: "Producer",
     Consumer: "Consumer",
+    User: "User",
 }

@@ -11,6 +11,7 @@ from itertools import count, groupby
 from typing import Any
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
+from brokers.engine.accounts import Accounts
 from brokers.engine.connection import ANONYMOUS, Connection
 from brokers.engine.consumer import Consumer
 from brokers.engine.dead_letters import DeadLetters
@@ -62,6 +63,7 @@ class Broker:
         self.subscriptions = Subscriptions(self)
         self.slow_consumers = SlowConsumers(self)
         self.records = Records(self)
+        self.accounts = Accounts(self)
         self.dead_letters = DeadLetters(self)
         self.transactions = Transactions(self)
         self._numbers = count(1)
@@ -114,6 +116,7 @@ class Broker:
         for slow in list(host.slow_consumer_policies.values()):
             self.slow_consumers.delete(slow)
         del self.virtualhosts[host.name]
+        self.accounts.forget_virtualhost(host.name)
         if self.stores is not None and host.store is not None:
             self.stores.drop(host.name)
             self.transactions.forget(host.name)

@@ -81,5 +81,21 @@ def policy_words(before: Mapping[str, Any], after: Mapping[str, Any], change: st
     return f"Policy {change.capitalize()} : {', '.join(told)}"
 
 
+def user_words(
+    kind: str, before: Mapping[str, Any], after: Mapping[str, Any], actor: str, *, password: bool = False
+) -> str:
+    """The words of USR-1001 to USR-1003. No password, neither new nor old, ever gets here."""
+    if kind == "user-changed":
+        told = [f"{name} {_set(before[name])} -> {_set(after[name])}" for name in after]
+    else:
+        told = [f"{name} {_set(value)}" for name, value in (after or before).items()]
+    told += ["password changed"] if password else []
+    return f"User {kind.removeprefix('user-').capitalize()} : {', '.join([*told, f'By : {actor}'])}"
+
+
+def _set(value: Any) -> str:
+    return ("; ".join(value) if isinstance(value, list) else str(value)) or "none"
+
+
 def _shown(value: Any) -> str:
     return "inherited" if value is None else str(value)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12Certificate,
+    serialize_java_truststore,
+    serialize_key_and_certificates,
+)
+from cryptography.x509 import Certificate, load_pem_x509_certificate
 
+from brokers.server.listening import TlsAddress
 from tests.amqp.broker_thread import BrokerThread
+from tests.certificates import Authority, subject_of
 from tests.client.operator import Operator
 from tests.interop.peers import Peer, built, need, run
 
@@ -15,6 +27,8 @@ PROJECT = Path(__file__).parent / "jms"
 HOW = (
     "install a JDK (17 or later) and Maven, on Debian `apt-get install default-jdk-headless maven`, and be online once"
 )
+
+STORED = BestAvailableEncryption(b"stored")
 
 CAPACITY = 5
 FULL = CAPACITY + 1  # overfull is above the capacity
@@ -222,6 +236,69 @@ def test_a_user_signs_in_with_the_right_password_only(jms: Peer, broker: BrokerT
     sign_in = f"?amqp.saslMechanisms={mechanism}&jms.username=console&jms.password="
     assert well(jms.play("echo", broker.port, sign_in + broker.secret))["received"] == ["m0"]
     assert jms.play("echo", broker.port, sign_in + "wrong")["error"] == "JMSSecuritySaslException"
+
+
+class Stores:
+    """A certificate authority of clients and broker, as Java wants its files; their password is `stored`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder)
+        self._folder = folder
+        self.trusted = self._kept("trusted", serialize_java_truststore([PKCS12Certificate(self._ca(), b"ca")], STORED))
+        certificate, key = (file.read_bytes() for file in self.authority.anna)
+        loaded = load_pem_private_key(key, None)
+        assert isinstance(loaded, EllipticCurvePrivateKey | RSAPrivateKey)
+        whole = serialize_key_and_certificates(b"anna", loaded, load_pem_x509_certificate(certificate), None, STORED)
+        self.anna = self._kept("anna", whole)
+
+    def _ca(self) -> Certificate:
+        return load_pem_x509_certificate(self.authority.ca.read_bytes())
+
+    def _kept(self, name: str, store: bytes) -> str:
+        path = self._folder / f"{name}.p12"
+        path.write_bytes(store)
+        return f"{path}"
+
+    def uri(self, *options: str, anna: bool = False) -> str:
+        """The options of a connection URI."""
+        whom = f"transport.keyStoreLocation={self.anna}&transport.keyStorePassword=stored&transport.storeType=PKCS12"
+        trust = f"transport.trustStoreLocation={self.trusted}&transport.trustStorePassword=stored"
+        return "?" + "&".join([trust, "transport.trustStoreType=PKCS12", *([whom] if anna else []), *options])
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Stores:
+    return Stores(tmp_path / "authority")
+
+
+@pytest.fixture
+def over_tls(tmp_path: Path, stores: Stores) -> Iterator[BrokerThread]:
+    """A broker where everybody must sign in, with the users anna, by certificate, and bert, by password."""
+    files = stores.authority.server(clients=stores.authority)
+    with BrokerThread(tmp_path / "tls", demo=False, tls=TlsAddress(files, port=0)) as running:
+        running.queue("orders")
+        grants = ["default:publish,consume"]
+        running.user("anna", None, certificate_subject=subject_of(stores.authority.anna), grants=grants)
+        running.user("bert", grants=grants)
+        yield running
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+def test_over_tls_a_password_signs_in(jms: Peer, over_tls: BrokerThread, stores: Stores, mechanism: str) -> None:
+    def echo(password: str) -> dict[str, Any]:
+        sign_in = (f"amqp.saslMechanisms={mechanism}", "jms.username=bert", f"jms.password={password}")
+        return jms.over_tls().play("echo", over_tls.service.tls_port, stores.uri(*sign_in))
+
+    assert well(echo("geheim"))["received"] == ["m0"]
+    assert echo("wrong")["error"] == "JMSSecuritySaslException"
+
+
+def test_over_tls_a_client_certificate_signs_in(jms: Peer, over_tls: BrokerThread, stores: Stores) -> None:
+    external = stores.uri("amqp.saslMechanisms=EXTERNAL", anna=True)
+    port = over_tls.service.tls_port
+    assert well(jms.over_tls().play("echo", port, external))["received"] == ["m0"]
+    over_tls.do(lambda s: s.broker.accounts.delete(s.broker.accounts.user("anna")))
+    assert jms.over_tls().play("echo", port, external)["error"] == "JMSSecuritySaslException"
 
 
 # -- transactions and topics ------------------------------------------------------------------------------------------
