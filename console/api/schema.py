@@ -11,6 +11,7 @@ from rest_framework import serializers
 
 from brokers.managed import POLICY, TYPES, Attribute, Kind
 from console.audit.models import AuditEntry
+from console.conditions.detectors import DETECTORS
 
 Shape = type[serializers.Serializer[Any]]
 
@@ -111,22 +112,60 @@ class OperationCall(serializers.Serializer[Any]):
     arguments = serializers.DictField(required=False, help_text="Arguments that the operation declares.")
 
 
-class StopRequest(serializers.Serializer[Any]):
-    scope = _text("Object name of the broker, a virtual host or a queue.")
-    pattern = _text(
-        "Only queues whose name matches: * one word, > or # any number of words at the end.", required=False
-    )
-    reason = _text(_REASON)
+_BROKERS = serializers.ListField(
+    child=serializers.CharField(),
+    required=False,
+    help_text='Slugs of brokers, or ["*"] for all of them; the scope is then the broker. Each answers by itself.',
+)
 
 
 class StopScope(serializers.Serializer[Any]):
-    scope = _text("Object name of the broker, a virtual host or a queue.")
-    pattern = _text("As for the stop itself.", required=False)
+    scope = _text("Object name of the broker, a virtual host, an exchange or a queue.")
+    pattern = _text(
+        "Only queues whose name matches: * one word, > or # any number of words at the end.", required=False
+    )
+    queues = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Only these queues, by object names; the scope is then the broker. Each gets a stop of its own.",
+    )
+    brokers = _BROKERS
+
+
+class StopPreviewRequest(StopScope):
+    match = serializers.DictField(required=False, help_text="search and states as on the overview, instead of queues.")
+
+
+class StopRequest(StopScope):
+    reason = _text(_REASON)
+    for_ms = _number("Start them again by itself after so long.", required=False)
+    below = _number(
+        "Start them again by itself when all its queues are down to so many percent of their capacity.", required=False
+    )
+
+
+class StartRequest(StopScope):
+    reason = _text(_REASON)
+    only = serializers.BooleanField(required=False, help_text="Lift this very stop, and none inside its scope.")
+    rate = _number("Staged: so many messages a second into each queue, doubled with every step.", required=False)
+    step_ms = _number("Staged: how long a step lasts; 10 s if it is left out.", required=False)
+    halt = _number("Staged: stop everybody again if a queue is above so many percent.", required=False)
 
 
 _stop = TYPES["Broker"].operation("stop-producers")
 assert _stop is not None
-StopAnswer = shape_of("StopAnswer", _stop.returns)
+_EACH = serializers.ListField(
+    child=serializers.DictField(), required=False, help_text="With brokers: what each answered, or its error."
+)
+StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH)
+
+
+class StopProgress(serializers.Serializer[Any]):
+    queues = _number("Queues it touches.")
+    producers = _number("Producers attached to them.")
+    draining = _number("Of them, those from whom messages may still arrive.")
+    stopped = _number("Of them, those that are held and hold no credit.")
+    brokers = _EACH
 
 
 class PreviewQueue(serializers.Serializer[Any]):
@@ -143,7 +182,12 @@ class StopPreview(serializers.Serializer[Any]):
     queues = _number("Queues that it would touch.")
     producers = _number("Producers attached to them.")
     already_stopped = _number("Queues among them that are stopped already.")
+    percent_used = _number("How full the fullest of them is; null without a capacity.", allow_null=True)
     largest = PreviewQueue(many=True, help_text="The queues with the most producers.")
+    objects = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="With match: the queues that match."
+    )
+    brokers = _EACH
 
 
 class PolicyScope(serializers.Serializer[Any]):
@@ -353,6 +397,68 @@ class EventPage(serializers.Serializer[Any]):
         "Events below this number are no longer kept, and some of them were asked for; null if none.", allow_null=True
     )
     events = Event(many=True)
+
+
+class TimelineEntry(serializers.Serializer[Any]):
+    id = _text("e and the number of an event, or a and that of an audit row.")
+    number = _number("That number.")
+    told_by = serializers.ChoiceField(
+        choices=["broker", "people"], help_text="Whether it is an event or of the audit trail."
+    )
+    at = _number("ms since the epoch.")
+    kind = _text("Kind of the event, or the operation.")
+    object = _object_text()
+    queue = _text("Object name of the queue it is about, if it is about one.", allow_null=True)
+    producer = _text("Client and link of the producer it is about, if it is about one.", allow_null=True)
+    actor = _text("Who did it; empty if nobody did.")
+    outcome = _text("Of what people did: done, refused, failed or unknown.")
+    reason = _text(_REASON)
+    text = _text("The line of the broker log, or the detail of the audit row.")
+
+
+class TimelinePage(serializers.Serializer[Any]):
+    entries = TimelineEntry(many=True)
+    newest_event = _number("Number of the newest event there is.")
+    newest_audit = _number("Number of the newest audit row there is.")
+    before_event = _number("For the next page.", required=False)
+    before_audit = _number("For the next page.", required=False)
+    more = serializers.BooleanField(required=False, help_text="There may be older ones.")
+    searched_to = _number("How far back it was looked, ms since the epoch.", required=False, allow_null=True)
+
+
+class Condition(serializers.Serializer[Any]):
+    kind = serializers.ChoiceField(choices=list(DETECTORS), help_text="What was detected.")
+    title = _text("The same for people.")
+    object = _object_text()
+    severity = serializers.ChoiceField(
+        choices=["trouble", "warning"], help_text="trouble: producers are held or messages endangered now."
+    )
+    saw = _text("What was seen.")
+    advice = _text("What to do about it.")
+    since = _number("When it was first seen, ms since the epoch.")
+
+
+class Why(serializers.Serializer[Any]):
+    asked = _object_text()
+    blocked = serializers.BooleanField(help_text="Whether it is blocked now.")
+    says = _text("The answer in one sentence.")
+    queue = serializers.DictField(help_text="The queue's attributes.")
+    producer = serializers.DictField(allow_null=True, help_text="The producer's attributes, if one was asked about.")
+    causes = serializers.ListField(
+        child=serializers.DictField(),
+        help_text="What holds the producers now, each enough by itself: kind (queue, stop, store, memory, temp), title,"
+        " since, resume_ms (when it ends by itself; null if nobody can tell, and then because says why); of a queue"
+        " its limits with the origin of every field; of a stop its scope, reason and actor.",
+    )
+    resume_ms = _number("When the last cause ends at the present rates, in ms from now.", allow_null=True)
+    drain = serializers.DictField(help_text="By how much the depth shrinks in a second, in messages and bytes.")
+    consumers = serializers.ListField(child=serializers.DictField(), help_text="Each with what it is doing.")
+    consumers_total = _number("Consumers attached.")
+    producers = serializers.ListField(child=serializers.DictField(), help_text="Everybody it holds up.")
+    producers_total = _number("Producers attached.")
+    connections = serializers.ListField(
+        child=serializers.DictField(), help_text="Their connections, each with its links to this and other queues."
+    )
 
 
 class AuditRow(serializers.ModelSerializer[AuditEntry]):

@@ -31,13 +31,14 @@ from console.operations.policies import (
 )
 from console.operations.policy_import import apply_file, difference, export_policies, previewed
 from console.operations.reversal import is_revertible, reversal, revert
-from console.operations.stops import preview_stop, start_producers, stop_producers
+from console.operations.stops import Aim, preview_stop, progress, start_producers, stop_producers
 
 __all__ = [
     "ACTIONS",
     "ADMINISTER",
     "OPERATE",
     "Actor",
+    "Aim",
     "Applied",
     "PolicyChange",
     "Selection",
@@ -59,6 +60,7 @@ __all__ = [
     "preview_changes",
     "preview_stop",
     "previewed",
+    "progress",
     "queues_with_settings",
     "reordered",
     "resume_bulk",

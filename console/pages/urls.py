@@ -11,6 +11,8 @@ from console.pages.objects import objects
 from console.pages.overview import overview
 from console.pages.policies import export, policies, policy, policy_file
 from console.pages.queue import queue
+from console.pages.timeline import timeline
+from console.pages.why import why
 
 urlpatterns = [
     path("", overview, name="overview"),
@@ -21,6 +23,8 @@ urlpatterns = [
     path("policies/bulk/", bulk, name="bulk"),
     path("policies/bulk/<int:number>/", bulk_job, name="bulk-job"),
     path("policies/export.yaml", export, name="policies-export"),
+    path("timeline/", timeline, name="timeline"),
+    path("why/", why, name="why"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
     path("api/", api_docs, name="api-docs"),

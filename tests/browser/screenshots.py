@@ -37,6 +37,20 @@ def queue(page: Page) -> None:
     page.wait_for_timeout(int(os.environ.get("HEADGATE_SCREENSHOT_WAIT", "4000")))  # a chart needs some history
 
 
+def why(page: Page) -> None:
+    overview(page)
+    name = page.locator("#queue-rows th a").first.get_attribute("href") or ""
+    _, host, queue_name = name.strip("/").split("/", 2)
+    page.goto(f"/why/?object=type=Queue,virtualhost={host},name={queue_name}")
+    page.wait_for_selector("#chain li", timeout=READY)
+    page.wait_for_timeout(1500)
+
+
+def timeline(page: Page) -> None:
+    page.goto("/timeline/")
+    page.wait_for_selector("#entries li, #entries-empty:not([hidden])", timeout=READY)
+
+
 def limits(page: Page) -> None:
     queue(page)
     if page.locator("#edit-limits").count():
@@ -107,6 +121,8 @@ def missing(page: Page) -> None:
 SHOTS: dict[str, Callable[[Page], None]] = {
     "overview": overview,
     "queue": queue,
+    "why": why,
+    "timeline": timeline,
     "limits": limits,
     "stop-dialog": stop_dialog,
     "policies": policies,

@@ -18,6 +18,8 @@ PAGES = [
     "/policies/scope/?new=default",
     "/policies/file/",
     "/policies/bulk/",
+    "/why/?object=type=Queue,virtualhost=default,name=orders",
+    "/timeline/",
     "/objects/",
     "/audit/",
     "/api/",
