@@ -126,7 +126,7 @@ def _matching(one: BrokerLink, body: Mapping[str, Any]) -> list[str]:
     rows = matching(one.queues(), search=text_in(match, "search"), states=states)
     if not rows:
         raise NotFound("no queue matches any more")
-    return [row["object"] for row in rows]
+    return sorted(row["object"] for row in rows)
 
 
 def _brokers(body: Mapping[str, Any]) -> list[BrokerLink]:
