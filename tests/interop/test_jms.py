@@ -180,10 +180,12 @@ def lose(broker: BrokerThread) -> None:
 
 
 def test_what_was_not_acknowledged_comes_again_after_the_connection_was_lost(
-    jms: Peer, broker: BrokerThread, operator: Operator
+    jms: Peer, broker: BrokerThread, operator: Operator, tmp_path: Path
 ) -> None:
     operator.publish("orders", "m0", "m1", "m2")
-    with jms.playing("lost-connection", broker.port, mode="client", take=3, left=3) as running:
+    taken = tmp_path / "taken"
+    with jms.playing("lost-connection", broker.port, mode="client", take=3, left=3, taken=str(taken)) as running:
+        operator.until(taken.exists, "the client has them")
         operator.until(lambda: operator.read("orders")["unacknowledged_messages"] == 3, "they are delivered")
         operator.until(lambda: operator.depth("orders") == 3, "and not acknowledged")
         lose(broker)
@@ -195,10 +197,12 @@ def test_what_was_not_acknowledged_comes_again_after_the_connection_was_lost(
 
 
 def test_what_was_acknowledged_does_not_come_again_after_the_connection_was_lost(
-    jms: Peer, broker: BrokerThread, operator: Operator
+    jms: Peer, broker: BrokerThread, operator: Operator, tmp_path: Path
 ) -> None:
     operator.publish("orders", "m0", "m1", "m2")
-    with jms.playing("lost-connection", broker.port, mode="auto", take=1, left=2) as running:
+    taken = tmp_path / "taken"
+    with jms.playing("lost-connection", broker.port, mode="auto", take=1, left=2, taken=str(taken)) as running:
+        operator.until(taken.exists, "the client has one")
         operator.until(lambda: operator.depth("orders") == 2, "one was taken and acknowledged")
         lose(broker)
         seen = well(running.seen())
@@ -385,11 +389,13 @@ def test_a_message_that_the_client_gives_up_goes_to_the_dead_letter_queue(
 
 
 def test_what_a_lost_connection_held_too_often_goes_to_the_dead_letter_queue(
-    jms: Peer, broker: BrokerThread, operator: Operator
+    jms: Peer, broker: BrokerThread, operator: Operator, tmp_path: Path
 ) -> None:
     operator.create("orders", maximum_deliveries=1, dead_letter_queue="dead")
     operator.publish("orders", "m0", "m1", "m2")
-    with jms.playing("lost-connection", broker.port, mode="client", take=3, left=0) as running:
+    taken = tmp_path / "taken"
+    with jms.playing("lost-connection", broker.port, mode="client", take=3, left=0, taken=str(taken)) as running:
+        operator.until(taken.exists, "the client has them")
         operator.until(lambda: operator.read("orders")["unacknowledged_messages"] == 3, "they are delivered")
         lose(broker)
         assert well(running.seen())["nothing_more"]

@@ -9,6 +9,8 @@ import jakarta.jms.Queue;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
@@ -250,6 +252,7 @@ public final class Scenarios {
     }
 
     /** The connection is lost with three messages received; `mode` says how far they were acknowledged. */
+    /** Creates the file `taken` when it has its messages: only then may its connection be lost. */
     private void lostConnection() throws Exception {
         boolean auto = "auto".equals(options.get("mode"));
         Connection connection = connect();
@@ -257,6 +260,7 @@ public final class Scenarios {
         connection.setExceptionListener(error -> lost.countDown());
         Session session = connection.createSession(false, auto ? Session.AUTO_ACKNOWLEDGE : Session.CLIENT_ACKNOWLEDGE);
         seen.put("first", deliveries(session.createConsumer(queue(session)), number("take")));
+        Files.createFile(Path.of(options.get("taken")));
         seen.put("noticed", lost.await(WITHIN, TimeUnit.MILLISECONDS));
         connections.clear();
         Session next = session(Session.AUTO_ACKNOWLEDGE);
