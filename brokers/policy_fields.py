@@ -98,6 +98,15 @@ POLICY: tuple[Attribute, ...] = (
         choices=("producers", "ring"),
     ),
     _A(
+        "producer_window_bytes",
+        Kind.INTEGER,
+        "The most that one producer may have outstanding, in bytes: its credit times the largest message that the queue"
+        " has seen lately, one message at least. 0 or not set: only producer_window_messages counts.",
+        "bytes",
+        writable=True,
+        nullable=True,
+    ),
+    _A(
         "producer_window_messages",
         Kind.INTEGER,
         "The most credit that one producer may hold. 0 or not set: 1,000.",

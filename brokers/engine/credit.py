@@ -9,7 +9,8 @@ The rules, which hold for any number of producers:
    queue's credit is taken back at once.
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
    Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block; the others give
-   everybody the producer's window (`overflow.py`).
+   everybody the producer's window (`overflow.py`): so many messages, and no more than fit into so many bytes, reckoned
+   as in rule 2 (ActiveMQ's ProducerWindowSize).
 4. While somebody stands in the line, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
@@ -141,14 +142,17 @@ class CreditLedger:
 
     def share(self, limits: Limits) -> int:
         """The most credit that one producer may hold now."""
+        window = limits.window
+        if limits.window_bytes:
+            window = max(1, min(window, limits.window_bytes // (self.largest or UNSEEN_BYTES)))
         if not limits.bounded:
-            return limits.window
-        whole = limits.window * (len(self.members) + 1)
+            return window
+        whole = window * (len(self.members) + 1)
         if limits.stop_messages != UNLIMITED:
             whole = min(whole, limits.stop_messages + 1)
         if limits.stop_bytes != UNLIMITED:
             whole = min(whole, limits.stop_bytes // (self.largest or UNSEEN_BYTES) + 1)
-        return max(1, min(limits.window, whole // (len(self.members) + 1)))
+        return max(1, min(window, whole // (len(self.members) + 1)))
 
     def grant(self, limits: Limits, depth_bytes: int, depth_messages: int, now: int) -> list[Producer]:
         """Give credit to those in the line while there is room. Returns the producers whose credit has changed."""

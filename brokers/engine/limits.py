@@ -23,8 +23,9 @@ LARGEST_WINDOW = (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of one queue in bytes and messages. `capacity_*`: 0 = no limit. `stop_*`, `resume_*`: UNLIMITED =
-    no limit. `window`: the most credit, in messages, that one producer may hold. `full`: what the queue does when it is
-    full, by the names of `overflow.WAYS`; `reject_after_ms` is how long reject-after waits."""
+    no limit. `window`, `window_bytes`: the most credit that one producer may hold, in messages, and in bytes (0: no
+    limit). `full`: what the queue does when it is full, by the names of `overflow.WAYS`; `reject_after_ms` is how long
+    reject-after waits."""
 
     capacity_bytes: int = 0
     stop_bytes: int = UNLIMITED
@@ -33,6 +34,7 @@ class Limits:
     stop_messages: int = UNLIMITED
     resume_messages: int = UNLIMITED
     window: int = 1000
+    window_bytes: int = 0
     full: str = "block"
     reject_after_ms: int = 1000
 
@@ -84,6 +86,7 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         stop_messages=stop_messages,
         resume_messages=resume_messages,
         window=window,
+        window_bytes=_number(settings["producer_window_bytes"]),
         full="ring" if ring else "spool" if settings["spool"].value == "disk" else str(settings["mechanism"].value),
         reject_after_ms=_number(settings["reject_after_ms"]),
     )

@@ -63,6 +63,7 @@ BUILT_IN: Mapping[str, Value | None] = {
     "reject_after_ms": 1000,
     "spool": "memory",
     "overflow": "producers",
+    "producer_window_bytes": 0,
     "producer_window_messages": 1000,
 }
 
@@ -163,7 +164,13 @@ def strictest(
 
 
 _LEVELS = {f"flow_{level}_{unit}": f"capacity_{unit}" for level in ("stop", "resume") for unit in ("bytes", "messages")}
-_ZERO_IS_NO_LIMIT = {"capacity_bytes", "capacity_messages", "flow_stop_bytes", "flow_stop_messages"}
+_ZERO_IS_NO_LIMIT = {
+    "capacity_bytes",
+    "capacity_messages",
+    "flow_stop_bytes",
+    "flow_stop_messages",
+    "producer_window_bytes",
+}
 _CHOICES = {a.name: a.choices for a in POLICY if a.choices}
 _ENDLESS = 1 << 64
 

@@ -31,9 +31,38 @@ def take(broker: BrokerThread, queue: str, count: int) -> None:
             receiver.accept()
 
 
+# -- the first of the three causes in QPID-942 ---------------------------------------------------------------------
+
+
+@pytest.mark.domain("3 first cause")
+def test_a_consumer_that_lags_and_then_goes_holds_its_producers_until_another_comes(broker: BrokerThread) -> None:
+    broker.queue("orders", capacity_messages=10, flow_resume_messages=5)
+    broker.queue("prices", capacity_messages=10)
+    with Crowd(broker) as crowd:
+        publisher = crowd.publisher("orders")
+        with connected(broker) as lagging:
+            receiver = lagging.create_receiver("orders", credit=1)
+            receiver.receive()  # and never settles it
+            broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull behind a consumer that lags")
+            assert broker.do(lambda s: [len(q.consumers) for q in s.broker.queues() if q.name == "orders"]) == [1]
+        broker.until_queue("orders", lambda q: not q.consumers, "its consumer has gone")
+        with managing(broker) as operator:
+            name = broker.do(lambda s: next(str(p.name) for p in s.broker.producers.values()))
+            held = operator.ask("READ", name=name).body
+            assert (held["state"], held["reasons"]) == ("BLOCKED", ["queue-overfull:orders"])
+            assert held["release"].startswith("queue orders comes down to 5 messages or fewer")
+        other = crowd.publisher("prices")
+        wait_until(lambda: other.accepted == 11, "a neighbour's producer is not held")
+        accepted = publisher.accepted
+        take(broker, "orders", 8)
+        wait_until(lambda: publisher.accepted > accepted, "its producer goes on")
+
+
 # -- blocked and released -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("2 overfull")
+@pytest.mark.domain("2 underfull")
 def test_a_producer_is_blocked_one_above_the_capacity_and_released_at_the_resume_level(broker: BrokerThread) -> None:
     broker.queue("orders", capacity_messages=10, flow_resume_messages=5)
     with Crowd(broker) as crowd:
@@ -55,6 +84,7 @@ def test_a_producer_is_blocked_one_above_the_capacity_and_released_at_the_resume
     assert len(blocked) == 2
 
 
+@pytest.mark.domain("3 send")
 def test_a_blocking_client_waits_in_send_until_there_is_room(broker: BrokerThread) -> None:
     from proton import Timeout
 
@@ -70,6 +100,8 @@ def test_a_blocking_client_waits_in_send_until_there_is_room(broker: BrokerThrea
         broker.until_queue("orders", lambda q: q.enqueued == 4, "the one that waited came first")
 
 
+@pytest.mark.domain("1 limits")
+@pytest.mark.domain("4 memoryLimit per destination")
 def test_capacity_in_bytes_blocks_after_the_message_that_crosses_it(broker: BrokerThread) -> None:
     size = len(Message(body=b"x" * 1000).encode())
     broker.queue("orders", capacity_bytes=10 * size)
@@ -81,6 +113,7 @@ def test_capacity_in_bytes_blocks_after_the_message_that_crosses_it(broker: Brok
         assert broker.see("orders", lambda q: q.depth_bytes) == 11 * size
 
 
+@pytest.mark.domain("3 known weakness")
 @pytest.mark.parametrize("senders", [1, 10, 100])
 def test_depth_and_credit_never_exceed_the_capacity_by_more_than_one_message(
     broker: BrokerThread, senders: int
@@ -118,6 +151,7 @@ def _watch_depth_and_credit(service: object) -> list[int]:
 # -- operators' stops ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("7 attaches while stopped")
 def test_a_producer_that_attaches_to_a_stopped_queue_starts_blocked(broker: BrokerThread) -> None:
     broker.queue("orders")
     stop(broker)
@@ -152,6 +186,7 @@ def _draining(answer: Answer) -> int:
     return int(answer.body["draining_producers"])
 
 
+@pytest.mark.domain("7 independent reasons")
 def test_stopped_and_overfull_are_independent_reasons(broker: BrokerThread) -> None:
     broker.queue("orders", capacity_messages=10)
     with Crowd(broker) as crowd:
@@ -170,6 +205,7 @@ def test_stopped_and_overfull_are_independent_reasons(broker: BrokerThread) -> N
 # -- policies that change -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("3 managed at run time")
 def test_a_change_of_capacity_acts_at_once_on_blocked_producers(broker: BrokerThread) -> None:
     broker.queue("orders", capacity_messages=10)
     with Crowd(broker) as crowd, managing(broker) as manager:
@@ -202,6 +238,7 @@ def test_a_capacity_lowered_below_the_depth_blocks_a_producer_that_runs(broker: 
 # -- others go on ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("2 who is blocked")
 def test_consumers_and_other_producers_on_the_connection_of_a_blocked_producer_go_on(broker: BrokerThread) -> None:
     broker.queue("full", capacity_messages=5)
     broker.queue("free")
@@ -254,6 +291,7 @@ def test_idle_producers_are_left_in_peace_where_there_is_room(broker: BrokerThre
 # -- without credit -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("2 old clients")
 def test_a_message_without_credit_is_not_taken_and_ends_its_link_alone(broker: BrokerThread) -> None:
     broker.queue("orders")
     stop(broker)

@@ -23,6 +23,7 @@ def take(broker: BrokerThread, count: int) -> list[Any]:
         return taken
 
 
+@pytest.mark.domain("1 mechanism hold")
 def test_hold_takes_messages_in_and_settles_them_when_the_queue_resumes(broker: BrokerThread) -> None:
     broker.queue("q", capacity_messages=5, flow_resume_messages=2, mechanism="hold")
     with Crowd(broker) as crowd:
@@ -67,6 +68,7 @@ def _settled(number: int) -> bytes:
     return frame(DISPOSITION, False, uint(number), uint(number), True)
 
 
+@pytest.mark.domain("4 sendFailIfNoSpace")
 def test_reject_refuses_at_once_and_the_link_lives_on(broker: BrokerThread) -> None:
     broker.queue("q", capacity_messages=2, mechanism="reject")
     with connected(broker) as connection:
@@ -86,6 +88,7 @@ def test_reject_refuses_at_once_and_the_link_lives_on(broker: BrokerThread) -> N
     assert broker.see("q", lambda q: (q.depth_messages, q.rejected)) == (1, 4)
 
 
+@pytest.mark.domain("4 sendFailIfNoSpaceAfterTimeout")
 def test_reject_after_refuses_what_waited_too_long_and_takes_what_did_not(broker: BrokerThread) -> None:
     broker.queue("q", capacity_messages=2, flow_resume_messages=1, mechanism="reject-after", reject_after_ms=400)
     with Crowd(broker) as crowd:
@@ -103,6 +106,7 @@ def test_reject_after_refuses_what_waited_too_long_and_takes_what_did_not(broker
         assert publisher.refused == 0
 
 
+@pytest.mark.domain("1 ring")
 def test_a_ring_drops_its_oldest_and_blocks_nobody(broker: BrokerThread) -> None:
     broker.queue("q", capacity_messages=5, overflow="ring")
     fill(broker, "q", list(range(20)))

@@ -71,6 +71,7 @@ async def test_first_queue_takes_the_place_of_the_empty_state(people: People, br
     await expect(page.locator("#queues-empty")).to_be_hidden()
 
 
+@pytest.mark.domain("3 stop and start all producers")
 async def test_stop_all_and_start_all_through_the_dialog(people: People, broker: Broker) -> None:
     for name in ("orders", "payments"):
         broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]

@@ -54,6 +54,7 @@ def field(page: Page, label: str) -> Any:
     return page.locator(".limits-form").get_by_label(label, exact=True)
 
 
+@pytest.mark.domain("4 hung producer")
 async def test_blocked_producer_has_its_why_and_is_released_before_the_operators_eyes(
     people: People, broker: Broker
 ) -> None:
@@ -140,6 +141,7 @@ async def test_edited_capacity_is_in_force_at_once_and_audited(people: People, b
     assert (who, why, after["capacity_messages"]) == ("ada", "the consumers need an hour", 2000)
 
 
+@pytest.mark.domain("1 misconfiguration")
 async def test_wrong_limits_are_told_while_typing_and_cannot_be_saved(people: People, broker: Broker) -> None:
     people.expected.append("400")  # Chromium reports the refused checks
     broker.do(lambda memory: limited(memory, "orders", 10))
@@ -193,6 +195,7 @@ async def test_stale_version_is_refused_with_what_is_there_now(people: People, b
     assert attribute(broker, "capacity_bytes") == 5000
 
 
+@pytest.mark.domain("4 hung producer")
 async def test_stop_of_the_queue_says_who_and_why_beside_each_producer(people: People, broker: Broker) -> None:
     broker.do(lambda memory: used(memory, "orders", 10))
     page = await opened(await people.page("ada"), PAGE)

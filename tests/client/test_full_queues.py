@@ -21,6 +21,7 @@ def fill(operator: Operator, connection: Connection, **policy: int | str) -> Pub
     return publisher
 
 
+@pytest.mark.domain("3 send")
 @pytest.mark.parametrize("policy", [{"mechanism": "reject"}, {"mechanism": "reject-after", "reject_after_ms": 50}])
 def test_a_full_queue_that_rejects_raises_with_the_condition(
     operator: Operator, connection: Connection, policy: dict[str, int | str]

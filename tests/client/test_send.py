@@ -55,6 +55,7 @@ def test_a_message_of_many_frames_arrives_whole(operator: Operator, connection: 
     assert operator.take("large", 1) == [body]
 
 
+@pytest.mark.domain("2 client")
 def test_a_long_wait_is_logged_every_notify_period(
     operator: Operator, connection: Connection, clock: FakeClock, full: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_long_wait_is_logged_every_notify_period(
     assert {(r.name, r.levelname) for r in caplog.records} == {("headgate.client", "WARNING")}
 
 
+@pytest.mark.domain("2 client")
 def test_no_room_within_the_time_limit_raises_and_sends_nothing(
     operator: Operator, connection: Connection, clock: FakeClock, full: str
 ) -> None:

@@ -41,6 +41,7 @@ def flood(world: Simulation, everybody: list[Sender], size: int, rounds: int = 3
 # -- the bound in messages -------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("3 known weakness")
 @pytest.mark.parametrize("capacity", [1, 2, 10, 1000])
 @pytest.mark.parametrize("count", [1, 2, 10, 100, 1000])
 def test_any_number_of_producers_overshoots_by_one_message_at_most(world, capacity, count):
@@ -80,6 +81,7 @@ def test_messages_on_their_way_at_a_stop_wait_outside_and_go_in_at_the_start_wit
     assert not any(s.refused for s in everybody)
 
 
+@pytest.mark.domain("4 producer window")
 def test_an_unlimited_queue_gives_each_producer_its_window(world):
     queue = world.queue(producer_window_messages=30)
     one, other = senders(world, queue, 2)
@@ -87,6 +89,28 @@ def test_an_unlimited_queue_gives_each_producer_its_window(world):
     world.send(one, 500)
     assert one.producer.credit <= 30
     assert one.sent == 500
+
+
+@pytest.mark.domain("4 producer window")
+@pytest.mark.parametrize("mechanism", ["block", "hold", "reject"])
+def test_a_window_in_bytes_bounds_what_each_producer_has_outstanding(world, mechanism):
+    queue = world.queue(producer_window_bytes=10_000, producer_window_messages=500, mechanism=mechanism)
+    one, other = senders(world, queue, 2)
+    world.send(one, 1, size=1000)
+    for _ in range(3):
+        world.send(one, 5, size=1000)
+        world.send(other, 5, size=300)
+        assert 0 < one.producer.credit <= 10
+        assert 0 < other.producer.credit <= 10
+    assert (one.sent, other.sent) == (16, 15)
+
+
+def test_a_window_in_bytes_below_one_message_still_lets_one_through_at_a_time(world):
+    queue = world.queue(producer_window_bytes=10)
+    sender = world.sender(queue)
+    assert sender.producer.credit == 1
+    assert world.send(sender, 5, size=1000) == 5
+    assert sender.producer.credit == 1
 
 
 def test_a_ring_never_holds_its_producers(world):

@@ -57,6 +57,7 @@ def restarted(world: Simulation) -> Broker:
 # -- the layers, one by one ------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("2 defaults")
 def test_each_field_comes_from_the_nearest_layer_and_explain_names_it(world):
     queue = world.queue("orders.eu", capacity_bytes=1)
     stocks = world.broker.routing.create_exchange(
@@ -77,6 +78,7 @@ def test_each_field_comes_from_the_nearest_layer_and_explain_names_it(world):
     assert told["overflow"] == {"value": "producers", "origin": "built-in"}
 
 
+@pytest.mark.domain("5 best match")
 def test_only_the_best_match_counts_and_what_it_leaves_open_is_not_taken_from_the_next(world):
     create(world, "orders.>", capacity_messages=5, capacity_bytes=500)
     create(world, "orders.eu.>", capacity_messages=7)
@@ -91,6 +93,7 @@ def test_a_policy_of_one_virtual_host_is_nothing_to_another(world):
     assert world.queue("orders", "other").limits.capacity_messages == 0
 
 
+@pytest.mark.domain("5 several exchanges")
 @pytest.mark.parametrize(
     ("first", "second", "name", "value"),
     [
@@ -102,6 +105,7 @@ def test_a_policy_of_one_virtual_host_is_nothing_to_another(world):
         ({"flow_resume_messages": 0}, {"flow_resume_messages": "10%"}, "flow_resume_messages", 0),
         ({"producer_window_messages": 0}, {"producer_window_messages": 2000}, "producer_window_messages", 0),
         ({"producer_window_messages": 0}, {"producer_window_messages": 20}, "producer_window_messages", 20),
+        ({"producer_window_bytes": 0}, {"producer_window_bytes": 2000}, "producer_window_bytes", 2000),
         ({"overflow": "ring"}, {"overflow": "producers"}, "overflow", "producers"),
         ({"flow_control": "off"}, {"flow_control": "on"}, "flow_control", "on"),
         ({"mechanism": "hold"}, {"mechanism": "reject"}, "mechanism", "hold"),
@@ -121,6 +125,7 @@ def test_of_several_exchanges_the_strictest_value_counts(world, first, second, n
 # -- at once, in both directions, while traffic runs -----------------------------------------------------------
 
 
+@pytest.mark.domain("3 managed at run time")
 def test_creating_a_policy_blocks_and_deleting_it_releases_at_once(world):
     queue = world.queue("orders.eu")
     sender = world.sender(queue)
@@ -160,6 +165,7 @@ def test_a_better_match_takes_over_and_gives_back(world):
     assert queue.limits.stop_messages == 10
 
 
+@pytest.mark.domain("5 best match")
 def test_priority_changed_changes_the_best_match(world):
     create(world, "*.eu.*", capacity_messages=1, priority=5)
     other = create(world, "*.*.late", capacity_messages=2)
@@ -171,6 +177,7 @@ def test_priority_changed_changes_the_best_match(world):
     assert queue.limits.stop_messages == 1
 
 
+@pytest.mark.domain("3 policies on queues and exchanges")
 def test_binding_and_unbinding_change_what_holds_at_once(world):
     queue = world.queue("orders")
     sender = world.sender(queue)
@@ -413,6 +420,7 @@ given_fields = st.fixed_dictionaries(
         "flow_control": st.sampled_from(["on", "off"]),
         "mechanism": st.sampled_from(["block", "reject"]),
         "overflow": st.sampled_from(["producers", "ring"]),
+        "producer_window_bytes": st.sampled_from([0, 900]),
         "producer_window_messages": st.sampled_from([0, 3]),
     },
 )

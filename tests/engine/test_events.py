@@ -44,6 +44,7 @@ def said(world: Simulation, kind: str) -> str:
     return next(f.text for f in world.facts if f.kind == kind)
 
 
+@pytest.mark.domain("6 texts")
 def test_the_examples_of_the_domain_are_written_to_the_letter():
     subject = queue_subject("test", "MyQueue")
     channel = f"{connection_subject(2, 'guest', 'anonymous(713889609)', 'test')}/ch:1"
@@ -70,6 +71,7 @@ def test_the_examples_of_the_domain_are_written_to_the_letter():
 counts = st.integers(0, 1 << 63)
 
 
+@pytest.mark.domain("6 texts")
 @given(counts, counts, counts, counts, counts)
 def test_numbers_carry_grouping_commas_and_read_back(one, two, three, four, five):
     subject = queue_subject("vh", "q")
@@ -117,6 +119,7 @@ def test_a_ring_that_drops_says_so(world):
     )
 
 
+@pytest.mark.domain("2 log messages")
 def test_overfull_comes_before_the_producers_it_blocks_and_underfull_before_those_it_releases(world):
     queue = world.queue(capacity_messages=1)
     one, other = world.sender(queue), world.sender(queue)
@@ -138,6 +141,7 @@ def test_a_producer_that_attaches_to_a_stopped_queue_is_said_to_be_blocked(world
     assert world.kinds() == ["connection-opened", "producer-blocked"]
 
 
+@pytest.mark.domain("2 who is blocked")
 def test_a_second_reason_is_not_said_and_the_release_comes_with_the_last(world):
     queue = world.queue(capacity_messages=1)
     sender = world.sender(queue)

@@ -87,6 +87,7 @@ def limits(draw):
     return Limits(stop_bytes=stops[0], resume_bytes=resumes[0], stop_messages=stops[1], resume_messages=resumes[1])
 
 
+@pytest.mark.domain("1 flow_stop_threshold")
 @given(limits(), st.integers(0, 60), st.integers(0, 60))
 def test_a_depth_is_above_stop_on_either_count_and_at_resume_on_both(limits, size, messages):
     above = size > limits.stop_bytes or messages > limits.stop_messages
@@ -96,6 +97,7 @@ def test_a_depth_is_above_stop_on_either_count_and_at_resume_on_both(limits, siz
     assert measure(limits, size, messages) is expected
 
 
+@pytest.mark.domain("2 overfull")
 def test_a_depth_exactly_at_the_stop_level_is_not_overfull():
     at = Limits(stop_bytes=1000, resume_bytes=800, stop_messages=10, resume_messages=8)
     assert measure(at, 1000, 10) is None
@@ -103,6 +105,7 @@ def test_a_depth_exactly_at_the_stop_level_is_not_overfull():
     assert measure(at, 1000, 11) is Input.ABOVE_STOP
 
 
+@pytest.mark.domain("1 flow_resume_threshold")
 def test_a_depth_at_one_resume_level_only_is_not_underfull():
     at = Limits(stop_bytes=1000, resume_bytes=800, stop_messages=10, resume_messages=8)
     assert measure(at, 800, 9) is None

@@ -30,17 +30,20 @@ def refusal(own=None, host=None, broker=None) -> dict[str, str]:
 # -- what follows from good settings ---------------------------------------------------------------------------
 
 
+@pytest.mark.domain("1 worked example")
 def test_the_worked_example_stops_above_163840_bytes():
     found = limits({"capacity_bytes": 204_800, "flow_stop_bytes": "80%"})
     assert found.stop_bytes == 163_840
 
 
+@pytest.mark.domain("1 limits")
 def test_nothing_set_means_no_limit():
     found = limits()
     assert found == Limits()
     assert (found.stop_bytes, found.stop_messages) == (UNLIMITED, UNLIMITED)
 
 
+@pytest.mark.domain("2 defaults")
 def test_stop_not_set_is_the_capacity_and_resume_not_set_is_the_stop_level():
     found = limits({"capacity_bytes": 1000, "capacity_messages": 10})
     assert (found.stop_bytes, found.resume_bytes, found.stop_messages, found.resume_messages) == (1000, 1000, 10, 10)
@@ -48,6 +51,7 @@ def test_stop_not_set_is_the_capacity_and_resume_not_set_is_the_stop_level():
     assert (found.stop_messages, found.resume_messages) == (7, 7)
 
 
+@pytest.mark.domain("1 flow_stop_threshold")
 def test_levels_may_be_absolute_or_a_percentage_of_the_capacity():
     found = limits(
         {
@@ -116,6 +120,7 @@ def test_a_window_that_does_not_fit_a_links_credit_is_refused():
 # -- what contradicts itself -----------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("1 misconfiguration")
 @pytest.mark.parametrize("unit", ["bytes", "messages"])
 def test_resume_above_stop_is_refused_with_both_values(unit):
     errors = refusal({f"capacity_{unit}": 1000, f"flow_stop_{unit}": 700, f"flow_resume_{unit}": 800})
@@ -171,6 +176,7 @@ def test_own_resume_above_inherited_stop_is_refused_and_says_where_it_comes_from
 THRESHOLDS = ["flow_stop_bytes", "flow_stop_messages", "flow_resume_bytes", "flow_resume_messages"]
 
 
+@pytest.mark.domain("1 ring")
 @pytest.mark.parametrize("field", THRESHOLDS)
 def test_ring_with_a_threshold_is_refused_with_both_values(field):
     own = {"overflow": "ring", "capacity_bytes": 1000, "capacity_messages": 100, field: "40%"}

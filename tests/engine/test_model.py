@@ -55,6 +55,7 @@ policies = st.fixed_dictionaries(
         "mechanism": st.sampled_from(["block", "block", "hold", "reject", "reject-after"]),
         "reject_after_ms": st.sampled_from([0, 100, 1000]),
         "flow_control": st.sampled_from(["on", "on", "off"]),
+        "producer_window_bytes": st.integers(0, 500),
         "producer_window_messages": st.integers(0, 5),
     },
 )

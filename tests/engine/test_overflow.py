@@ -126,6 +126,7 @@ def test_a_producer_that_leaves_takes_what_waited_outside_with_it(broker: InMemo
     assert queue.depth_messages == 7
 
 
+@pytest.mark.domain("4 producerFlowControl=false")
 def test_flow_control_off_holds_nobody_but_an_operator_still_can(broker: InMemoryBroker) -> None:
     queue = make(broker, flow_control="off")
     producer = broker.attach_producer("q")

@@ -26,6 +26,7 @@ LAYERS = (OWN, VIRTUALHOST, BROKER)
 some_fields = st.dictionaries(st.sampled_from(FIELDS), st.one_of(st.none(), st.integers(0, 9)))
 
 
+@pytest.mark.domain("5 order")
 @given(st.tuples(some_fields, some_fields, some_fields))
 def test_each_field_comes_from_the_most_specific_layer_that_sets_it(values):
     found = inherit(zip(LAYERS, values, strict=True))
@@ -41,6 +42,7 @@ def test_zero_is_a_value_and_hides_what_would_be_inherited():
     assert (found["capacity_bytes"].value, found["capacity_bytes"].origin) == (0, OWN)
 
 
+@pytest.mark.domain("5 explain")
 def test_explain_tells_value_and_origin_of_every_field():
     layers = [
         (OWN, {"capacity_bytes": 10}),
@@ -59,6 +61,8 @@ def test_explain_tells_value_and_origin_of_every_field():
 # -- patterns --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("4 producerFlowControl=false")
+@pytest.mark.domain("5 patterns")
 @pytest.mark.parametrize(
     ("pattern", "name", "covered"),
     [

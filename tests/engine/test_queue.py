@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 
 import pytest
@@ -141,6 +142,7 @@ class Walked(list):
             yield item
 
 
+@pytest.mark.domain("3 check after enqueue")
 def test_many_messages_that_nobody_takes_back_do_not_slow_publishing_down(world):
     """Constant work per message, however many have come back: one is looked at, at most."""
     queue = filled(world, 1000, "backlog")
@@ -152,6 +154,44 @@ def test_many_messages_that_nobody_takes_back_do_not_slow_publishing_down(world)
     assert world.send(sender, 200) == 200
     assert isinstance(queue.returned, Walked)
     assert Walked.seen <= 200, "one look for each message that came"
+
+
+@pytest.mark.domain("3 check after enqueue")
+def test_the_work_of_a_message_is_the_same_at_any_depth_and_for_any_number_of_producers_and_queues(world):
+    def lines() -> int:
+        """Lines of code that one message runs, those of loops each time."""
+        seen = 0
+
+        def count(frame: object, event: str, argument: object) -> object:
+            nonlocal seen
+            seen += event == "line"
+            return count
+
+        sender.read()
+        assert sender.send() == 1
+        message = sender.frames.popleft()
+        assert isinstance(message, bytes)
+        sender.received += 1
+        traced = sys.gettrace()
+        sys.settrace(count)
+        try:
+            queue.publish(sender.producer, message)
+        finally:
+            sys.settrace(traced)
+        world.settle()
+        return seen
+
+    queue = world.queue(capacity_messages=1_000_000, capacity_bytes=1 << 40)
+    sender = world.sender(queue)
+    world.send(sender, 100)
+    few = [lines() for _ in range(20)]
+    for number in range(200):
+        world.sender(queue)
+        world.sender(world.queue(f"other.{number}", capacity_messages=5))
+    world.send(sender, 20_000)
+    assert queue.depth_messages > 20_000
+    many = [lines() for _ in range(20)]
+    assert max(many) <= max(few), "a few lines more when credit is asked for, and never more than that"
 
 
 def test_purging_leaves_what_consumers_hold(world):

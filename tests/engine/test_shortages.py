@@ -107,6 +107,7 @@ def test_a_full_disk_holds_producers_whatever_the_limits(broker: InMemoryBroker)
     assert not producer.blocked
 
 
+@pytest.mark.domain("4 systemUsage")
 def test_a_memory_limit_in_percent_holds_every_producer_until_consumers_have_made_room(broker: InMemoryBroker) -> None:
     look(broker, memory=10_000)
     update(broker, BROKER, memory_limit="20%")
@@ -125,6 +126,7 @@ def test_a_memory_limit_in_percent_holds_every_producer_until_consumers_have_mad
     assert producer.blocked  # 20 % of less
 
 
+@pytest.mark.domain("7 states")
 def test_reasons_are_independent(broker: InMemoryBroker) -> None:
     producer = broker.attach_producer("kept")
     store(broker).used_bytes = 500

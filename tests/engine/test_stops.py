@@ -117,6 +117,7 @@ def test_stopping_a_queue_blocks_its_producers_only(world):
     assert running.credit > 0
 
 
+@pytest.mark.domain("3 stop and start all producers")
 @pytest.mark.parametrize("scope", [Scope(), Scope("default"), Scope(pattern="orders.*"), Scope("default", "orders.eu")])
 def test_a_second_stop_of_the_same_scope_changes_nothing(world, scope):
     world.queue("orders.eu")
@@ -138,6 +139,7 @@ def test_starting_what_is_not_stopped_changes_nothing(world):
     assert world.kinds() == []
 
 
+@pytest.mark.domain("7 states")
 def test_a_queue_under_two_stops_runs_when_both_are_lifted(world):
     queue = world.queue("orders")
     producer = world.sender(queue).producer
@@ -152,6 +154,7 @@ def test_a_queue_under_two_stops_runs_when_both_are_lifted(world):
     assert not producer.blocked
 
 
+@pytest.mark.domain("3 stop and start all producers")
 def test_starting_the_broker_lifts_every_stop_inside_it(world):
     world.broker.create_virtualhost("other")
     queues = [world.queue("orders.eu"), world.queue("orders.us"), world.queue("orders.eu", "other")]
@@ -180,6 +183,7 @@ def test_starting_a_queue_does_not_lift_its_virtual_hosts_stop(world):
     assert queue.state is State.STOPPED
 
 
+@pytest.mark.domain("7 independent reasons")
 def test_starting_all_producers_leaves_an_overfull_queues_reason(world):
     queue = world.queue("orders", capacity_messages=1)
     sender = world.sender(queue)

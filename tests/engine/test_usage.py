@@ -41,6 +41,7 @@ def test_underfull_without_overfull_is_refused(overfull: int | None) -> None:
     assert store_levels(overfull, None) is NO_LEVELS
 
 
+@pytest.mark.domain("4 percentLimit and total")
 def test_limits_as_percentages_are_of_the_total_or_else_of_what_is_available() -> None:
     assert limit_levels("store_limit", "80%", total=None, available=1000) == Levels(800, 800)
     assert limit_levels("store_limit", "80%", total=0, available=1000) == Levels(800, 800)

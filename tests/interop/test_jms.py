@@ -65,6 +65,7 @@ def test_send_blocks_on_a_full_queue_and_goes_on_when_it_resumes(
     assert taken == [f"m{n}" for n in range(10)]
 
 
+@pytest.mark.domain("2 client")
 def test_a_send_timeout_throws_and_the_session_sends_afterwards(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
@@ -104,6 +105,7 @@ def test_send_blocks_while_a_full_queue_withholds_settlements(
     assert taken + operator.take("orders", 10 - held) == [f"m{n}" for n in range(10)]
 
 
+@pytest.mark.domain("4 per producer")
 @pytest.mark.parametrize("scenario", ["one-blocked", "anonymous-producer"])
 def test_of_several_producers_on_a_connection_only_the_one_with_the_full_queue_waits(
     jms: Peer, broker: BrokerThread, operator: Operator, scenario: str

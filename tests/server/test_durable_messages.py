@@ -216,6 +216,7 @@ def test_queues_of_clients_are_durable_where_the_virtual_host_says_so(tmp_path: 
         assert broker.depth("made") == 1
 
 
+@pytest.mark.domain("2 disk quota")
 def test_a_store_above_its_limit_blocks_real_producers_until_consumers_have_made_room(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
         make_durable(broker)
@@ -249,6 +250,7 @@ def test_a_store_above_its_limit_blocks_real_producers_until_consumers_have_made
             assert any("MST-1009 : Store overfull condition cleared" in text for text in broker.texts())
 
 
+@pytest.mark.domain("4 cursors")
 def test_a_queue_that_spools_takes_more_than_its_capacity_and_gives_it_all_in_order(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
         broker.queue("spooled", capacity_messages=50, spool="disk")

@@ -1,0 +1,73 @@
+"""What the field's four systems do and this one promises: each row has at least one test that names it.
+
+A test names a row by `@pytest.mark.domain("row")`; the number is the section that the row is of: 1 Qpid C++ broker,
+2 Qpid Java broker, 3 the design of QPID-942, 4 ActiveMQ, 5 which policy applies, 6 log messages, 7 a producer's states.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROWS = {
+    "1 limits": "a queue has a capacity in bytes, in messages, or both; none means no limit",
+    "1 flow_stop_threshold": "a stop level in percent: above it, of bytes or of messages, flow control starts",
+    "1 flow_resume_threshold": "a resume level in percent: at or below it, of both, flow control ends",
+    "1 mechanism hold": "deliveries are taken in and stay unsettled until the queue resumes",
+    "1 ring": "a ring drops its oldest messages; it and thresholds exclude each other",
+    "1 misconfiguration": "resume above stop is refused, with both values",
+    "1 worked example": "204,800 bytes at 80 %: flow control starts above 163,840",
+    "2 overfull": "OVERFULL when the depth exceeds the capacity, seen after the enqueue",
+    "2 underfull": "NORMAL again at or below the resume level, of bytes and messages both",
+    "2 defaults": "a virtual host sets both for its queues; no resume level is the capacity, no capacity no limit",
+    "2 who is blocked": "the producers of the overfull queue; one with several reasons runs when the last has gone",
+    "2 log messages": "flow control is written to the log and kept as events",
+    "2 disk quota": "past its overfull limit a store blocks every producer of its virtual host, until below the other",
+    "2 client": "send() blocks, warns every notify period, fails clearly at its time-out; the session stays usable",
+    "2 old clients": "a client that sends without credit is detached with transfer-limit-exceeded",
+    "3 first cause": "a consumer lags or has gone: its queue's producers wait, and go on when somebody consumes again",
+    "3 send": "blocks, or fails at once, by the policy",
+    "3 check after enqueue": "the check costs the same at any depth and any number of queues",
+    "3 policies on queues and exchanges": "a queue without its own policy inherits its exchange's",
+    "3 managed at run time": "a policy applied, changed or removed acts at once, on producers blocked now too",
+    "3 stop and start all producers": "one call on any scope, idempotent, audited",
+    "3 known weakness": "the overshoot is one message at most, for any number of producers",
+    "4 per producer": "several producers share a connection, and only the one with the full queue is slowed",
+    "4 producer window": "what one producer may have outstanding is bounded, in messages and in bytes",
+    "4 producerFlowControl=false": "flow_control off holds nobody; policies have wildcards",
+    "4 memoryLimit per destination": "capacity_bytes of a queue",
+    "4 cursors": "spool to disk: a queue takes more than its capacity, memory stays bounded",
+    "4 sendFailIfNoSpace": "reject: the send fails at once with resource-limit-exceeded",
+    "4 sendFailIfNoSpaceAfterTimeout": "reject-after: the send fails after so many ms",
+    "4 systemUsage": "limits of memory, store and temp for the broker",
+    "4 percentLimit and total": "a limit as a percentage of what is available, or of an explicit total",
+    "4 hung producer": "the console says who is blocked, by what, since when, and what would release it",
+    "5 order": "own, best pattern, exchange, virtual host, broker: each field on its own",
+    "5 best match": "longest literal prefix, then fewer wildcards, then priority",
+    "5 several exchanges": "the strictest value counts",
+    "5 explain": "value and origin of every field",
+    "5 patterns": "* is one word; > and # are any number of words at the end",
+    "6 texts": "QUE-1003 to 1005, CHN-1005 and 1006, MST-1008 and 1009, to the letter, with grouping commas",
+    "7 states": "RUNNING, BLOCKED with a set of reasons, RUNNING when it is empty",
+    "7 independent reasons": "starting producers releases the operator's reasons, not an overfull queue's",
+    "7 attaches while stopped": "a producer that attaches while its target is stopped starts blocked",
+}
+
+
+def _named() -> dict[str, list[str]]:
+    """Row -> the tests that name it."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(Path(__file__).parent.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for mark in node.decorator_list:
+                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.domain":
+                        for argument in mark.args:
+                            found.setdefault(ast.literal_eval(argument), []).append(node.name)
+    return found
+
+
+def test_every_row_of_the_domain_has_a_test_that_names_it():
+    named = _named()
+    assert sorted(set(ROWS) - set(named)) == [], "rows that no test names"
+    assert sorted(set(named) - set(ROWS)) == [], "names that are no row"
