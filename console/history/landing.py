@@ -227,15 +227,26 @@ class Landing:
             if entry.base_name.endswith(".parquet") and entry.base_name.startswith(prefix) and entry.base_name[0] != "."
         )
 
-    def read(self, kind: str) -> pa.Table:
+    def read(self, kind: str, name: str) -> pa.Table:
+        """The rows of a file. Raises LandingError."""
+        path = f"{self.folder(kind)}/{name}"
+        try:
+            return pq.read_table(path, filesystem=self._files, partitioning=None)
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{path} cannot be read: {_why(error)}") from error
+
+    def read_all(self, kind: str) -> pa.Table:
         """Every row of a kind; for tests and small histories. Raises LandingError."""
-        tables = []
-        for name in self.names(kind):
-            try:
-                tables.append(pq.read_table(f"{self.folder(kind)}/{name}", filesystem=self._files, partitioning=None))
-            except (pa.ArrowException, OSError) as error:
-                raise LandingError(f"{self.folder(kind)}/{name} cannot be read: {_why(error)}") from error
-        return pa.concat_tables(tables) if tables else SCHEMAS[kind].empty_table()
+        return pa.concat_tables([SCHEMAS[kind].empty_table(), *(self.read(kind, name) for name in self.names(kind))])
+
+    def newest(self, kind: str, prefix: str) -> str:
+        """Name of the file of a kind that was published last; empty if there is none. Raises LandingError."""
+        names = self.names(kind, prefix)
+        try:
+            written = self._files.get_file_info([f"{self.folder(kind)}/{name}" for name in names])
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
+        return max(zip((info.mtime_ns or 0 for info in written), names, strict=True), default=(0, ""))[1]
 
 
 def part(name: str) -> str:
