@@ -1,8 +1,9 @@
 """What all connections share: the engine, the nodes, and the turn that follows each input.
 
 A turn hands acquired messages to consumers, credit to producers and effects to links until nothing is left to do, then
-has the facts journaled and the records kept, and only then lets the connections write: nobody is told of a change
-before it is safe.
+has the facts journaled and the records kept, and only then lets the connection write that the turn's input came from:
+nobody is told that his change is made before it is safe. What follows from it for others (less credit, above all) does
+not wait for the disk.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, cast
 
 from brokers.amqp.header import is_durable
-from brokers.amqp.links import ConsumerLink, ProducerLink
+from brokers.amqp.incoming import ProducerLink
+from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep, Removed, Settled
+from brokers.engine.turn import Close, CreditChanged, Detach, Discharged, Drain, Effect, Keep, Removed, Settled
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
+    from brokers.amqp.coordinator import CoordinatorLink
 
 Settle = Callable[[list[Fact], list[Keep]], bool]
 
@@ -43,6 +46,7 @@ class Container:
         broker.turn.is_durable = is_durable
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
+        self.speaking: AmqpConnection | None = None  # this turn's input came from it
         self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
         self.draining: set[ConsumerLink] = set()
         self.hasty: set[AmqpConnection] = set()  # to be ticked more often than once a second
@@ -75,12 +79,17 @@ class Container:
                 self._carry_out(effect)
             while self.draining and not touched:
                 self.draining.pop().finish_drain()
-        if (turn.facts or turn.keep) and not self.settle(turn.take_facts(), turn.take_keep()):
-            for connection in self.asking:
-                connection.abandon()  # it must not be told that its change is made
-        self.asking.clear()
-        self.commit()
         unwritten = self.unwritten
+        if turn.facts or turn.keep:
+            for connection in [c for c in unwritten if c is not self.speaking]:
+                unwritten.discard(connection)
+                connection.flush()
+            if not self.settle(turn.take_facts(), turn.take_keep()):
+                for connection in self.asking:
+                    connection.abandon()  # it must not be told that its change is made
+        self.asking.clear()
+        self.speaking = None
+        self.commit()
         while unwritten:
             unwritten.pop().flush()
         if turn.later:
@@ -98,6 +107,8 @@ class Container:
                 cast(ProducerLink, producer.handle).settle(count, outcome)
             case Removed(consumer, count):
                 cast(ConsumerLink, consumer.handle).confirm(count)
+            case Discharged(transaction):
+                cast("CoordinatorLink", transaction.handle).discharged(transaction)
             case Detach(link, condition, description):
                 cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
             case Close(connection, condition, description):

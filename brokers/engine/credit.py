@@ -20,6 +20,8 @@ The rules, which hold for any number of producers:
 6. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts, and after that if
    there is room; else it waits outside the queue, unsettled, until there is. While an operator's stop is in force
    nothing is accepted: every late message waits. A message without any credit breaks the protocol.
+7. A client that was asked to give credit back, and had it withdrawn before it answered, may count that credit once more
+   (Proton's C library does, when both reach it together). So many messages are late as well, and not wrong.
 
 How real clients answer drains and withdrawals was measured; see `brokers/README.md`.
 """
@@ -40,6 +42,8 @@ GRACE_MS = 250
 UNSEEN_BYTES = 64 * 1024
 #: The most credit for a producer that has not sent anything yet.
 FIRST_GRANT = 16
+#: The most messages of rule 7 that a producer is forgiven.
+MOST_DOUBTFUL = 1000
 #: A queue that nobody has published to for so many sweeps, though all had a turn, is swept at a tenth of the rate.
 QUIET_SWEEPS = 20
 
@@ -93,7 +97,7 @@ class CreditLedger:
         del self.members[producer]
         self.pending.pop(producer, None)
         self.reserved -= producer.credit + producer.withdrawn
-        producer.credit = producer.withdrawn = producer.lapsed = 0
+        producer.credit = producer.withdrawn = producer.lapsed = producer.doubtful = 0
         producer.draining = False
         if producer.waiting:
             (self.idle if producer.idle else self.waiting).remove(producer)
@@ -182,7 +186,7 @@ class CreditLedger:
             # What is still reserved for messages on their way serves for the new credit as well.
             again = min(more, producer.withdrawn)
             producer.withdrawn -= again
-            producer.lapsed = max(0, producer.lapsed - more)
+            producer.lapsed = max(0, producer.lapsed - (more - again))
             producer.credit += more
             producer.low = producer.credit >> 1
             producer.mark = producer.messages
@@ -214,6 +218,8 @@ class CreditLedger:
         return changed
 
     def _withdraw(self, producer: Producer, now: int) -> None:
+        if producer.draining:
+            producer.doubtful = min(producer.doubtful + producer.credit, MOST_DOUBTFUL)
         producer.withdrawn += producer.credit
         producer.credit = 0
         producer.draining = False
@@ -243,6 +249,9 @@ class CreditLedger:
             return Late.RESERVED
         if producer.lapsed:
             producer.lapsed -= 1
+            return Late.LAPSED
+        if producer.doubtful:
+            producer.doubtful -= 1
             return Late.LAPSED
         return Late.NEVER
 

@@ -1,8 +1,9 @@
 """A sending link of a client: its credit account, and the set of reasons that holds it.
 
-Three amounts of credit, all in messages (how they move stands in `credit.py`):
+Amounts of credit, all in messages (how they move stands in `credit.py`):
 `credit` it may use now; `withdrawn` was taken back, but messages sent before the client knew may still arrive, so it
-stays reserved for a while; `lapsed` was taken back longer ago than that: nothing is reserved for it any more.
+stays reserved for a while; `lapsed` was taken back longer ago than that: nothing is reserved for it any more;
+`doubtful` was taken back while the client was asked to give it back, and it may count it once more.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Producer:
         "channel",
         "connection",
         "credit",
+        "doubtful",
         "draining",
         "handle",
         "id",
@@ -61,6 +63,7 @@ class Producer:
         self.credit = 0
         self.withdrawn = 0
         self.lapsed = 0
+        self.doubtful = 0
         self.low = 0  # asks for more when its credit falls to this
         self.line: deque[Receipt] = deque()  # of messages whose outcome comes later
         self.waiting = False  # stands in a line of its queue for credit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import cast
 
 from brokers.amqp import proton as pn
@@ -26,8 +27,11 @@ SHUT_SECONDS = 1.0
 class Listener(asyncio.BufferedProtocol):
     """One client's socket. It stands in `listeners` while it is open."""
 
-    def __init__(self, container: Container, listeners: set[Listener], *, loopback: bool) -> None:
+    def __init__(
+        self, container: Container, listeners: set[Listener], prefer: Callable[[object], None], *, loopback: bool
+    ) -> None:
         self.container = container
+        self.preferred = prefer
         self.listeners = listeners
         self.loopback = loopback
         self.transport: asyncio.Transport | None = None
@@ -97,6 +101,10 @@ class Listener(asyncio.BufferedProtocol):
     def write(self, data: bytes) -> None:
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
+
+    def prefer(self) -> None:
+        if self.transport is not None:
+            self.preferred(self.transport.get_extra_info("socket"))
 
     def close(self) -> None:
         """Close the socket once everything is written, or after `SHUT_SECONDS` if the peer does not read."""

@@ -12,6 +12,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from brokers.server.config_store import StoreError
+from brokers.server.operators_first import OperatorsFirst
 from brokers.server.service import Service
 
 LOG_BYTES = 10 << 20
@@ -29,7 +30,9 @@ def main(argv: list[str]) -> int:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"cannot write to the data folder {options.data}: {error.strerror or error}")
-    return asyncio.run(_serve(service))
+    service.selector = selector = OperatorsFirst()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        return runner.run(_serve(service))
 
 
 async def _serve(service: Service) -> int:

@@ -32,6 +32,7 @@ from brokers.server.event_node import EventNode
 from brokers.server.listener import Listener
 from brokers.server.management_node import ManagementNode
 from brokers.server.message_store import RESERVE_BYTES, Written
+from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
 from brokers.server.users import Users
 from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
@@ -87,6 +88,8 @@ class Service:
         self.container.commit = self.messages.commit
         self.container.again = self._again
         self.container.rights = self.users.rights
+        self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
+        self._swept = 0
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
         self._save_failed = False
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -110,7 +113,10 @@ class Service:
         loopback = is_loopback(self.host)
         try:
             self._server = await loop.create_server(
-                lambda: Listener(self.container, self._listeners, loopback=loopback), self.host, self.port, backlog=1024
+                lambda: Listener(self.container, self._listeners, self._prefer, loopback=loopback),
+                self.host,
+                self.port,
+                backlog=1024,
             )
         except OSError:
             self.journal.close()
@@ -200,8 +206,14 @@ class Service:
         if virtualhost == TEMP:
             self.broker.spooled(written.ticket, stored=written.fault is None)
         else:
-            self.broker.committed(virtualhost, written.ticket, stored=written.fault is None, removed=written.removed)
-        if written.fault is not None:
+            self.broker.committed(
+                virtualhost,
+                written.ticket,
+                stored=written.fault is None,
+                removed=written.removed,
+                refused=written.refused,
+            )
+        if written.fault is not None or written.refused:
             self.broker.shortages.look()
         self.container.finish()
 
@@ -224,8 +236,14 @@ class Service:
             except Exception:
                 log.exception("a timer failed; the broker goes on")
 
+    def _prefer(self, fileobj: object) -> None:
+        if self.selector is not None:
+            self.selector.prefer(fileobj)
+
     def _sweep(self) -> None:
-        if self.broker.turn.watched:
+        # Under load an answer may lie unread in its socket: time counts against a client only when all has been read.
+        if self.broker.turn.watched and (self.selector is None or self.selector.all_read_since(self._swept)):
+            self._swept = self.selector.polls if self.selector is not None else 0
             self.broker.sweep()
         self.events.go_on()
         if self.container.hasty:
@@ -240,6 +258,7 @@ class Service:
         if self._save_failed:
             self._save()
         self.broker.shortages.look(self._available())
+        self.broker.transactions.sweep()
         self.samples.publish(self.broker.sample())
 
     def _available(self) -> dict[Resource, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from proton import Message
 
@@ -56,6 +58,31 @@ def test_a_consumer_that_lags_and_then_goes_holds_its_producers_until_another_co
         accepted = publisher.accepted
         take(broker, "orders", 8)
         wait_until(lambda: publisher.accepted > accepted, "its producer goes on")
+
+
+def test_producers_hear_of_a_stop_before_it_is_on_disk_and_the_operator_after_it(broker: BrokerThread) -> None:
+    broker.queue("orders", capacity_messages=10)
+    unwritten: list[list[str]] = []
+
+    def watch(service: Any) -> None:
+        settle = service.container.settle
+
+        def watched(facts: Any, keep: Any) -> bool:
+            unwritten.append([c.user for c in service.container.unwritten])
+            return bool(settle(facts, keep))
+
+        service.container.settle = watched
+
+    with Crowd(broker) as crowd, managing(broker) as operator:
+        publisher = crowd.publisher("orders")
+        wait_until(lambda: publisher.accepted == 11, "all that was sent is accepted")
+        take(broker, "orders", 11)
+        wait_until(lambda: publisher.accepted == 22, "it has filled up again")
+        take(broker, "orders", 5)  # so that there is credit out
+        broker.do(watch)
+        assert operator.ask("stop-producers", name="type=Broker").status == 200
+    assert ["console"] in unwritten, "of all who hear of it, only the operator waits for the disk"
+    assert not any(len(each) > 1 for each in unwritten)
 
 
 # -- blocked and released -----------------------------------------------------------------------------------------

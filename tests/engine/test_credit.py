@@ -372,6 +372,44 @@ def test_a_very_late_message_waits_outside_until_there_is_room(world):
     assert (queue.depth_messages, mute.producer.held, len(queue.outside)) == (2, 0, 0)
 
 
+def test_messages_long_on_their_way_are_taken_however_often_credit_was_given_and_taken_back_since(world):
+    queue = world.queue(capacity_messages=100)
+    mute = world.sender(queue, answers=False)
+    mute.read()
+    sent = mute.send(100, 100)
+    world.broker.stopping.stop_producers(Scope(), "", "ann")
+    world.advance(GRACE_MS + 2 * SWEEP)
+    assert mute.producer.lapsed == sent
+    world.broker.set_own_policy(queue, {"capacity_messages": 3})
+    for _ in range(sent):
+        world.broker.stopping.start_producers(Scope(), "", "ann")
+        world.settle()
+        assert 0 < mute.producer.credit < sent
+        world.broker.stopping.stop_producers(Scope(), "", "ann")
+        world.settle()
+    world.arrive(mute)
+    assert (mute.refused, queue.depth_messages, len(queue.outside)) == (0, 0, sent)
+
+
+def test_credit_that_a_client_counts_twice_after_an_overtaken_drain_waits_outside_and_ends_no_link(world):
+    queue = world.queue(capacity_messages=10)
+    mute = world.sender(queue, answers=False)
+    waiting = world.sender(queue)
+    world.send(mute, 1)
+    mute.read()
+    held = mute.producer.credit
+    assert held > 1
+    world.send(waiting, 100)
+    world.advance(HOLD_MS + DRAIN_MS + 3 * SWEEP)
+    assert (mute.producer.credit, mute.producer.doubtful) == (0, held)
+    for number in range(mute.producer.withdrawn + mute.producer.lapsed + held):
+        world.publish(mute, b"%d" % number)
+    assert mute.refused == 0
+    assert queue.depth_messages <= 11
+    world.publish(mute, b"one more")
+    assert mute.refused == 1
+
+
 def test_a_silence_is_counted_anew_after_each_late_message(world):
     queue = world.queue(capacity_messages=100)
     mute = world.sender(queue, answers=False)
