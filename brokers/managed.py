@@ -349,6 +349,19 @@ TYPES: dict[str, ManagedType] = {
                 _A("rejected_messages", Kind.INTEGER, "Messages rejected because it was full.", "messages"),
                 _A("longest_wait_ms", Kind.INTEGER, "The longest that it has held a producer or a message.", "ms"),
                 _A("dropped_messages", Kind.INTEGER, "Messages that a ring queue has dropped.", "messages"),
+                _A("expired_messages", Kind.INTEGER, "Messages that went because their time was up.", "messages"),
+                _A(
+                    "dead_lettered_messages",
+                    Kind.INTEGER,
+                    "Messages moved to the dead-letter queue: rejected, or their deliveries failed too often.",
+                    "messages",
+                ),
+                _A(
+                    "discarded_messages",
+                    Kind.INTEGER,
+                    "Messages removed for the same reasons, there being no dead-letter queue.",
+                    "messages",
+                ),
                 _A("overfull_count", Kind.INTEGER, "How often it became overfull.", "times"),
                 _A("overfull_ms", Kind.INTEGER, "How long it has been overfull in all.", "ms"),
                 _A("stops", Kind.LIST, "Operator stops that hold it: maps of scope, reason, actor, since (ms)."),
@@ -393,6 +406,10 @@ TYPES: dict[str, ManagedType] = {
                 Notification("queue-underfull", "QUE-1004", "The queue came down to its resume level."),
                 Notification("queue-dropped", "QUE-1005", "A full ring queue dropped its oldest messages."),
                 Notification("queue-purged", "HGT-1004", "An operator removed the queue's messages."),
+                Notification("queue-dead-lettered", "HGT-1011", "Messages were moved to the dead-letter queue."),
+                Notification(
+                    "queue-discarded", "HGT-1012", "Messages that consumers gave up were removed: no dead-letter queue."
+                ),
                 SLOW_CONSUMER,
                 _POLICY_CHANGED,
                 _STOPPED,
@@ -553,6 +570,69 @@ TYPES: dict[str, ManagedType] = {
                 _A("messages", Kind.INTEGER, "Messages sent to it.", "messages"),
                 _VERSION,
             ),
+        ),
+        ManagedType(
+            "User",
+            "Who may sign in to the broker, and what the user may do there. Only administrators see and change users.",
+            ("name",),
+            (
+                _A("name", Kind.STRING, "What the user signs in as.", creatable=True, required=True),
+                _A(
+                    "password",
+                    Kind.STRING,
+                    "Never shown. A user made without one gets a generated password, told once, unless it has a"
+                    " certificate_subject.",
+                    writable=True,
+                    secret=True,
+                ),
+                _A("has_password", Kind.BOOLEAN, "A password signs in."),
+                _A(
+                    "certificate_subject",
+                    Kind.STRING,
+                    "Subject of the client certificate that signs in as this user (EXTERNAL), as RFC 4514 writes it:"
+                    " CN=anna,O=Example. Not set: none does.",
+                    writable=True,
+                    nullable=True,
+                ),
+                _A(
+                    "administrator",
+                    Kind.BOOLEAN,
+                    "Manages the broker, its users and every virtual host. To publish and consume it needs grants.",
+                    writable=True,
+                ),
+                _A(
+                    "grants",
+                    Kind.LIST,
+                    'Rights per virtual host: texts such as "default:publish,consume". The rights are publish, consume'
+                    " and manage; * is every virtual host.",
+                    writable=True,
+                ),
+                _A("connections", Kind.INTEGER, "Open connections of the user.", "connections"),
+                _VERSION,
+            ),
+            (
+                Operation(
+                    "renew-password",
+                    "Give the user a generated password, which the answer tells this once, and end its connections.",
+                    (_REASON, _ACTOR),
+                    (
+                        _A(
+                            "password",
+                            Kind.STRING,
+                            "The new password. It is not kept anywhere: note it now.",
+                            secret=True,
+                        ),
+                    ),
+                    "destroy",
+                ),
+            ),
+            (
+                Notification("user-created", "USR-1001", "The user was created."),
+                Notification("user-changed", "USR-1002", "The user's password, certificate or rights were changed."),
+                Notification("user-deleted", "USR-1003", "The user was deleted."),
+            ),
+            creatable=True,
+            deletable=True,
         ),
     )
 }

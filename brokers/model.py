@@ -33,6 +33,7 @@ class Attribute:
 
     `writable`: may be given to UPDATE (and CREATE). `creatable`: may be given to CREATE only.
     `nullable`: None is a value and means "not set here" (for limits: inherited).
+    `secret`: may be given and is never shown (it reads as None), but for one that the broker makes and tells once.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Attribute:
     nullable: bool = False
     required: bool = False
     choices: tuple[str, ...] = ()
+    secret: bool = False
 
     def check(self, value: Any) -> Any:
         """Return `value` in its canonical form; raise ValueError with a sentence that names the value if it is
@@ -52,6 +54,8 @@ class Attribute:
             if self.nullable:
                 return None
             raise ValueError(f"{self.name} must not be empty")
+        if self.secret and not isinstance(value, str):
+            raise ValueError(f"{self.name} must be text")  # and is not repeated
         value = _CHECKS[self.kind](self.name, value)
         if self.choices and value not in self.choices:
             raise ValueError(f"{self.name} is {value!r}: it must be one of {', '.join(self.choices)}")

@@ -27,11 +27,13 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.management import Management
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
+from brokers.engine.rights import ALL
 from brokers.engine.subscription import Wish
 from brokers.engine.subscriptions import everything
 from brokers.engine.turn import Drain, Effect
 from brokers.engine.virtualhost import DEFAULT
 from brokers.managed import TYPES, ManagedType, ObjectName
+from brokers.server.passwords import Passwords
 
 T = TypeVar("T")
 
@@ -46,6 +48,9 @@ class InMemoryBroker:
         self.engine.journal = uuid.uuid4().hex
         host = self.engine.create_virtualhost(DEFAULT)
         host.create_on_attach = host.anonymous = True
+        self.engine.accounts.credentials = passwords = Passwords()
+        secret = passwords.verifier(passwords.generate())
+        self.engine.accounts.put_own("console", secret, ALL, "user console is the console's own")
         self.management = Management(self.engine)
         self.reachable = True
         self._keep = keep

@@ -10,17 +10,19 @@ import asyncio
 import contextlib
 import errno
 import fcntl
-import ipaddress
 import os
 import shlex
 import socket
+import ssl
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from brokers.loopback import is_loopback
 from brokers.supervisor import Failed, Service, Supervisor
+from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, tls_arguments
 
 MANAGE = Path(__file__).resolve().parent.parent / "manage.py"
 
@@ -29,11 +31,19 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     if options.port == options.amqp_port:
         _parser().error(f"--port and --amqp-port are both {options.port}: they must differ")
+    try:
+        check_tls_options(options)
+        if options.tls_port == 0:
+            raise ValueError("--tls-port is 0: name a port, from 1 to 65535")
+    except ValueError as error:
+        _parser().error(str(error))
     options.data = options.data.resolve()
     try:
         lock = claim_folder(options.data)
         check_port(options.host, options.port, "--port")
         check_port(options.host, options.amqp_port, "--amqp-port")
+        if options.tls_certificate:
+            check_port(options.tls_host or "127.0.0.1", options.tls_port or TLS_PORT, "--tls-port", "--tls-host")
     except Failed as failure:
         sys.stderr.write(f"manage.py up: {failure}\n")
         return 1
@@ -49,13 +59,18 @@ async def _run(options: argparse.Namespace) -> int:
 async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     """Broker and database side by side, then the web console, the recorder, the demo, then the first user."""
     host = reachable(options.host)
+    # Passwords cross the broker's other addresses with TLS only: the console keeps to the machine itself.
+    amqp_host = host if is_loopback(host) else "127.0.0.1"
     amqp = _authority(host, options.amqp_port)
-    url = f"http://{_authority(host, options.port)}/"
+    # One certificate for the machine: the console is served with it as well.
+    https = options.tls_certificate is not None
+    url = f"{'https' if https else 'http'}://{_authority(host, options.port)}/"
     environment = {
         "HEADGATE_DATA": str(options.data),
         "HEADGATE_ALLOWED_HOSTS": ",".join(filter(None, [os.environ.get("HEADGATE_ALLOWED_HOSTS"), _bracketed(host)])),
-        "HEADGATE_BROKER_HOST": host,
+        "HEADGATE_BROKER_HOST": amqp_host,
         "HEADGATE_BROKER_PORT": str(options.amqp_port),
+        **({"HEADGATE_HTTPS": "1"} if https else {}),
     }
     broker_data = options.data / "broker"
 
@@ -67,9 +82,11 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
         supervisor.keep(
             service(
                 "broker",
-                *("--host", options.host, "--port", str(options.amqp_port), "--data", str(broker_data)),
+                *broker_hosts(options.host),
+                *("--port", str(options.amqp_port), "--data", str(broker_data)),
+                *tls_arguments(options),
                 *(["--demo"] if options.demo else []),
-                ready=lambda: answers(host, options.amqp_port),
+                ready=lambda: answers(amqp_host, options.amqp_port),
                 essential=True,
             )
         ),
@@ -79,7 +96,12 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
         service(
             "web",
             *("--host", options.host, "--port", str(options.port)),
-            ready=lambda: answers(host, options.port, path="/login/"),
+            *(
+                ("--tls-certificate", _path(options.tls_certificate), "--tls-key", _path(options.tls_key))
+                if https
+                else ()
+            ),
+            ready=lambda: answers(host, options.port, path="/login/", tls=https),
             essential=True,
         )
     )
@@ -87,12 +109,18 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     if options.demo:
         await supervisor.keep(service("demo", "--amqp", amqp, ready=None, essential=False))
     printed = await supervisor.complete("ensure_admin", _manage("ensure_admin"), environment)
-    sys.stdout.write(welcome(url, amqp, options.data, printed, open_to_all=not _is_loopback(options.host)))
+    secure = ""
+    if https:
+        secure = _authority(reachable(options.tls_host or "127.0.0.1"), options.tls_port or TLS_PORT)
+    in_the_clear = not is_loopback(options.host)
+    sys.stdout.write(welcome(url, amqp, options.data, printed, secure=secure, in_the_clear=in_the_clear))
     sys.stdout.flush()
 
 
-def welcome(url: str, amqp: str, data: Path, printed: str, *, open_to_all: bool) -> str:
-    """The lines that a newcomer needs. `printed`: what `ensure_admin` said, `admin PASSWORD` if it made the user."""
+def welcome(url: str, amqp: str, data: Path, printed: str, *, secure: str, in_the_clear: bool) -> str:
+    """The lines that a newcomer needs. `printed`: what `ensure_admin` said, `admin PASSWORD` if it made the user.
+    `secure`: where the broker listens with TLS, if it does. `in_the_clear`: other machines can reach what has none."""
+    beware = f"Beware: other machines can reach {f'amqp://{amqp}' if secure else 'this'}, and nothing is encrypted"
     made = next((line.split(None, 1)[1].strip() for line in printed.splitlines() if line.startswith("admin ")), "")
     reset = "uv run manage.py changepassword admin"
     if data != Path("data").resolve():
@@ -106,8 +134,9 @@ def welcome(url: str, amqp: str, data: Path, printed: str, *, open_to_all: bool)
         if made
         else f"             (reset it with `{reset}`)",
         f"  AMQP 1.0   amqp://{amqp}  (virtual host default)",
+        *([f"             amqps://{secure}"] if secure else []),
         f"  Data       {data}",
-        *(["  Beware: other machines can reach this, and nothing is encrypted."] if open_to_all else []),
+        *([f"  {beware}{' there' if secure else ''}."] if in_the_clear else []),
         "Ctrl-C stops everything.",
         "",
     ]
@@ -144,7 +173,7 @@ def claim_folder(folder: Path) -> TextIO:
     return lock
 
 
-def check_port(host: str, port: int, option: str) -> None:
+def check_port(host: str, port: int, option: str, host_option: str = "--host") -> None:
     """Raises Failed unless somebody could listen there now."""
     try:
         family, kind, protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -153,19 +182,24 @@ def check_port(host: str, port: int, option: str) -> None:
             probe.bind(address)
             probe.listen(1)
     except socket.gaierror as error:
-        raise Failed(f"--host {host} is not an address of this machine ({error.strerror})") from None
+        raise Failed(f"{host_option} {host} is not an address of this machine ({error.strerror})") from None
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
-            raise Failed(f"--host {host} is not an address of this machine") from None
+            raise Failed(f"{host_option} {host} is not an address of this machine") from None
         why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
         raise Failed(f"port {port} on {host} {why}: free it, or choose another with {option}") from None
 
 
-async def answers(host: str, port: int, path: str = "") -> bool:
-    """Whether something takes connections there; with a path, whether HTTP answers it with a page."""
+async def answers(host: str, port: int, path: str = "", *, tls: bool = False) -> bool:
+    """Whether something takes connections there; with a path, whether HTTP answers it with a page. With `tls`, whatever
+    its certificate: it is asked for readiness and told no secret."""
+    context = None
+    if tls:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         async with asyncio.timeout(10):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
                 if not path:
                     return True
@@ -187,12 +221,13 @@ def reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
+def broker_hosts(host: str) -> list[str]:
+    """The broker's options for listening on `host`, and where the console reaches it."""
+    return ["--host", host, *(["--host", "127.0.0.1"] if not is_loopback(reachable(host)) else [])]
+
+
+def _path(file: Path) -> str:
+    return str(file.resolve())
 
 
 def _authority(host: str, port: int) -> str:
@@ -236,5 +271,6 @@ def _parser() -> argparse.ArgumentParser:
         default=Path(os.environ.get("HEADGATE_DATA") or "data"),
         help="folder for everything kept (default: $HEADGATE_DATA or ./data)",
     )
+    add_tls_options(parser)
     parser.add_argument("--verbose", action="store_true", help="show the ordinary output of every process, too")
     return parser

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -39,15 +40,20 @@ class UnknownBroker(LookupError):
     """No broker of that slug is configured. The message is a sentence for people."""
 
 
-async def connect_bundled(*, host: str, port: int, user: str, secret: str) -> BrokerAdmin:
-    """Connect to Headgate's own broker; `secret` is the file with the user's password."""
+async def connect_bundled(*, host: str, port: int, user: str, secret: str, ca: str = "") -> BrokerAdmin:
+    """Connect to Headgate's own broker; `secret` is the file with the user's password, `ca` that with the authority of
+    the broker's certificate: with TLS, then."""
     from brokers.drivers.bundled import BundledBroker
 
     try:
         password = Path(secret).read_text().strip()  # noqa: ASYNC240 - a few bytes; read anew, the broker may write it
     except OSError as error:
         raise BrokerUnreachable(f"the password file {secret} cannot be read: {error.strerror}") from error
-    return await BundledBroker.connect(host, port, user, password)
+    try:
+        tls = ssl.create_default_context(cafile=ca) if ca else None
+    except (OSError, ssl.SSLError) as error:
+        raise BrokerUnreachable(f"the authority file {ca} cannot be used: {error.strerror or error}") from error
+    return await BundledBroker.connect(host, port, user, password, tls=tls)
 
 
 def opening(entry: Mapping[str, Any]) -> Callable[[], Awaitable[BrokerAdmin]]:

@@ -4,9 +4,11 @@ HEADGATE_DATA              the data folder, default ./data
 HEADGATE_DEBUG             1: Django's debug pages, static files read anew at each request
 HEADGATE_ALLOWED_HOSTS     host names besides the loopback ones, separated by commas
 HEADGATE_TRUSTED_ORIGINS   origins (https://console.example.org) that may post forms through a reverse proxy
+HEADGATE_HTTPS             1: people reach the console by HTTPS only (through a proxy): cookies for nothing else
 HEADGATE_PROXIES           addresses of reverse proxies whose X-Forwarded-For and -Proto are believed, default none
 HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
+HEADGATE_BROKER_CA         file with the authority of the broker's certificate: connect with TLS, to the TLS port
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
 HEADGATE_HISTORY_URL       folder or URL (s3://…) of the flow history, default <data>/history
 DATABASE_URL               default: SQLite in the data folder
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -65,6 +68,7 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
             "host": os.environ.get("HEADGATE_BROKER_HOST") or "127.0.0.1",
             "port": _port("HEADGATE_BROKER_PORT", 5672),
             "user": "console",
+            "ca": os.environ.get("HEADGATE_BROKER_CA") or "",
             "secret": os.environ.get("HEADGATE_BROKER_SECRET") or str(DATA / "broker" / "console.secret"),
         },
     },
@@ -87,6 +91,7 @@ INSTALLED_APPS = [
     "channels",
     "csp",
     "django_htmx",
+    "axes",
     "rest_framework",
     "drf_spectacular",
     "console",
@@ -105,6 +110,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",  # last, so that it has the last word on a sign-in
 ]
 
 ROOT_URLCONF = "console.urls"
@@ -152,6 +158,22 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 
+#: The first one refuses who has failed too often; it knows no users of its own.
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+#: After so many failures a user's name is refused from that address for so long; each is kept in the database, so that
+#: all web processes count together and a restart forgets nothing.
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=5)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_LOCKOUT_CALLABLE = "console.pages.sign_in.locked_out"
+AXES_DISABLE_ACCESS_LOG = True  # who signed in is nobody's business but the audit trail's
+AXES_ENABLE_ADMIN = AXES_VERBOSE = False
+
+HTTPS = os.environ.get("HEADGATE_HTTPS") == "1"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SECURE_HSTS_SECONDS = 3600 if HTTPS else 0  # long enough against a stripped link, short enough to take back
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "headgate_session"
@@ -211,6 +233,7 @@ LOGGING: dict[str, Any] = {
         "django": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
         # A refused request is the caller's to read, not the operator's of this server.
         "django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": False},
+        "axes": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
         "console": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
     },
 }

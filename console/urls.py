@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import include, path
+
+from console.pages.sign_in import sign_in
 
 handler403 = "console.pages.errors.forbidden"
 handler404 = "console.pages.errors.not_found"
 handler500 = "console.pages.errors.server_error"
 
 urlpatterns = [
-    path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("login/", sign_in, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("api/", include("console.api.urls")),
     path("", include("console.pages.urls")),

@@ -58,15 +58,48 @@ class Wire(Protocol):
         """Serve this connection before those that only carry messages."""
 
 
+class _Gate:
+    """The broker's count of attempts, for one remote address."""
+
+    def __init__(self, container: Container, address: str) -> None:
+        self._container = container
+        self._address = address
+
+    def wait_ms(self, user: str) -> int:
+        return self._container.attempts.wait_ms(self._address, user, self._container.broker.turn.now)
+
+    def failed(self, user: str) -> None:
+        self._container.attempts.failed(self._address, user, self._container.broker.turn.now)
+
+    def succeeded(self, user: str) -> None:
+        self._container.attempts.succeeded(self._address, user)
+
+
 class AmqpConnection:
     """See the module. `engine`: what the engine knows it as, once it is open."""
 
-    def __init__(self, container: Container, wire: Wire, remote_address: str, *, anonymous: bool, plain: bool) -> None:
+    def __init__(
+        self,
+        container: Container,
+        wire: Wire,
+        remote: tuple[str, int],
+        *,
+        anonymous: bool,
+        plain: bool,
+        certificate: str | None = None,
+    ) -> None:
         self.container = container
         self.wire = wire
-        self.remote_address = remote_address
-        self.sasl: SaslServer | None = SaslServer(container.authenticator, anonymous=anonymous, plain=plain)
+        self.remote_address = f"{remote[0]}:{remote[1]}"
+        self.sasl: SaslServer | None = SaslServer(
+            container.authenticator,
+            anonymous=anonymous,
+            plain=plain,
+            certificate=certificate,
+            gate=_Gate(container, remote[0]),
+        )
         self.user: str | None = None
+        self._proof: object = None  # that the user signed in with
         self.engine: Connection | None = None
         self.links: dict[Any, Link] = {}
         self.sessions: dict[Any, int] = {}  # session -> its number on this connection
@@ -111,6 +144,8 @@ class AmqpConnection:
             self.wire.close()
         elif sasl.done:
             self.sasl, self.user = None, sasl.user
+            if sasl.user is not None:
+                self._proof = self.container.broker.accounts.proof(sasl.user)
             if sasl.rest:
                 self._push(pn.from_buffer("char[]", sasl.rest), len(sasl.rest))
             self.dirty()
@@ -205,11 +240,12 @@ class AmqpConnection:
         pn.decref(connection)
         pn.collector_free(collector)
 
-    def end(self, condition: str, description: str) -> None:
-        """Close our end, with an error; the peer answers or its idle time-out ends it."""
+    def end(self, condition: str, description: str, *, orderly: bool = False) -> None:
+        """Close our end, with an error; the peer answers or its idle time-out ends it. `orderly`: the client is not to
+        blame."""
         if self._transport is not None and not self.closing:
             self.closing, self._waiting_since = True, 0
-            self._let_go_of(list(self.links.values()))
+            self._let_go_of(list(self.links.values()), orderly=orderly)
             pn.set_condition(pn.connection_condition(self._connection), condition, description)
             pn.connection_close(self._connection)
             self.dirty()
@@ -243,6 +279,10 @@ class AmqpConnection:
             return  # a second open frame
         hostname, container_id = pn.connection_hostname(self._connection), pn.connection_container(self._connection)
         pn.connection_open(self._connection)
+        if self.user is not None and self._proof != self.container.broker.accounts.proof(self.user):
+            # Only open connections end when their user's password is changed.
+            self.end("amqp:unauthorized-access", f"user {self.user} was changed meanwhile and must sign in again")
+            return
         try:
             self.engine = self.container.broker.open_connection(
                 hostname,
@@ -260,7 +300,7 @@ class AmqpConnection:
 
     def _connection_closed(self, event: Any) -> None:
         self.closing = True
-        self._let_go_of(list(self.links.values()))
+        self._let_go_of(list(self.links.values()), orderly=True)
         pn.connection_close(self._connection)
         self.dirty()
 
@@ -278,7 +318,7 @@ class AmqpConnection:
     def _session_closed(self, event: Any) -> None:
         session = pn.event_session(event)
         gone = [p for p in self.links if pn.link_session(p) == session]
-        self._let_go_of([self.links[p] for p in gone])
+        self._let_go_of([self.links[p] for p in gone], orderly=True)
         for pointer in gone:
             del self.links[pointer]
         self.sessions.pop(session, None)
@@ -308,7 +348,7 @@ class AmqpConnection:
         link = self.links.pop(pointer, None)
         if link is not None:
             by_peer = not link.closing
-            self._let_go_of([link])
+            self._let_go_of([link], orderly=True)
             if for_good and by_peer:
                 link.peer_closed()
         pn.link_close(pointer)
@@ -323,9 +363,10 @@ class AmqpConnection:
             pn.link_detach(pointer)
         self._link_closed(event, for_good=False)
 
-    def _let_go_of(self, links: list[Link]) -> None:
+    def _let_go_of(self, links: list[Link], *, orderly: bool = False) -> None:
         for link in links:
             if not link.closing:
+                link.orderly = orderly
                 link.closing = True
                 link.let_go()
 

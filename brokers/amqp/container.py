@@ -8,16 +8,20 @@ not wait for the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from brokers.amqp.header import is_durable
+from brokers.amqp.dead_letter import as_dead_letter
+from brokers.amqp.filters import compile_selector
+from brokers.amqp.header import header
 from brokers.amqp.incoming import ProducerLink
 from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
+from brokers.amqp.sign_in_attempts import SignInAttempts
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
+from brokers.engine.rights import Rights
 from brokers.engine.turn import Close, CreditChanged, Detach, Discharged, Drain, Effect, Keep, Removed, Settled
 
 if TYPE_CHECKING:
@@ -43,15 +47,18 @@ class Container:
         self.commit: Callable[[], None] = lambda: None
         #: Called when there is more to do, in a turn of its own.
         self.again: Callable[[], None] = lambda: None
-        broker.turn.is_durable = is_durable
+        broker.turn.header = header
+        broker.turn.as_dead_letter = as_dead_letter
+        broker.subscriptions.compile = compile_selector
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
         self.speaking: AmqpConnection | None = None  # this turn's input came from it
         self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
         self.draining: set[ConsumerLink] = set()
         self.hasty: set[AmqpConnection] = set()  # to be ticked more often than once a second
-        #: What a user who signed in may do: publish, consume, manage.
-        self.rights: Callable[[str], Collection[str]] = lambda user: ()
+        #: What a user who signed in may do now.
+        self.rights: Callable[[str], Rights] = broker.accounts.rights
+        self.attempts = SignInAttempts()
         self._next_reply = 0
 
     def reply_address(self) -> str:
@@ -67,6 +74,7 @@ class Container:
         """After any input: see the module."""
         turn = self.broker.turn
         touched, changed = turn.touched, turn.changed
+        more: list[ConsumerLink] = []
         while touched or turn.effects or self.draining:
             while touched:
                 queue = touched.pop()
@@ -78,7 +86,11 @@ class Container:
             for effect in turn.take_effects():
                 self._carry_out(effect)
             while self.draining and not touched:
-                self.draining.pop().finish_drain()
+                link = self.draining.pop()
+                if link.consumer.queue in turn.later:
+                    more.append(link)  # for the next turn: there may be messages for it
+                else:
+                    link.finish_drain()
         unwritten = self.unwritten
         if turn.facts or turn.keep:
             for connection in [c for c in unwritten if c is not self.speaking]:
@@ -92,6 +104,7 @@ class Container:
         self.commit()
         while unwritten:
             unwritten.pop().flush()
+        self.draining.update(more)
         if turn.later:
             touched.update(turn.later)
             turn.later.clear()

@@ -4,7 +4,7 @@ Proton built without Cyrus SASL offers servers neither PLAIN nor SCRAM, so this 
 socket, loop or clock. Whatever a peer sends, the end is `done` or `failed`; nothing is raised and never more than one
 frame is kept.
 
-The conversation (SCRAM-SHA-256, RFC 7677; PLAIN, RFC 4616; ANONYMOUS, RFC 4505):
+The conversation (SCRAM-SHA-256, RFC 7677; PLAIN, RFC 4616; EXTERNAL, RFC 4422; ANONYMOUS, RFC 4505):
 
     client: AMQP 3 1 0 0                    server: AMQP 3 1 0 0, mechanisms
     client: init(mechanism, initial)        server: challenge, or outcome
@@ -26,6 +26,7 @@ from scramp.utils import saslprep
 from brokers.amqp.sasl_frames import (
     AUTH,
     OK,
+    SYS_TEMP,
     Init,
     MalformedFrame,
     Response,
@@ -39,7 +40,7 @@ from brokers.amqp.sasl_frames import (
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 
-SCRAM, PLAIN, ANONYMOUS = "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"
+EXTERNAL, SCRAM, PLAIN, ANONYMOUS = "EXTERNAL", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"
 
 
 class Authenticator(Protocol):
@@ -53,19 +54,59 @@ class Authenticator(Protocol):
         """What gives a user's salt, stored key, server key and iterations; None if unknown."""
         ...
 
+    def external(self, subject: str) -> str | None:
+        """The user that a verified client certificate of this subject (RFC 4514) stands for, if any."""
+        ...
+
+
+class Gate(Protocol):
+    """What slows down those who guess passwords, for one remote address."""
+
+    def wait_ms(self, user: str) -> int:
+        """How long attempts of this user are refused unseen; 0: go on."""
+        ...
+
+    def failed(self, user: str) -> None: ...
+
+    def succeeded(self, user: str) -> None: ...
+
+
+class _Open:
+    """A gate that is always open."""
+
+    def wait_ms(self, user: str) -> int:
+        return 0
+
+    def failed(self, user: str) -> None:
+        pass
+
+    def succeeded(self, user: str) -> None:
+        pass
+
 
 class SaslServer:
-    """One connection's signing in.
+    """One connection's signing in. `certificate`: the subject of the peer's verified certificate, if it showed one.
 
     `done`: the peer is in; `user` is its name, None if it is anonymous, and `rest` are the bytes that belong to the
     AMQP transport, protocol header first. `failed`: send what `receive` returned, then close; `reason` says why, for
     the log. `hostname`: what the client asked for in its init, if it did.
     """
 
-    def __init__(self, authenticator: Authenticator, *, anonymous: bool, plain: bool) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        *,
+        anonymous: bool,
+        plain: bool,
+        certificate: str | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         self._authenticator = authenticator
         self._anonymous = anonymous
-        self._mechanisms = [SCRAM, *([PLAIN] if plain else []), *([ANONYMOUS] if anonymous else [])]
+        self._certificate = certificate
+        self._gate = gate or _Open()
+        offered = {EXTERNAL: certificate is not None, SCRAM: True, PLAIN: plain, ANONYMOUS: anonymous}
+        self._mechanisms = [mechanism for mechanism, is_offered in offered.items() if is_offered]
         self._buffer = bytearray()
         self._step: Callable[[bytes], bytes] = self._on_protocol_header
         self._exchange: _Exchange | None = None
@@ -136,12 +177,17 @@ class SaslServer:
             return self._refuse(f"mechanism {init.mechanism[:40]!r} was not offered")
         if init.mechanism == ANONYMOUS:
             return self._accept(None)
-        self._exchange = _Plain(self._authenticator) if init.mechanism == PLAIN else _Scram(self._authenticator)
+        self._exchange = self._begin(init.mechanism)
         self._step = self._on_response
-        if not init.initial_response:
-            # A client may wait for the server to begin (RFC 4422 section 3.3): both mechanisms begin with nothing.
+        if init.initial_response is None or (not init.initial_response and init.mechanism != EXTERNAL):
+            # A client may wait for the server to begin (RFC 4422 section 3.3): all mechanisms begin with nothing.
             return encode_challenge(b"")
         return self._exchanged(init.initial_response)
+
+    def _begin(self, mechanism: str) -> _Exchange:
+        if mechanism == EXTERNAL:
+            return _External(self._authenticator, self._certificate or "")
+        return (_Plain if mechanism == PLAIN else _Scram)(self._authenticator, self._gate)
 
     def _on_response(self, frame: bytes) -> bytes:
         response = decode(frame)
@@ -154,7 +200,7 @@ class SaslServer:
         try:
             challenge = self._exchange.receive(message)
         except _Refused as refusal:
-            return self._refuse(str(refusal))
+            return self._refuse(str(refusal), refusal.outcome)
         if challenge is not None:
             return encode_challenge(challenge)
         return self._accept(self._exchange.user, self._exchange.last_word)
@@ -165,9 +211,9 @@ class SaslServer:
         self.done, self.user = True, user
         return encode_outcome(OK, last_word)
 
-    def _refuse(self, reason: str) -> bytes:
+    def _refuse(self, reason: str, outcome: int = AUTH) -> bytes:
         self._fail(reason)
-        return encode_outcome(AUTH)
+        return encode_outcome(outcome)
 
     def _fail(self, reason: str) -> None:
         self.failed, self.reason = True, reason
@@ -175,6 +221,15 @@ class SaslServer:
 
 class _Refused(Exception):
     """The credentials were refused, or are not of the mechanism's form."""
+
+    def __init__(self, reason: str, outcome: int = AUTH) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+def _check_gate(gate: Gate, user: str) -> None:
+    if wait := gate.wait_ms(user):
+        raise _Refused(f"too many attempts of {user!r}: refused for another {wait / 1000:.1f} s", SYS_TEMP)
 
 
 class _Exchange(Protocol):
@@ -186,9 +241,28 @@ class _Exchange(Protocol):
         ...
 
 
-class _Plain:
-    def __init__(self, authenticator: Authenticator) -> None:
+class _External:
+    """The TLS layer has verified the certificate; what is left is whose it is."""
+
+    def __init__(self, authenticator: Authenticator, subject: str) -> None:
         self._authenticator = authenticator
+        self._subject = subject
+        self.user = ""
+        self.last_word: bytes | None = None
+
+    def receive(self, message: bytes) -> None:
+        user = self._authenticator.external(self._subject)
+        if user is None:
+            raise _Refused(f"no user has the certificate_subject {self._subject!r}")
+        if message not in (b"", user.encode()):
+            raise _Refused(f"user {user!r} may not act on behalf of another")
+        self.user = user
+
+
+class _Plain:
+    def __init__(self, authenticator: Authenticator, gate: Gate) -> None:
+        self._authenticator = authenticator
+        self._gate = gate
         self.user = ""
         self.last_word: bytes | None = None
 
@@ -200,34 +274,51 @@ class _Plain:
             raise _Refused("a PLAIN message that is not") from None
         if on_behalf_of not in ("", name):
             raise _Refused(f"user {user!r} may not act on behalf of another")
+        _check_gate(self._gate, user)
         if not self._authenticator.check_plain(name, password):
+            self._gate.failed(user)
             raise _Refused(f"wrong password, or no such user: {user!r}")
+        self._gate.succeeded(user)
         self.user = user
 
 
 class _Scram:
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, gate: Gate) -> None:
+        self._gate = gate
         self._lookup = authenticator.scram()
         self._server = ScramMechanism(SCRAM).make_server(self._verifier)
         self._first = True
+        self._asked: object = None  # the verifier that the conversation began with
         self.user = ""
         self.last_word: bytes | None = None
 
     def _verifier(self, name: str) -> tuple[bytes, bytes, bytes, int] | None:
         self.user = name
-        return self._lookup(name)
+        self._asked = self._lookup(name)
+        return self._asked
 
     def receive(self, message: bytes) -> bytes | None:
         try:
             text = message.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _Refused(f"a SCRAM message that is not text: {error}") from None
+        try:
             if self._first:
                 self._first = False
                 self._server.set_client_first(text)
-                return str(self._server.get_server_first()).encode()
-            self._server.set_client_final(text)
-            self.last_word = str(self._server.get_server_final()).encode()
-        except UnicodeDecodeError as error:
-            raise _Refused(f"a SCRAM message that is not text: {error}") from None
+                challenge = str(self._server.get_server_first()).encode()
+                _check_gate(self._gate, self.user)
+                return challenge
         except ScramException as error:
             raise _Refused(f"SCRAM sign-in of {self.user!r}: {error}") from None
+        _check_gate(self._gate, self.user)  # again: many may have begun at once
+        try:
+            self._server.set_client_final(text)
+            self.last_word = str(self._server.get_server_final()).encode()
+        except ScramException as error:
+            self._gate.failed(self.user)
+            raise _Refused(f"SCRAM sign-in of {self.user!r}: {error}") from None
+        if self._lookup(self.user) != self._asked:
+            raise _Refused(f"the password of {self.user!r} was changed while it signed in")
+        self._gate.succeeded(self.user)
         return None

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import os
 import threading
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
-from proton import SSLDomain
+from proton import SSLDomain, SSLException
 
 from brokers.client.errors import ClientError, ConnectionFailed
 from brokers.client.link import SenderLink
@@ -36,6 +38,8 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     virtual_host: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    certificate: tuple[str | os.PathLike[str], str | os.PathLike[str]] | None = None,
     ssl_domain: SSLDomain | None = None,
     password_in_clear: bool = False,
     name: str | None = None,
@@ -44,7 +48,11 @@ def connect(
     longest_pause: float = 5.0,
     clock: Clock | None = None,
 ) -> Connection:
-    """Connect to `url`, such as `amqp://host:5672`, or `amqps://…` with an `ssl_domain` that says whom to trust.
+    """Connect to `url`, such as `amqp://host:5672` or `amqps://host:5671`.
+
+    Over `amqps://` the broker's certificate must be of the host in the URL, and by an authority in the PEM file `ca` or
+    one that the system trusts. `certificate`: PEM files of a certificate and its key, with which it signs in (EXTERNAL)
+    if there is no `user`. `ssl_domain`: Proton's own object, which says all of that instead.
 
     Without `user` it signs in as ANONYMOUS, with one by SASL PLAIN: over `amqp://` the password can be read on the way,
     so beyond this machine that needs `password_in_clear`. `virtual_host`: the broker's own name for one of its parts;
@@ -75,12 +83,18 @@ def connect(
         "heartbeat": heartbeat,
         "max_frame_size": MAX_FRAME,
         "container_id": name or f"publisher-{uuid.uuid4().hex}",
-        "allowed_mechs": "PLAIN" if user else "ANONYMOUS",
+        "allowed_mechs": "PLAIN" if user else "EXTERNAL" if certificate else "ANONYMOUS",
         "allow_insecure_mechs": True,  # it was asked for, above
     }
     if user:
         options.update(user=user, password=password or "")
-    if ssl_domain is not None:
+    if clear and (ca or certificate or ssl_domain):
+        raise ValueError(f"{url!r} is without TLS: certificates are for amqps://")
+    if ssl_domain is not None and (ca or certificate):
+        raise ValueError("ssl_domain says whom to trust and who this is: leave out ca and certificate")
+    if ca or certificate:
+        options["ssl_domain"] = _ssl_domain(ca, certificate)
+    elif ssl_domain is not None:
         options["ssl_domain"] = ssl_domain
     return Connection(url, options, connect_timeout, longest_pause, clock or SystemClock())
 
@@ -214,6 +228,26 @@ class Connection:
             for link in self._links:
                 link.lost(str(self._ended), for_good=self._ended)
             self._changed.notify_all()
+
+
+def _ssl_domain(
+    ca: str | os.PathLike[str] | None,
+    certificate: tuple[str | os.PathLike[str], str | os.PathLike[str]] | None,
+) -> SSLDomain:
+    """Raises ValueError, naming the file that cannot be used."""
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    try:
+        if ca is not None:
+            named = f"ca {os.fspath(ca)!r}"
+            Path(ca).read_bytes()
+            domain.set_trusted_ca_db(os.fspath(ca))
+        if certificate is not None:
+            named = f"certificate {os.fspath(certificate[0])!r} and key {os.fspath(certificate[1])!r}"
+            domain.set_credentials(os.fspath(certificate[0]), os.fspath(certificate[1]), None)
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+    except (OSError, SSLException) as error:
+        raise ValueError(f"{named} cannot be used: {error}") from error
+    return domain
 
 
 def _is_loopback(host: str) -> bool:

@@ -8,12 +8,15 @@ only sent for again once one has been consumed.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from proton import SASL, Collector, Condition, Connection, Delivery, Endpoint, Event, Link, Session, Transport
+
+from brokers.loopback import is_loopback
 
 #: Larger messages go in several frames, so that one of them does not hold up the others. Bytes.
 _FRAME = 65_536
@@ -64,7 +67,7 @@ class AmqpClient(asyncio.Protocol):
         self._transport.idle_timeout = idle_timeout
         self._transport.max_frame_size = _FRAME
         self._sasl = self._transport.sasl()
-        self._sasl.allow_insecure_mechs = True  # PLAIN without TLS: the broker is on loopback, or behind a TLS socket
+        self._sasl.allow_insecure_mechs = True  # PLAIN: the broker is on loopback, or behind a TLS socket
         self._sasl.allowed_mechs("PLAIN")
         self._transport.bind(self._connection)
         self._connection.open()
@@ -72,12 +75,31 @@ class AmqpClient(asyncio.Protocol):
         self._session.open()
 
     @classmethod
-    async def connect(cls, host: str, port: int, user: str, password: str, *, idle_timeout: float) -> AmqpClient:
-        """Connect and sign in. `idle_timeout`: seconds of silence after which the broker counts as dead. Raises
-        ConnectionLost; takes as long as it takes, unless it is cancelled."""
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        user: str,
+        password: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        idle_timeout: float,
+    ) -> AmqpClient:
+        """Connect and sign in, with `tls` by TLS. `idle_timeout`: seconds of silence after which the broker counts as
+        dead. Raises ConnectionLost; takes as long as it takes, unless it is cancelled."""
         client = cls(f"{host}:{port}", user, password, idle_timeout)
         try:
-            await client._loop.create_connection(lambda: client, host, port)
+            if tls is None and not is_loopback(host):
+                client._end(
+                    SignInRefused(
+                        f"the password of {user} could be read on its way to {client.where}: connect with TLS"
+                    )
+                )
+                raise client.lost.result()
+            await client._loop.create_connection(lambda: client, host, port, ssl=tls)
+        except ssl.SSLCertVerificationError as error:
+            client._end(ConnectionLost(f"{client.where} is not trusted: {error.verify_message}"))
+            raise client.lost.result() from error
         except OSError as error:
             client._end(ConnectionLost(f"cannot connect to {client.where}: {error.strerror or error}"))
             raise client.lost.result() from error
@@ -269,7 +291,9 @@ class AmqpClient(asyncio.Protocol):
             self._on_transport_error(self._transport.condition)
 
     def _on_transport_error(self, condition: Condition | None) -> None:
-        if self._sasl.outcome not in (SASL.OK, None):
+        if self._sasl.outcome == SASL.TEMP:
+            self.abort("the broker lets nobody sign in for now, or not after so many failed attempts")
+        elif self._sasl.outcome not in (SASL.OK, None):
             self._end(SignInRefused(f"{self.where} does not take user {self._connection.user!r} or its password"))
         else:
             self.abort(_ended(condition).args[0])

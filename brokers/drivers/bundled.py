@@ -7,6 +7,7 @@ samples come over links of their own, with no more on their way than their reade
 from __future__ import annotations
 
 import asyncio
+import ssl
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -59,16 +60,17 @@ class BundledBroker:
         user: str,
         password: str,
         *,
+        tls: ssl.SSLContext | None = None,
         timeout: float = 10.0,  # noqa: ASYNC109 - it is kept for every request, too
         idle_timeout: float = 10.0,
     ) -> BundledBroker:
-        """Connect, sign in and see that management is allowed. `timeout`: seconds for all of this, and for every answer
-        afterwards. `idle_timeout`: seconds of silence after which the broker counts as dead. Raises
-        BrokerUnreachable, NotAllowed."""
+        """Connect (with `tls` by TLS), sign in and see that management is allowed. Without TLS the password goes to
+        this machine only. `timeout`: seconds for all of this, and for every answer afterwards. `idle_timeout`: seconds
+        of silence after which the broker counts as dead. Raises BrokerUnreachable, NotAllowed."""
         client: AmqpClient | None = None
         try:
             async with asyncio.timeout(timeout):
-                client = await AmqpClient.connect(host, port, user, password, idle_timeout=idle_timeout)
+                client = await AmqpClient.connect(host, port, user, password, tls=tls, idle_timeout=idle_timeout)
                 broker = cls(client, timeout)
                 await broker.types()
                 return broker

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from brokers.engine.accounts import User
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.consumer import Consumer
@@ -160,6 +161,9 @@ _QUEUE: dict[str, Getter] = {
     "rejected_messages": lambda b, q: q.rejected,
     "longest_wait_ms": lambda b, q: q.longest_wait(b.turn.now),
     "dropped_messages": lambda b, q: q.dropped,
+    "expired_messages": lambda b, q: q.expired,
+    "dead_lettered_messages": lambda b, q: q.dead_lettered,
+    "discarded_messages": lambda b, q: q.discarded,
     "overfull_count": lambda b, q: q.overfull_count,
     "overfull_ms": lambda b, q: q.overfull_ms + (max(0, b.turn.now - q.overfull_since) if q.overfull_since else 0),
     "stops": lambda b, q: _shown(q.stops.values()),
@@ -282,6 +286,17 @@ _CONSUMER: dict[str, Getter] = {
     "unacknowledged_messages": lambda b, c: c.unacknowledged,
 }
 
+_USER: dict[str, Getter] = {
+    "name": lambda b, u: u.name,
+    "password": lambda b, u: None,  # nobody is shown it
+    "has_password": lambda b, u: u.verifier is not None,
+    "certificate_subject": lambda b, u: u.certificate_subject,
+    "administrator": lambda b, u: u.rights.administrator,
+    "grants": lambda b, u: u.rights.shown(),
+    "connections": lambda b, u: b.accounts.connections(u.name),
+    "version": lambda b, u: u.version,
+}
+
 #: Type name -> attribute name -> how to read it.
 GETTERS: Mapping[str, Mapping[str, Getter]] = {
     "Broker": _BROKER,
@@ -294,6 +309,7 @@ GETTERS: Mapping[str, Mapping[str, Getter]] = {
     "Connection": _CONNECTION,
     "Producer": _PRODUCER,
     "Consumer": _CONSUMER,
+    "User": _USER,
 }
 
 TYPE_OF: Mapping[type, str] = {
@@ -307,4 +323,5 @@ TYPE_OF: Mapping[type, str] = {
     Connection: "Connection",
     Producer: "Producer",
     Consumer: "Consumer",
+    User: "User",
 }

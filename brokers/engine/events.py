@@ -65,6 +65,13 @@ def dropped_words(count: int, depth_bytes: int, depth_messages: int, stop_bytes:
     )
 
 
+def dead_letter_words(count: int, target: str, reason: str) -> str:
+    """The words of HGT-1011 and, without a dead-letter queue, of HGT-1012."""
+    if target:
+        return f"Dead-lettered : {count:,} messages, To : {target}, Reason : {reason}"
+    return f"Discarded : {count:,} messages, Reason : {reason}"
+
+
 def policy_words(before: Mapping[str, Any], after: Mapping[str, Any], change: str = "changed") -> str:
     """The words of HGT-1003; None: not set. `change`: created, changed or deleted."""
     if change == "changed":
@@ -72,6 +79,22 @@ def policy_words(before: Mapping[str, Any], after: Mapping[str, Any], change: st
     else:
         told = [f"{name} {value}" for name, value in (after if change == "created" else before).items()]
     return f"Policy {change.capitalize()} : {', '.join(told)}"
+
+
+def user_words(
+    kind: str, before: Mapping[str, Any], after: Mapping[str, Any], actor: str, *, password: bool = False
+) -> str:
+    """The words of USR-1001 to USR-1003. No password, neither new nor old, ever gets here."""
+    if kind == "user-changed":
+        told = [f"{name} {_set(before[name])} -> {_set(after[name])}" for name in after]
+    else:
+        told = [f"{name} {_set(value)}" for name, value in (after or before).items()]
+    told += ["password changed"] if password else []
+    return f"User {kind.removeprefix('user-').capitalize()} : {', '.join([*told, f'By : {actor}'])}"
+
+
+def _set(value: Any) -> str:
+    return ("; ".join(value) if isinstance(value, list) else str(value)) or "none"
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,5 @@
-"""Requests on managed objects: read, query, create, update, delete, call. Values in, values out.
+"""Requests on managed objects: read, query, create, update, delete, call. Values in, values out. How objects are found
+and shown is `managed_objects.py`; here is what changes them.
 
 This is what the management node speaks AMQP about and what the in-memory admin interface calls directly: the errors
 are those of `brokers.admin`. Which types, attributes and operations there are stands in `brokers/managed.py`; what an
@@ -8,6 +9,7 @@ operation does is one function here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from brokers.admin import InvalidValue, ManagedObject, NotAllowed, NotFound, Page, StaleVersion
@@ -16,6 +18,7 @@ from brokers.engine.broker import Broker, queue_fact
 from brokers.engine.connection import Connection
 from brokers.engine.events import policy_words
 from brokers.engine.exchange import Exchange
+from brokers.engine.managed_objects import ManagedObjects, declared_type
 from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
 from brokers.engine.queue import Queue
 from brokers.engine.shortages import LIMITS, STORE_LIMITS, check_limits, check_store_limits
@@ -24,9 +27,8 @@ from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.stops import Scope, StopOutcome
 from brokers.engine.subscription import Subscription
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
-from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, check_attributes, object_name
+from brokers.managed import TYPES, ObjectName, check_arguments, check_attributes
 
-MAX_PAGE = 1000
 _STOPPABLE = ("Broker", "VirtualHost", "Exchange", "Queue")
 
 
@@ -35,6 +37,7 @@ class Management:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.objects = ManagedObjects(broker)
         self._operations: Mapping[tuple[str, str], Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
             **{(t, "stop-producers"): self._stop for t in _STOPPABLE},
             **{(t, "start-producers"): self._start for t in _STOPPABLE},
@@ -44,6 +47,7 @@ class Management:
             ("Exchange", "bind"): self._bind,
             ("Exchange", "unbind"): self._unbind,
             ("Connection", "close"): self._close,
+            ("User", "renew-password"): broker.accounts.renew_password,
         }
         self._creators: Mapping[str, Callable[[Mapping[str, Any], dict[str, Any], str], Any]] = {
             "VirtualHost": self._create_virtualhost,
@@ -54,6 +58,7 @@ class Management:
             "Exchange": lambda v, policy, actor: broker.routing.create_exchange(
                 broker.virtualhost(v["virtualhost"]), v["name"], v["exchange_type"], policy, actor=actor
             ),
+            "User": lambda v, _, actor: broker.accounts.create(v, actor),
             "SlowConsumerPolicy": self._create_slow_consumer_policy,
         }
         self._updaters: Mapping[str, Callable[[Any, Mapping[str, Any], Mapping[str, Any], str], object]] = {
@@ -62,6 +67,7 @@ class Management:
             "Queue": self._update_queue,
             "Policy": self._update_policy,
             "Exchange": self._update_exchange,
+            "User": broker.accounts.update,
             "SlowConsumerPolicy": lambda policy, _, after, actor: broker.slow_consumers.update(
                 policy, after, actor=actor
             ),
@@ -71,6 +77,7 @@ class Management:
             "Queue": lambda queue, _: broker.delete_queue(queue),
             "Policy": lambda policy, actor: broker.enforcement.delete_policy(policy, actor=actor),
             "Exchange": lambda exchange, actor: broker.routing.delete_exchange(exchange, actor=actor),
+            "User": broker.accounts.delete,
             "Subscription": self._delete_subscription,
             "SlowConsumerPolicy": lambda policy, actor: broker.slow_consumers.delete(policy, actor=actor),
         }
@@ -78,108 +85,16 @@ class Management:
     # -- reading ----------------------------------------------------------------------------------------------
 
     def read(self, name: ObjectName) -> ManagedObject:
-        return self._shown(name.type, self._find(name))
+        return self.objects.read(name)
 
-    def query(
-        self,
-        type_name: str,
-        *,
-        where: Mapping[str, Any] | None = None,
-        search: str = "",
-        sort: str = "",
-        offset: int = 0,
-        count: int = 100,
-    ) -> Page:
-        declared = _type(type_name)
-        _check_query(where, search, sort, offset, count)
-        getters = GETTERS[type_name]
-        objects = self._all(type_name)
-        for attribute, wanted in (where or {}).items():
-            objects = self._filter(objects, declared, attribute, wanted)
-        if search:
-            needle = search.casefold()
-            objects = [o for o in objects if needle in "/".join(v for _, v in _name(o).keys).casefold()]
-        found = sorted(objects, key=lambda o: _natural(_name(o)))
-        for attribute in reversed([a.strip() for a in sort.split(",") if a.strip()]):
-            found.sort(key=self._key(declared, attribute.lstrip("-")), reverse=attribute.startswith("-"))
-        items = tuple(self._shown(type_name, o, getters) for o in found[offset : offset + count])
-        return Page(items, len(found), offset)
-
-    def _filter(self, objects: Iterable[Any], declared: ManagedType, attribute: str, wanted: Any) -> list[Any]:
-        if declared.attribute(attribute) is None:
-            raise InvalidValue({attribute: f"{attribute} is not an attribute of {declared.name}"})
-        getter = GETTERS[declared.name][attribute]
-        values = wanted if isinstance(wanted, (list, tuple)) else [wanted]
-        return [o for o in objects if getter(self.broker, o) in values]
-
-    def _key(self, declared: ManagedType, attribute: str) -> Callable[[Any], Any]:
-        if declared.attribute(attribute) is None:
-            raise InvalidValue({"sort": f"{attribute} is not an attribute of {declared.name}"})
-        getter, broker = GETTERS[declared.name][attribute], self.broker
-
-        def key(thing: Any) -> Any:
-            value = getter(broker, thing)
-            plain = value if isinstance(value, (int, float)) else str(value).casefold()
-            return (value is not None, isinstance(plain, str), plain) if value is not None else (False, False, 0)
-
-        return key
-
-    def _all(self, type_name: str) -> list[Any]:
-        broker, hosts = self.broker, self.broker.virtualhosts.values()
-        every: Mapping[str, Callable[[], Iterable[Any]]] = {
-            "Broker": lambda: [broker],
-            "VirtualHost": lambda: hosts,
-            "Queue": broker.queues,
-            "Policy": lambda: [p for host in hosts for p in host.policies.by_pattern.values()],
-            "Exchange": lambda: [e for host in hosts for e in host.exchanges.values()],
-            "Subscription": broker.subscriptions.of.values,
-            "SlowConsumerPolicy": lambda: [p for host in hosts for p in host.slow_consumer_policies.values()],
-            "Connection": broker.connections.values,
-            "Producer": broker.producers.values,
-            "Consumer": broker.consumers.values,
-        }
-        return list(every[type_name]())
-
-    def _find(self, name: ObjectName) -> Any:
-        broker = self.broker
-        try:
-            name = object_name(name.type, **dict(name.keys))
-        except ValueError as error:
-            raise NotFound(str(error)) from None
-        if name.type == "Broker":
-            return broker
-        if name.type == "VirtualHost":
-            return broker.virtualhost(name["name"])
-        if name.type == "Queue":
-            return broker.queue(name["virtualhost"], name["name"])
-        if name.type == "Policy":
-            return broker.enforcement.policy(name["virtualhost"], name["pattern"])
-        if name.type == "Exchange":
-            return broker.routing.exchange(name["virtualhost"], name["name"])
-        if name.type == "Subscription":
-            return broker.subscriptions.subscription(name["virtualhost"], name["name"])
-        if name.type == "SlowConsumerPolicy":
-            return broker.slow_consumers.policy(name["virtualhost"], name["name"])
-        things: Mapping[str, Mapping[int, Any]] = {
-            "Connection": broker.connections,
-            "Producer": broker.producers,
-            "Consumer": broker.consumers,
-        }
-        number = name.get("id")
-        thing = things[name.type].get(int(number)) if number.isdecimal() and len(number) < 20 else None
-        if thing is None or _name(thing) != name:
-            raise NotFound(f"there is no {name.type.lower()} {name}")
-        return thing
-
-    def _shown(self, type_name: str, thing: Any, getters: Mapping[str, Any] | None = None) -> ManagedObject:
-        broker = self.broker
-        attributes = {a: get(broker, thing) for a, get in (getters or GETTERS[type_name]).items()}
-        return ManagedObject(_name(thing), attributes["version"], attributes)
+    def query(self, type_name: str, **asked: Any) -> Page:
+        """See `ManagedObjects.query`."""
+        return self.objects.query(type_name, **asked)
 
     # -- changing ---------------------------------------------------------------------------------------------
 
     def create(self, name: ObjectName, attributes: Mapping[str, Any], actor: str = "") -> ManagedObject:
-        declared = _type(name.type)
+        declared = declared_type(name.type)
         if not declared.creatable:
             raise NotAllowed(f"a {name.type.lower()} cannot be created")
         given = {**dict(name.keys), **attributes}
@@ -189,7 +104,9 @@ class Management:
         if any(good[k] != v for k, v in name.keys):
             raise InvalidValue({k: f"{k} is {good[k]!r} but the name says {v!r}" for k, v in name.keys if good[k] != v})
         policy = {f: good[f] for f in FIELDS if good.get(f) is not None}
-        return self._shown(name.type, self._creators[name.type](good, policy, actor))
+        shown = self.objects.shown(name.type, self._creators[name.type](good, policy, actor))
+        once = self.broker.accounts.told_once()
+        return replace(shown, attributes={**shown.attributes, **once}) if once else shown
 
     def _create_virtualhost(self, values: Mapping[str, Any], policy: dict[str, Any], actor: str) -> VirtualHost:
         broker = self.broker
@@ -214,8 +131,8 @@ class Management:
         return self.broker.slow_consumers.create(host, values["name"], given, actor=actor)
 
     def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int, actor: str = "") -> ManagedObject:
-        thing = self._find(name)
-        declared = _type(name.type)
+        thing = self.objects.find(name)
+        declared = declared_type(name.type)
         if not declared.writable:
             raise NotAllowed(f"nothing of a {name.type.lower()} can be changed")
         _check_version(name, thing, version)
@@ -278,8 +195,8 @@ class Management:
         self.broker.turn.state("policy-changed", name, subject, policy_words(before, after), attributes)
 
     def delete(self, name: ObjectName, version: int | None = None, actor: str = "") -> None:
-        thing = self._find(name)
-        if not _type(name.type).deletable:
+        thing = self.objects.find(name)
+        if not declared_type(name.type).deletable:
             raise NotAllowed(f"a {name.type.lower()} cannot be deleted")
         if version is not None:
             _check_version(name, thing, version)
@@ -299,10 +216,10 @@ class Management:
     def call(
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], actor: str = ""
     ) -> Mapping[str, Any]:
-        declared = _type(name.type).operation(operation)
+        declared = declared_type(name.type).operation(operation)
         if declared is None:
             raise NotFound(f"{name.type} has no operation {operation}")
-        thing = self._find(name)
+        thing = self.objects.find(name)
         good, wrong = check_arguments(declared, {a: v for a, v in arguments.items() if v is not None})
         if wrong:
             raise InvalidValue(dict(wrong))
@@ -350,39 +267,6 @@ class Management:
             connection, f"closed by {given['actor'] or 'an operator'}{f': {reason}' if reason else ''}"
         )
         return {}
-
-
-def _name(thing: Any) -> ObjectName:
-    name = getattr(thing, "object_name", None) or thing.name
-    assert isinstance(name, ObjectName)
-    return name
-
-
-def _natural(name: ObjectName) -> tuple[tuple[int, str], ...]:
-    """Names in the order people expect: numbers by their value."""
-    return tuple((int(v), "") if v.isdecimal() and len(v) < 20 else (-1, v) for _, v in name.keys)
-
-
-def _type(name: str) -> ManagedType:
-    try:
-        return TYPES[name]
-    except KeyError:
-        raise NotFound(f"{name!r} is not a type of managed objects: there are {', '.join(TYPES)}") from None
-
-
-def _check_query(where: Any, search: Any, sort: Any, offset: Any, count: Any) -> None:
-    """What comes from a wire may be anything."""
-    errors = {}
-    if where is not None and not isinstance(where, Mapping):
-        errors["where"] = f"where is {where!r}: it must be a map of attributes to values"
-    for field, text in (("search", search), ("sort", sort)):
-        if not isinstance(text, str):
-            errors[field] = f"{field} is {text!r}: it must be text"
-    numbers = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, count))
-    if not numbers or offset < 0 or not 0 <= count <= MAX_PAGE:
-        errors["count"] = f"offset {offset!r} and count {count!r}: offset from 0, count from 0 to {MAX_PAGE}"
-    if errors:
-        raise InvalidValue(errors)
 
 
 def _check_version(name: ObjectName, thing: Any, version: int) -> None:

@@ -61,7 +61,9 @@ class Records:
     def restore(self, records: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
         """Take up the records of an earlier run, in any order; kinds that are not the engine's are passed over."""
         kinds: dict[str, list[Mapping[str, Any]]] = {}
-        for kind, _, record in records:
+        for kind, key, record in records:
+            if kind == "user":
+                self.broker.accounts.restore(key, record)
             kinds.setdefault(kind, []).append(record)
         for record in kinds.get("broker", ()):
             self.broker.version, self.broker.defaults = record["version"], dict(record["defaults"])

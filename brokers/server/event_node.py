@@ -1,19 +1,22 @@
 """`$events`: every event with a number above the one the client has, from the journal and then live.
 
 Each link keeps the number it has reached, so nothing piles up for a client that reads slowly, and nothing is left out.
-The newest events are also kept encoded, since every follower wants the same ones at the same time.
+The newest events are also kept encoded, since every follower wants the same ones at the same time. Who manages some
+virtual hosts only is sent what is about these: then the numbers have gaps.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from proton import Message, symbol
 
 from brokers.admin import Event
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
+from brokers.engine.permission import virtualhost_of
+from brokers.engine.rights import MANAGE, Rights
 from brokers.server.event_journal import EventJournal, Expired
 from brokers.server.values import to_amqp
 
@@ -26,13 +29,18 @@ TAIL = 1000
 AT_ONCE = 500
 
 
+#: Number, the virtual host it is about ("": the broker), the message.
+_Encoded = tuple[int, str, bytes]
+
+
 class EventNode:
     """See the module."""
 
-    def __init__(self, journal: EventJournal) -> None:
+    def __init__(self, journal: EventJournal, rights: Callable[[str], Rights]) -> None:
         self.journal = journal
+        self._rights = rights
         self._reached: dict[NodeSource, int] = {}
-        self._tail: deque[tuple[int, bytes]] = deque(maxlen=TAIL)
+        self._tail: deque[_Encoded] = deque(maxlen=TAIL)
         self._behind: set[NodeSource] = set()  # have credit and would have held up the broker for too long
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
@@ -50,7 +58,7 @@ class EventNode:
     def publish(self, events: Sequence[Event]) -> None:
         """Tell the followers. The events are in the journal already."""
         if self._reached:
-            self._tail.extend((e.number, _encode(e)) for e in events)
+            self._tail.extend(_encoded(e) for e in events)
             for link in list(self._reached):
                 self._pump(link)
         else:
@@ -69,6 +77,7 @@ class EventNode:
     def _pump(self, link: NodeSource) -> None:
         """Send what the link's credit allows, and no more than `AT_ONCE`."""
         left = AT_ONCE
+        rights = self._rights(link.connection.user or "")
         while (credit := link.credit) > 0 and self._reached.get(link, self.journal.last) < self.journal.last:
             if left <= 0:
                 self._behind.add(link)
@@ -80,16 +89,17 @@ class EventNode:
                 link.end(gone.condition, str(gone), gone.info)
                 return
             left -= len(batch)
-            for number, encoded in batch:
+            for number, virtualhost, encoded in batch:
                 self._reached[link] = number
-                link.push(encoded)
+                if rights.may(MANAGE, virtualhost):
+                    link.push(encoded)
 
-    def _after(self, number: int, count: int) -> list[tuple[int, bytes]]:
+    def _after(self, number: int, count: int) -> list[_Encoded]:
         tail = self._tail
         if tail and tail[0][0] <= number + 1:
             skip = number + 1 - tail[0][0]
             return [tail[i] for i in range(skip, min(skip + count, len(tail)))]
-        return [(e.number, _encode(e)) for e in self.journal.read(number, count)]
+        return [_encoded(e) for e in self.journal.read(number, count)]
 
 
 def _after(filters: Any) -> int | None:
@@ -112,7 +122,7 @@ def _expired(first: int) -> Refused:
     return Refused("headgate:events-expired", text, {symbol("first"): first})
 
 
-def _encode(event: Event) -> bytes:
+def _encoded(event: Event) -> _Encoded:
     body = {
         "number": event.number,
         "at": event.at,
@@ -121,4 +131,4 @@ def _encode(event: Event) -> bytes:
         "text": event.text,
         "attributes": to_amqp(event.attributes),
     }
-    return bytes(Message(body=body, address="$events").encode())
+    return event.number, virtualhost_of(event.object), bytes(Message(body=body, address="$events").encode())

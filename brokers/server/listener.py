@@ -1,4 +1,9 @@
-"""The socket side of a connection: an asyncio protocol that feeds `AmqpConnection` and writes for it."""
+"""The socket side of a connection: an asyncio protocol that feeds `AmqpConnection` and writes for it.
+
+With TLS, asyncio's own TLS layer stands between the socket and this. Two things are different then. It reads what is
+left when it is asked to close, in the middle of whatever asked for it: so closing waits for the loop's next round, and
+what still comes is dropped. And a peer cannot close one direction only.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,15 @@ from typing import cast
 from brokers.amqp import proton as pn
 from brokers.amqp.connection import AmqpConnection
 from brokers.amqp.container import Container
+from brokers.engine.certificates import subject_of
+from brokers.loopback import is_loopback
 
 log = logging.getLogger("headgate.broker")
 
 # One buffer for all connections: the loop reads into it and hands it over before it reads again.
 _SIZE = 1 << 18
 _BUFFER = bytearray(_SIZE)
+_VIEW = memoryview(_BUFFER)  # a slice of it is no copy: the TLS layer reads into slices
 _POINTER = pn.from_buffer("char[]", _BUFFER)
 
 #: Unsent bytes at which nothing more is dispatched to a connection.
@@ -27,13 +35,12 @@ SHUT_SECONDS = 1.0
 class Listener(asyncio.BufferedProtocol):
     """One client's socket. It stands in `listeners` while it is open."""
 
-    def __init__(
-        self, container: Container, listeners: set[Listener], prefer: Callable[[object], None], *, loopback: bool
-    ) -> None:
+    def __init__(self, container: Container, listeners: set[Listener], prefer: Callable[[object], None]) -> None:
         self.container = container
         self.preferred = prefer
         self.listeners = listeners
-        self.loopback = loopback
+        self.tls = False
+        self._closing = False
         self.transport: asyncio.Transport | None = None
         self.connection: AmqpConnection | None = None
         self.closed = asyncio.Event()
@@ -43,16 +50,23 @@ class Listener(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER)
         peer = transport.get_extra_info("peername")
-        address = f"{peer[0]}:{peer[1]}" if peer else "?"
-        anonymous = any(host.anonymous for host in self.container.broker.virtualhosts.values())
-        # Without TLS a password may only cross the machine itself.
-        self.connection = AmqpConnection(self.container, self, address, anonymous=anonymous, plain=self.loopback)
+        own = transport.get_extra_info("sockname")
+        self.tls = transport.get_extra_info("sslcontext") is not None
+        self.connection = AmqpConnection(
+            self.container,
+            self,
+            (peer[0], peer[1]) if peer else ("?", 0),
+            anonymous=any(host.anonymous for host in self.container.broker.virtualhosts.values()),
+            # Without TLS a password may only cross the machine itself.
+            plain=self.tls or bool(own and is_loopback(own[0])),
+            certificate=_certificate_subject(transport),
+        )
 
-    def get_buffer(self, sizehint: int) -> bytearray:
-        return _BUFFER
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _VIEW
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.connection is not None:
+        if self.connection is not None and not self._closing:
             container = self.container
             container.begin()
             try:
@@ -63,9 +77,10 @@ class Listener(asyncio.BufferedProtocol):
                 self.close()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. True: we close the socket ourselves, since it may not read either."""
+        """The peer sends no more. True: we close the socket ourselves, since it may not read either; the TLS layer
+        closes it in any case."""
         self.close()
-        return True
+        return not self.tls
 
     def pause_writing(self) -> None:
         if self.connection is not None:
@@ -99,7 +114,7 @@ class Listener(asyncio.BufferedProtocol):
     # -- what the connection asks for ---------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        if self.transport is not None and not self.transport.is_closing():
+        if self.transport is not None and not self._closing and not self.transport.is_closing():
             self.transport.write(data)
 
     def prefer(self) -> None:
@@ -108,7 +123,32 @@ class Listener(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close the socket once everything is written, or after `SHUT_SECONDS` if the peer does not read."""
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.close()
-            if self.transport.get_write_buffer_size():
-                asyncio.get_running_loop().call_later(SHUT_SECONDS, self.transport.abort)
+        if self.transport is None or self._closing or self.transport.is_closing():
+            return
+        self._closing = True
+        loop = asyncio.get_running_loop()
+        if self.tls:
+            loop.call_soon(self._close_tls, self.transport)
+            loop.call_later(SHUT_SECONDS, self.transport.abort)  # its socket's buffer cannot be looked at
+            return
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            loop.call_later(SHUT_SECONDS, self.transport.abort)
+
+    @staticmethod
+    def _close_tls(transport: asyncio.Transport) -> None:
+        """A second `close` would make a later `abort` do nothing."""
+        if not transport.is_closing():
+            transport.close()
+
+
+def _certificate_subject(transport: asyncio.BaseTransport) -> str | None:
+    """Of the client certificate that TLS has verified, if there is one."""
+    if not transport.get_extra_info("peercert"):
+        return None
+    certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    try:
+        return subject_of(certificate)
+    except ValueError as error:
+        log.info("a client certificate that cannot be read: %s", error)
+        return None

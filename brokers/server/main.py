@@ -12,8 +12,11 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from brokers.server.config_store import StoreError
+from brokers.server.listening import CannotListen, TlsAddress
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.service import Service
+from brokers.server.tls import TlsError, TlsFiles
+from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, port_number
 
 LOG_BYTES = 10 << 20
 LOG_FILES = 5
@@ -25,7 +28,12 @@ def main(argv: list[str]) -> int:
     try:
         options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         _log_to(options.data / "broker.log")
-        service = Service(options.data, host=options.host, port=options.port, demo=options.demo)
+        tls = tls_address(options)
+        service = Service(
+            options.data, host=options.host or ["127.0.0.1"], port=options.port, tls=tls, demo=options.demo
+        )
+    except ValueError as error:
+        return _fail(str(error))
     except StoreError as error:
         return _fail(str(error))
     except OSError as error:
@@ -41,12 +49,18 @@ async def _serve(service: Service) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
         await service.start()
-    except OSError as error:
-        why = error.strerror or str(error)
-        return _fail(f"cannot listen on {service.host}:{service.port}: {why}. Is another broker running? See --port.")
-    except StoreError as error:
+    except (CannotListen, StoreError, TlsError) as error:
         return _fail(str(error))
-    print(f"broker ready on {service.host}:{service.port}", flush=True)  # noqa: T201  (what the supervisor shows)
+    renewing: set[asyncio.Task[None]] = set()
+
+    def renew_tls() -> None:
+        task = asyncio.ensure_future(service.listening.renew_tls())
+        renewing.add(task)  # the loop itself holds tasks weakly
+        task.add_done_callback(renewing.discard)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew_tls)
+    for address in service.addresses():
+        print(f"broker ready on {address}", flush=True)  # noqa: T201  (what the supervisor shows)
     gc.freeze()  # what is here now stays: the collector need not look at it again
     gc.set_threshold(50_000, 20, 50)  # messages come and go by their reference counts; cycles are rare
     await stopped.wait()
@@ -56,8 +70,10 @@ async def _serve(service: Service) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="manage.py broker", description="The broker engine: AMQP 1.0 over TCP.")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=_port, default=5672, help="port to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--host", action="append", help="address to listen on, may be given several times (default: 127.0.0.1)"
+    )
+    parser.add_argument("--port", type=port_number, default=5672, help="port to listen on (default: %(default)s)")
     parser.add_argument(
         "--data", type=Path, default=Path("data/broker"), help="folder for what is kept (default: %(default)s)"
     )
@@ -66,13 +82,23 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="a new data folder lets anonymous clients in and creates queues as clients attach",
     )
+    add_tls_options(parser)
     return parser
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 (any that is free) to 65535")
-    return int(text)
+def tls_address(options: argparse.Namespace) -> TlsAddress | None:
+    """What the options ask for. Raises ValueError, naming them, if they do not go together."""
+    check_tls_options(options)
+    if not options.tls_certificate:
+        return None
+    files = TlsFiles(
+        options.tls_certificate,
+        options.tls_key,
+        client_ca=options.tls_client_ca,
+        client_required=options.tls_client_certificates == "required",
+    )
+    port = TLS_PORT if options.tls_port is None else options.tls_port
+    return TlsAddress(files, host=options.tls_host or "127.0.0.1", port=port)
 
 
 def _log_to(path: Path) -> None:

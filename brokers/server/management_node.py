@@ -25,6 +25,8 @@ from brokers.admin import (
 )
 from brokers.amqp.nodes import NodeSource, NodeTarget
 from brokers.engine.management import Management
+from brokers.engine.permission import ManagementAs
+from brokers.engine.rights import Rights
 from brokers.managed import TYPES, ObjectName
 from brokers.server.values import from_amqp, to_amqp
 
@@ -34,19 +36,20 @@ Answer = tuple[int, dict[str, Any], dict[str, Any]]  # status, application prope
 
 
 class ManagementNode:
-    """See the module."""
+    """See the module. `rights`: what a user may do now."""
 
-    def __init__(self, management: Management) -> None:
+    def __init__(self, management: Management, rights: Callable[[str], Rights]) -> None:
         self.management = management
-        self._draft: Mapping[str, Callable[[dict[str, Any], Any, str], Answer]] = {
+        self.rights = rights
+        self._draft: Mapping[str, Callable[[dict[str, Any], Any, ManagementAs], Answer]] = {
             "CREATE": self._create,
             "READ": self._read,
             "UPDATE": self._update,
             "DELETE": self._delete,
             "QUERY": self._query,
-            "GET-TYPES": lambda p, b, u: _listed(p, lambda t: []),
-            "GET-ATTRIBUTES": lambda p, b, u: _listed(p, lambda t: [a.name for a in TYPES[t].attributes]),
-            "GET-OPERATIONS": lambda p, b, u: _listed(
+            "GET-TYPES": lambda p, b, by: _listed(p, lambda t: []),
+            "GET-ATTRIBUTES": lambda p, b, by: _listed(p, lambda t: [a.name for a in TYPES[t].attributes]),
+            "GET-OPERATIONS": lambda p, b, by: _listed(
                 p, lambda t: {o.name: [a.name for a in o.arguments] for o in TYPES[t].operations}
             ),
         }
@@ -82,6 +85,7 @@ class ManagementNode:
     # -- requests ---------------------------------------------------------------------------------------------
 
     def answer(self, request: Message, user: str) -> Answer:
+        by = ManagementAs(self.management, user, self.rights(user))
         properties = {str(k): v for k, v in (request.properties or {}).items()}
         operation = str(properties.get("operation", ""))
         try:
@@ -91,7 +95,7 @@ class ManagementNode:
             body = from_amqp(request.body)
             if body is not None and not isinstance(body, dict):
                 raise InvalidValue({"body": f"the body must be a map, not {type(request.body).__name__}"})
-            status, more, result = (handler or self._call)(properties, body or {}, user)
+            status, more, result = (handler or self._call)(properties, body or {}, by)
             return status, {"statusDescription": "OK", **more}, result
         except AdminError as error:
             return _refusal(error)
@@ -99,28 +103,28 @@ class ManagementNode:
             log.exception("management request %s failed", properties)
             return 500, {"statusDescription": "the broker failed to answer; see its log", "error": "internal"}, {}
 
-    def _create(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
-        return 201, {}, _object(self.management.create(_name(properties), body, _actor(properties, user)))
+    def _create(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
+        return 201, {}, _object(by.create(_name(properties), body, _actor(properties, by.user)))
 
-    def _read(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
-        return 200, {}, _object(self.management.read(_name(properties)))
+    def _read(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
+        return 200, {}, _object(by.read(_name(properties)))
 
-    def _update(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+    def _update(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
         version = _integer(properties, "version")
         if version is None:
             raise InvalidValue({"version": "version is missing: an update names the version it was made from"})
-        return 200, {}, _object(self.management.update(_name(properties), body, version, _actor(properties, user)))
+        return 200, {}, _object(by.update(_name(properties), body, version, _actor(properties, by.user)))
 
-    def _delete(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
-        self.management.delete(_name(properties), _integer(properties, "version"), _actor(properties, user))
+    def _delete(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
+        by.delete(_name(properties), _integer(properties, "version"), _actor(properties, by.user))
         return 204, {}, {}
 
-    def _query(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+    def _query(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
         entity = str(properties.get("entityType") or "")
         if not entity:
             raise InvalidValue({"entityType": "the application property entityType is missing"})
         offset, count = _integer(properties, "offset"), _integer(properties, "count")
-        page = self.management.query(
+        page = by.query(
             entity,
             where=_of(body, "where", dict, {}),
             search=_of(body, "search", str, ""),
@@ -137,9 +141,9 @@ class ManagementNode:
         result = {"attributeNames": ["object", "version", *names], "results": rows, "total": page.total}
         return 200, {"count": len(rows)}, result
 
-    def _call(self, properties: dict[str, Any], body: dict[str, Any], user: str) -> Answer:
+    def _call(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
         operation, name = str(properties["operation"]), _name(properties)
-        return 200, {}, dict(self.management.call(name, operation, body, user))
+        return 200, {}, dict(by.call(name, operation, body))
 
 
 def _id(value: Any) -> Any:

@@ -11,6 +11,7 @@ from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
 from brokers.engine.attributes import GETTERS
 from brokers.engine.broker import Broker
 from brokers.engine.queue import Queue
+from brokers.engine.rights import MANAGE
 
 #: Queues in one message.
 ROWS = 500
@@ -36,11 +37,23 @@ class SampleNode:
         hosts = self.broker.virtualhosts
         # A queue that was deleted within this second changed as well, but is no more.
         queues = [q for q in queues if (host := hosts.get(q.virtualhost)) and host.queues.get(q.name) is q]
-        for start in range(0, len(queues), ROWS):
-            encoded = self._encode(queues[start : start + ROWS])
-            for link in list(self._links):
-                if link.credit > 0:
-                    link.push(encoded)
+        # By what they may see: nearly everybody who follows is an administrator, and gets the same messages.
+        for seen, links in self._by_sight().items():
+            theirs = queues if seen is None else [q for q in queues if q.virtualhost in seen]
+            for start in range(0, len(theirs), ROWS):
+                encoded = self._encode(theirs[start : start + ROWS])
+                for link in links:
+                    if link.credit > 0:
+                        link.push(encoded)
+
+    def _by_sight(self) -> dict[frozenset[str] | None, list[NodeSource]]:
+        """The links by the virtual hosts that they see; None: all."""
+        found: dict[frozenset[str] | None, list[NodeSource]] = {}
+        for link in self._links:
+            rights = self.broker.accounts.rights(link.connection.user or "")
+            hosts = frozenset(host for host in self.broker.virtualhosts if rights.may(MANAGE, host))
+            found.setdefault(None if rights.administrator else hosts, []).append(link)
+        return found
 
     def _encode(self, queues: list[Queue]) -> bytes:
         getters = [GETTERS["Queue"][a] for a in SAMPLED]

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -30,16 +29,21 @@ from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.listener import Listener
+from brokers.server.listening import CannotListen, Listening, TlsAddress
 from brokers.server.management_node import ManagementNode
-from brokers.server.message_store import RESERVE_BYTES, Written
+from brokers.server.message_groups import Written
+from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
+from brokers.server.tls import TlsError
 from brokers.server.users import Users
 from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
 
 VERSION = "0.1.0"
 #: Events that are kept for when the journal can be written again; the oldest are given up first.
 MAX_UNSAVED = 10_000
+#: How often the TLS files are looked at, s.
+TLS_LOOK_SECONDS = 60.0
 SECRET = "console.secret"  # noqa: S105  (a file's name)
 
 #: Defaults that a new data folder starts with. Without a resume level below the stop level a queue that is read from
@@ -58,26 +62,25 @@ class Service:
         self,
         data: Path,
         *,
-        host: str = "127.0.0.1",
+        host: str | Sequence[str] = "127.0.0.1",
         port: int = 5672,
+        tls: TlsAddress | None = None,
         demo: bool = False,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         store_reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.data = data
-        self.host = host
-        self.port = port
         self.demo = demo
         self.clock = clock
         self.store = ConfigStore(data / "config.sqlite3")
         self.journal = EventJournal(data / "events.sqlite3")
-        self.users = Users(self.store)
         self.messages = VirtualHostStores(data / "messages", self._written, reserve_bytes=store_reserve_bytes)
         self.broker = Broker(clock(), version=VERSION, stores=self.messages)
         self.broker.last_event, self.broker.journal = self.journal.last, self.journal.identity
-        self.events = EventNode(self.journal)
+        self.users = Users(self.store, self.broker.accounts)
+        self.events = EventNode(self.journal, self.broker.accounts.rights)
         self.samples = SampleNode(self.broker)
-        self.management = ManagementNode(Management(self.broker))
+        self.management = ManagementNode(Management(self.broker), self.broker.accounts.rights)
         self.container = Container(
             self.broker,
             self.users,
@@ -87,50 +90,61 @@ class Service:
         self.container.settle = self._settle
         self.container.commit = self.messages.commit
         self.container.again = self._again
-        self.container.rights = self.users.rights
         self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
         self._swept = 0
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
         self._save_failed = False
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._server: asyncio.Server | None = None
         self._timers: list[asyncio.Task[None]] = []
         self._listeners: set[Listener] = set()
+        hosts = [host] if isinstance(host, str) else list(host)
+        self.listening = Listening(self.container, self._listeners, self._prefer, hosts=hosts, port=port, tls=tls)
+
+    @property
+    def port(self) -> int:
+        """Where it listens in the clear; with 0 asked for, what was given once it has started."""
+        return self.listening.port
+
+    @property
+    def tls_port(self) -> int:
+        return self.listening.tls_port
 
     async def start(self) -> None:
-        """Raises OSError if the address cannot be listened on, StoreError if the store cannot be read or written."""
+        """Raises CannotListen and TlsError, which name the address and the file; StoreError if the store cannot be read
+        or written."""
         self.container.begin()
-        self.users.ensure_console_user(self.data / SECRET)
         try:
             self.broker.records.restore(self.store.load())
         except AdminError as error:
             raise StoreError(str(error)) from error
+        self.users.ensure_console_user(self.data / SECRET)
         self._recover()
         self.broker.shortages.look(self._available())
         if not self.broker.virtualhosts:
             self._first_start()
-        loop = asyncio.get_running_loop()
-        loopback = is_loopback(self.host)
+        self._put(self.broker.turn.take_keep())
+        self.store.commit()
         try:
-            self._server = await loop.create_server(
-                lambda: Listener(self.container, self._listeners, self._prefer, loopback=loopback),
-                self.host,
-                self.port,
-                backlog=1024,
-            )
-        except OSError:
+            await self.listening.start()
+        except (CannotListen, TlsError):
             self.journal.close()
             self.store.close()
             raise
-        self.port = self._server.sockets[0].getsockname()[1]
-        words = f"Ready : {self.host}:{self.port}"
+        words = f"Ready : {', '.join(self.addresses())}"
         self.broker.turn.state("broker-ready", object_name("Broker"), "broker", words, {})
         self.container.finish()
         self._timers = [
             asyncio.create_task(self._every(HOLD_MS / 1000, self._sweep)),
             asyncio.create_task(self._every(1.0, self._second)),
             asyncio.create_task(self._every(60.0, self._minute)),
+            asyncio.create_task(self._renew_tls()),
         ]
+
+    def addresses(self) -> list[str]:
+        """Where it listens, for people."""
+        tls = self.listening.tls
+        clear = [f"{host}:{self.port}" for host in self.listening.hosts]
+        return [*clear, *([f"{tls.host}:{self.tls_port} (TLS)"] if tls else [])]
 
     def _recover(self) -> None:
         """Take up the stored messages; told in the words of Qpid's Java broker."""
@@ -154,11 +168,10 @@ class Service:
         for timer in self._timers:
             timer.cancel()
         await asyncio.gather(*self._timers, return_exceptions=True)
-        if self._server is not None:
-            self._server.close()
+        self.listening.close()
         self.container.begin()
         for connection in list(self.container.connections):
-            connection.end("amqp:connection:forced", "the broker is shutting down")
+            connection.end("amqp:connection:forced", "the broker is shutting down", orderly=True)
         self.container.finish()
         await asyncio.gather(*(listener.shut() for listener in list(self._listeners)))
         await self.messages.close()
@@ -169,13 +182,16 @@ class Service:
 
     def _settle(self, facts: list[Fact], keep: list[Keep]) -> bool:
         """False: the disk would not take the records, and nobody must be told that a change is safe."""
+        self._put(keep)
+        self._unsaved.extend(facts)
+        return self._save()
+
+    def _put(self, keep: list[Keep]) -> None:
         for record in keep:
             if record.value is None:
                 self.store.remove(record.kind, record.key)
             else:
                 self.store.put(record.kind, record.key, record.value)
-        self._unsaved.extend(facts)
-        return self._save()
 
     def _save(self) -> bool:
         """Keep records, journal facts, log them, and tell the followers: in this order. A disk that is full or gone
@@ -236,6 +252,11 @@ class Service:
             except Exception:
                 log.exception("a timer failed; the broker goes on")
 
+    async def _renew_tls(self) -> None:
+        while True:
+            await asyncio.sleep(TLS_LOOK_SECONDS)
+            await self.listening.renew_tls(only_if_changed=True)
+
     def _prefer(self, fileobj: object) -> None:
         if self.selector is not None:
             self.selector.prefer(fileobj)
@@ -257,6 +278,7 @@ class Service:
             connection.tick(now)
         if self._save_failed:
             self._save()
+        self.broker.expire()
         self.broker.shortages.look(self._available())
         self.broker.transactions.sweep()
         self.samples.publish(self.broker.sample())
@@ -282,13 +304,3 @@ class Service:
 def _one_line(text: str) -> str:
     """A text of the broker log; names and reasons that clients chose cannot forge a line of their own."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

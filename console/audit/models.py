@@ -65,7 +65,10 @@ class AuditEntry(models.Model):
             models.Index(fields=["user_name", "-id"], name="audit_by_user"),
         ]
         default_permissions = ("view",)
-        permissions = [("operate", "Can stop and start producers, edit policies and call operations")]
+        permissions = [
+            ("operate", "Can stop and start producers, edit policies and call operations"),
+            ("administer", "Can create, change and delete the users of brokers"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.user_name} {self.operation} {self.object}: {self.outcome}"

@@ -21,7 +21,7 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.managed import ObjectName
+from brokers.managed import TYPES, ObjectName
 from console.audit.models import AuditEntry, Outcome
 from console.brokers import BrokerLink
 from console.operations.actor import Actor
@@ -76,12 +76,12 @@ class Attempt:
 def attempt(
     by: Actor, link: BrokerLink, name: ObjectName, operation: str, *, reason: str, asked: Mapping[str, Any]
 ) -> Iterator[Attempt]:
-    """Raises PermissionDenied; passes every error on after it has been recorded. `asked`: the values given."""
-    this = Attempt(by, link, name, operation, reason, detail=as_detail(asked))
+    """Raises PermissionDenied; passes every error on after it has been recorded. `asked`: the values given, of which
+    those of secret attributes and arguments are not recorded."""
+    this = Attempt(by, link, name, operation, reason, detail=as_detail(without_secrets(name, asked)))
     outcome = Outcome.FAILED
     try:
-        if not by.may_operate:
-            raise PermissionDenied(f"{by.name} may look at {name} but not change it: that needs the role of operator")
+        by.check_may_change(name)
         yield this
         outcome = Outcome.DONE
     except PermissionDenied as error:
@@ -113,6 +113,14 @@ def require_reason(reason: str) -> str:
     if not stripped:
         raise InvalidValue({"reason": "reason is missing: say why, everybody will see it"})
     return stripped
+
+
+def without_secrets(name: ObjectName, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes, arguments or an answer as the audit trail may keep them: of a secret, only that there was one."""
+    declared = TYPES[name.type]
+    every = (declared.attributes, *((*o.arguments, *o.returns) for o in declared.operations))
+    secret = {one.name for some in every for one in some if one.secret}
+    return {key: "(secret)" if key in secret and value is not None else value for key, value in values.items()}
 
 
 def as_detail(facts: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from brokers.admin import BrokerUnreachable, ManagedObject, NotFound, StaleVersi
 from brokers.managed import TYPES, ObjectName, Operation
 from console.brokers import BrokerLink
 from console.operations.actor import Actor
-from console.operations.attempt import as_detail, attempt, require_reason
+from console.operations.attempt import as_detail, attempt, require_reason, without_secrets
 
 #: Operations that stay in force until somebody lifts them: everybody shall be able to read why.
 _NEED_A_REASON = frozenset({"stop-producers", "start-producers"})
@@ -29,7 +29,9 @@ def update_object(
             )
         this.sent = True
         changed = link.call(lambda admin: admin.update(name, attributes, version, actor=by.name))
-        this.after = {attribute: changed.attributes.get(attribute) for attribute in attributes}
+        # A secret is never shown, but that it was given is.
+        given = {a: value if (kept := changed.attributes.get(a)) is None else kept for a, value in attributes.items()}
+        this.after = without_secrets(name, given)
         this.detail = f"version {version} -> {changed.version}"
         return changed
 
@@ -79,7 +81,7 @@ def call_operation(
         this.sent = True
         answer = link.call(lambda admin: admin.call(name, operation, sent))
         this.after = _after(link, name)
-        this.detail = as_detail({**asked, **answer})
+        this.detail = as_detail(without_secrets(name, {**asked, **answer}))
         return answer
 
 
@@ -102,4 +104,4 @@ def _after(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
 
 
 def _told(thing: ManagedObject) -> dict[str, Any]:
-    return {**thing.attributes, "version": thing.version}
+    return {**without_secrets(thing.name, thing.attributes), "version": thing.version}

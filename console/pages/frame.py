@@ -10,6 +10,8 @@ from django.urls import reverse
 
 #: The permission that every change of a broker needs; the server checks it again in each call.
 OPERATE = "audit.operate"
+#: The permission for the broker's users, which is stricter.
+ADMINISTER = "audit.administer"
 
 
 def broker_of(request: HttpRequest) -> dict[str, Any]:
@@ -29,7 +31,8 @@ def amqp_address(broker: dict[str, Any]) -> str:
     if "host" not in options or "port" not in options:
         return ""
     host = str(options["host"])
-    return f"amqp://{f'[{host}]' if ':' in host else host}:{options['port']}"
+    scheme = "amqps" if options.get("ca") else "amqp"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{options['port']}"
 
 
 def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) -> dict[str, Any]:
@@ -58,6 +61,7 @@ def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) 
             "brokerTitle": broker["title"],
             "amqp": amqp_address(broker),
             "mayOperate": may_operate,
+            "mayAdminister": request.user.has_perm(ADMINISTER),
             "user": request.user.get_username(),
             "loginUrl": reverse("login"),
             **settings_of_page,

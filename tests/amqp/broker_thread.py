@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brokers.engine.queue import Queue
+from brokers.server.listening import TlsAddress
 from brokers.server.service import SECRET, Service
 
 T = TypeVar("T")
@@ -32,10 +33,20 @@ def wait_until(condition: Callable[[], Any], what: str, within: float = WITHIN) 
 class BrokerThread:
     """`with BrokerThread(folder) as broker:` serves at `broker.url` until the end of the block."""
 
-    def __init__(self, data: Path, *, demo: bool = True, port: int = 0) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        demo: bool = True,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        tls: TlsAddress | None = None,
+    ) -> None:
         self.data = data
         self.demo = demo
         self.port = port
+        self.host = host
+        self.tls = tls
         self.stopped_within = 0.0  # s
 
     def __enter__(self) -> BrokerThread:
@@ -54,7 +65,7 @@ class BrokerThread:
         return self
 
     async def _start(self) -> Service:
-        service = Service(self.data, port=self.port, demo=self.demo)
+        service = Service(self.data, host=self.host, port=self.port, tls=self.tls, demo=self.demo)
         await service.start()
         return service
 
@@ -104,7 +115,16 @@ class BrokerThread:
 
     @property
     def url(self) -> str:
-        return f"amqp://127.0.0.1:{self.port}"
+        return f"amqp://{self.host}:{self.port}"
+
+    @property
+    def tls_url(self) -> str:
+        return f"amqps://127.0.0.1:{self.service.tls_port}"
+
+    def user(self, name: str, password: str | None = "geheim", **more: Any) -> None:
+        """Create a user; password None: generated, or none with a certificate."""
+        given = {"name": name, **({} if password is None else {"password": password}), **more}
+        self.do(lambda s: s.broker.accounts.create(given))
 
     @property
     def secret(self) -> str:

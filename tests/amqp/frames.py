@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -56,12 +57,14 @@ def anonymous_init() -> bytes:
 class Peer:
     """A socket to the broker. `said` grows with every frame that was read."""
 
-    def __init__(self, port: int, *, receive_buffer: int = 0) -> None:
+    def __init__(self, port: int, *, receive_buffer: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(5.0)
         self.socket.connect(("127.0.0.1", port))
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self.buffer = b""
         self.said: list[Frame] = []
         self.sent = 0  # deliveries
@@ -156,7 +159,10 @@ class Peer:
                 return None
 
     def _fill(self, end: float) -> bool:
-        assert select.select([self.socket], [], [], max(0.0, end - time.monotonic()))[0], "the broker says nothing"
+        waiting = isinstance(self.socket, ssl.SSLSocket) and self.socket.pending()
+        assert waiting or select.select([self.socket], [], [], max(0.0, end - time.monotonic()))[0], (
+            "the broker says nothing"
+        )
         try:
             data = self.socket.recv(1 << 20)
         except ConnectionResetError:

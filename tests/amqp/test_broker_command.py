@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,8 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from proton import Message
+from proton import ConnectionException, Message, SSLDomain
 from proton.utils import BlockingConnection
+
+from tests.amqp.broker_thread import wait_until
+from tests.certificates import Authority
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -115,3 +120,53 @@ def test_a_host_that_is_not_ours_ends_the_start_with_one_clear_line(tmp_path: Pa
     assert code == 1
     [line] = lines
     assert "192.0.2.1" in line
+
+
+def test_tls_is_listened_with_and_hup_renews_its_files(tmp_path: Path) -> None:
+    before, after = Authority(tmp_path / "before"), Authority(tmp_path / "after")
+    files, renewed = before.server(), after.server()
+    options = ("--tls-certificate", str(files.certificate), "--tls-key", str(files.key), "--tls-port", "0")
+    with broker_process(tmp_path / "broker", "--demo", *options) as (process, _):
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("broker ready on 127.0.0.1:")
+        assert line.endswith(" (TLS)\n")
+        url = f"amqps://127.0.0.1:{line.split(':')[1].split()[0]}"
+
+        def trusted(authority: Authority) -> bool:
+            domain = SSLDomain(SSLDomain.MODE_CLIENT)
+            domain.set_trusted_ca_db(str(authority.ca))
+            domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+            try:
+                BlockingConnection(
+                    url, timeout=5, ssl_domain=domain, allowed_mechs="ANONYMOUS", reconnect=False
+                ).close()
+            except ConnectionException:
+                return False
+            return True
+
+        assert trusted(before)
+        shutil.copy(renewed.certificate, files.certificate)
+        shutil.copy(renewed.key, files.key)
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: trusted(after), "the new certificate is shown")
+        assert not trusted(before)
+        process.terminate()
+        assert process.wait(5) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tls-certificate", "{folder}/none.pem", "--tls-key", "{folder}/none.key"], "cannot read the certificate"),
+        (["--tls-certificate", "{folder}/none.pem"], "--tls-certificate is given without --tls-key"),
+    ],
+)
+def test_tls_files_that_are_no_good_end_the_start_with_one_clear_line(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    options = [option.format(folder=tmp_path) for option in options]
+    code, lines = refused("--data", str(tmp_path / "broker"), "--port", "0", *options)
+    assert code == 1
+    [line] = lines
+    assert said in line

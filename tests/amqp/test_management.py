@@ -382,8 +382,12 @@ def test_a_user_may_do_what_its_rights_say(strict_broker: BrokerThread) -> None:
     from proton.utils import BlockingConnection
 
     strict_broker.queue("orders")
-    strict_broker.do(lambda s: s.users.add("sends", "geheim", ["publish"]))
-    strict_broker.do(lambda s: s.users.add("takes", "geheim", ["consume"]))
+    strict_broker.do(
+        lambda s: s.broker.accounts.create({"name": "sends", "password": "geheim", "grants": ["default:publish"]})
+    )
+    strict_broker.do(
+        lambda s: s.broker.accounts.create({"name": "takes", "password": "geheim", "grants": ["*:consume"]})
+    )
     may = {"sends": {"sender orders"}, "takes": {"receiver orders"}, "console": None}
     for user, allowed in may.items():
         password = strict_broker.secret if user == "console" else "geheim"

@@ -208,6 +208,19 @@ def test_a_scram_proof_cannot_be_played_again() -> None:
 # Forms of PLAIN and ANONYMOUS
 
 
+def test_a_password_that_is_changed_while_it_signs_in_is_refused() -> None:
+    class Changing(OneUser):
+        def scram(self) -> Callable[[str], tuple[bytes, bytes, bytes, int] | None]:
+            later = ScramMechanism("SCRAM-SHA-256").make_auth_info("anders", iteration_count=4096)
+            said = iter((VERIFIER, later))
+            return lambda name: next(said)
+
+    sasl = SaslServer(Changing(), anonymous=True, plain=True)
+    scram(sasl, "anna", "geheim")
+    assert refused(sasl)
+    assert "was changed while it signed in" in sasl.reason
+
+
 def test_plain_without_an_initial_response_is_asked_for_it() -> None:
     sasl = server()
     sasl.receive(SASL_HEADER)

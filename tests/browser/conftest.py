@@ -115,7 +115,7 @@ def sign_in(name: str, group: str) -> str:
     user.groups.add(Group.objects.get(name=group))
     session = SessionStore()
     session[SESSION_KEY] = str(user.pk)
-    session[BACKEND_SESSION_KEY] = django_settings.AUTHENTICATION_BACKENDS[0]
+    session[BACKEND_SESSION_KEY] = django_settings.AUTHENTICATION_BACKENDS[-1]
     session[HASH_SESSION_KEY] = user.get_session_auth_hash()
     session.create()
     connections.close_all()

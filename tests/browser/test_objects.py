@@ -168,3 +168,36 @@ async def test_a_slow_consumer_policy_is_created_in_the_form_of_its_type(people:
     await expect(page.locator("#object h2")).to_have_text("stuck")
     made = broker.do(lambda memory: memory.engine.slow_consumers.policy("default", "stuck"))
     assert made.given == {"topic": "prices.>", "messageAge": 60_000, "policy": "topicdelete"}
+
+
+async def test_user_is_created_with_a_password_that_is_told_once(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("adele", "administrators"), "/objects/")
+    users = page.locator('#tree [data-folder="User"] > .node-row')
+    await users.get_by_role("button", name="New").click()
+    form = page.locator(".attributes-form")
+    await form.get_by_label("Name").fill("anna")
+    assert await form.get_by_label("Password", exact=True).get_attribute("type") == "password"
+    await form.get_by_label("Grants").fill('["default:publish"]')
+    await form.get_by_role("button", name="Create").click()
+    told = form.locator(".told-once")
+    await expect(told).to_have_text(re.compile(r"^[\w-]{40,}$"))
+    secret = await told.inner_text()
+    await form.get_by_role("button", name="I have noted it").click()
+    await expect(page.locator("#object h2")).to_have_text("anna")
+    await expect(value(page, "Grants")).to_contain_text("default:publish")
+    await expect(value(page, "Password")).to_have_text("never shown")
+    assert secret not in await page.content()
+
+    await page.get_by_role("button", name="Edit").click()
+    await form.get_by_label("Password", exact=True).fill(" another, with blanks ")
+    await form.get_by_role("button", name="Save").click()
+    await expect(value(page, "Password")).to_have_text("never shown")
+    await expect(value(page, "Version")).to_contain_text("2")
+    assert "another, with blanks" not in await page.content()
+
+
+async def test_operator_sees_users_and_is_told_who_may_change_them(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"), "/objects/?object=type%3DUser%2Cname%3Dconsole")
+    await expect(value(page, "Administrator")).to_have_text("yes")
+    await page.get_by_role("button", name="Edit").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("administrators group")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from proton import SSL, SSLDomain
 
-from brokers.client import ConnectionFailed, connect
+from brokers.client import ConnectionFailed, SendTimeout, connect
+from brokers.server.listening import TlsAddress
+from tests.amqp.broker_thread import BrokerThread
+from tests.certificates import Authority, subject_of
 from tests.client.stub_broker import StubBroker, accept
 
 pytestmark = [
@@ -56,3 +60,58 @@ def test_a_broker_with_an_unknown_certificate_gets_nothing(server: SSLDomain) ->
         with pytest.raises(ConnectionFailed, match="certificate verify failed"):
             connect(stub.url.replace("amqp:", "amqps:"))
         assert not stub.links
+
+
+# -- the bundled broker -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "authority")
+
+
+@pytest.fixture
+def broker(tmp_path: Path, authority: Authority) -> Iterator[BrokerThread]:
+    tls = TlsAddress(authority.server(clients=authority), port=0)
+    with BrokerThread(tmp_path / "broker", demo=False, tls=tls) as running:
+        running.queue("orders", capacity_messages=2)
+        yield running
+
+
+def test_a_password_and_a_certificate_publish_to_the_broker(broker: BrokerThread, authority: Authority) -> None:
+    broker.user("bert", grants=["default:publish"])
+    broker.user("anna", None, grants=["default:publish"], certificate_subject=subject_of(authority.anna))
+    for who in ({"user": "bert", "password": "geheim"}, {"certificate": authority.anna}):
+        with connect(broker.tls_url, ca=authority.ca, **who) as connection:
+            connection.publisher("orders", send_timeout=5).send("x")
+    assert broker.depth("orders") == 2
+
+
+def test_a_full_queue_holds_a_publisher_over_tls(broker: BrokerThread, authority: Authority) -> None:
+    broker.user("bert", grants=["default:publish"])
+    with connect(broker.tls_url, ca=authority.ca, user="bert", password="geheim") as connection:
+        publisher = connection.publisher("orders", send_timeout=0.3)
+        for _ in range(3):
+            publisher.send("x")
+        with pytest.raises(SendTimeout):
+            publisher.send("one too many")
+    assert broker.depth("orders") == 3
+
+
+def test_an_authority_that_did_not_issue_the_certificate_is_of_no_use(broker: BrokerThread, tmp_path: Path) -> None:
+    with pytest.raises(ConnectionFailed, match="certificate verify failed"):
+        connect(broker.tls_url, ca=Authority(tmp_path / "stranger").ca, connect_timeout=5)
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "empty").write_text("")
+    for url, given, wrong in (
+        ("amqp://127.0.0.1:1", {"ca": authority.ca}, "is without TLS"),
+        ("amqp://127.0.0.1:1", {"certificate": authority.anna}, "is without TLS"),
+        ("amqps://127.0.0.1:1", {"ca": authority.ca, "ssl_domain": SSLDomain(SSLDomain.MODE_CLIENT)}, "leave out ca"),
+        ("amqps://127.0.0.1:1", {"ca": tmp_path / "none.pem"}, "none.pem"),
+        ("amqps://127.0.0.1:1", {"ca": tmp_path / "empty"}, "empty"),
+        ("amqps://127.0.0.1:1", {"certificate": (authority.ca, tmp_path / "none.key")}, "none.key"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            connect(url, **given)  # type: ignore[arg-type]

@@ -101,6 +101,13 @@ def operator(db: None) -> User:
     return user
 
 
+@pytest.fixture
+def administrator(db: None) -> User:
+    user = User.objects.create_user("adele")
+    user.groups.add(Group.objects.get(name="administrators"))
+    return user
+
+
 def signed_in(user: User) -> APIClient:
     client = APIClient()
     client.force_login(user)
@@ -115,3 +122,8 @@ def as_viewer(viewer: User) -> APIClient:
 @pytest.fixture
 def as_operator(operator: User) -> APIClient:
     return signed_in(operator)
+
+
+@pytest.fixture
+def as_administrator(administrator: User) -> APIClient:
+    return signed_in(administrator)

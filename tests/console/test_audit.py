@@ -48,3 +48,4 @@ def test_migrations_make_viewers_who_see_and_operators_who_act() -> None:
 
     assert permissions("viewers") == {"view_auditentry"}
     assert permissions("operators") == {"view_auditentry", "operate"}
+    assert permissions("administrators") == {"view_auditentry", "operate", "administer"}

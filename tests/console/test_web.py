@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
+import re
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -16,15 +19,16 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.templatetags.static import static
 from django.test import AsyncClient, Client
+from websockets.asyncio import client as asyncio_client
 from websockets.sync.client import connect
 
 from console.data_folder import DataFolderError, prepare, secret
 from console.static_version import static_version
+from tests.certificates import Authority
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -120,7 +124,8 @@ def test_django_secret_is_in_the_data_folder() -> None:
 def test_first_administrator_gets_a_generated_password_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("ensure_admin")
     name, password = capsys.readouterr().out.split()
-    assert authenticate(username=name, password=password) == User.objects.get(username="admin", is_superuser=True)
+    assert name == "admin"
+    assert User.objects.get(username=name, is_superuser=True).check_password(password)
     call_command("ensure_admin")
     assert capsys.readouterr().out == ""
 
@@ -233,6 +238,50 @@ def test_term_ends_the_process_within_2_seconds_with_websockets_open(
         process.communicate(timeout=10)
         assert time.monotonic() - began < 2
     assert process.returncode == 0
+
+
+async def test_with_a_certificate_the_live_socket_has_tls(data: Path, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    files = authority.server()
+    options = ("--tls-certificate", str(files.certificate), "--tls-key", str(files.key))
+    process = manage(data, "web", "--port", "0", *options, HEADGATE_HTTPS="1")
+    try:
+        assert process.stdout is not None
+        site = process.stdout.readline().split()[-1].rstrip("/")
+        assert site.startswith("https://127.0.0.1:")
+        cookie = {"Cookie": session_of_admin(data)}
+        url = f"{site.replace('http', 'ws')}/ws/live/"
+        trusting = ssl.create_default_context(cafile=str(authority.ca))
+        # Two threads may not use one TLS connection in this Python, as the synchronous client has it.
+        async with (
+            asyncio.timeout(10),
+            asyncio_client.connect(url, origin=site, additional_headers=cookie, ssl=trusting) as page,
+        ):
+            await page.send('{"watch": "overview"}')
+            assert '"type"' in str(await page.recv())
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+@pytest.mark.parametrize("https", ["", "1"])
+@pytest.mark.parametrize(
+    ("certificate", "key", "said"),
+    [
+        ("server.pem", None, "--tls-certificate and --tls-key belong together: HTTPS needs both"),
+        ("none.pem", "server.key", "none.pem and the key .*server.key: no such file"),
+        ("server.pem", "ca.pem", "server.pem and the key .*ca.pem: "),
+    ],
+)
+def test_a_certificate_that_does_not_do_is_one_line_and_exit_code_1(
+    tmp_path: Path, certificate: str, key: str | None, said: str, https: str
+) -> None:
+    folder = Authority(tmp_path / "authority").server().certificate.parent
+    options = ["--tls-certificate", str(folder / certificate), *(["--tls-key", str(folder / key)] if key else [])]
+    process = manage(tmp_path, "web", "--port", "0", *options, HEADGATE_HTTPS=https)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out, errors.count("\n")) == (1, "", 1)
+    assert re.search(said if https or key is None else "HEADGATE_HTTPS is not 1", errors), errors
 
 
 def test_host_that_is_not_ours_is_refused(web: tuple[subprocess.Popen[str], int]) -> None:

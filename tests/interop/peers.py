@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -64,6 +64,9 @@ class Peer:
 
     command: list[str]
     url: Callable[[int], str]
+
+    def over_tls(self) -> Peer:
+        return replace(self, url=lambda port: self.url(port).replace("amqp://", "amqps://"))
 
     @contextmanager
     def playing(self, scenario: str, port: int, uri: str = "", **options: int | str) -> Iterator[Running]:

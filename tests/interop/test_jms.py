@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12Certificate,
+    serialize_java_truststore,
+    serialize_key_and_certificates,
+)
+from cryptography.x509 import Certificate, load_pem_x509_certificate
 
+from brokers.server.listening import TlsAddress
 from tests.amqp.broker_thread import BrokerThread
+from tests.certificates import Authority, subject_of
 from tests.client.operator import Operator
 from tests.interop.peers import Peer, built, need, run
 
@@ -15,6 +27,8 @@ PROJECT = Path(__file__).parent / "jms"
 HOW = (
     "install a JDK (17 or later) and Maven, on Debian `apt-get install default-jdk-headless maven`, and be online once"
 )
+
+STORED = BestAvailableEncryption(b"stored")
 
 CAPACITY = 5
 FULL = CAPACITY + 1  # overfull is above the capacity
@@ -224,6 +238,69 @@ def test_a_user_signs_in_with_the_right_password_only(jms: Peer, broker: BrokerT
     assert jms.play("echo", broker.port, sign_in + "wrong")["error"] == "JMSSecuritySaslException"
 
 
+class Stores:
+    """A certificate authority of clients and broker, as Java wants its files; their password is `stored`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder)
+        self._folder = folder
+        self.trusted = self._kept("trusted", serialize_java_truststore([PKCS12Certificate(self._ca(), b"ca")], STORED))
+        certificate, key = (file.read_bytes() for file in self.authority.anna)
+        loaded = load_pem_private_key(key, None)
+        assert isinstance(loaded, EllipticCurvePrivateKey | RSAPrivateKey)
+        whole = serialize_key_and_certificates(b"anna", loaded, load_pem_x509_certificate(certificate), None, STORED)
+        self.anna = self._kept("anna", whole)
+
+    def _ca(self) -> Certificate:
+        return load_pem_x509_certificate(self.authority.ca.read_bytes())
+
+    def _kept(self, name: str, store: bytes) -> str:
+        path = self._folder / f"{name}.p12"
+        path.write_bytes(store)
+        return f"{path}"
+
+    def uri(self, *options: str, anna: bool = False) -> str:
+        """The options of a connection URI."""
+        whom = f"transport.keyStoreLocation={self.anna}&transport.keyStorePassword=stored&transport.storeType=PKCS12"
+        trust = f"transport.trustStoreLocation={self.trusted}&transport.trustStorePassword=stored"
+        return "?" + "&".join([trust, "transport.trustStoreType=PKCS12", *([whom] if anna else []), *options])
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Stores:
+    return Stores(tmp_path / "authority")
+
+
+@pytest.fixture
+def over_tls(tmp_path: Path, stores: Stores) -> Iterator[BrokerThread]:
+    """A broker where everybody must sign in, with the users anna, by certificate, and bert, by password."""
+    files = stores.authority.server(clients=stores.authority)
+    with BrokerThread(tmp_path / "tls", demo=False, tls=TlsAddress(files, port=0)) as running:
+        running.queue("orders")
+        grants = ["default:publish,consume"]
+        running.user("anna", None, certificate_subject=subject_of(stores.authority.anna), grants=grants)
+        running.user("bert", grants=grants)
+        yield running
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+def test_over_tls_a_password_signs_in(jms: Peer, over_tls: BrokerThread, stores: Stores, mechanism: str) -> None:
+    def echo(password: str) -> dict[str, Any]:
+        sign_in = (f"amqp.saslMechanisms={mechanism}", "jms.username=bert", f"jms.password={password}")
+        return jms.over_tls().play("echo", over_tls.service.tls_port, stores.uri(*sign_in))
+
+    assert well(echo("geheim"))["received"] == ["m0"]
+    assert echo("wrong")["error"] == "JMSSecuritySaslException"
+
+
+def test_over_tls_a_client_certificate_signs_in(jms: Peer, over_tls: BrokerThread, stores: Stores) -> None:
+    external = stores.uri("amqp.saslMechanisms=EXTERNAL", anna=True)
+    port = over_tls.service.tls_port
+    assert well(jms.over_tls().play("echo", port, external))["received"] == ["m0"]
+    over_tls.do(lambda s: s.broker.accounts.delete(s.broker.accounts.user("anna")))
+    assert jms.over_tls().play("echo", port, external)["error"] == "JMSSecuritySaslException"
+
+
 # -- transactions and topics ------------------------------------------------------------------------------------------
 
 
@@ -275,8 +352,45 @@ def test_shared_and_durable_subscriptions_belong_to_a_client_or_to_all_and_end_w
     assert broker.look(lambda s: [each.wish.client for each in s.broker.subscriptions.of.values()]) == ["me"]
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: the engine has no selectors")
 def test_a_selector_leaves_what_does_not_match(jms: Peer, broker: BrokerThread) -> None:
     seen = well(jms.play("selector", broker.port))
     assert seen["received"] == ["blue"]
     assert seen["nothing_more"]
+
+
+# -- what messages ask for --------------------------------------------------------------------------------------------
+
+
+def test_higher_priorities_are_received_first(jms: Peer, broker: BrokerThread) -> None:
+    assert well(jms.play("priority", broker.port))["received"] == ["p9", "p9", "p4", "p4", "p0"]
+
+
+def test_an_expired_message_is_not_received_and_the_other_knows_its_expiration(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    seen = well(jms.play("expiry", broker.port))
+    assert seen["received"] == "new"
+    assert 50_000 < seen["left_ms"] <= 60_000
+    assert seen["nothing_more"]
+    operator.until(lambda: operator.read("orders")["expired_messages"] == 1, "it is counted")
+
+
+def test_a_message_that_the_client_gives_up_goes_to_the_dead_letter_queue(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", maximum_deliveries=1, dead_letter_queue="dead")
+    seen = well(jms.play("poison", broker.port))
+    assert (seen["first"], seen["then"], seen["dead"]) == (["m0"], "m1", ["m0"])
+    assert operator.read("orders")["dead_lettered_messages"] == 1
+
+
+def test_what_a_lost_connection_held_too_often_goes_to_the_dead_letter_queue(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", maximum_deliveries=1, dead_letter_queue="dead")
+    operator.publish("orders", "m0", "m1", "m2")
+    with jms.playing("lost-connection", broker.port, mode="client", take=3, left=0) as running:
+        operator.until(lambda: operator.read("orders")["unacknowledged_messages"] == 3, "they are delivered")
+        lose(broker)
+        assert well(running.seen())["nothing_more"]
+    assert operator.take("dead", 3) == ["m0", "m1", "m2"]

@@ -6,12 +6,17 @@ import os
 import re
 import signal
 import socket
+import ssl
 import urllib.request
+from http.client import HTTPException
+from http.cookiejar import CookieJar
 from pathlib import Path
+from urllib.parse import urlencode
 
 import psutil
 import pytest
 
+from tests.certificates import Authority
 from tests.up.running import Running, free_port, lives, wait_until
 
 
@@ -67,6 +72,8 @@ def test_a_host_that_is_not_of_this_machine_is_named(tmp_path: Path) -> None:
         (["--port", "70000"], "'70000' is not a port"),
         (["--port", "none"], "'none' is not a port"),
         (["--port", "7777", "--amqp-port", "7777"], "--port and --amqp-port are both 7777"),
+        (["--tls-certificate", "c.pem"], "--tls-certificate is given without --tls-key"),
+        (["--tls-port", "7777"], "--tls-port is given without --tls-certificate"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
     ],
 )
@@ -111,6 +118,40 @@ def test_started_it_answers_and_a_signal_stops_it_within_five_seconds(tmp_path: 
         for port in (up.port, up.amqp_port):
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_with_a_certificate_broker_and_console_have_tls_and_one_signs_in_there(tmp_path: Path) -> None:
+    authority, tls_port = Authority(tmp_path / "authority"), free_port()
+    files = authority.server()
+    options = ("--tls-certificate", str(files.certificate), "--tls-key", str(files.key), "--tls-port", str(tls_port))
+    with Up(tmp_path, *options) as up:
+        up.wait_for(READY, within=60)
+        site = f"https://127.0.0.1:{up.port}"
+        assert f"{site}/" in up.out
+        assert f"amqps://127.0.0.1:{tls_port}" in up.out
+        trusting = ssl.create_default_context(cafile=str(authority.ca))
+        cookies = CookieJar()
+        browser = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=trusting), urllib.request.HTTPCookieProcessor(cookies)
+        )
+        page = browser.open(f"{site}/login/", timeout=10).read().decode()
+        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+        assert token
+        form = {"username": "admin", "password": password(up), "csrfmiddlewaretoken": token[1], "next": "/audit/"}
+        asked = urllib.request.Request(
+            f"{site}/login/", data=urlencode(form).encode(), headers={"Referer": f"{site}/login/"}
+        )
+        assert browser.open(asked, timeout=10).url == f"{site}/audit/"
+        assert [cookie.secure for cookie in cookies] == [True, True]
+        with pytest.raises((HTTPException, OSError)):  # nothing is served in the clear
+            login_page(up)
+        with (
+            socket.create_connection(("127.0.0.1", tls_port), timeout=5) as plain,
+            trusting.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+        ):
+            connection.sendall(b"AMQP\x00\x01\x00\x00")
+            assert connection.recv(4) == b"AMQP"
+        up.end(signal.SIGTERM, within=8)
 
 
 def test_started_again_it_keeps_the_admin_and_a_second_start_meanwhile_is_refused(tmp_path: Path) -> None:

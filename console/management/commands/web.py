@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import socket
+import ssl
 import sys
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -19,8 +21,18 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback only)")
         parser.add_argument("--port", type=int, default=8000, help="TCP port (default: 8000; 0: any free one)")
+        parser.add_argument("--tls-certificate", type=Path, metavar="FILE", help="serve HTTPS: certificate, PEM")
+        parser.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's private key, PEM")
 
-    def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+    def handle(
+        self,
+        *args: Any,
+        host: str,
+        port: int,
+        tls_certificate: Path | None,
+        tls_key: Path | None,
+        **options: Any,
+    ) -> None:
         if not 0 <= port < 1 << 16:
             self.stderr.write(f"--port is {port}: it must be from 0 to 65535")
             sys.exit(1)
@@ -28,6 +40,11 @@ class Command(BaseCommand):
             listener = _listen(host, port)
         except OSError as error:
             self.stderr.write(f"cannot listen on {host} port {port}: {error.strerror or error}")
+            sys.exit(1)
+        try:
+            tls = _tls(tls_certificate, tls_key)
+        except ValueError as error:
+            self.stderr.write(str(error))
             sys.exit(1)
         import uvicorn
 
@@ -47,9 +64,10 @@ class Command(BaseCommand):
             server_header=False,
             proxy_headers=bool(settings.HEADGATE_PROXIES),
             forwarded_allow_ips=settings.HEADGATE_PROXIES,
+            ssl_context_factory=(lambda _config, _default: tls) if tls else None,
         )
         with listener:
-            self.stdout.write(f"console on http://{_shown(host)}:{listener.getsockname()[1]}/")
+            self.stdout.write(f"console on {'https' if tls else 'http'}://{_shown(host)}:{listener.getsockname()[1]}/")
             self.stdout.flush()
             # uvicorn stops on both signals and then raises them again: the stop is done with by then.
             signal.signal(signal.SIGTERM, lambda *_: None)
@@ -74,6 +92,28 @@ def _listen(host: str, port: int) -> socket.socket:
         raise
     listener.set_inheritable(True)
     return listener
+
+
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """None: without. Raises ValueError, naming the option or the files."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ValueError("--tls-certificate and --tls-key belong together: HTTPS needs both")
+    if not settings.HTTPS:
+        raise ValueError("HEADGATE_HTTPS is not 1: set it, so that cookies are sent by HTTPS only")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+
+    def encrypted() -> str:  # without this OpenSSL asks at the terminal
+        raise ValueError(f"the key in {key} is encrypted: store it without a password")
+
+    try:
+        context.load_cert_chain(certificate, key, password=encrypted)
+    except (OSError, ssl.SSLError) as error:
+        why = (getattr(error, "reason", "") or error.strerror or str(error)).replace("_", " ").lower()
+        raise ValueError(f"no HTTPS with the certificate {certificate} and the key {key}: {why}") from None
+    return context
 
 
 def _shown(host: str) -> str:

@@ -24,7 +24,7 @@ export class AttributesForm {
     this.#done = done;
     this.#version = object.version;
     this.#start = { ...object.attributes };
-    this.#fields = type.attributes.filter((a) => a.writable).map((a) => field(a, { value: object.attributes[a.name], placeholder: a.nullable ? "not set" : "", hint: a.description }));
+    this.#fields = type.attributes.filter((a) => a.writable).map((a) => field(a, { value: object.attributes[a.name], placeholder: a.secret ? "unchanged" : a.nullable ? "not set" : "", hint: a.description }));
     this.#reason = field({ name: "reason", kind: "string", unit: "", choices: [] }, { hint: "Kept in the audit trail." });
     this.element = h("form", { class: "attributes-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
       fieldGrid(this.#fields), this.#reason.element, this.#problem,

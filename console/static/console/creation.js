@@ -3,7 +3,8 @@
 import { objectPath, post, query, remove } from "./api.js";
 import { fill, h } from "./elements.js";
 import { field, fieldGrid } from "./fields.js";
-import { settings, toast } from "./frame.js";
+import { words } from "./format.js";
+import { settings, toast, unlessAllowed } from "./frame.js";
 import { formatName, parseName, shortName } from "./objectname.js";
 
 const REASON = { name: "reason", kind: "string", unit: "", choices: [], description: "Kept in the audit trail." };
@@ -15,7 +16,7 @@ const inWords = (type) => type.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCas
 export function creation(type, where, created) {
   const keys = type.attributes.filter((a) => type.keys.includes(a.name));
   const others = type.attributes.filter((a) => !type.keys.includes(a.name) && (a.writable || a.creatable));
-  const make = (declared) => field(declared, { value: where[declared.name] ?? null, placeholder: declared.nullable ? "not set" : "", hint: declared.description });
+  const make = (declared) => field(declared, { value: where[declared.name] ?? null, placeholder: declared.secret ? "generated if empty" : declared.nullable ? "not set" : "", hint: declared.description });
   const keyFields = keys.map(make);
   const otherFields = others.map(make);
   const reason = field(REASON, { hint: REASON.description });
@@ -32,7 +33,9 @@ export function creation(type, where, created) {
     try {
       const made = await post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, { object: name, attributes, reason: reason.input.value.trim() });
       toast(`${shortName(made.name)} is created.`);
-      created(made.name);
+      const told = type.attributes.filter((a) => a.secret && made.attributes[a.name]);
+      if (told.length) fill(form, ...toldOnce(told, made, () => created(made.name)));
+      else created(made.name);
     } catch (error) {
       submit.disabled = false;
       for (const f of all) f.wrong(error.fields?.[f.declared.name] ?? "");
@@ -43,13 +46,22 @@ export function creation(type, where, created) {
   return [h("header", { class: "card-head" }, h("h2", {}, `New ${inWords(type.name)}`)), h("p", { class: "card-text muted" }, type.description), form];
 }
 
+/** What the broker made up and tells this once; `noted` is called when it has been noted. */
+function toldOnce(secrets, made, noted) {
+  return [
+    h("div", { class: "notice", role: "status" }, h("p", {}, h("strong", {}, "Note this now: it is not shown again."))),
+    h("dl", { class: "facts" }, secrets.flatMap((a) => [h("dt", {}, words(a.name)), h("dd", {}, h("code", { class: "told-once" }, made.attributes[a.name]))])),
+    h("div", { class: "form-actions start" }, h("button", { type: "button", class: "primary", on: { click: noted } }, "I have noted it")),
+  ];
+}
+
 /** The form that deletes an object, as careful as an operation that cannot be undone. */
 export function deletion(name, version) {
   const type = inWords(parseName(name).type);
   const sure = h("label", { class: "sure" }, h("input", { type: "checkbox" }), h("span", {}, "I know that this cannot be undone"));
   const reason = field(REASON, { hint: REASON.description });
   const answer = h("div", { class: "operation-answer", "aria-live": "polite" });
-  const button = h("button", { type: "submit", class: "danger", "aria-disabled": settings.mayOperate ? null : "true" }, `Delete this ${type}`);
+  const button = h("button", { type: "submit", class: "danger", ...unlessAllowed(parseName(name).type) }, `Delete this ${type}`);
   const form = h("form", { class: "operation", novalidate: true }, h("h3", {}, h("code", {}, "delete"), h("span", { class: "tag effect-destroy" }, "cannot be undone")),
     h("p", { class: "muted" }, `Remove the ${type} and what is in it.`), reason.element, sure, h("div", { class: "form-actions start" }, button), answer);
   form.addEventListener("submit", async (event) => {

@@ -64,11 +64,13 @@ function inputFor(declared, value, placeholder) {
   if (declared.kind === "list" || declared.kind === "map" || LONG.has(declared.name)) {
     return h("textarea", { rows: "2", value: text, placeholder, spellcheck: LONG.has(declared.name) ? null : "false" });
   }
+  if (declared.secret) return h("input", { type: "password", value: "", placeholder, autocomplete: "new-password" });
   const numeric = declared.kind === "integer" || declared.kind === "level" || declared.kind === "number";
   return h("input", { type: "text", value: text, placeholder, spellcheck: "false", autocomplete: "off", class: numeric ? "numeric" : null });
 }
 
 function readField(declared, input) {
+  if (declared.secret) return input.value || undefined; // as typed; empty: left as it is
   const text = input.value.trim();
   if (text === "") {
     if (declared.nullable) return null;

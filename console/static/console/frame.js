@@ -189,13 +189,19 @@ document.getElementById("broker-choice")?.addEventListener("change", (event) => 
   location.assign(url);
 });
 
+/** Properties of a button that changes objects of a type: whoever may not do so sees it all the same, and is told why. */
+export function unlessAllowed(type) {
+  const [needs, may] = type === "User" ? ["administrators", settings.mayAdminister] : ["operators", settings.mayOperate];
+  return may ? {} : { "aria-disabled": "true", data: { needs } };
+}
+
 // A disabled action stays focusable and says why.
 addEventListener("click", (event) => {
   const disabled = event.target.closest?.('[aria-disabled="true"]');
   if (!disabled) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  toast("You may look, but not act: that needs the operators group.", "error");
+  toast(`You may look, but not act: that needs the ${disabled.dataset.needs ?? "operators"} group.`, "error");
 }, true);
 
 if (themeButton) showTheme();

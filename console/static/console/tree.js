@@ -4,7 +4,7 @@ import { get, query } from "./api.js";
 import { fill, h, icon } from "./elements.js";
 import { count, plural } from "./format.js";
 import { pluralOf } from "./model.js";
-import { settings } from "./frame.js";
+import { unlessAllowed } from "./frame.js";
 import { shortName } from "./objectname.js";
 import { stateElement } from "./states.js";
 
@@ -125,7 +125,7 @@ export class Tree {
 
   #folder(type, where, level) {
     const total = h("small", { class: "muted" });
-    const fresh = type.creatable ? h("button", { type: "button", class: "quiet node-new", "aria-disabled": settings.mayOperate ? null : "true", title: `New ${type.name}` }, "New") : null;
+    const fresh = type.creatable ? h("button", { type: "button", class: "quiet node-new", ...unlessAllowed(type.name), title: `New ${type.name}` }, "New") : null;
     fresh?.addEventListener("click", (event) => {
       event.stopPropagation();
       this.#create(type, where);

@@ -8,6 +8,7 @@ import { clockElement, sinceElement } from "./times.js";
 
 /** A node (or text) for a value. `declared` has kind, unit, nullable. */
 export function valueNode(declared, value) {
+  if (declared.secret && !value) return h("span", { class: "muted" }, "never shown");
   if (value === null || value === undefined) return h("span", { class: "muted" }, "not set");
   if (declared.name === "state") return stateElement(value);
   if (declared.name === "stops") return stopsNode(value);

@@ -1,0 +1,80 @@
+"""How often somebody may try to sign in: after some failures a pause, which doubles with each further one.
+
+Counted for each remote address and user, so that nobody can lock somebody else out from afar, and, with more patience,
+for each address alone, against trying one password on many users; this machine's own addresses are spared the latter,
+since all of its programs share them. Pure: time (ms, of any clock that goes forward) is a parameter, and no more than
+`MOST` counters are kept, of which the one that failed longest ago goes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brokers.loopback import is_loopback
+
+#: Failures without a pause, of a user from an address, and of all users from an address.
+FREE, FREE_OF_ADDRESS = 5, 50
+#: The first pause and the longest one, ms.
+FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 300_000
+#: Silence after which failures are forgotten, ms; longer than the longest pause.
+FORGOTTEN_MS = 900_000
+#: Counters kept.
+MOST = 10_000
+#: Characters of a name that count: whoever tries longer ones tries the same.
+_LENGTH = 64
+
+
+#: Remote address and user; None: all users.
+_Key = tuple[str, str | None]
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int
+    last: int  # ms
+
+    def pause_until(self, free: int) -> int:
+        if self.count < free:
+            return 0
+        return self.last + min(FIRST_PAUSE_MS << min(self.count - free, 20), LONGEST_PAUSE_MS)
+
+
+class SignInAttempts:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._failures: dict[_Key, _Failures] = {}  # the one that failed longest ago first
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def wait_ms(self, address: str, user: str, now: int) -> int:
+        """How long this user's attempts from this address are refused without being looked at; 0: try."""
+        until = max(
+            (known.pause_until(free) for key, free in _keys(address, user) if (known := self._known(key, now))),
+            default=0,
+        )
+        return max(0, until - now)
+
+    def failed(self, address: str, user: str, now: int) -> None:
+        for key, _ in _keys(address, user):
+            known = self._known(key, now)
+            self._failures.pop(key, None)
+            self._failures[key] = _Failures(known.count + 1 if known else 1, now)
+        while len(self._failures) > MOST:
+            del self._failures[next(iter(self._failures))]
+
+    def succeeded(self, address: str, user: str) -> None:
+        self._failures.pop((address, user[:_LENGTH]), None)
+
+    def _known(self, key: _Key, now: int) -> _Failures | None:
+        known = self._failures.get(key)
+        return known if known and now - known.last < FORGOTTEN_MS else None
+
+
+def _keys(address: str, user: str) -> list[tuple[_Key, int]]:
+    """What is counted, each with its failures that are free."""
+    keys: list[tuple[_Key, int]] = [((address, user[:_LENGTH]), FREE)]
+    if not is_loopback(address):
+        keys.append(((address, None), FREE_OF_ADDRESS))
+    return keys

@@ -1,0 +1,73 @@
+"""Management as one user may use it: who manages some virtual hosts sees and changes these, and nothing else.
+
+What belongs to no virtual host (the broker, its users, and which virtual hosts there are) is for administrators. A
+refusal says the same whether the object exists or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokers.admin import ManagedObject, NotAllowed, Page
+from brokers.engine.management import Management
+from brokers.engine.rights import MANAGE, Rights
+from brokers.managed import TYPES, ObjectName
+
+
+def virtualhost_of(name: ObjectName) -> str:
+    """The virtual host that an object belongs to; "" for the broker's own."""
+    return name["name"] if name.type == "VirtualHost" else name.get("virtualhost")
+
+
+class ManagementAs:
+    """See the module. `user`: the connection's; `actor`, below: on whose behalf the change is said to be made."""
+
+    def __init__(self, management: Management, user: str, rights: Rights) -> None:
+        self.management = management
+        self.user = user
+        self.rights = rights
+
+    def read(self, name: ObjectName) -> ManagedObject:
+        self._need(name)
+        return self.management.read(name)
+
+    def query(self, type_name: str, **asked: Any) -> Page:
+        declared = TYPES.get(type_name)
+        if declared is not None and not self.rights.administrator:
+            if "virtualhost" not in declared.keys and type_name != "VirtualHost":
+                raise self._refused(f"objects of type {type_name}")
+            return self.management.query(type_name, **asked, visible=self.may_see)
+        return self.management.query(type_name, **asked)
+
+    def create(self, name: ObjectName, attributes: Mapping[str, Any], actor: str) -> ManagedObject:
+        self._need_to_make(name)
+        return self.management.create(name, attributes, actor)
+
+    def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int, actor: str) -> ManagedObject:
+        self._need(name)
+        return self.management.update(name, attributes, version, actor)
+
+    def delete(self, name: ObjectName, version: int | None, actor: str) -> None:
+        self._need_to_make(name)
+        self.management.delete(name, version, actor)
+
+    def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._need(name)
+        return self.management.call(name, operation, arguments, self.user)
+
+    def may_see(self, name: ObjectName) -> bool:
+        return self.rights.may(MANAGE, virtualhost_of(name))
+
+    def _need(self, name: ObjectName) -> None:
+        if not self.may_see(name):
+            raise self._refused(str(name))
+
+    def _need_to_make(self, name: ObjectName) -> None:
+        """To create or delete it: which virtual hosts there are is the broker's matter."""
+        if name.type == "VirtualHost" and not self.rights.administrator:
+            raise self._refused(f"{name} as a whole")
+        self._need(name)
+
+    def _refused(self, what: str) -> NotAllowed:
+        return NotAllowed(f"user {self.user} has not the right to manage {what}")

@@ -1,0 +1,15 @@
+"""Which addresses nobody but this machine can be at, or reach."""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def is_loopback(host: str) -> bool:
+    """`host`: an address, or a name; no name but `localhost` is sure to mean this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

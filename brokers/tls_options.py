@@ -1,0 +1,62 @@
+"""The broker command's options about TLS, which `manage.py up` takes too and passes on."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+#: Where amqps:// is at home.
+TLS_PORT = 5671
+
+_NAMES = ("certificate", "key", "host", "port", "client_ca", "client_certificates")
+
+
+def add_tls_options(parser: argparse.ArgumentParser) -> None:
+    """Those of a second listener, with TLS; `manage.py up` has them too."""
+    group = parser.add_argument_group(
+        "TLS", "A listener for amqps:// besides the other one. Files are PEM; SIGHUP, or a change of them, renews them."
+    )
+    group.add_argument("--tls-certificate", type=Path, metavar="FILE", help="the broker's certificate, with its chain")
+    group.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's private key, not encrypted")
+    group.add_argument("--tls-host", metavar="HOST", help="address to listen on with TLS (default: 127.0.0.1)")
+    group.add_argument(
+        "--tls-port", type=port_number, metavar="PORT", help="port to listen on with TLS (default: 5671)"
+    )
+    group.add_argument(
+        "--tls-client-ca", type=Path, metavar="FILE", help="whose client certificates sign in (SASL EXTERNAL)"
+    )
+    group.add_argument(
+        "--tls-client-certificates",
+        choices=("optional", "required"),
+        help="whether a client may come without a certificate (default: optional)",
+    )
+
+
+def check_tls_options(options: argparse.Namespace) -> None:
+    """Raises ValueError, naming them, if options do not go together."""
+    if bool(options.tls_certificate) != bool(options.tls_key):
+        given, missing = ("--tls-certificate", "--tls-key")[:: 1 if options.tls_certificate else -1]
+        raise ValueError(f"{given} is given without {missing}: TLS needs both")
+    if not options.tls_certificate:
+        for name in ("host", "port", "client_ca", "client_certificates"):
+            if getattr(options, f"tls_{name}") is not None:
+                raise ValueError(f"--tls-{name.replace('_', '-')} is given without --tls-certificate and --tls-key")
+    if options.tls_client_certificates and not options.tls_client_ca:
+        raise ValueError("--tls-client-certificates is given without --tls-client-ca, which says whose are believed")
+
+
+def tls_arguments(options: argparse.Namespace) -> list[str]:
+    """The options as they were given, for another command line; files with their whole path."""
+    given = ((name, getattr(options, f"tls_{name}")) for name in _NAMES)
+    return [
+        part
+        for name, value in given
+        if value is not None
+        for part in (f"--tls-{name.replace('_', '-')}", str(value.resolve() if isinstance(value, Path) else value))
+    ]
+
+
+def port_number(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 (any that is free) to 65535")
+    return int(text)

@@ -1,0 +1,28 @@
+"""Signing in, and what is said to who has failed too often. The counting is django-axes'."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import LoginView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+sign_in = LoginView.as_view(redirect_authenticated_user=True)
+
+
+def locked_out(request: HttpRequest, response: HttpResponse | None, credentials: Mapping[str, Any]) -> HttpResponse:
+    """The page instead of the one that would have told whether the password was right."""
+    seconds = settings.AXES_COOLOFF_TIME.total_seconds()
+    context = {
+        "form": AuthenticationForm(request),
+        "next": request.POST.get("next", ""),
+        "locked_minutes": math.ceil(seconds / 60),
+    }
+    answer = render(request, "registration/login.html", context, status=429)
+    answer["Retry-After"] = str(int(seconds))
+    return answer

@@ -1,0 +1,75 @@
+"""Guessing passwords: a pause after some failures, which grows, for one user from one address and nobody else."""
+
+from __future__ import annotations
+
+from brokers.amqp.sign_in_attempts import (
+    FIRST_PAUSE_MS,
+    FORGOTTEN_MS,
+    FREE,
+    FREE_OF_ADDRESS,
+    LONGEST_PAUSE_MS,
+    MOST,
+    SignInAttempts,
+)
+
+HERE, THERE = "127.0.0.1", "203.0.113.9"
+
+
+def failed(attempts: SignInAttempts, count: int, *, address: str = THERE, user: str = "anna", now: int = 0) -> None:
+    for _ in range(count):
+        attempts.failed(address, user, now)
+
+
+def test_some_failures_are_free_and_then_the_pause_doubles_up_to_a_limit() -> None:
+    attempts = SignInAttempts()
+    failed(attempts, FREE - 1, address=HERE)
+    assert attempts.wait_ms(HERE, "anna", 0) == 0
+    pauses = []
+    now = 0
+    for _ in range(12):
+        attempts.failed(HERE, "anna", now)
+        pauses.append(attempts.wait_ms(HERE, "anna", now))
+        assert attempts.wait_ms(HERE, "anna", now + pauses[-1] - 1) == 1
+        now += pauses[-1]
+        assert attempts.wait_ms(HERE, "anna", now) == 0
+    assert pauses[:4] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS, 8 * FIRST_PAUSE_MS]
+    assert pauses[-1] == LONGEST_PAUSE_MS
+    failed(attempts, 1000, address=HERE, now=now)
+    assert attempts.wait_ms(HERE, "anna", now) == LONGEST_PAUSE_MS
+
+
+def test_the_same_user_from_elsewhere_and_another_from_there_are_not_held_up() -> None:
+    attempts = SignInAttempts()
+    failed(attempts, 2 * FREE)
+    assert attempts.wait_ms(THERE, "anna", 0) > 0
+    assert attempts.wait_ms(HERE, "anna", 0) == 0
+    assert attempts.wait_ms(THERE, "bert", 0) == 0
+
+
+def test_many_users_from_one_address_are_held_up_together_but_not_on_the_machine_itself() -> None:
+    attempts = SignInAttempts()
+    for address in (HERE, THERE):
+        for n in range(FREE_OF_ADDRESS):
+            failed(attempts, 1, address=address, user=f"user-{n}")
+    assert attempts.wait_ms(THERE, "console", 0) == FIRST_PAUSE_MS
+    assert attempts.wait_ms(HERE, "console", 0) == 0
+
+
+def test_success_and_time_forgive() -> None:
+    attempts = SignInAttempts()
+    failed(attempts, FREE)
+    attempts.succeeded(THERE, "anna")
+    assert attempts.wait_ms(THERE, "anna", 0) == 0
+    failed(attempts, FREE, user="bert")
+    assert attempts.wait_ms(THERE, "bert", 0) == FIRST_PAUSE_MS
+    failed(attempts, 1, user="bert", now=FORGOTTEN_MS)
+    assert attempts.wait_ms(THERE, "bert", FORGOTTEN_MS) == 0
+
+
+def test_no_more_counters_are_kept_than_allowed_and_the_newest_stay() -> None:
+    attempts = SignInAttempts()
+    for n in range(MOST + 100):
+        attempts.failed(f"2001:db8::{n:x}", "x" * 100_000, 0)
+    failed(attempts, FREE, user="y" * 500)
+    assert len(attempts) == MOST
+    assert attempts.wait_ms(THERE, "y" * 400, 0) == FIRST_PAUSE_MS  # names that long count as one

@@ -1,0 +1,191 @@
+"""Management as one user: a table of who may ask what, about objects that exist and objects that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from brokers.admin import AdminError, NotAllowed
+from brokers.engine.broker import Broker
+from brokers.engine.management import Management
+from brokers.engine.permission import ManagementAs
+from brokers.engine.rights import ALL, Rights, parse_grants
+from brokers.engine.subscription import Wish
+from brokers.managed import TYPES, ObjectName, object_name
+from tests.engine.plainly import Plainly
+
+USERS = {
+    "administrator": ALL,
+    "manager of all": Rights(grants=parse_grants(["*:manage"])),
+    "manager of a": Rights(grants=parse_grants(["a:manage"])),
+    "worker in a": Rights(grants=parse_grants(["a:publish,consume"])),
+}
+EVERYBODY = set(USERS)
+ADMINISTRATOR = {"administrator"}
+OF_ALL = {"administrator", "manager of all"}
+OF_A = {*OF_ALL, "manager of a"}
+
+Ask = Callable[[ManagementAs], Any]
+
+
+def name(type_name: str, **keys: str) -> ObjectName:
+    return object_name(type_name, **keys)
+
+
+def queue(host: str, queue_name: str = "q") -> ObjectName:
+    return name("Queue", virtualhost=host, name=queue_name)
+
+
+def exchange(host: str) -> ObjectName:
+    return name("Exchange", virtualhost=host, name="e")
+
+
+def subscription(host: str) -> ObjectName:
+    return name("Subscription", virtualhost=host, name="subscriptions.news.client|mine")
+
+
+def slow(host: str, policy: str = "p") -> ObjectName:
+    return name("SlowConsumerPolicy", virtualhost=host, name=policy)
+
+
+def connection(host: str) -> ObjectName:
+    return name("Connection", virtualhost=host, id=CONNECTIONS[host])
+
+
+def consumer(host: str) -> ObjectName:
+    return name("Consumer", virtualhost=host, id=CONSUMERS[host])
+
+
+SLOW = {"topic": "news", "messageCount": 5, "policy": "log"}
+TOPIC = {"exchange_type": "topic"}
+#: virtual host -> number of the fixture's connection to it, and of the consumer on that
+CONNECTIONS = {"a": "1", "b": "4"}
+CONSUMERS = {"a": "3", "b": "6"}
+
+HOST_A, BROKER = name("VirtualHost", name="a"), name("Broker")
+
+ASKED: dict[str, tuple[Ask, set[str]]] = {
+    "read a queue of a": (lambda m: m.read(queue("a")), OF_A),
+    "read a queue of b": (lambda m: m.read(queue("b")), OF_ALL),
+    "read a queue that b does not have": (lambda m: m.read(queue("b", "none")), OF_ALL),
+    "read a queue of a host that is not": (lambda m: m.read(queue("none")), OF_ALL),
+    "create a queue in a": (lambda m: m.create(queue("a", "new"), {}, ""), OF_A),
+    "create a queue in b": (lambda m: m.create(queue("b", "new"), {}, ""), OF_ALL),
+    "change a queue of a": (lambda m: m.update(queue("a"), {"capacity_messages": 5}, 1, ""), OF_A),
+    "change a queue of b": (lambda m: m.update(queue("b"), {"capacity_messages": 5}, 1, ""), OF_ALL),
+    "delete a queue of a": (lambda m: m.delete(queue("a"), None, ""), OF_A),
+    "delete a queue of b": (lambda m: m.delete(queue("b"), None, ""), OF_ALL),
+    "stop a queue of a": (lambda m: m.call(queue("a"), "stop-producers", {}), OF_A),
+    "stop a queue of b": (lambda m: m.call(queue("b"), "stop-producers", {}), OF_ALL),
+    "explain a queue of b": (lambda m: m.call(queue("b"), "explain", {}), OF_ALL),
+    "create a policy in a": (lambda m: m.create(name("Policy", virtualhost="a", pattern="x"), {}, ""), OF_A),
+    "create a policy in b": (lambda m: m.create(name("Policy", virtualhost="b", pattern="x"), {}, ""), OF_ALL),
+    "create an exchange in a": (lambda m: m.create(name("Exchange", virtualhost="a", name="x"), TOPIC, ""), OF_A),
+    "create an exchange in b": (lambda m: m.create(name("Exchange", virtualhost="b", name="x"), TOPIC, ""), OF_ALL),
+    "bind an exchange of a": (lambda m: m.call(exchange("a"), "bind", {"queue": "q"}), OF_A),
+    "bind an exchange of b": (lambda m: m.call(exchange("b"), "bind", {"queue": "q"}), OF_ALL),
+    "stop an exchange of b": (lambda m: m.call(exchange("b"), "stop-producers", {}), OF_ALL),
+    "delete an exchange of b": (lambda m: m.delete(exchange("b"), None, ""), OF_ALL),
+    "read a subscription of a": (lambda m: m.read(subscription("a")), OF_A),
+    "read a subscription of b": (lambda m: m.read(subscription("b")), OF_ALL),
+    "delete a subscription of a": (lambda m: m.delete(subscription("a"), None, ""), OF_A),
+    "delete a subscription of b": (lambda m: m.delete(subscription("b"), None, ""), OF_ALL),
+    "create a slow consumer policy in a": (lambda m: m.create(slow("a", "new"), SLOW, ""), OF_A),
+    "create a slow consumer policy in b": (lambda m: m.create(slow("b", "new"), SLOW, ""), OF_ALL),
+    "change a slow consumer policy of b": (lambda m: m.update(slow("b"), {"topic": "y"}, 1, ""), OF_ALL),
+    "delete a slow consumer policy of b": (lambda m: m.delete(slow("b"), None, ""), OF_ALL),
+    "close a connection to a": (lambda m: m.call(connection("a"), "close", {}), OF_A),
+    "close a connection to b": (lambda m: m.call(connection("b"), "close", {}), OF_ALL),
+    "read a consumer in a": (lambda m: m.read(consumer("a")), OF_A),
+    "read a consumer in b": (lambda m: m.read(consumer("b")), OF_ALL),
+    "read the host a": (lambda m: m.read(HOST_A), OF_A),
+    "change the host a": (lambda m: m.update(HOST_A, {"anonymous": True}, 1, ""), OF_A),
+    "stop the host a": (lambda m: m.call(HOST_A, "stop-producers", {}), OF_A),
+    "stop the host b": (lambda m: m.call(name("VirtualHost", name="b"), "stop-producers", {}), OF_ALL),
+    "create a host": (lambda m: m.create(name("VirtualHost", name="new"), {}, ""), ADMINISTRATOR),
+    "delete the host a": (lambda m: m.delete(HOST_A, None, ""), ADMINISTRATOR),
+    "read the broker": (lambda m: m.read(BROKER), ADMINISTRATOR),
+    "change the broker": (lambda m: m.update(BROKER, {"capacity_messages": 5}, 1, ""), ADMINISTRATOR),
+    "stop the broker": (lambda m: m.call(BROKER, "stop-producers", {}), ADMINISTRATOR),
+    "list the brokers": (lambda m: m.query("Broker"), ADMINISTRATOR),
+    "read a user": (lambda m: m.read(name("User", name="anna")), ADMINISTRATOR),
+    "create a user": (lambda m: m.create(name("User", name="new"), {"certificate_subject": "CN=n"}, ""), ADMINISTRATOR),
+    "change a user": (lambda m: m.update(name("User", name="anna"), {"administrator": True}, 1, ""), ADMINISTRATOR),
+    "delete a user": (lambda m: m.delete(name("User", name="anna"), None, ""), ADMINISTRATOR),
+    "list the users": (lambda m: m.query("User"), ADMINISTRATOR),
+    "list the queues": (lambda m: m.query("Queue"), EVERYBODY),
+}
+
+
+#: What cannot be done by anybody, and what is said to who may ask.
+IMPOSSIBLE = {
+    "read a queue that b does not have": "there is no queue",
+    "read a queue of a host that is not": "there is no virtual host",
+    "delete the host a": "has open connections",
+}
+
+
+@pytest.fixture
+def broker() -> Broker:
+    broker = Broker(0)
+    broker.accounts.credentials = Plainly()
+    for host in ("a", "b"):
+        there = broker.create_virtualhost(host)
+        broker.create_queue(there, "q")
+        broker.routing.create_exchange(there, "e", "topic")
+        broker.slow_consumers.create(there, "p", SLOW)
+        broker.enforcement.create_policy(there, "q", {"capacity_messages": 100})
+        client = broker.open_connection(
+            f"vhost:{host}", user="w", remote_address="?", container_id="client", idle_timeout=0, handle=None
+        )
+        wish = Wish("news", "e", "news", "client", "mine", durable=True)
+        broker.attach_producer(client, broker.queue(host, "q"), "p", 0, None)
+        found = broker.subscriptions.subscribe(client, wish)
+        broker.attach_consumer(client, found.queue, "mine", None, browsing=False)
+    broker.accounts.create({"name": "anna"})
+    return broker
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_user_may_ask_what_its_rights_allow(broker: Broker, user: str, asked: str) -> None:
+    ask, allowed = ASKED[asked]
+    management = ManagementAs(Management(broker), user, USERS[user])
+    told = len(broker.turn.facts)
+    if user not in allowed:
+        with pytest.raises(NotAllowed, match=f"user {user} has not the right to manage"):
+            ask(management)
+        assert len(broker.turn.facts) == told
+    elif asked in IMPOSSIBLE:
+        with pytest.raises(AdminError, match=IMPOSSIBLE[asked]):
+            ask(management)
+    else:
+        ask(management)
+
+
+@pytest.mark.parametrize(
+    ("user", "hosts"),
+    [("administrator", ["a", "b"]), ("manager of all", ["a", "b"]), ("manager of a", ["a"]), ("worker in a", [])],
+)
+def test_a_list_has_what_the_user_may_see_and_counts_nothing_else(broker: Broker, user: str, hosts: list[str]) -> None:
+    management = ManagementAs(Management(broker), user, USERS[user])
+    for declared in TYPES.values():
+        if not declared.keys or declared.name == "User":
+            continue  # of the broker: see below
+        key = "name" if declared.name == "VirtualHost" else "virtualhost"
+        page = management.query(declared.name)
+        assert sorted({item.name.get(key) for item in page.items}) == hosts, declared.name
+        assert page.total == len(page.items) == management.query(declared.name, count=1).total
+
+
+def test_every_type_is_of_a_virtual_host_or_for_administrators_only(broker: Broker) -> None:
+    management = ManagementAs(Management(broker), "manager of all", USERS["manager of all"])
+    refused = set()
+    for type_name in TYPES:
+        try:
+            management.query(type_name)
+        except NotAllowed:
+            refused.add(type_name)
+    assert refused == {"Broker", "User"}
