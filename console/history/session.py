@@ -82,3 +82,13 @@ def start_session(master: str = "", *, name: str = "headgate-history", java: Jav
                 " without a network, put them into a folder and name it in HEADGATE_SPARK_JARS"
             )
         raise SessionFailed(f"Spark cannot be started ({master}): {error}{hint}") from error
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Whether its Java answers, and has not given up."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):
+        return False
