@@ -35,11 +35,19 @@ class Story:
 
     def overfull(self, when: float, queue: str = "q", depth: int = 11, stop: int = 10, **more: Any) -> Story:
         return self._of_queue(
-            when, "queue-overfull", queue, depth, state="OVERFULL", stop_messages=stop, **{"blocked_producers": 1, **more}
+            when,
+            "queue-overfull",
+            queue,
+            depth,
+            state="OVERFULL",
+            stop_messages=stop,
+            **{"blocked_producers": 1, **more},
         )
 
     def underfull(self, when: float, queue: str = "q", depth: int = 5, **more: Any) -> Story:
-        return self._of_queue(when, "queue-underfull", queue, depth, **{"state": "NORMAL", "blocked_producers": 0, **more})
+        return self._of_queue(
+            when, "queue-underfull", queue, depth, **{"state": "NORMAL", "blocked_producers": 0, **more}
+        )
 
     def blocked(self, when: float, producer: int = 1, queue: str = "q", **more: Any) -> Story:
         return self._of_producer(
@@ -65,7 +73,9 @@ class Story:
     def _of_queue(self, when: float, kind: str, queue: str, depth: int, **more: Any) -> Story:
         name = f"type=Queue,virtualhost={self.virtualhost},name={queue}"
         more = {"depth_messages": depth, "depth_bytes": depth * 100} | more
-        return self.event(when, kind, object=name, object_type="Queue", virtualhost=self.virtualhost, queue=queue, **more)
+        return self.event(
+            when, kind, object=name, object_type="Queue", virtualhost=self.virtualhost, queue=queue, **more
+        )
 
     def _of_producer(self, when: float, kind: str, producer: int, queue: str, **more: Any) -> Story:
         told = {
