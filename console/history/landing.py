@@ -258,6 +258,14 @@ class Landing:
         except (pa.ArrowException, OSError) as error:
             raise LandingError(f"{path} cannot be read: {_why(error)}") from error
 
+    def footer(self, kind: str, name: str) -> pq.FileMetaData:
+        """What a file says of itself. Raises LandingError."""
+        path = f"{self.folder(kind)}/{name}"
+        try:
+            return pq.read_metadata(path, filesystem=self._files)
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{path} cannot be read: {_why(error)}") from error
+
     def read_all(self, kind: str) -> pa.Table:
         """Every row of a kind; for tests and small histories. Raises LandingError."""
         return pa.concat_tables([SCHEMAS[kind].empty_table(), *(self.read(kind, name) for name in self.names(kind))])

@@ -81,7 +81,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "hours": Layout("at", "day", _BY_NAME, 1100, _ROLLUP),
     "days": Layout("at", "month", _BY_NAME, None, _ROLLUP),
     # Which landing files are in the tables above.
-    "taken": Layout("at", "month", ("at",), 32, "kind string, file string, rows bigint, at timestamp"),
+    "taken": Layout("at", "day", ("at",), 3, "kind string, file string, rows bigint, at timestamp"),
 }
 
 

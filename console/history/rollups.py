@@ -10,8 +10,8 @@ since nobody knows what came after: they give a maximum and no mean.
 | `watched_ms` | time that somebody looked at the broker; a row is a share of this where `known_ms` is 0 |
 | `known_ms` | time for which the depth is known; of a virtual host: the sum over its queues |
 | `overfull_ms`, `stopped_ms` | of that time, how long; of a virtual host: the sum over its queues |
-| `…_p95` | of a minute: the depth not exceeded for 95 % of its known time. Of hours and days: the same over the means of |
-| | their minutes, each counted by its known time |
+| `…_p95` | of a minute: the depth not exceeded for 95 % of its known time. Of hours and days: the same over the means |
+| | of their minutes, each counted by its known time |
 | `…_max` | of a virtual host: the sum of its queues' maxima, which it did not exceed |
 | `blocked_ms` | producer-milliseconds that flow control held |
 
@@ -46,7 +46,7 @@ _ROW = ("broker", "virtualhost", "kind", "name", "queue", "slot")
 _STOPPED = "state IN ('STOPPED', 'OVERFULL_STOPPED')"
 
 
-def minutes(
+def minutes(  # noqa: PLR0917 -- each is another table
     samples: DataFrame,
     events: DataFrame,
     spans: DataFrame,
@@ -74,7 +74,7 @@ def minutes(
 
 
 def coarser(minutes: DataFrame, spans: DataFrame, ranges: DataFrame, step: int) -> DataFrame:
-    """Rows of `hours` or `days` from rows of `minutes`. `step`: ms; `ranges`: whole steps, as (range_from, range_to)."""
+    """Rows of `hours` or `days` from those of `minutes`. `step`: ms; `ranges`: whole steps, (range_from, range_to)."""
     at = F.unix_millis("at")
     weight = F.col("known_ms")
     slot = (at - at % step).alias("slot")

@@ -8,6 +8,9 @@ the tables are a function of the rows that ever landed, in whatever order. A fil
 committed. A run that was killed leaves its files to the next one, which finds some of their rows stored already, works
 out the same, and so comes to the same tables.
 
+Most runs take a few seconds of recording. What such rows cannot change is not worked out: first of all, holds and
+episodes where no event tells of any and none is open.
+
 Two runs must not go on at the same time: the caller holds the lock (`lease.py`).
 """
 
@@ -15,42 +18,70 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from console.history import episodes as episodes_step
 from console.history import holds as holds_step
 from console.history import rollups, stops
+from console.history.backlog import Backlog, find_backlog
 from console.history.cleaning import clean, unknown
-from console.history.layout import LAYOUTS
 from console.history.rollups import DAY, HOLDS_MS, HOUR
 from console.history.spans import spans
-from console.history.tables import Range, Tables
+from console.history.tables import Range, Tables, schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-KINDS = ("events", "samples", "coverage")
-
-#: Landing files of one kind that one run takes, so that a large backlog is worked off in steps that fit the heap.
-MOST_FILES = 400
+#: Rows that are worked on in the way that is quick to begin: planned simply, not compiled, committed at once.
+FEW_ROWS = 100_000
+#: As many hours of rollups as may be committed at once.
+FEW_HOURS = 4
 
 #: Stretches of hours that one run works out; with more of them they are joined, which costs time and changes nothing.
 MOST_RANGES = 24
 
+FOR_EVER = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
+
+#: What Spark does to make large queries fast takes longer than a small query itself.
+_QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_LARGE = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run did. `rows`: those that landed, by kind; `seconds` by step; `more`: files were left for the next."""
+    """What a run did. `rows`: those that landed, by kind; `seconds` by step; `newest`: the moment that the newest of
+    them tells of; `more`: files were left for the next run; `unreadable`: files that are left where they are."""
 
     files: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     newest: dt.datetime | None = None
     more: bool = False
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What new rows tell of one broker. `since`: their first moment, ms."""
+
+    since: int
+    blocks: bool = False  # producers were held
+    fills: bool = False  # a queue's state is told
+    stops: bool = False
 
 
 class Run:
@@ -61,224 +92,260 @@ class Run:
         self.spark = tables.spark
         self._on_step = on_step
         self._seconds: dict[str, float] = {}
+        self._few = True
+        self._kept: list[DataFrame] = []
 
     def run(self) -> Report:
         """Raises what Spark and the landing folder raise; then nothing that was not committed counts."""
-        tables = self.tables
-        files, more = self._new_files()
-        count = sum(map(len, files.values()))
-        if not count:
-            return Report()
-        landed = {}
+        backlog = find_backlog(self.tables)
+        if not backlog.count:
+            return Report(unreadable=backlog.unreadable)
+        self._few = sum(backlog.rows.values()) <= FEW_ROWS
+        for key, value in (_QUICK if self._few else _LARGE).items():
+            self.spark.conf.set(key, value)
         try:
-            with self._step("landing"):
-                for kind in KINDS:
-                    landed[kind] = clean(kind, tables.landed(kind, files[kind])).persist()
-                rows = {kind: landed[kind].count() for kind in KINDS}
-                bounds = {kind: self._bounds(landed[kind], kind) for kind in KINDS if rows[kind]}
-                since = self._since(landed)
-            with self._step("store"):
-                for kind, (first, last) in bounds.items():
-                    stored = tables.read_ranges(kind, [(first, last + dt.timedelta(milliseconds=1))])
-                    tables.append(kind, unknown(kind, landed[kind], stored))
-            if since:
-                changed = self._intervals(since)
-                with self._step("hours"):
-                    hours = self._hours(landed, changed)
-                self._rollups(hours)
-            with self._step("taken"):
-                self._take(files)
+            self._take(backlog)
         finally:
-            for each in landed.values():
+            for each in self._kept:
                 each.unpersist()
-        newest = max((last for kind, (_first, last) in bounds.items()), default=None)
-        return Report(count, rows, dict(self._seconds), newest, more)
+        newest = max((last for _first, last in backlog.bounds.values() if last < FOR_EVER), default=None)
+        rows = dict(backlog.rows)
+        return Report(backlog.count, rows, dict(self._seconds), newest, backlog.more, backlog.unreadable)
 
-    # -- landing --------------------------------------------------------------------------------------------------
+    def _take(self, backlog: Backlog) -> None:
+        tables = self.tables
+        with self._step("landing"):
+            landed = {
+                kind: self._keep(clean(kind, tables.landed(kind, names)))
+                for kind, names in backlog.files.items()
+                if names
+            }
+            told, hours = self._told(landed)
+        with self._step("store"):
+            for kind, rows in landed.items():
+                first, last = backlog.bounds[kind]
+                stored = tables.read_ranges(kind, [(first, min(last + dt.timedelta(milliseconds=1), FOR_EVER))])
+                tables.append(kind, unknown(kind, rows, stored), at_once=self._few)
+        changed = self._intervals(told)
+        self._rollups(self._hours(hours, changed))
+        with self._step("taken"):
+            now = dt.datetime.now(dt.UTC)
+            files = [(kind, name) for kind, names in backlog.files.items() for name in names]
+            columns = {
+                "kind": [kind for kind, _ in files],
+                "file": [name for _, name in files],
+                "rows": pa.nulls(len(files), pa.int64()),
+                "at": pa.array([now] * len(files), pa.timestamp("us", tz="UTC")),
+            }
+            tables.append("taken", pa.table(columns), at_once=True)
 
-    def _new_files(self) -> tuple[dict[str, list[str]], bool]:
-        """Files of each kind that are in no table yet, the first `MOST_FILES` of them; whether there are more."""
-        found = {kind: self.tables.landing.names(kind) for kind in KINDS}
-        if not any(found.values()):
-            return found, False
-        taken = {(row.kind, row.file) for row in self.tables.read("taken").select("kind", "file").collect()}
-        new = {kind: [name for name in names if (kind, name) not in taken] for kind, names in found.items()}
-        more = any(len(names) > MOST_FILES for names in new.values())
-        return {kind: names[:MOST_FILES] for kind, names in new.items()}, more
+    # -- what landed ----------------------------------------------------------------------------------------------
 
-    def _bounds(self, rows: DataFrame, kind: str) -> Range:
-        time_column = LAYOUTS[kind].time
-        first, last = rows.agg(F.unix_millis(F.min(time_column)), F.unix_millis(F.max(time_column))).first() or (0, 0)
-        return _moment(first), _moment(last)
-
-    def _since(self, landed: dict[str, DataFrame]) -> dict[str, int]:
-        """The first moment, ms, that the new rows of each broker tell of."""
-        firsts = [landed[kind].groupBy("broker").agg(F.unix_millis(F.min("at")).alias("ms")) for kind in KINDS]
-        together = firsts[0].unionByName(firsts[1]).unionByName(firsts[2])
-        return {row.broker: row.ms for row in together.groupBy("broker").agg(F.min("ms").alias("ms")).collect()}
-
-    def _take(self, files: dict[str, list[str]]) -> None:
-        now = dt.datetime.now(dt.UTC)
-        rows = [(kind, name, None, now) for kind, names in files.items() for name in names]
-        schema = "kind string, file string, rows bigint, at timestamp"
-        self.tables.append("taken", self.spark.createDataFrame(rows, schema))
+    def _told(self, landed: Mapping[str, DataFrame]) -> tuple[dict[str, _Told], set[int]]:
+        """What the new rows tell, by broker, and the hours (since the epoch) that they are about."""
+        ms = F.unix_millis("at")
+        about = F.array(_hour(ms), _hour(ms + HOLDS_MS))
+        no = F.lit(False)
+        flags = {
+            "events": (
+                F.col("kind") == "producer-blocked",
+                F.col("state").isNotNull() | F.col("kind").isin("queue-overfull", "queue-underfull"),
+                F.col("kind") == "producers-stopped",
+            ),
+            "samples": (no, F.expr("coalesce(whole AND state IN ('OVERFULL', 'OVERFULL_STOPPED'), false)"), no),
+            "coverage": (no, no, no),
+        }
+        # What has become known may let a sample of before hold on.
+        covered = F.sequence(_hour(ms), _hour(F.greatest(ms, F.unix_millis("until")))) if "coverage" in landed else None
+        parts = [
+            rows.select(
+                "broker",
+                F.explode(about if kind != "coverage" else covered).alias("hour"),
+                ms.alias("ms"),
+                *(flag.alias(name) for flag, name in zip(flags[kind], ("blocks", "fills", "stops"), strict=True)),
+            )
+            for kind, rows in landed.items()
+        ]
+        together = parts[0]
+        for part in parts[1:]:
+            together = together.unionByName(part)
+        found = together.groupBy("broker", "hour").agg(
+            F.min("ms").alias("since"), *(F.max(name).alias(name) for name in ("blocks", "fills", "stops"))
+        )
+        told: dict[str, _Told] = {}
+        hours = set()
+        for row in found.collect():
+            hours.add(row.hour)
+            one = told.setdefault(row.broker, _Told(row.since))
+            one.since = min(one.since, row.since)
+            one.blocks, one.fills, one.stops = one.blocks or row.blocks, one.fills or row.fills, one.stops or row.stops
+        return told, hours
 
     # -- holds and episodes ---------------------------------------------------------------------------------------
 
-    def _intervals(self, since: dict[str, int]) -> list[tuple[int, int | None]]:
+    def _intervals(self, told: Mapping[str, _Told]) -> list[tuple[int, int | None]]:
         """Bring holds and episodes up to date; return the stretches of time, ms, in which one begins or ends anew."""
-        tables = self.tables
-        moments = F.broadcast(self.spark.createDataFrame(list(since.items()), "broker string, since_ms bigint"))
-        first = _moment(min(since.values()))
-        for_ever = [(first, dt.datetime(9999, 1, 1, tzinfo=dt.UTC))]
         changed: list[tuple[int, int | None]] = []
-
-        def later(name: str) -> DataFrame:
-            rows = tables.read_ranges(name, for_ever).join(moments, "broker")
-            return rows.where(F.unix_millis("at") >= F.col("since_ms")).drop("since_ms")
-
         with self._step("holds"):
-            events = later("events").persist()
-            samples = later("samples").where("whole").persist()
-            stored = tables.read("holds").drop("day").join(moments, "broker")
-            open_then = stored.where(F.expr("end IS NULL OR unix_millis(end) >= since_ms")).persist()
-            carried = open_then.where(F.unix_millis("start") < F.col("since_ms"))
-            found = holds_step.holds(events, samples, carried).persist()
-            changed += self._refresh("holds", open_then.drop("since_ms"), found)
+            not_over = self._not_over("holds", told)
+            if since := {name: one.since for name, one in told.items() if one.blocks or name in not_over}:
+                changed += self._holds(since)
         with self._step("episodes"):
-            stored = tables.read("episodes").drop("month").join(moments, "broker")
-            open_or_not_sure = F.expr("end IS NULL OR unix_millis(end) >= since_ms OR NOT settled")
-            before = stored.where(open_or_not_sure).persist()
-            carried = before.where(F.unix_millis("seen") < F.col("since_ms")).drop("since_ms")
-            overfull = episodes_step.overfull(events, samples, carried.where("kind = 'overfull'")).persist()
-            stopped = stops.stopped(events, carried.where("kind = 'stopped'"))
-            complete = self._measured(overfull).unionByName(stopped, allowMissingColumns=True).persist()
-            changed += self._refresh("episodes", before.drop("since_ms"), complete)
-        for each in (events, samples, open_then, found, before, overfull, complete):
-            each.unpersist()
+            not_over = self._not_over("episodes", told, "overfull")
+            if since := {name: one.since for name, one in told.items() if one.fills or name in not_over}:
+                changed += self._overfull(since)
+        with self._step("stops"):
+            not_over = self._not_over("episodes", told, "stopped")
+            if since := {name: one.since for name, one in told.items() if one.stops or name in not_over}:
+                changed += self._stopped(since)
         return changed
 
-    def _measured(self, overfull: DataFrame) -> DataFrame:
-        tables = self.tables
-        first = overfull.agg(F.unix_millis(F.min("start"))).first()
-        if first is None or first[0] is None:
-            return overfull
-        horizon = self._horizons()
-        range_ = [(_moment(first[0]), dt.datetime(9999, 1, 1, tzinfo=dt.UTC))]
-        columns = ("broker", "virtualhost", "queue", "at", "depth_messages", "depth_bytes")
-        points = (
-            tables.read_ranges("samples", range_)
-            .select(*columns)
-            .unionByName(tables.read_ranges("events", range_).where("queue IS NOT NULL").select(*columns))
+    def _not_over(self, name: str, told: Mapping[str, _Told], kind: str = "") -> set[str]:
+        """Brokers that have a row there that the new rows may change."""
+        settled = pc.field("settled") if name == "episodes" else pc.scalar(True)
+        first = pa.scalar(_moment(min(one.since for one in told.values())), pa.timestamp("us", tz="UTC"))
+        maybe = pc.field("end").is_null() | (pc.field("end") >= first) | ~settled
+        columns = ["broker", "end", *(["settled", "kind"] if name == "episodes" else [])]
+        rows = self.tables.gather(name, columns, maybe).to_pylist()
+        return {
+            row["broker"]
+            for row in rows
+            if row["broker"] in told
+            and row.get("kind", "") == kind
+            and (row["end"] is None or not row.get("settled", True) or row["end"] >= _moment(told[row["broker"]].since))
+        }
+
+    def _holds(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+        events, samples = self._later("events", since), self._later("samples", since).where("whole")
+        first = _moment(min(since.values()))
+        stored = self.tables.read_touching("holds", "end", first)
+        before = self._keep(stored.where(_of_brokers(since, "coalesce(unix_millis(end), {ms}) >= {ms}")))
+        carried = before.where(_of_brokers(since, "unix_millis(start) < {ms}"))
+        return self._refresh("holds", before, holds_step.holds(events, samples, carried))
+
+    def _overfull(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+        before = self._episodes("overfull", since)
+        carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
+        found = self._keep(
+            episodes_step.overfull(self._later("events", since), self._later("samples", since).where("whole"), carried)
         )
-        held = tables.read("holds").where(F.expr(f"end IS NULL OR unix_millis(end) >= {first[0]}"))
-        return episodes_step.measured(overfull, points, held, horizon)
+        first = found.agg(F.unix_millis(F.min("start"))).first()
+        if first is not None and first[0] is not None:
+            found = self._measured(found, _moment(first[0]))
+        return self._refresh("episodes", before, found)
+
+    def _stopped(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+        before = self._episodes("stopped", since)
+        carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
+        return self._refresh("episodes", before, stops.stopped(self._later("events", since), carried))
+
+    def _episodes(self, kind: str, since: Mapping[str, int]) -> DataFrame:
+        """Those that the rows since then may change."""
+        stored = self.tables.read("episodes").where(f"kind = '{kind}'")
+        return self._keep(stored.where(_of_brokers(since, "NOT settled OR coalesce(unix_millis(end), {ms}) >= {ms}")))
+
+    def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
+        rows = self.tables.read_ranges(name, [(_moment(min(since.values())), FOR_EVER)])
+        return rows.where(_of_brokers(since, "unix_millis(at) >= {ms}"))
+
+    def _measured(self, overfull: DataFrame, first: dt.datetime) -> DataFrame:
+        tables = self.tables
+        columns = ("broker", "virtualhost", "queue", "at", "depth_messages", "depth_bytes")
+        points = [tables.read_ranges(name, [(first, FOR_EVER)]).select(*columns) for name in ("samples", "events")]
+        together = points[0].unionByName(points[1]).where("queue IS NOT NULL")
+        return episodes_step.measured(overfull, together, tables.read_touching("holds", "end", first), self._horizons())
 
     def _horizons(self) -> DataFrame:
         """(broker, horizon_ms): up to when each broker was watched."""
-        return (
-            self.tables.read("coverage")
-            .where("followed")
-            .groupBy("broker")
-            .agg(F.max(F.unix_millis("until")).alias("horizon_ms"))
-        )
+        followed = self.tables.read("coverage").where("followed")
+        return followed.groupBy("broker").agg(F.max(F.unix_millis("until")).alias("horizon_ms"))
 
     def _refresh(self, name: str, before: DataFrame, found: DataFrame) -> list[tuple[int, int | None]]:
         """Put the rows `found` in the place of the stored rows `before`. Returns the bounds (ms, None: open) of all
         rows whose bounds differ."""
         tables = self.tables
-        layout = LAYOUTS[name]
-        columns = tables.read(name).drop(layout.partition).columns
-        old, new = before.select(*columns), found.select(*(F.col(c) for c in columns))
-        gone, come = old.exceptAll(new), new.exceptAll(old)
-        first = gone.select("start").unionByName(come.select("start")).agg(F.unix_millis(F.min("start"))).first()
-        if first is None or first[0] is None:
-            return []
+        columns = schema(name).names
+        empty = self.spark.createDataFrame([], schema(name))
+        old, new = before.select(*columns), empty.unionByName(found, allowMissingColumns=True).select(*columns)
+        new = self._keep(new)
+        both = old.withColumn("n", F.lit(-1)).unionByName(new.withColumn("n", F.lit(1)))
+        differing = both.groupBy(*columns).agg(F.sum("n").alias("n")).where("n <> 0")
         bounds = ("broker", "virtualhost", "queue", "start", "end")
-        moved = (
-            old.select(*bounds)
-            .exceptAll(new.select(*bounds))
-            .unionByName(new.select(*bounds).exceptAll(old.select(*bounds)))
-        )
-        stretches = [
-            (row.start_ms, row.end_ms)
-            for row in moved.select(F.unix_millis("start").alias("start_ms"), F.unix_millis("end").alias("end_ms"))
-            .distinct()
+        rows = (
+            differing.groupBy(*bounds)
+            .agg(F.sum("n").alias("n"))
+            .groupBy(
+                F.expr(f"unix_millis(start) div {HOUR}").alias("begin"),
+                F.expr(f"unix_millis(end) div {HOUR}").alias("end"),
+            )
+            .agg(F.min(F.unix_millis("start")).alias("first"), F.max(F.abs("n")).alias("moved"))
             .collect()
-        ]
-        ranges = [(_moment(first[0]), dt.datetime(9999, 1, 1, tzinfo=dt.UTC))]
-        keep = tables.read_ranges(name, ranges).select(*columns).exceptAll(old)
-        tables.replace(name, ranges, keep.unionByName(new.where(F.unix_millis("start") >= first[0])))
-        return stretches
+        )
+        if not rows:
+            return []
+        first = _moment(min(row.first for row in rows))
+        ranges = [(first, FOR_EVER)]
+        keys = ("id",) if name == "episodes" else ("broker", "producer", "virtualhost", "queue", "start")
+        same_key = [F.col(f"mine.{key}").eqNullSafe(F.col(f"old.{key}")) for key in keys]
+        keep = tables.read_ranges(name, ranges).alias("mine").join(old.alias("old"), same_key, "left_anti")
+        tables.replace(name, ranges, keep.unionByName(new.where(F.col("start") >= F.lit(first))), at_once=self._few)
+        return [(row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved]
 
     # -- rollups --------------------------------------------------------------------------------------------------
 
-    def _hours(self, landed: dict[str, DataFrame], changed: Iterable[tuple[int, int | None]]) -> list[tuple[int, int]]:
+    def _hours(self, about: Iterable[int], changed: Sequence[tuple[int, int | None]]) -> list[tuple[int, int]]:
         """The hours, as (from, to) in ms, apart from each other, whose rollups may come out different now."""
-        ms = F.unix_millis("at")
-        told = [
-            landed["samples"].select(F.explode(F.array(_hour(ms), _hour(ms + HOLDS_MS))).alias("hour")),
-            landed["events"].select(F.explode(F.array(_hour(ms), _hour(ms + HOLDS_MS))).alias("hour")),
-            # What has become known may let a sample of before hold on.
-            landed["coverage"].select(
-                F.explode(F.sequence(_hour(ms), _hour(F.greatest(ms, F.unix_millis("until"))))).alias("hour")
-            ),
-        ]
-        together = told[0].unionByName(told[1]).unionByName(told[2]).distinct()
-        ranges = [(row.hour * HOUR, (row.hour + 1) * HOUR) for row in together.collect()]
-        ends = [end for _begin, end in ranges]
-        latest = self._horizons().agg(F.max("horizon_ms")).first()
-        horizon = max([*ends, latest[0] if latest and latest[0] else 0])
+        ranges = [(hour * HOUR, (hour + 1) * HOUR) for hour in about]
+        horizon = max(end for _begin, end in ranges)
+        if any(end is None for _begin, end in changed):
+            latest = self._horizons().agg(F.max("horizon_ms")).first()
+            horizon = max(horizon, latest[0] if latest and latest[0] else 0)
         for begin, end in changed:
             last = horizon if end is None else end
             ranges.append((begin // HOUR * HOUR, (max(begin, last) // HOUR + 1) * HOUR))
         return joined(ranges)
 
     def _rollups(self, hours: Sequence[tuple[int, int]]) -> None:
-        if not hours:
-            return
         tables = self.tables
-        ranges = [(_moment(begin), _moment(end)) for begin, end in hours]
+        ranges = _ranges(hours)
+        at_once = self._few and sum(end - begin for begin, end in hours) <= FEW_HOURS * HOUR
         with_before = [(begin - dt.timedelta(milliseconds=HOLDS_MS), end) for begin, end in ranges]
-        first, last = hours[0][0], hours[-1][1]
-        at_ranges = self._frame(hours)
-        looked = tables.read("coverage").where(
-            F.expr(f"unix_millis(at) < {last} AND unix_millis(until) >= {first - HOLDS_MS}")
-        )
-        all_spans = spans(looked).persist()
-        sampled = spans(looked, sampled=True)
-        touching = F.expr(f"unix_millis(start) < {last} AND (end IS NULL OR unix_millis(end) >= {first})")
+        first, last = with_before[0][0], with_before[-1][1]
+        frame = self._frame(hours)
+        looked = self._keep(tables.read_touching("coverage", "until", first, last))
+        intervals = {name: tables.read_touching(name, "end", ranges[0][0], last) for name in ("episodes", "holds")}
         with self._step("minutes"):
-            tables.replace(
-                "minutes",
-                ranges,
-                rollups.minutes(
-                    tables.read_ranges("samples", with_before),
-                    tables.read_ranges("events", with_before),
-                    all_spans,
-                    sampled,
-                    tables.read("episodes").where(touching),
-                    tables.read("holds").where(touching),
-                    at_ranges,
-                ),
+            rows = rollups.minutes(
+                tables.read_ranges("samples", with_before),
+                tables.read_ranges("events", with_before),
+                spans(looked),
+                spans(looked, sampled=True),
+                intervals["episodes"],
+                intervals["holds"],
+                frame,
             )
+            tables.replace("minutes", ranges, rows, at_once=at_once)
         with self._step("hours"):
-            rows = rollups.coarser(tables.read_ranges("minutes", ranges), all_spans, at_ranges, HOUR)
-            tables.replace("hours", ranges, rows)
+            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(looked), frame, HOUR)
+            tables.replace("hours", ranges, rows, at_once=at_once)
         with self._step("days"):
             days = joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in hours])
-            day_ranges = [(_moment(begin), _moment(end)) for begin, end in days]
-            looked = tables.read("coverage").where(
-                F.expr(f"unix_millis(at) < {days[-1][1]} AND unix_millis(until) >= {days[0][0]}")
-            )
-            rows = rollups.coarser(tables.read_ranges("minutes", day_ranges), spans(looked), self._frame(days), DAY)
-            tables.replace("days", day_ranges, rows)
-        all_spans.unpersist()
+            ranges = _ranges(days)
+            looked = tables.read_touching("coverage", "until", ranges[0][0], ranges[-1][1])
+            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(looked), self._frame(days), DAY)
+            tables.replace("days", ranges, rows, at_once=at_once)
 
     def _frame(self, ranges: Sequence[tuple[int, int]]) -> DataFrame:
         return self.spark.createDataFrame(list(ranges), "range_from bigint, range_to bigint")
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, rows: DataFrame) -> DataFrame:
+        """Rows that are needed more than once."""
+        if self._few:
+            return rows.localCheckpoint()  # what was done to get them need not be planned again
+        self._kept.append(rows.persist())
+        return rows
 
     def _step(self, name: str) -> _Timed:
         self._on_step(name)
@@ -314,8 +381,21 @@ def joined(ranges: Iterable[tuple[int, int]], most: int = MOST_RANGES) -> list[t
     return merged
 
 
-def _hour(ms):  # type: ignore[no-untyped-def]
+def _ranges(stretches: Iterable[tuple[int, int]]) -> list[Range]:
+    return [(_moment(begin), _moment(end)) for begin, end in stretches]
+
+
+def _hour(ms: Column) -> Column:
     return F.floor(ms / HOUR)
+
+
+def _of_brokers(since: Mapping[str, int], condition: str) -> Column:
+    """`condition` of each of the brokers' rows, with {ms} for its moment."""
+    of_one = [(F.col("broker") == name) & F.expr(condition.format(ms=ms)) for name, ms in since.items()]
+    together = of_one[0]
+    for each in of_one[1:]:
+        together = together | each
+    return together
 
 
 def _moment(ms: int) -> dt.datetime:

@@ -29,6 +29,12 @@ _EVERYWHERE = {
     # deltalake and DuckDB, the readers, know tables of this protocol.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # The paths of files are given one by one, and looked at one by one.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Plans are written out for Spark's own pages, which nobody looks at here.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "1000",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
@@ -43,6 +49,9 @@ _LOCAL = {
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
     "spark.rdd.compress": "true",
 }
+
+
+_LOCAL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class SessionFailed(Exception):
@@ -67,7 +76,7 @@ def start_session(master: str = "", *, name: str = "headgate-history", java: Jav
     builder = SparkSession.builder.master(master).appName(name)
     heap = os.environ.get("HEADGATE_SPARK_MEMORY") or "512m"
     settings = {**_EVERYWHERE, **(_LOCAL if local else {}), **jar_settings(), "spark.driver.memory": heap}
-    options = " ".join((*java.options, *(("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1") if local else ())))
+    options = " ".join((*java.options, *(_LOCAL_JVM if local else ())))
     if options:
         settings["spark.driver.extraJavaOptions"] = options
     for key, value in settings.items():
@@ -78,8 +87,8 @@ def start_session(master: str = "", *, name: str = "headgate-history", java: Jav
         hint = ""
         if "spark.jars.packages" in settings:
             hint = (
-                f". Delta Lake's jars ({settings['spark.jars.packages']}) are not on this machine and had to be fetched:"
-                " without a network, put them into a folder and name it in HEADGATE_SPARK_JARS"
+                f". Delta Lake's jars ({settings['spark.jars.packages']}) are not on this machine and had to be"
+                " fetched: without a network, put them into a folder and name it in HEADGATE_SPARK_JARS"
             )
         raise SessionFailed(f"Spark cannot be started ({master}): {error}{hint}") from error
 

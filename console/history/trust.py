@@ -1,8 +1,8 @@
 """The certificate authorities that this machine trusts, as a file that Java reads.
 
 A Java from a wheel knows only the authorities that it was built with. A machine behind an inspecting proxy, or with a
-private authority for its object store, has others, in the PEM file that OpenSSL uses. Java wants a key store; its oldest
-format (JKS) needs nothing but a length before each certificate and a SHA-1 sum at the end.
+private authority for its object store, has others, in the PEM file that OpenSSL uses. Java wants a key store; its
+oldest format (JKS) needs nothing but a length before each certificate and a SHA-1 sum at the end.
 """
 
 from __future__ import annotations

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from console.history.run import Report, Run
 from console.history.session import start_session
-from console.history.tables import Tables
+from tests.history.runs import History
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    session = start_session(name="headgate-tests")
-    yield session
-    session.stop()
-
-
-class History:
-    """A history of its own below a folder."""
-
-    def __init__(self, spark: Any, url: str) -> None:
-        self.url = url
-        self.tables = Tables(spark, url)
-
-    def run(self) -> Report:
-        return Run(self.tables).run()
-
-    def rows(self, name: str, *columns: str, where: str = "true") -> list[tuple[Any, ...]]:
-        """Sorted; times as the session's UTC."""
-        read = self.tables.read(name).where(where)
-        return sorted((tuple(row) for row in read.select(*columns).collect()), key=repr)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of Spark's own gateway
+        session = start_session(name="headgate-tests")
+        yield session
+        session.stop()
 
 
 @pytest.fixture
