@@ -33,6 +33,8 @@ class HistoryRun(models.Model):
     #: The newest moment that the landed rows tell of, and how long after it they could be read.
     newest = models.DateTimeField(null=True)
     lag_ms = models.BigIntegerField(null=True)
+    #: Landing files that could not be read and were left where they are, with the reason.
+    unreadable = models.JSONField(default=dict)
     #: Why it failed, in a sentence; "": it did not.
     error = models.TextField(default="")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from django.db import DatabaseError
@@ -28,6 +28,8 @@ class Report(Protocol):
     def seconds(self) -> dict[str, float]: ...
     @property
     def newest(self) -> dt.datetime | None: ...
+    @property
+    def unreadable(self) -> Mapping[str, str]: ...
 
 
 class Recorded:
@@ -45,7 +47,7 @@ class Recorded:
     def report(self, report: Report) -> None:
         row = self._row
         row.files, row.rows, row.seconds = report.files, report.rows, report.seconds
-        row.newest = report.newest
+        row.newest, row.unreadable = report.newest, dict(report.unreadable)
         if report.newest is not None:
             # Imported logs tell of the past: how late they are is no property of the pipeline.
             row.lag_ms = max(0, round((timezone.now() - report.newest).total_seconds() * 1000))

@@ -42,7 +42,7 @@ class HistoryBusy(Exception):
 
 @app.task(name="history.run", bind=True, max_retries=5)  # type: ignore[untyped-decorator]
 def run(self: Any, *, always: bool = False) -> str:
-    """Run the pipeline if files wait and nobody takes them; `always`: whatever waits. Tried again after 30 s, 60 s, …"""
+    """Run the pipeline if files wait and nobody takes them; `always`: whatever waits. Tried again after 30 s, 60 s…"""
     if not always:
         oldest = waiting(settings.HEADGATE_HISTORY_URL).oldest
         if oldest is None or timezone.now() - oldest < OVERDUE:
@@ -92,7 +92,7 @@ def command(work: str) -> None:
         "HEADGATE_HISTORY_URL": settings.HEADGATE_HISTORY_URL,
     }
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 -- our own command
             [sys.executable, str(MANAGE), "history", "--once", work],
             env=environment,
             stdin=subprocess.DEVNULL,

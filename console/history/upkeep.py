@@ -1,4 +1,4 @@
-"""Keeping the history in shape: landing files that are done with go, old rows go, many small files become few sorted ones.
+"""Keeping the history in shape: landing files that are done with go, old rows go, many small files become few.
 
 Each chore may be stopped at any moment and done again. The caller holds the lease, since rewriting a partition and
 running the pipeline on it at once would make one of the two fail.

@@ -29,6 +29,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=lambda: {"minutes": 0.5})
     newest: dt.datetime | None = None
     more: bool = False
+    unreadable: dict[str, str] = field(default_factory=dict)
 
 
 class Pipeline:

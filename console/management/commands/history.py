@@ -1,4 +1,4 @@
-"""`manage.py history`: the pipeline from the landing folder to the tables, warm and on its own, or one piece of work."""
+"""`manage.py history`: the pipeline from the landing folder to the tables, kept warm, or one piece of its work."""
 
 from __future__ import annotations
 
