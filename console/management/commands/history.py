@@ -29,8 +29,28 @@ if TYPE_CHECKING:
 BUSY = 75
 
 
-def _end(*_: object) -> None:
-    raise SystemExit(0)
+#: Seconds that a process which was told to end may take to say so in the database.
+_GRACE = 2.0
+
+
+class _End:
+    """Ends the process when a signal comes, at once, also in the middle of a run: the next one finds what this one
+    left, whatever it was at. The exception may be lost in a callback of Spark's, so the clock ends it as well."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def listen(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, *_: object) -> None:
+        if not self.ended.is_set():
+            self.ended.set()
+            clock = threading.Timer(_GRACE, os._exit, (0,))
+            clock.daemon = True
+            clock.start()
+        raise SystemExit(0)
 
 
 class Command(BaseCommand):
@@ -73,17 +93,15 @@ class Command(BaseCommand):
                     self._chore(once, row.step)
 
     def _keep_running(self) -> None:
-        # At once, also in the middle of a run: the next one finds what this one left, whatever it was at.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _end)
+        end = _End()
+        end.listen()
         try:
-            Runner(settings.HEADGATE_HISTORY_URL, self._runs(), say=self._say).run_until(threading.Event())
-        except KeyboardInterrupt:  # Spark puts its own handler in the place of ours
-            sys.exit(0)
+            # Spark puts handlers of its own in the place of ours.
+            Runner(settings.HEADGATE_HISTORY_URL, self._runs(end.listen), say=self._say).run_until(end.ended)
         except Unusable as error:
             self._fail(str(error))
 
-    def _runs(self) -> OneRun:
+    def _runs(self, on_start: Callable[[], None] = lambda: None) -> OneRun:
         """What runs the pipeline once. Spark starts with the first run that there is something for."""
         tables: Tables | None = None
 
@@ -95,6 +113,7 @@ class Command(BaseCommand):
             if tables is None:
                 on_step("starting Spark")
                 tables = Tables(start_session(), settings.HEADGATE_HISTORY_URL)
+                on_start()
             try:
                 return Run(tables, on_step).run()
             except Exception as error:
