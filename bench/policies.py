@@ -101,6 +101,13 @@ async def measure(queues: int, patterns: int, repeat: int) -> list[list[str]]:
         "broker: producer_window_messages for all queues", lambda n: update(whole, producer_window_messages=9 + n)
     )
     await timed("broker: capacity_messages, which patterns hide", lambda n: update(whole, capacity_messages=50 + n))
+
+    async def preview(name: Any, **fields: Any) -> None:
+        changes = [{"object": str(name), "attributes": fields}]
+        await broker.call(whole, "preview-change", {"changes": changes})
+
+    await timed("preview area1.africa.>", lambda n: preview(name, capacity_messages=9))
+    await timed("preview broker: capacity_bytes for all queues", lambda n: preview(whole, capacity_bytes=DEPTH))
     return rows
 
 

@@ -24,6 +24,7 @@ from brokers.model import (
     parse_level,
 )
 from brokers.policy_fields import POLICY
+from brokers.policy_operations import EXPLAIN, PREVIEW_CHANGE
 from brokers.topic_types import SLOW_CONSUMER, topic_types
 
 __all__ = [
@@ -121,6 +122,29 @@ _PATTERN = _A(
     Kind.STRING,
     "Only queues whose name matches: * stands for one word, > or # for any number of words at the end. Empty: all.",
 )
+_QUEUES = _A("queues", Kind.LIST, "Only these queues, by their object names: each is stopped or started by itself.")
+_END = (
+    _A("for_ms", Kind.INTEGER, "Start them again by itself after so long. 0 or not set: at no time.", "ms"),
+    _A(
+        "below",
+        Kind.INTEGER,
+        "Start them again by itself when all queues it covers are down to this part of their capacity. 0 or not set: at"
+        " no depth.",
+        "%",
+    ),
+)
+_STAGE = (
+    _A(
+        "rate",
+        Kind.INTEGER,
+        "Staged: let so many messages a second into each queue at first, doubled with every step; after six nobody"
+        " is held back. 0 or not set: all at once.",
+        "messages/s",
+    ),
+    _A("step_ms", Kind.INTEGER, "Staged: how long a step lasts. Not set: 10 s.", "ms"),
+    _A("halt", Kind.INTEGER, "Staged: stop everybody again if a queue is above this part of its capacity.", "%"),
+)
+_ONLY = _A("only", Kind.BOOLEAN, "Lift this very stop, and none that lies inside its scope.")
 _BINDING = (
     _A("queue", Kind.STRING, "The queue's name; it is in the exchange's virtual host.", required=True),
     _A("key", Kind.STRING, "The binding key. Not set: empty."),
@@ -132,23 +156,27 @@ _STOP_ANSWER = (
     _A("stopped", Kind.INTEGER, "Producers that are blocked and hold no credit.", "producers"),
     _A("draining", Kind.INTEGER, "Producers whose messages already on their way may still arrive.", "producers"),
     _A("changed", Kind.BOOLEAN, "False when the same stop was (or was not) already in force."),
+    _A("changed_queues", Kind.LIST, "Of the queues that were named, those whose own stop came or went by this call."),
+    _A("missing", Kind.INTEGER, "Queues that were named and are not there.", "queues"),
 )
 
 
-def _stop_and_start(scope: str, *, pattern: bool) -> tuple[Operation, ...]:
-    arguments = (_REASON, _ACTOR, *((_PATTERN,) if pattern else ()))
+def _stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[Operation, ...]:
+    """`pattern`: it may be narrowed by a pattern; `queues`: to some queues."""
+    arguments = (_REASON, _ACTOR, *((_PATTERN,) if pattern else ()), *((_QUEUES,) if queues else ()))
     return (
         Operation(
             "stop-producers",
-            f"Block every producer of {scope} until producers are started again. Idempotent, kept across restarts.",
-            arguments,
+            f"Block every producer of {scope} until producers are started again, or until the end that is given."
+            " Idempotent, kept across restarts.",
+            (*arguments, *_END),
             _STOP_ANSWER,
             "change",
         ),
         Operation(
             "start-producers",
             f"Lift the operator's stop of {scope}. An overfull queue still holds its producers. Idempotent.",
-            arguments,
+            (*arguments, _ONLY, *_STAGE),
             _STOP_ANSWER,
             "change",
         ),
@@ -174,6 +202,7 @@ def _usage(what: str, used: str, whole: str) -> tuple[Attribute, ...]:
             writable=True,
             nullable=True,
         ),
+        _A(f"{what}_limit_bytes", Kind.INTEGER, f"What {what}_limit comes to. 0: no limit.", "bytes"),
         _A(f"{what}_used_bytes", Kind.INTEGER, f"Bytes of {used}.", "bytes"),
     )
 
@@ -190,7 +219,12 @@ _LIVE_TOTALS = (
     _A("consumers", Kind.INTEGER, "Attached consumers.", "consumers"),
     _A("depth_messages", Kind.INTEGER, "Messages in all queues.", "messages"),
     _A("depth_bytes", Kind.INTEGER, "Bytes in all queues.", "bytes"),
-    _A("stops", Kind.LIST, "Operator stops in force: maps of scope, reason, actor, since (ms)."),
+    _A(
+        "stops",
+        Kind.LIST,
+        "Operator stops in force: maps of scope, object, pattern, reason, actor, since (ms), until (ms), below (%),"
+        " stage (a map while it is being lifted step by step).",
+    ),
 )
 
 _POLICY_CHANGED = Notification(
@@ -227,7 +261,7 @@ TYPES: dict[str, ManagedType] = {
                 ),
                 _VERSION,
             ),
-            _stop_and_start("the broker", pattern=True),
+            (*_stop_and_start("the broker", pattern=True, queues=True), EXPLAIN, PREVIEW_CHANGE),
             (
                 Notification("limit-exceeded", "HGT-1006", "The broker uses more of a resource than its limit."),
                 Notification("limit-cleared", "HGT-1007", "The broker is back at or below its limit."),
@@ -290,7 +324,7 @@ TYPES: dict[str, ManagedType] = {
                 *_LIVE_TOTALS,
                 _VERSION,
             ),
-            _stop_and_start("the virtual host", pattern=True),
+            (*_stop_and_start("the virtual host", pattern=True), EXPLAIN),
             (
                 Notification("store-recovery-start", "MST-1004", "The broker began to recover stored messages."),
                 Notification("store-recovered", "MST-1005", "Stored messages were recovered."),
@@ -371,19 +405,7 @@ TYPES: dict[str, ManagedType] = {
             ),
             (
                 *_stop_and_start("the queue", pattern=False),
-                Operation(
-                    "explain",
-                    "Tell each policy field's value in force and where it comes from.",
-                    (),
-                    (
-                        _A(
-                            "fields",
-                            Kind.MAP,
-                            "Field -> map of value, origin (own, pattern PATTERN, exchange NAME, virtualhost, broker,"
-                            " built-in).",
-                        ),
-                    ),
-                ),
+                EXPLAIN,
                 Operation(
                     "check",
                     "Tell which limits would be in force with these attributes, or what is wrong with them. Changes"
@@ -437,7 +459,7 @@ TYPES: dict[str, ManagedType] = {
                 _A("queues", Kind.INTEGER, "Queues that it is the best match of.", "queues"),
                 _VERSION,
             ),
-            (),
+            (EXPLAIN,),
             (_POLICY_CHANGED,),
             creatable=True,
             deletable=True,
@@ -466,6 +488,7 @@ TYPES: dict[str, ManagedType] = {
             ),
             (
                 *_stop_and_start("every queue that is bound to the exchange", pattern=False),
+                EXPLAIN,
                 Operation(
                     "bind",
                     "Bind a queue with a key. Idempotent; the queue inherits the exchange's policy at once.",

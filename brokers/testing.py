@@ -155,6 +155,7 @@ class InMemoryBroker:
         for _ in range(max(1, ms // step)):
             self.engine.turn.now += min(step, ms)
             self.engine.sweep()
+            self.engine.stopping.look()
             self._end_turn()
 
     def sample(self) -> None:

@@ -108,7 +108,9 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     for name in ("recorder", "history", "worker"):
         await supervisor.keep(service(name, ready=None, essential=False))
     if options.demo:
-        await supervisor.keep(service("demo", "--amqp", amqp, ready=None, essential=False))
+        # It signs in, too: see above.
+        at = _authority(amqp_host, options.amqp_port)
+        await supervisor.keep(service("demo", "--amqp", at, ready=None, essential=False))
     printed = await supervisor.complete("ensure_admin", _manage("ensure_admin"), environment)
     secure = ""
     if https:

@@ -99,6 +99,7 @@ INSTALLED_APPS = [
     "console",
     "console.audit",
     "console.history",
+    "console.bulk",
 ]
 
 MIDDLEWARE = [

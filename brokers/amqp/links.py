@@ -136,7 +136,15 @@ class ConsumerLink(Link):
 
     def on_delivery(self, delivery: Any) -> None:
         state = delivery_remote_state(delivery)
-        if state != ACCEPTED and state not in _TERMINAL:
+        consumer = self.consumer
+        if state == ACCEPTED and not consumer.browsing:  # nearly always
+            message = self.unsettled.pop(delivery, None)
+            if message is None:
+                self._settle_late(delivery)
+                return
+            self._removed(delivery, consumer.queue.remove(consumer, message))
+            return
+        if state not in _TERMINAL:
             if state == TRANSACTIONAL and not self.consumer.browsing:
                 self._acknowledge_in_transaction(delivery)
                 return
@@ -146,18 +154,11 @@ class ConsumerLink(Link):
         if message is None:
             self._settle_late(delivery)
             return
-        consumer = self.consumer
         if consumer.browsing:
             pass  # it had a copy
-        elif state in (ACCEPTED, REJECTED):
-            if state == ACCEPTED:
-                ticket = consumer.queue.remove(consumer, message)
-            else:
-                ticket = consumer.queue.reject(consumer, message, pn.rejection_text(delivery))
-            if ticket and not delivery_settled(delivery):
-                self.removing.append(delivery)
-                consumer.queue.confirm(consumer, ticket)
-                return
+        elif state == REJECTED:
+            self._removed(delivery, consumer.queue.reject(consumer, message, pn.rejection_text(delivery)))
+            return
         elif state == MODIFIED:
             remote = pn.delivery_remote(delivery)
             consumer.queue.put_back(
@@ -169,6 +170,14 @@ class ConsumerLink(Link):
         else:
             consumer.queue.put_back(consumer, message)
         delivery_settle(delivery)
+
+    def _removed(self, delivery: Any, ticket: int) -> None:
+        """Its message has gone, or does when this change of the store is safe: then its client is told."""
+        if ticket and not delivery_settled(delivery):
+            self.removing.append(delivery)
+            self.consumer.queue.confirm(self.consumer, ticket)
+        else:
+            delivery_settle(delivery)
 
     def _settle_late(self, delivery: Any) -> None:
         """The client settles what has an outcome already, or is to have it with its transaction."""

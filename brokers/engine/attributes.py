@@ -59,6 +59,10 @@ def _limit(name: str) -> Getter:
     return lambda b, _: b.shortages.limits.get(name)
 
 
+def _limit_in_force(resource: Resource) -> Getter:
+    return lambda b, _: b.shortages.in_force(resource)
+
+
 def _store_limit(name: str) -> Getter:
     return lambda _, host: host.store_limits.get(name)
 
@@ -108,6 +112,7 @@ _BROKER: dict[str, Getter] = {
     "connections": lambda b, o: len(b.connections),
     "open_transactions": lambda b, o: _open_transactions(b.connections.values()),
     **{name: _limit(name) for names in LIMITS.values() for name in names},
+    **{f"{resource.name.lower()}_limit_bytes": _limit_in_force(resource) for resource in LIMITS},
     "memory_used_bytes": lambda b, o: b.shortages.used(Resource.MEMORY),
     "store_used_bytes": lambda b, o: b.shortages.used(Resource.STORE),
     "temp_used_bytes": lambda b, o: b.shortages.used(Resource.TEMP),
@@ -166,7 +171,7 @@ _QUEUE: dict[str, Getter] = {
     "discarded_messages": lambda b, q: q.discarded,
     "overfull_count": lambda b, q: q.overfull_count,
     "overfull_ms": lambda b, q: q.overfull_ms + (max(0, b.turn.now - q.overfull_since) if q.overfull_since else 0),
-    "stops": lambda b, q: _shown(q.stops.values()),
+    "stops": lambda b, q: _shown([*q.stops.values(), *q.staged.values()]),
     "policy": _best_match,
     "bindings": lambda b, q: [
         {"exchange": e.name, "key": key}

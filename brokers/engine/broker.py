@@ -385,10 +385,11 @@ class Broker:
                 self.turn.expiring.discard(queue)
 
     def sample(self) -> list[Queue]:
-        """Once a second: look for slow consumers; tell which queues have changed since the last time, with their rates
-        brought up to date."""
+        """Once a second: look for slow consumers and for stops that are over; tell which queues have changed since the
+        last time, with their rates brought up to date."""
         now = self.turn.now
         self.slow_consumers.look()
+        self.stopping.look()
         passed, self._sampled_at = now - self._sampled_at, now
         seconds = passed / 1000 if passed > 0 else 1  # a clock may be set back
         changed = [q for q in self.turn.changed if self._has(q)]

@@ -65,6 +65,7 @@ class CreditLedger:
         "_quiet",
         "_spare",
         "_sweeps",
+        "given",
         "idle",
         "largest",
         "members",
@@ -76,6 +77,7 @@ class CreditLedger:
 
     def __init__(self) -> None:
         self.reserved = 0
+        self.given = 0  # ever
         self.members: dict[Producer, None] = {}  # in the order of attaching
         self.waiting: deque[Producer] = deque()  # the line
         self.idle: deque[Producer] = deque()  # the line of those that did not use what they had
@@ -158,9 +160,12 @@ class CreditLedger:
             whole = min(whole, limits.stop_bytes // (self.largest or UNSEEN_BYTES) + 1)
         return max(1, min(window, whole // (len(self.members) + 1)))
 
-    def grant(self, limits: Limits, depth_bytes: int, depth_messages: int, now: int) -> list[Producer]:
-        """Give credit to those in the line while there is room. Returns the producers whose credit has changed."""
-        room = self.room(limits, depth_bytes, depth_messages)
+    def grant(
+        self, limits: Limits, depth_bytes: int, depth_messages: int, now: int, most: int = UNLIMITED
+    ) -> list[Producer]:
+        """Give credit, `most` at most, to those in the line while there is room. Returns the producers whose credit has
+        changed."""
+        room = min(most, self.room(limits, depth_bytes, depth_messages))
         if room < 0:
             return self.withdraw(now, -room - sum(p.withdrawn for p in self.pending))
         waiting, idle = self.waiting, self.idle
@@ -192,6 +197,7 @@ class CreditLedger:
             producer.mark = producer.messages
             producer.touched_at = now
             self.reserved += more - again
+            self.given += more
             room -= more - again
             changed.append(producer)
             if more < wanted and not producer.idle:  # for want of room: the rest comes when there is some

@@ -168,7 +168,7 @@ class Enforcement:
         self, host: VirtualHost, pattern: str, given: Mapping[str, Value], *, priority: int = 0, actor: str = ""
     ) -> Policy:
         """Raises InvalidValue, AlreadyExists."""
-        _check_pattern(pattern)
+        check_pattern(pattern)
         if pattern in host.policies.by_pattern:
             raise AlreadyExists(f"there is a policy for pattern {pattern} in virtual host {host.name} already")
         policy = Policy(host.name, pattern, dict(given), priority)
@@ -245,7 +245,8 @@ def _record(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _check_pattern(pattern: str) -> None:
+def check_pattern(pattern: str) -> None:
+    """Raise InvalidValue unless a destination policy can have it."""
     fault = pattern_fault(pattern)
     if not pattern:
         fault = "pattern is empty: > stands for every queue"

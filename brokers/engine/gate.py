@@ -16,6 +16,7 @@ from brokers.engine.events import overfull_words, queue_subject, underfull_words
 from brokers.engine.flow import Change, Input, State
 from brokers.engine.limits import UNLIMITED, Limits
 from brokers.engine.overflow import WAYS, Overflow, Verdict, Waiting
+from brokers.engine.pacing import Pacer
 from brokers.engine.policy import Setting, Value
 from brokers.engine.producer import Producer
 from brokers.engine.receipt import Outcome, Receipt
@@ -47,9 +48,11 @@ class Gate:
         "overfull_ms",
         "overfull_since",
         "own",
+        "pacer",
         "rejected",
         "settings",
         "shortages",
+        "staged",
         "state",
         "stop_bytes",
         "stop_messages",
@@ -74,6 +77,8 @@ class Gate:
         self.stop_messages = self.limits.stop_messages
         self.state = State.NORMAL
         self.stops: dict[Scope, Stop] = {}
+        self.staged: dict[Scope, Stop] = {}  # stops that are being lifted step by step: they pace, and hold nobody
+        self.pacer: Pacer | None = None  # while any is
         self.shortages: list[Usage] = []  # of what the broker or the virtual host has run short of
         self.ledger = CreditLedger()
         self.depth_messages = 0
@@ -212,10 +217,13 @@ class Gate:
             self.feed(seen)
 
     def stop(self, stop: Stop) -> bool:
-        """Put an operator's stop in force; False if it was."""
-        if stop.scope in self.stops:
+        """Put an operator's stop in force, or into its stage; False if it was."""
+        if stop.stage is not None:
+            return self._begin_stage(stop)
+        self._end_stage(stop.scope)
+        known, self.stops[stop.scope] = stop.scope in self.stops, stop
+        if known:  # with another end
             return False
-        self.stops[stop.scope] = stop
         self.feed(Input.STOP)
         self._hold_all(flow.stop_reason(str(stop.scope)))
         self.touch()
@@ -223,6 +231,9 @@ class Gate:
 
     def start(self, scope: Scope) -> bool:
         """Lift an operator's stop; False if there was none."""
+        if self._end_stage(scope):
+            self.touch()
+            return True
         if self.stops.pop(scope, None) is None:
             return False
         if not self.stops:
@@ -230,6 +241,35 @@ class Gate:
         self._free_all(flow.stop_reason(str(scope)))
         self.touch()
         return True
+
+    def _begin_stage(self, stop: Stop) -> bool:
+        """Let the producers in again, as fast as the stage of the stop allows."""
+        known = stop.scope in self.staged
+        if self.pacer is None:
+            self.pacer = Pacer(self.turn.now, self.ledger.given)
+        self.start(stop.scope)
+        self.staged[stop.scope] = stop
+        if self.pacer is None:  # it was in its stage before
+            self.pacer = Pacer(self.turn.now, self.ledger.given)
+        self.watch()
+        self.touch()
+        return not known
+
+    def _end_stage(self, scope: Scope) -> bool:
+        """False: it was in none."""
+        if self.staged.pop(scope, None) is None:
+            return False
+        if not self.staged:
+            self.pacer = None
+        return True
+
+    def _paced(self) -> int:
+        """Credits that the stages of stops leave to be given out now."""
+        now = self.turn.now
+        rates = [rate for stop in self.staged.values() if stop.stage and (rate := stop.stage.rate_at(now)) is not None]
+        if self.pacer is None or not rates:
+            return UNLIMITED
+        return self.pacer.allowance(min(rates), now, self.ledger.given)
 
     def begin_shortage(self, usage: Usage) -> None:
         """Hold every producer: there is not enough of something that all queues share."""
@@ -331,7 +371,8 @@ class Gate:
 
     def room(self) -> int:
         """Credits that may be given out now; below 0: credits to take back."""
-        return self.ledger.room(self.limits, self.depth_bytes, self.depth_messages)
+        room = self.ledger.room(self.limits, self.depth_bytes, self.depth_messages)
+        return min(room, self._paced()) if self.staged else room
 
     def grant(self) -> list[Producer]:
         """Hand out credit where there is room. Returns the producers whose credit has changed."""
@@ -345,7 +386,8 @@ class Gate:
                 return []  # what was let in has filled it
         if not ledger.waiting and not ledger.idle and not ledger.pending:
             return []
-        changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now)
+        most = self._paced() if self.staged else UNLIMITED
+        changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
         if ledger.contended or ledger.pending:
             self.watch()
         return changed
@@ -359,9 +401,9 @@ class Gate:
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
         waiting = self.overflow.passed(self)
-        if drain or changed or waiting or ledger.reserved != before:
+        if drain or changed or waiting or self.staged or ledger.reserved != before:
             self.touch()
-        return contended or waiting or bool(ledger.pending)
+        return contended or waiting or bool(ledger.pending) or bool(self.staged)
 
     def credit_returned(self, producer: Producer, count: int) -> None:
         """The producer's link answered a drain."""
@@ -421,6 +463,19 @@ class Gate:
         if self.overfull_since is not None and self.overflow.blocks and self.ledger.members:
             since.append(self.overfull_since)
         return max([self.longest_ms, *(now - s for s in since)])
+
+    def percent_used(self) -> float | None:
+        """Of its capacity, in messages or bytes, whichever is used more; None if it has none."""
+        limits = self.limits
+        used = [
+            100 * depth / (capacity or stop)
+            for depth, capacity, stop in (
+                (self.depth_messages, limits.capacity_messages, limits.stop_messages),
+                (self.depth_bytes, limits.capacity_bytes, limits.stop_bytes),
+            )
+            if capacity or stop != UNLIMITED
+        ]
+        return max(used, default=None)
 
     def resume_condition(self) -> str:
         """What would end overfull, in words, from the depth now."""

@@ -19,17 +19,21 @@ from brokers.engine.connection import Connection
 from brokers.engine.events import policy_words
 from brokers.engine.exchange import Exchange
 from brokers.engine.managed_objects import ManagedObjects, declared_type
+from brokers.engine.pacing import stage
 from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
+from brokers.engine.preview import Preview
 from brokers.engine.queue import Queue
 from brokers.engine.shortages import LIMITS, STORE_LIMITS, check_limits, check_store_limits
 from brokers.engine.slow_consumer import FIELDS as SLOW_FIELDS
 from brokers.engine.slow_consumer import SlowConsumerPolicy
-from brokers.engine.stops import Scope, StopOutcome
+from brokers.engine.stops import End, Scope, StopOutcome
 from brokers.engine.subscription import Subscription
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import TYPES, ObjectName, check_arguments, check_attributes
 
 _STOPPABLE = ("Broker", "VirtualHost", "Exchange", "Queue")
+_WITH_POLICY = ("Broker", "VirtualHost", "Exchange", "Policy", "Queue")
+_NAMED = 20  # queues that a preview names, unless asked for more
 
 
 class Management:
@@ -37,11 +41,13 @@ class Management:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.preview = Preview(broker)
         self.objects = ManagedObjects(broker)
         self._operations: Mapping[tuple[str, str], Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
             **{(t, "stop-producers"): self._stop for t in _STOPPABLE},
             **{(t, "start-producers"): self._start for t in _STOPPABLE},
-            ("Queue", "explain"): self._explain,
+            **{(t, "explain"): self._explain for t in _WITH_POLICY},
+            ("Broker", "preview-change"): self._preview_change,
             ("Queue", "check"): self._check,
             ("Queue", "purge"): self._purge,
             ("Exchange", "bind"): self._bind,
@@ -105,8 +111,9 @@ class Management:
             raise InvalidValue({k: f"{k} is {good[k]!r} but the name says {v!r}" for k, v in name.keys if good[k] != v})
         policy = {f: good[f] for f in FIELDS if good.get(f) is not None}
         shown = self.objects.shown(name.type, self._creators[name.type](good, policy, actor))
-        once = self.broker.accounts.told_once()
-        return replace(shown, attributes={**shown.attributes, **once}) if once else shown
+        if name.type == "User":
+            return replace(shown, attributes={**shown.attributes, **self.broker.accounts.told_once()})
+        return shown
 
     def _create_virtualhost(self, values: Mapping[str, Any], policy: dict[str, Any], actor: str) -> VirtualHost:
         broker = self.broker
@@ -227,17 +234,51 @@ class Management:
         return self._operations[name.type, operation](thing, good)
 
     def _stop(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        return _outcome(
-            self.broker.stopping.stop_producers(_scope(thing, given), given.get("reason", ""), given["actor"])
-        )
+        scopes, missing = self._scopes(thing, given)
+        for_ms = given.get("for_ms", 0)
+        end = End(self.broker.turn.now + for_ms if for_ms else None, given.get("below", 0))
+        outcome = self.broker.stopping.stop_all(scopes, given.get("reason", ""), given["actor"], end)
+        return _outcome(outcome, missing)
 
     def _start(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        return _outcome(
-            self.broker.stopping.start_producers(_scope(thing, given), given.get("reason", ""), given["actor"])
+        scopes, missing = self._scopes(thing, given)
+        only = given.get("only", False)
+        now = self.broker.turn.now
+        staged = stage(given.get("rate", 0), given.get("step_ms", 0), given.get("halt", 0), now)
+        outcome = self.broker.stopping.start_all(
+            scopes, given.get("reason", ""), given["actor"], only=only, stage=staged
         )
+        return _outcome(outcome, missing)
 
-    def _explain(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {"fields": explain(queue.settings)}
+    def _scopes(self, thing: Any, given: Mapping[str, Any]) -> tuple[list[Scope], int]:
+        """What is meant, and how many of the queues that are named are not there. Raises InvalidValue."""
+        if "queues" not in given:
+            return [_scope(thing, given)], 0
+        if given.get("pattern"):
+            raise InvalidValue({"queues": "queues and pattern are both given: name the queues, or give a pattern"})
+        scopes = []
+        texts = {str(text): None for text in given["queues"]}
+        for text in texts:
+            try:
+                name = ObjectName.parse(text)
+            except ValueError as error:
+                raise InvalidValue({"queues": str(error)}) from None
+            if name.type != "Queue":
+                raise InvalidValue({"queues": f"queues has {text}: each must be the name of a queue"})
+            host = self.broker.virtualhosts.get(name["virtualhost"])
+            if host is not None and name["name"] in host.queues:
+                scopes.append(Scope(host.name, queue=name["name"]))
+        return scopes, len(texts) - len(scopes)
+
+    def _explain(self, thing: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        found, inherited = self.preview.explain(thing)
+        return {"fields": explain(found), "inherited": explain(inherited)}
+
+    def _preview_change(self, broker: Broker, given: Mapping[str, Any]) -> dict[str, Any]:
+        one_by_one = given.get("one_by_one", False)
+        return self.preview.preview(
+            given["changes"], given.get("largest", _NAMED), self.objects.find, one_by_one=one_by_one
+        )
 
     def _check(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
         good, wrong = check_attributes(TYPES["Queue"], given["attributes"], creating=False)
@@ -298,11 +339,13 @@ def _scope(thing: Any, given: Mapping[str, Any]) -> Scope:
     return Scope(pattern=given.get("pattern", ""))
 
 
-def _outcome(outcome: StopOutcome) -> dict[str, Any]:
+def _outcome(outcome: StopOutcome, missing: int) -> dict[str, Any]:
     return {
         "queues": outcome.queues,
         "producers": outcome.producers,
         "stopped": outcome.stopped,
         "draining": outcome.draining,
         "changed": outcome.changed,
+        "changed_queues": [str(scope.object) for scope in outcome.scopes if scope.queue],
+        "missing": missing,
     }

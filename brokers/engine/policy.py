@@ -287,6 +287,15 @@ class Policies:
         self._choose(name, None)
         del self._names[bisect_left(self._names, name)]
 
+    def with_changes(self, changed: Mapping[str, Policy | None]) -> Policies:
+        """The policies that there would be with these in the place of those with the same pattern (None: none). It
+        tells the best match of any name, and knows no queues."""
+        other = Policies()
+        for pattern, policy in {**self.by_pattern, **changed}.items():
+            if policy is not None:
+                other.put(pattern, policy, {})
+        return other
+
     def changes(self, pattern: str, policy: Policy | None) -> dict[str, Policy | None]:
         """Name -> its new best match, for all names that are concerned if `policy` takes the place of the one with this
         pattern (None: if that one goes)."""
@@ -294,7 +303,7 @@ class Policies:
         if old is not None and (policy is None or policy.rank <= old.rank):
             names: Iterable[str] = self._matched.get(pattern, ())
         else:
-            names = self._covered(pattern)
+            names = self.covered(pattern)
         same_rank = old is not None and policy is not None and policy.rank == old.rank
         found: dict[str, Policy | None] = {}
         for name in names:
@@ -341,8 +350,8 @@ class Policies:
             yield from place.opens
             yield from place.ends
 
-    def _covered(self, pattern: str) -> list[str]:
-        """The names that match a pattern, in alphabetical order."""
+    def covered(self, pattern: str) -> list[str]:
+        """The names that were added and match a pattern, in alphabetical order."""
         words, is_open = fixed_words(pattern)
         prefix = next((n for n, word in enumerate(words) if word == "*"), len(words))
         names = self._names

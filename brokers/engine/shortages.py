@@ -72,12 +72,9 @@ class Shortages:
         for host in self.broker.virtualhosts.values():
             self._look_at(host)
         for resource, usage in self.usages.items():
-            limit, total = (self.limits.get(name) for name in LIMITS[resource])
-            if limit is None and not usage.overfull:
+            if LIMITS[resource][0] not in self.limits and not usage.overfull:
                 continue
-            usage.levels = limit_levels(
-                LIMITS[resource][0], limit, total=_number(total), available=self.available[resource]
-            )
+            usage.levels = self._levels(resource)
             change = usage.look(self.used(resource))
             if change is not None:
                 self._apply(usage, change, self.broker.queues())
@@ -86,6 +83,14 @@ class Shortages:
                 kind = "limit-exceeded" if change is Change.OVERFULL_BEGAN else "limit-cleared"
                 facts = {"resource": resource.value, "used_bytes": usage.used, "limit_bytes": usage.levels.overfull}
                 self.broker.turn.state(kind, self.broker.object_name, "broker", words, facts)
+
+    def _levels(self, resource: Resource) -> Levels:
+        limit, total = (self.limits.get(name) for name in LIMITS[resource])
+        return limit_levels(LIMITS[resource][0], limit, total=_number(total), available=self.available[resource])
+
+    def in_force(self, resource: Resource) -> int:
+        """Bytes above which the resource is short; 0: no limit."""
+        return self._levels(resource).overfull
 
     def used(self, resource: Resource) -> int:
         """Bytes that the broker uses now."""

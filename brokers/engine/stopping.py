@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from brokers.admin import InvalidValue
 from brokers.engine.credit import draining
+from brokers.engine.pacing import Stage
 from brokers.engine.policy import pattern_fault
 from brokers.engine.queue import Queue
-from brokers.engine.stops import Scope, Stop, StopOutcome
+from brokers.engine.stops import NO_END, End, Scope, Stop, StopOutcome
 from brokers.engine.turn import Keep
 
 if TYPE_CHECKING:
@@ -24,31 +27,123 @@ class Stopping:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
-    def stop_producers(self, scope: Scope, reason: str, actor: str) -> StopOutcome:
-        queues = self._covered(scope)
-        changed = scope not in self.broker.stops
-        if changed:
-            stop = self.broker.stops[scope] = Stop(scope, reason, actor, self.broker.turn.now)
-            for queue in queues:
-                queue.stop(stop)
-            if not (scope.queue and queues[0].transient):
-                self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
-        outcome = self._outcome(queues, changed=changed)
-        if changed:
-            self._stop_fact("producers-stopped", Stop(scope, reason, actor, self.broker.turn.now), outcome)
-        return outcome
+    def stop_producers(self, scope: Scope, reason: str, actor: str, end: End = NO_END) -> StopOutcome:
+        """Idempotent. A stop in force keeps its reason, actor and age; its end is what was asked for last, and so no
+        end if none was. Raises NotFound, InvalidValue."""
+        return self.stop_all([scope], reason, actor, end)
 
-    def start_producers(self, scope: Scope, reason: str, actor: str) -> StopOutcome:
-        queues = self._covered(scope)
-        lifted = [s for s in self.broker.stops if scope.contains(s)]
-        for each in lifted:
-            self.forget_stop(each)
-            for queue in self.broker.queues():
-                queue.start(each)
-        outcome = self._outcome(queues, changed=bool(lifted))
-        if lifted:
-            self._stop_fact("producers-started", Stop(scope, reason, actor, self.broker.turn.now), outcome)
-        return outcome
+    def stop_all(self, scopes: Sequence[Scope], reason: str, actor: str, end: End = NO_END) -> StopOutcome:
+        """Stop several scopes, all or none."""
+        covered = [(scope, self._covered(scope)) for scope in scopes]
+        for _, queues in covered:
+            _check_end(end, queues)
+        now = self.broker.turn.now
+        changed = [
+            scope for scope, queues in covered if self._stop(scope, queues, Stop(scope, reason, actor, now, end))
+        ]
+        return self._outcome(_distinct(covered), changed)
+
+    def _stop(self, scope: Scope, queues: list[Queue], asked: Stop) -> bool:
+        """False: it was in force as it is asked for."""
+        known = self.broker.stops.get(scope)
+        if known is not None and known.end == asked.end and known.stage is None:
+            return False
+        stop = asked if known is None else replace(known, end=asked.end, stage=None)
+        self.broker.stops[scope] = stop
+        for queue in queues:
+            queue.stop(stop)
+        if not (scope.queue and queues[0].transient):
+            self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
+        self._stop_fact("producers-stopped", asked, self._outcome(queues))
+        return True
+
+    def start_producers(
+        self, scope: Scope, reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
+    ) -> StopOutcome:
+        """Lift the stop of the scope and, unless `only` it is meant, all that lie wholly inside it; with a stage, step
+        by step. Idempotent."""
+        return self.start_all([scope], reason, actor, only=only, stage=stage)
+
+    def start_all(
+        self, scopes: Sequence[Scope], reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
+    ) -> StopOutcome:
+        """Start several scopes."""
+        covered = [(scope, self._covered(scope)) for scope in scopes]
+        changed = []
+        for scope, queues in covered:
+            lifted = [s for s in self.broker.stops if (s == scope if only else scope.contains(s))]
+            if stage is not None:  # one that is in its stage goes on
+                lifted = [s for s in lifted if self.broker.stops[s].stage is None]
+            for each in lifted:
+                if stage is None:
+                    self._lift(each)
+                else:
+                    self._change(replace(self.broker.stops[each], end=NO_END, stage=stage))
+            if lifted:
+                changed.append(scope)
+                asked = Stop(scope, reason, actor, self.broker.turn.now, stage=stage)
+                self._stop_fact("producers-started", asked, self._outcome(queues))
+        return self._outcome(_distinct(covered), changed)
+
+    def _lift(self, scope: Scope) -> None:
+        self.forget_stop(scope)
+        for queue in self._may_hold(scope):
+            queue.start(scope)
+
+    def _may_hold(self, scope: Scope) -> Iterable[Queue]:
+        """The queues that a stop of this scope can be in force on: of hundreds of stops each must cost little."""
+        if not scope.queue:
+            return self.broker.queues()
+        host = self.broker.virtualhosts.get(scope.virtualhost)
+        queue = host.queues.get(scope.queue) if host is not None else None
+        return () if queue is None else (queue,)
+
+    def _change(self, stop: Stop) -> None:
+        """Keep the stop as it is now, and tell the queues that it covers."""
+        self.broker.stops[stop.scope] = stop
+        for queue in self._may_hold(stop.scope):
+            if stop.scope in queue.stops or stop.scope in queue.staged:
+                queue.stop(stop)
+        self.broker.turn.keep.append(Keep("stop", str(stop.scope), stop.record()))
+
+    def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
+        """Lift the stop for good when its last step is over; hold everybody again when a queue is too deep."""
+        queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.staged]
+        used = [percent for queue in queues if (percent := queue.percent_used()) is not None]
+        if stage.halt and used and max(used) > stage.halt:
+            held = replace(stop, stage=None)
+            self._change(held)
+            why = f"the staged start halted: a queue is at {max(used):.0f} %, above {stage.halt} %"
+            asked = replace(held, actor="", reason=f"{why} ({stop.reason})" if stop.reason else why)
+            self._stop_fact("producers-stopped", asked, self._outcome(queues))
+        elif stage.rate_at(self.broker.turn.now) is None:
+            self._lift(stop.scope)
+            asked = Stop(stop.scope, "the staged start is complete", "", self.broker.turn.now)
+            self._stop_fact("producers-started", asked, self._outcome(queues))
+
+    def look(self) -> None:
+        """Once a second: end the stops whose end has come, and go on with those that are being lifted."""
+        for stop in [stop for stop in self.broker.stops.values() if stop.stage is not None]:
+            if stop.stage is not None:
+                self._look_at_stage(stop, stop.stage)
+        for stop in [stop for stop in self.broker.stops.values() if stop.end]:
+            why = self._over(stop)
+            if why:
+                queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.stops]
+                self._lift(stop.scope)
+                asked = Stop(stop.scope, why, "", self.broker.turn.now)
+                self._stop_fact("producers-started", asked, self._outcome(queues))
+
+    def _over(self, stop: Stop) -> str:
+        """Why the stop is over, in words; empty while it is not."""
+        if stop.end.until is not None and self.broker.turn.now >= stop.end.until:
+            return f"the time of the stop was up ({stop.reason})" if stop.reason else "the time of the stop was up"
+        if stop.end.below:
+            held = (q for q in self._may_hold(stop.scope) if stop.scope in q.stops)
+            used = [percent for q in held if (percent := q.percent_used()) is not None]
+            if used and max(used) <= stop.end.below:
+                return f"the depth came down to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
+        return ""
 
     def _covered(self, scope: Scope) -> list[Queue]:
         """Raises NotFound for a scope that names nothing, InvalidValue for a pattern that cannot be read."""
@@ -65,10 +160,10 @@ class Stopping:
         bound = self.broker.virtualhosts[queue.virtualhost].bound.get(queue, ())
         return scope.covers(queue.virtualhost, queue.name, [exchange.name for exchange in bound])
 
-    def _outcome(self, queues: list[Queue], *, changed: bool) -> StopOutcome:
+    def _outcome(self, queues: list[Queue], changed: Sequence[Scope] = ()) -> StopOutcome:
         producers = [p for q in queues for p in q.producers]
         stopped = sum(1 for p in producers if p.blocked and not draining((p,)))
-        return StopOutcome(len(queues), len(producers), stopped, draining(producers), changed)
+        return StopOutcome(len(queues), len(producers), stopped, draining(producers), bool(changed), tuple(changed))
 
     def forget_stop(self, scope: Scope) -> None:
         """The queues that it held are the caller's to start."""
@@ -76,18 +171,16 @@ class Stopping:
         self.broker.turn.keep.append(Keep("stop", str(scope), None))
 
     def _stop_fact(self, kind: str, asked: Stop, outcome: StopOutcome) -> None:
-        scope, name = asked.scope, self.broker.object_name
+        scope = asked.scope
         verb = "Stopped" if kind == "producers-stopped" else "Started"
-        if scope.queue:
-            name = self.broker.queue(scope.virtualhost, scope.queue).object_name
-        elif scope.exchange:
-            name = self.broker.routing.exchange(scope.virtualhost, scope.exchange).object_name
-        elif scope.virtualhost:
-            name = self.broker.virtualhost(scope.virtualhost).object_name
         words = (
-            f"Producers {verb} : Scope : {scope}, By : {asked.actor}, Reason : {asked.reason},"
+            f"Producers {verb} : Scope : {scope}, By : {asked.actor or 'itself'}, Reason : {asked.reason},"
             f" Queues : {outcome.queues:,}, Producers : {outcome.producers:,}"
         )
+        if asked.end:
+            words += f", Ends : {asked.end.words(self.broker.turn.now)}"
+        if asked.stage:
+            words += f", Staged : {asked.stage.rate:,} messages/s, doubled every {asked.stage.step_ms // 1000:,} s"
         attributes = {
             "scope": str(scope),
             "pattern": scope.pattern,
@@ -95,10 +188,32 @@ class Stopping:
             "actor": asked.actor,
             "queues": outcome.queues,
             "producers": outcome.producers,
+            "until": asked.end.until,
+            "below": asked.end.below,
+            "stage": asked.stage.shown() if asked.stage else None,
         }
-        self.broker.turn.state(kind, name, "broker", words, attributes)
+        self.broker.turn.state(kind, scope.object, "broker", words, attributes)
 
     def stop_covered(self, queue: Queue) -> None:
         for stop in self.broker.stops.values():
             if self._covers(stop.scope, queue):
                 queue.stop(stop)
+
+
+def _distinct(covered: Iterable[tuple[Scope, list[Queue]]]) -> list[Queue]:
+    return list(dict.fromkeys(queue for _, queues in covered for queue in queues))
+
+
+def _check_end(end: End, queues: Iterable[Queue]) -> None:
+    """Raises InvalidValue for a depth that says nothing, or that would end the stop at once."""
+    if not end.below:
+        return
+    if end.below >= 100:
+        raise InvalidValue({"below": f"below is {end.below}: it is a percentage of the capacity, from 1 to 99"})
+    used = [percent for queue in queues if (percent := queue.percent_used()) is not None]
+    if not used:
+        raise InvalidValue({"below": f"below is {end.below} %, but no queue of the scope has a capacity"})
+    if max(used) <= end.below:
+        raise InvalidValue(
+            {"below": f"below is {end.below} %, and the fullest queue is at {max(used):.0f} %: it would end at once"}
+        )

@@ -3,6 +3,9 @@
 A scope is the broker, a virtual host, an exchange (the queues that are bound to it) or a queue; for the first two a
 pattern may narrow it. Starting a scope lifts its own stop and every stop that lies wholly inside it: *start all
 producers* on the broker lifts them all.
+
+A stop may have an end of its own: a time, a depth, or both, whichever comes first. It is kept with the stop, so that it
+holds whoever asked for it and however often the broker restarts.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from brokers.engine.pacing import Stage
+from brokers.managed import ObjectName, object_name
 from brokers.patterns import matches, pattern_contains
 
 
@@ -34,6 +39,15 @@ class Scope:
             return f"exchange {host}/{self.exchange}"
         base = f"virtualhost {host}" if self.virtualhost else "broker"
         return f"{base} {self.pattern}" if self.pattern else base
+
+    @property
+    def object(self) -> ObjectName:
+        """The managed object that was asked to stop; `pattern` may narrow it."""
+        if self.queue:
+            return object_name("Queue", virtualhost=self.virtualhost, name=self.queue)
+        if self.exchange:
+            return object_name("Exchange", virtualhost=self.virtualhost, name=self.exchange)
+        return object_name("VirtualHost", name=self.virtualhost) if self.virtualhost else object_name("Broker")
 
     def covers(self, virtualhost: str, queue: str, bound: Collection[str] = ()) -> bool:
         """`bound`: the exchanges that the queue is bound to."""
@@ -62,6 +76,28 @@ def _word(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class End:
+    """When a stop ends by itself. `until`: ms since the epoch, None: no time. `below`: percent of their capacity that
+    all queues it covers must have come down to, 0: no depth. Queues without a capacity are passed over."""
+
+    until: int | None = None
+    below: int = 0
+
+    def __bool__(self) -> bool:
+        return self.until is not None or self.below > 0
+
+    def words(self, now: int) -> str:
+        """For people, as of `now`; empty if there is no end."""
+        said = [f"in {max(0, self.until - now) // 1000:,} s"] if self.until is not None else []
+        if self.below:
+            said.append(f"at a depth of {self.below} % or less")
+        return " or ".join(said)
+
+
+NO_END = End()
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """A stop in force. `since` in ms since the epoch; `actor` is who asked for it."""
 
@@ -69,10 +105,22 @@ class Stop:
     reason: str
     actor: str
     since: int
+    end: End = NO_END
+    stage: Stage | None = None  # it is being lifted, step by step
 
     def shown(self) -> dict[str, Any]:
         """As the `stops` attributes of managed objects carry it."""
-        return {"scope": str(self.scope), "reason": self.reason, "actor": self.actor, "since": self.since}
+        return {
+            "scope": str(self.scope),
+            "object": str(self.scope.object),
+            "pattern": self.scope.pattern,
+            "reason": self.reason,
+            "actor": self.actor,
+            "since": self.since,
+            "until": self.end.until,
+            "below": self.end.below,
+            "stage": self.stage.shown() if self.stage else None,
+        }
 
     def record(self) -> dict[str, Any]:
         return {
@@ -83,21 +131,28 @@ class Stop:
             "reason": self.reason,
             "actor": self.actor,
             "since": self.since,
+            "until": self.end.until,
+            "below": self.end.below,
+            "stage": self.stage.shown() if self.stage else None,
         }
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Stop:
         scope = Scope(record["virtualhost"], record["queue"], record["pattern"], record.get("exchange", ""))
-        return cls(scope, record["reason"], record["actor"], record["since"])
+        end = End(record.get("until"), record.get("below", 0))
+        staged = record.get("stage")
+        return cls(scope, record["reason"], record["actor"], record["since"], end, Stage(**staged) if staged else None)
 
 
 @dataclass(frozen=True, slots=True)
 class StopOutcome:
     """What a stop or start came to. `queues` it touched, `producers` attached to them, of which `stopped` hold no
-    credit any more and `draining` may still have messages on their way. `changed` is False if it was so already."""
+    credit any more and `draining` may still have messages on their way. `changed` is False if it was so already;
+    `scopes` are those, of several, that were changed."""
 
     queues: int
     producers: int
     stopped: int
     draining: int
     changed: bool
+    scopes: tuple[Scope, ...] = ()

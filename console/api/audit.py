@@ -1,4 +1,4 @@
-"""The audit trail, newest first."""
+"""The audit trail, newest first, and the way back from one of its rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from brokers.admin import InvalidValue, NotFound
+from console import operations
 from console.api import schema
-from console.api.reading import MOST_AT_ONCE, number_in
+from console.api.reading import MOST_AT_ONCE, body_of, number_in, text_in
 from console.audit.models import AuditEntry, Outcome
+from console.brokers import link
+from console.operations import Actor
+from console.operations.policies import FIELDS
 
 _CONDITIONS = {
     "broker": "broker",
@@ -41,3 +46,40 @@ class AuditView(APIView):
         rows = AuditEntry.objects.filter(**given)
         shown = schema.AuditRow(rows[(number - 1) * size : number * size], many=True).data
         return Response({"count": rows.count(), "page": number, "page_size": size, "results": shown})
+
+
+class RevertView(APIView):
+    @extend_schema(
+        responses={200: schema.Reversal, **schema.READ_REFUSALS},
+        summary="Tell what reverting an audit row would do",
+    )
+    def get(self, request: Request, number: int) -> Response:
+        entry = _entry(number)
+        broker = link(entry.broker)
+        change = operations.reversal(broker, entry)
+        known = set(change.attributes) <= {*FIELDS, "priority"}
+        preview = operations.preview_changes(broker, [change]) if known else None
+        return Response({"change": change.shown(), "preview": preview})
+
+    @extend_schema(
+        request=schema.RevertRequest,
+        responses={200: schema.Reverted, **schema.WRITE_REFUSALS, 409: schema.Refusal},
+        summary="Undo what an audit row says was done",
+        description="Refused if what it changed has been changed since. It is audited like any other change.",
+    )
+    def post(self, request: Request, number: int) -> Response:
+        body, entry = body_of(request), _entry(number)
+        version = body.get("version")
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+            raise InvalidValue({"version": f"version is {version!r}: it must be a whole number"})
+        after = operations.revert(
+            Actor.of(request._request), link(entry.broker), entry, version=version, reason=text_in(body, "reason")
+        )
+        return Response({"version": after})
+
+
+def _entry(number: int) -> AuditEntry:
+    entry = AuditEntry.objects.filter(pk=number).first()
+    if entry is None:
+        raise NotFound(f"there is no audit row {number}")
+    return entry

@@ -5,12 +5,26 @@ from __future__ import annotations
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from console.api.audit import AuditView
+from console.api.audit import AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
+from console.api.bulk import (
+    BulkEditsView,
+    BulkEditView,
+    BulkInterruptView,
+    BulkPreviewView,
+    BulkResumeView,
+    BulkRowsView,
+    BulkUndoView,
+)
+from console.api.conditions import ConditionsView
 from console.api.events import EventsView
 from console.api.objects import ObjectsView, ObjectView, OperationView
+from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
+from console.api.policy_file import PolicyFileView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
-from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
+from console.api.stops import StartProducersView, StopPreviewView, StopProducersView, StopProgressView
+from console.api.timeline import TimelineDownloadView, TimelineView
+from console.api.why import WhyView
 
 _v1 = [
     path("brokers/", BrokersView.as_view()),
@@ -23,11 +37,28 @@ _v1 = [
     path("queues/<str:virtualhost>/<path:name>/check/", QueueCheckView.as_view()),
     path("queues/<str:virtualhost>/<path:name>/", QueueView.as_view()),
     path("producers/", ProducersView.as_view()),
+    path("conditions/", ConditionsView.as_view()),
+    path("timeline/", TimelineView.as_view()),
+    path("timeline/download/", TimelineDownloadView.as_view()),
+    path("why/", WhyView.as_view()),
     path("events/", EventsView.as_view()),
     path("stop-producers/", StopProducersView.as_view()),
     path("stop-producers/preview/", StopPreviewView.as_view()),
+    path("stop-producers/progress/", StopProgressView.as_view()),
     path("start-producers/", StartProducersView.as_view()),
+    path("policies/", PoliciesView.as_view()),
+    path("policies/preview/", PolicyPreviewView.as_view()),
+    path("policies/file/", PolicyFileView.as_view()),
+    path("policies/bulk/", BulkEditsView.as_view()),
+    path("policies/bulk/preview/", BulkPreviewView.as_view()),
+    path("policies/bulk/<int:number>/", BulkEditView.as_view()),
+    path("policies/bulk/<int:number>/rows/", BulkRowsView.as_view()),
+    path("policies/bulk/<int:number>/resume/", BulkResumeView.as_view()),
+    path("policies/bulk/<int:number>/interrupt/", BulkInterruptView.as_view()),
+    path("policies/bulk/<int:number>/undo/", BulkUndoView.as_view()),
+    path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
+    path("audit/<int:number>/revert/", RevertView.as_view()),
 ]
 
 urlpatterns = [

@@ -13,12 +13,13 @@ from typing import TypeVar
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
 from brokers.managed import ObjectName, object_name
-from console.links.queue_table import must_be_read, queue_of, queue_values
+from console.links.queue_table import must_be_read, queue_of, queue_values, text_of
 from console.links.state import BrokerState
 
 T = TypeVar("T")
 
 BROKER = object_name("Broker")
+STORES = frozenset({"store-overfull", "store-underfull"})
 STOPS = frozenset({"producers-stopped", "producers-started"})
 _SWEEPS = 3  # at most, one after the other
 _PAGE = 500  # queues asked for at once
@@ -31,13 +32,16 @@ _READ_SINGLY = 50  # more queues than this to read: read all of them, page by pa
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Seconds. `retry_first` doubles up to `retry_most`. `requery`: all queues are read anew, as a safety net.
-    `totals`: the broker object is read at most this often, unless its stops or defaults have changed.
+    `totals`: the broker object is read at most this often, unless its stops or defaults have changed. `hosts`: the
+    virtual hosts are, unless a store has become full. `looking`: how often conditions are looked for.
     `answer`: the time limit of one question."""
 
     retry_first: float = 0.2
     retry_most: float = 3.0
     requery: float = 300.0
     totals: float = 1.0
+    hosts: float = 10.0
+    looking: float = 1.0
     answer: float = 5.0
 
 
@@ -53,6 +57,7 @@ class Following:
         self._reading_due = asyncio.Event()
         self._totals_due = asyncio.Event()
         self._totals_urgent = asyncio.Event()
+        self._hosts_due = asyncio.Event()
 
     async def run(self) -> None:
         broker = await self._within(self._admin.read(BROKER))
@@ -66,7 +71,10 @@ class Following:
             await self._until_done(self._read_queues(), tasks)
             self._state.put_broker(broker.attributes)
             self._state.connected_now()
-            tasks += [asyncio.ensure_future(self._keep_read()), asyncio.ensure_future(self._keep_totals())]
+            tasks += [
+                asyncio.ensure_future(keeping)
+                for keeping in (self._keep_read(), self._keep_totals(), self._keep_hosts(), self._keep_looking())
+            ]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -116,8 +124,15 @@ class Following:
     def _apply(self, event: Event) -> None:
         if event.kind == "queue-deleted":
             self._state.table.drop(event.object)
+            self._state.trends.drop(text_of(event.object))
             return
         queue = queue_of(event)
+        if queue is not None and event.kind == "queue-overfull":
+            self._state.standing.became_overfull(text_of(queue), event.at)
+        elif queue is not None and event.kind == "producer-detached":
+            self._state.standing.broke_flow_control(text_of(queue), event.at, event.text)
+        elif event.kind in STORES:
+            self._hosts_due.set()
         if queue is not None and not self._state.table.merge(queue, queue_values(event)):
             self._to_read.add(queue)
         names, everything = must_be_read([event])
@@ -129,7 +144,9 @@ class Following:
     async def _follow_samples(self) -> None:
         async for samples in self._admin.samples():
             with self._state.lock:
+                self._state.clock_shows(samples.at)
                 for name, values in samples.queues:
+                    self._state.trends.take(text_of(name), samples.at, values)
                     if not self._state.table.merge(name, values):
                         self._to_read.add(name)
             if self._to_read:
@@ -199,6 +216,21 @@ class Following:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pace.totals):
                     await self._totals_urgent.wait()
+
+    async def _keep_hosts(self) -> None:
+        while True:
+            self._hosts_due.clear()
+            with suppress(NotFound):  # a broker need not have any
+                page = await self._within(self._admin.query("VirtualHost", count=_PAGE))
+                self._state.hosts = {h.name["name"]: {"object": str(h.name), **h.attributes} for h in page.items}
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pace.hosts):
+                    await self._hosts_due.wait()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            self._state.look()
+            await asyncio.sleep(self._pace.looking)
 
     async def _within(self, answer: Awaitable[T]) -> T:
         try:

@@ -9,12 +9,15 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from brokers.managed import ObjectName
+from console.conditions.detectors import of_broker, of_host
+from console.conditions.standing import Condition, Standing
 from console.links.event_window import EventWindow, Tail
 from console.links.queue_table import QueueTable, Row
+from console.links.trends import Rates, Trends
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +76,10 @@ class BrokerState:
         self.lock = threading.Lock()
         self.window = EventWindow(keep_events)
         self.table = QueueTable()
+        self.trends = Trends()
+        self.standing = Standing()
+        self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
+        self._clock_ahead = 0
         self._broker: Row | None = None
         self._status = Status(False, now_ms(), "connecting")
         self._was_lost = False
@@ -117,6 +124,20 @@ class BrokerState:
     def queue(self, name: ObjectName | str) -> Row | None:
         return self.table.row(str(name))
 
+    @property
+    def broker_now(self) -> int:
+        """The time by the broker's clock, as far as its samples tell, ms since the epoch."""
+        return now_ms() + self._clock_ahead
+
+    def rates(self, queue: str) -> Rates:
+        """How fast a queue fills and drains, by the text of its name."""
+        with self.lock:
+            return self.trends.of(queue, self.broker_now)
+
+    def conditions(self, name: str = "") -> list[Condition]:
+        """What looks wrong now, trouble first; of one object only, if the text of its name is given."""
+        return [c for c in self.standing.told if name in ("", c.finding.object)]
+
     def recent_events(self, after: int) -> Tail:
         """What this link has of the events after `after`; see `events_after` for older ones."""
         with self.lock:
@@ -157,6 +178,29 @@ class BrokerState:
                 self.window.begin_after(max(0, newest - self.window.keep))
             self._newest_event = newest
             return self.window.last or 0
+
+    def clock_shows(self, at: int) -> None:
+        """It is `at` by the broker's clock."""
+        self._clock_ahead = at - now_ms()
+
+    def look(self) -> None:
+        """Once a second: look for what is wrong."""
+        broker = self._broker or {}
+        others = [*of_broker(broker), *(found for host in self.hosts.values() for found in of_host(host))]
+        short = bool(broker.get("shortages"))
+        now = self.broker_now
+        with self.lock:
+            rows = self.table.rows()
+        changed = self.standing.look(
+            rows,
+            lambda queue: self.trends.of(queue, now),
+            now,
+            others=others,
+            short=lambda row: short or bool(self.hosts.get(row["virtualhost"], {}).get("store_overfull")),
+        )
+        if changed:
+            self._revision += 1
+            self.notify()
 
     def put_broker(self, attributes: Row) -> None:
         known, self._broker = self._broker, dict(attributes)

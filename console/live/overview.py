@@ -11,10 +11,14 @@ from typing import Any
 
 from brokers.admin import SAMPLED
 from brokers.managed import TYPES
+from console.conditions.standing import Condition
 from console.links.queue_table import Row
 
 #: At most so many queues are in one snapshot; the search narrows them.
 MOST = 500
+
+#: Conditions in one snapshot, the worst first.
+MOST_CONDITIONS = 30
 
 _SHOWN = ("object", "virtualhost", "name", *SAMPLED)
 _RANK = {"OVERFULL_STOPPED": 0, "OVERFULL": 1, "STOPPED": 2, "NORMAL": 4}
@@ -42,25 +46,38 @@ def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def overview(
-    broker: Row | None, rows: Sequence[Row], *, search: str = "", states: Iterable[str] = (), sort: str = ""
+    broker: Row | None,
+    rows: Sequence[Row],
+    *,
+    search: str = "",
+    states: Iterable[str] = (),
+    sort: str = "",
+    conditions: Sequence[Condition] = (),
 ) -> dict[str, Any]:
     """The data of an overview snapshot; `total` counts the queues that match. Raises BadSort."""
     key = _sort_key(sort)
     sums = totals(broker, rows)
-    wanted = frozenset(states)
-    needle = search.strip().casefold()
-    matching: Sequence[Row] = rows
-    if wanted:
-        matching = [row for row in matching if row["state"] in wanted]
-    if needle:
-        matching = [row for row in matching if needle in f"{row['virtualhost']}/{row['name']}".casefold()]
-    shown = heapq.nsmallest(MOST, matching, key=key)
+    found = matching(rows, search=search, states=states)
+    shown = heapq.nsmallest(MOST, found, key=key)
     return {
         "totals": sums,
         "queues": [{attribute: row.get(attribute) for attribute in _SHOWN} for row in shown],
-        "total": len(matching),
+        "total": len(found),
         "stops": sums.get("stops", []),
+        "conditions": [condition.shown() for condition in conditions[:MOST_CONDITIONS]],
+        "conditions_total": len(conditions),
     }
+
+
+def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = ()) -> Sequence[Row]:
+    """The queues whose name has the text and whose state is one of those given, if any are."""
+    wanted = frozenset(states)
+    needle = search.strip().casefold()
+    if wanted:
+        rows = [row for row in rows if row["state"] in wanted]
+    if needle:
+        rows = [row for row in rows if needle in f"{row['virtualhost']}/{row['name']}".casefold()]
+    return rows
 
 
 def trouble(row: Row) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotFound
 from brokers.managed import QUEUE_STATES, ObjectName
 from console.brokers import BrokerLink
+from console.incident.why import why
 from console.live import overview as overviews
 
 #: Producers and consumers of one queue in a snapshot, blocked ones first.
@@ -32,7 +33,7 @@ class BadWatch(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """`kind`: overview, queue or objects. `object`: what a queue or objects watch is about."""
+    """`kind`: overview, queue, objects or why. `object`: what the watch is about, if it is not the overview."""
 
     kind: str
     object: ObjectName | None = None
@@ -44,8 +45,8 @@ class Watch:
     def parse(cls, message: Mapping[str, Any]) -> Watch:
         """Raises BadWatch."""
         kind = message.get("watch")
-        if kind not in ("overview", "queue", "objects"):
-            raise BadWatch(f"watch is {kind!r}: it must be overview, queue or objects")
+        if kind not in ("overview", "queue", "objects", "why"):
+            raise BadWatch(f"watch is {kind!r}: it must be overview, queue, objects or why")
         if kind == "overview":
             return cls._overview(message)
         text = message.get("object", "")
@@ -57,6 +58,8 @@ class Watch:
             raise BadWatch(str(error)) from None
         if kind == "queue" and name.type != "Queue":
             raise BadWatch(f"object is {text!r}: a queue watch needs the name of a queue")
+        if kind == "why" and name.type not in ("Queue", "Producer"):
+            raise BadWatch(f"object is {text!r}: a why watch needs the name of a queue or a producer")
         return cls(kind, name)
 
     @classmethod
@@ -76,7 +79,9 @@ class Watch:
 
 def overview(link: BrokerLink, search: str = "", states: tuple[str, ...] = (), sort: str = "") -> dict[str, Any]:
     """The data of an overview snapshot. Raises `overview.BadSort`."""
-    return overviews.overview(link.broker, link.queues(), search=search, states=states, sort=sort)
+    return overviews.overview(
+        link.broker, link.queues(), search=search, states=states, sort=sort, conditions=link.conditions()
+    )
 
 
 @dataclass(slots=True)
@@ -127,41 +132,62 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     state, name = state_of(link, watch), watch.object
     if name is None:
         return encode({"object": None}), state
+    if watch.kind == "why":
+        return encode(_with_conditions(link, await why(link, name))), state
     if watch.kind == "queue":
-        return encode(await link.acall(lambda admin: _queue(admin, name))), state
+        return encode(_with_conditions(link, await link.acall(lambda admin: _queue(admin, name)))), state
     return encode(await link.acall(lambda admin: _object(admin, name))), state
 
 
 def state_of(link: BrokerLink, watch: Watch) -> object:
     """Something that is another object, or differs, when what is watched may have changed."""
-    if watch.kind == "queue":
-        return _Both(link.queue(str(watch.object)), link.status)
+    if watch.kind == "queue" or (watch.kind == "why" and watch.object is not None and watch.object.type == "Queue"):
+        return _Both(link.queue(str(watch.object)), link.status, len(link.conditions(str(watch.object))))
+    if watch.kind == "why":
+        return link.status  # of a producer: it is read anew now and then
     return link.revision
 
 
 class _Both:
-    """Equal when both parts are the same objects: rows are replaced, never changed, so nothing need be compared."""
+    """Equal when both parts are the same objects: rows are replaced, never changed, so nothing need be compared; and
+    as many conditions are in force."""
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, row: object, status: object) -> None:
+    def __init__(self, row: object, status: object, conditions: int) -> None:
         self.row = row
         self.status = status
+        self.conditions = conditions
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Both) and self.row is other.row and self.status is other.status
+        return (
+            isinstance(other, _Both)
+            and self.row is other.row
+            and self.status is other.status
+            and self.conditions == other.conditions
+        )
 
 
 def last_known(link: BrokerLink, watch: Watch) -> str:
     """What stands in for `data_text` while the broker cannot be asked."""
     if watch.kind == "objects":
         return encode({"object": None})
+    if watch.kind == "why":
+        return encode({})
     return encode({"queue": link.queue(str(watch.object)), "producers": [], "consumers": [], "explain": {}})
 
 
 def queue(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
     """The data of a queue snapshot, for synchronous callers. Raises AdminError."""
-    return link.call(lambda admin: _queue(admin, name))
+    return _with_conditions(link, link.call(lambda admin: _queue(admin, name)))
+
+
+def _with_conditions(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:
+    """What looks wrong with the queue that the data is about."""
+    if not data.get("queue"):
+        return data
+    found = link.conditions(data["queue"]["object"])
+    return {**data, "conditions": [condition.shown() for condition in found]}
 
 
 def shown(thing: ManagedObject) -> dict[str, Any]:

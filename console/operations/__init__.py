@@ -5,20 +5,71 @@ a missing reason is an InvalidValue like any other field.
 """
 
 from console.operations.actor import ADMINISTER, OPERATE, Actor
+from console.operations.bulk import (
+    Selection,
+    begin_bulk,
+    begin_undo,
+    interrupt_bulk,
+    is_stalled,
+    preview_bulk,
+    resume_bulk,
+    selected,
+    undo_changes,
+)
 from console.operations.check import check_update
 from console.operations.objects import call_operation, create_object, delete_object, update_object
-from console.operations.stops import preview_stop, start_producers, stop_producers
+from console.operations.policies import (
+    ACTIONS,
+    Applied,
+    PolicyChange,
+    apply_changes,
+    policy_scopes,
+    preview_changes,
+    queues_with_settings,
+    reordered,
+    set_fields,
+)
+from console.operations.policy_import import apply_file, difference, export_policies, previewed
+from console.operations.reversal import is_revertible, reversal, revert
+from console.operations.stops import Aim, preview_stop, progress, start_producers, stop_producers
 
 __all__ = [
+    "ACTIONS",
     "ADMINISTER",
     "OPERATE",
     "Actor",
+    "Aim",
+    "Applied",
+    "PolicyChange",
+    "Selection",
+    "apply_changes",
+    "apply_file",
+    "begin_bulk",
+    "begin_undo",
     "call_operation",
     "check_update",
     "create_object",
     "delete_object",
+    "difference",
+    "export_policies",
+    "interrupt_bulk",
+    "is_revertible",
+    "is_stalled",
+    "policy_scopes",
+    "preview_bulk",
+    "preview_changes",
     "preview_stop",
+    "previewed",
+    "progress",
+    "queues_with_settings",
+    "reordered",
+    "resume_bulk",
+    "reversal",
+    "revert",
+    "selected",
+    "set_fields",
     "start_producers",
     "stop_producers",
+    "undo_changes",
     "update_object",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -12,8 +13,9 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from brokers.managed import TYPES, ObjectName
+from brokers.managed import POLICY, TYPES, ObjectName
 from console.audit.models import AuditEntry, Outcome
+from console.operations import is_revertible
 from console.pages.frame import broker_of, frame
 
 ROWS = 50
@@ -32,7 +34,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         rows = rows.filter(Q(object__icontains=text) | Q(reason__icontains=text) | Q(detail__icontains=text))
     page = Paginator(rows, ROWS).get_page(request.GET.get("page"))
     context = {
-        **frame(request, "audit", "Audit"),
+        **frame(request, "audit", "Audit", policy=[asdict(attribute) for attribute in POLICY]),
         "given": given,
         "rows": [_row(entry) for entry in page],
         "pages": page,
@@ -54,6 +56,7 @@ def _row(entry: AuditEntry) -> dict[str, Any]:
     return {
         "entry": entry,
         "short": _short(entry.object),
+        "revertible": is_revertible(entry),
         "changes": [(words, _text(before), _text(after)) for words, before, after in changes(entry)],
     }
 

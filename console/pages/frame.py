@@ -50,6 +50,8 @@ def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) 
             (name, label, reverse(name) + suffix)
             for name, label in (
                 ("overview", "Overview"),
+                ("policies", "Policies"),
+                ("timeline", "Timeline"),
                 ("objects", "Objects"),
                 ("audit", "Audit"),
                 ("api-docs", "API"),
@@ -59,6 +61,7 @@ def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) 
             "page": page,
             "broker": broker["slug"],
             "brokerTitle": broker["title"],
+            "brokers": [{"slug": each["slug"], "title": each["title"]} for each in settings.HEADGATE_BROKERS],
             "amqp": amqp_address(broker),
             "mayOperate": may_operate,
             "mayAdminister": request.user.has_perm(ADMINISTER),

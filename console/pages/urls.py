@@ -6,13 +6,25 @@ from django.urls import path
 
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
+from console.pages.bulk import bulk, bulk_job
 from console.pages.objects import objects
 from console.pages.overview import overview
+from console.pages.policies import export, policies, policy, policy_file
 from console.pages.queue import queue
+from console.pages.timeline import timeline
+from console.pages.why import why
 
 urlpatterns = [
     path("", overview, name="overview"),
     path("queues/<str:virtualhost>/<path:name>/", queue, name="queue"),
+    path("policies/", policies, name="policies"),
+    path("policies/scope/", policy, name="policy"),
+    path("policies/file/", policy_file, name="policy-file"),
+    path("policies/bulk/", bulk, name="bulk"),
+    path("policies/bulk/<int:number>/", bulk_job, name="bulk-job"),
+    path("policies/export.yaml", export, name="policies-export"),
+    path("timeline/", timeline, name="timeline"),
+    path("why/", why, name="why"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
     path("api/", api_docs, name="api-docs"),

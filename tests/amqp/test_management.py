@@ -52,7 +52,14 @@ def test_types_attributes_and_operations_are_those_declared(manager: Managing) -
     attributes = manager.ask("GET-ATTRIBUTES", entityType="Queue").body
     assert attributes == {"Queue": [a.name for a in TYPES["Queue"].attributes]}
     operations = manager.ask("GET-OPERATIONS").body
-    assert operations["Broker"]["stop-producers"] == ["reason", "actor", "pattern"]
+    assert operations["Broker"]["stop-producers"] == [
+        "reason",
+        "actor",
+        "pattern",
+        "queues",
+        "for_ms",
+        "below",
+    ]
     assert manager.ask("GET-TYPES", entityType="Nothing").status == 404
 
 
@@ -122,7 +129,8 @@ def test_a_query_pages_sorts_searches_and_filters(broker: BrokerThread, manager:
 def test_operations_are_called_with_arguments_and_answered(broker: BrokerThread, manager: Managing) -> None:
     fill(broker, "orders", ["one", "two"])
     stopped = manager.ask("stop-producers", {"reason": "why not", "pattern": "orders"}, name="type=Broker")
-    assert stopped.body == {"queues": 1, "producers": 0, "stopped": 0, "draining": 0, "changed": True}
+    assert stopped.body["queues"] == 1
+    assert stopped.body["changed"] is True
     [stop] = manager.ask("READ", name=QUEUE).body["stops"]
     assert (stop["reason"], stop["actor"]) == ("why not", "console")
     assert manager.ask("start-producers", name="type=VirtualHost,name=default").body["changed"] is False

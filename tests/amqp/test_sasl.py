@@ -24,6 +24,9 @@ class OneUser:
     def scram(self) -> Callable[[str], tuple[bytes, bytes, bytes, int] | None]:
         return {"anna": VERIFIER}.get
 
+    def external(self, subject: str) -> str | None:
+        return {"CN=anna": "anna"}.get(subject)
+
 
 def server(*, anonymous: bool = True, plain: bool = True) -> SaslServer:
     return SaslServer(OneUser(), anonymous=anonymous, plain=plain)
@@ -423,3 +426,92 @@ def test_any_scram_messages_never_raise_and_never_sign_in(first: str, final: str
     nonce = out[out.index(b"r=") :].split(b",")[0].decode() if b"r=" in out else "r=x"
     sasl.receive(response((final if bare else f"c=biws,{nonce},{final}").encode()))
     assert refused(sasl)
+
+
+# EXTERNAL, and who is made to wait
+
+
+def external(subject: str | None, *said: bytes) -> SaslServer:
+    server = SaslServer(OneUser(), anonymous=False, plain=True, certificate=subject)
+    server.receive(SASL_HEADER)
+    for piece in said:
+        server.receive(piece)
+    return server
+
+
+@pytest.mark.parametrize(
+    "said",
+    [(init("EXTERNAL", b""),), (init("EXTERNAL", b"anna"),), (init("EXTERNAL"), response(b""))],
+    ids=["empty", "its own name", "after a challenge"],
+)
+def test_a_certificate_that_is_somebodys_signs_in(said: tuple[bytes, ...]) -> None:
+    assert signed_in(external("CN=anna", *said), "anna")
+
+
+@pytest.mark.parametrize(
+    ("subject", "authzid", "why"),
+    [
+        (None, b"", "was not offered"),
+        ("CN=otto", b"", "no user has the certificate_subject 'CN=otto'"),
+        ("", b"", "no user has the certificate_subject ''"),
+        ("CN=anna", b"otto", "may not act on behalf of another"),
+        ("CN=anna", b"\xff", "may not act on behalf of another"),
+    ],
+)
+def test_a_certificate_that_is_nobodys_or_speaks_for_another_is_refused(
+    subject: str | None, authzid: bytes, why: str
+) -> None:
+    server = external(subject, init("EXTERNAL", authzid))
+    assert refused(server)
+    assert why in server.reason
+
+
+class Closed:
+    """A gate that lets `free` questions through, and counts."""
+
+    def __init__(self, free: int = 0) -> None:
+        self.free = free
+        self.told: list[str] = []
+
+    def wait_ms(self, user: str) -> int:
+        self.free -= 1
+        return 0 if self.free >= 0 else 1500
+
+    def failed(self, user: str) -> None:
+        self.told.append(f"{user} failed")
+
+    def succeeded(self, user: str) -> None:
+        self.told.append(f"{user} succeeded")
+
+
+def scram_with(gate: Closed, password: str) -> SaslServer:
+    server = SaslServer(OneUser(), anonymous=False, plain=True, gate=gate)
+    client = ScramClient(["SCRAM-SHA-256"], "anna", password)
+    server.receive(SASL_HEADER)
+    out = server.receive(init("SCRAM-SHA-256", client.get_client_first().encode()))
+    if not server.failed:
+        client.set_server_first(challenge_in(out).decode())
+        server.receive(response(client.get_client_final().encode()))
+    return server
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_who_has_to_wait_is_refused_even_with_the_right_password(free: int) -> None:
+    for server in (
+        scram_with(Closed(free), "geheim"),
+        SaslServer(OneUser(), anonymous=False, plain=True, gate=Closed(0)),
+    ):
+        out = b"" if server.failed else server.receive(SASL_HEADER + init("PLAIN", PLAIN))
+        assert refused(server)
+        assert "too many attempts of 'anna': refused for another 1.5 s" in server.reason
+        assert not out or out.endswith(encode_outcome(4))  # sys-temp: try again later
+
+
+def test_every_outcome_is_counted_once() -> None:
+    for password, told in (("geheim", "anna succeeded"), ("wrong", "anna failed")):
+        gate = Closed(10)
+        scram_with(gate, password)
+        assert gate.told == [told]
+        server = SaslServer(OneUser(), anonymous=False, plain=True, gate=gate)
+        server.receive(SASL_HEADER + init("PLAIN", f"\0anna\0{password}".encode()))
+        assert gate.told == [told] * 2

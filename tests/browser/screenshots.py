@@ -37,6 +37,20 @@ def queue(page: Page) -> None:
     page.wait_for_timeout(int(os.environ.get("HEADGATE_SCREENSHOT_WAIT", "4000")))  # a chart needs some history
 
 
+def why(page: Page) -> None:
+    overview(page)
+    name = page.locator("#queue-rows th a").first.get_attribute("href") or ""
+    _, host, queue_name = name.strip("/").split("/", 2)
+    page.goto(f"/why/?object=type=Queue,virtualhost={host},name={queue_name}")
+    page.wait_for_selector("#chain li", timeout=READY)
+    page.wait_for_timeout(1500)
+
+
+def timeline(page: Page) -> None:
+    page.goto("/timeline/")
+    page.wait_for_selector("#entries li, #entries-empty:not([hidden])", timeout=READY)
+
+
 def limits(page: Page) -> None:
     queue(page)
     if page.locator("#edit-limits").count():
@@ -47,6 +61,34 @@ def stop_dialog(page: Page) -> None:
     overview(page)
     page.locator("#stop-all").click()
     page.wait_for_timeout(600)
+
+
+def policies(page: Page) -> None:
+    page.goto("/policies/")
+    page.wait_for_selector("#own tr, #own-empty:not([hidden])", timeout=READY)
+
+
+def policy(page: Page) -> None:
+    page.goto("/policies/scope/?object=type%3DBroker")
+    page.wait_for_selector(".in-force:not(:empty)", timeout=READY)
+    page.fill("form [name=capacity_messages]", "5")
+    page.wait_for_timeout(1200)
+
+
+def policy_file(page: Page) -> None:
+    page.goto("/policies/file/")
+    page.locator("#take").click()
+    page.wait_for_timeout(600)
+    page.locator("#compare").click()
+    page.wait_for_timeout(600)
+
+
+def bulk(page: Page) -> None:
+    page.goto("/policies/bulk/")
+    page.wait_for_selector("#queues tr", timeout=READY)
+    page.check("[name=set-capacity_messages]")
+    page.fill("form [name=capacity_messages]", "5")
+    page.wait_for_timeout(1200)
 
 
 def objects(page: Page) -> None:
@@ -79,8 +121,14 @@ def missing(page: Page) -> None:
 SHOTS: dict[str, Callable[[Page], None]] = {
     "overview": overview,
     "queue": queue,
+    "why": why,
+    "timeline": timeline,
     "limits": limits,
     "stop-dialog": stop_dialog,
+    "policies": policies,
+    "policy": policy,
+    "policy-file": policy_file,
+    "bulk": bulk,
     "objects": objects,
     "operations": operations,
     "audit": audit,

@@ -18,7 +18,7 @@ from tests.console.standin import Connected
 
 T = TypeVar("T")
 
-QUICK = Pace(retry_first=0.01, retry_most=0.05, requery=30, totals=0.05, answer=2)
+QUICK = Pace(retry_first=0.01, retry_most=0.05, requery=30, totals=0.05, hosts=0.2, looking=0.02, answer=2)
 
 
 class Broker:

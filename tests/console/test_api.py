@@ -48,6 +48,7 @@ READS = [
     "producers/",
     "events/",
     "audit/",
+    "policies/",
 ]
 WRITES: list[tuple[str, str, dict[str, Any]]] = [
     ("patch", QUEUE, {"version": 1, "capacity_messages": 5}),
@@ -103,7 +104,12 @@ def test_types_are_the_declared_model(as_viewer: APIClient) -> None:
     assert attributes["capacity_bytes"]["unit"] == "bytes"
     operations = {each["name"]: each for each in types["Queue"]["operations"]}
     assert operations["purge"]["effect"] == "destroy"
-    assert [argument["name"] for argument in operations["stop-producers"]["arguments"]] == ["reason", "actor"]
+    assert [argument["name"] for argument in operations["stop-producers"]["arguments"]] == [
+        "reason",
+        "actor",
+        "for_ms",
+        "below",
+    ]
 
 
 def test_objects_are_filtered_sorted_and_cut(as_viewer: APIClient) -> None:

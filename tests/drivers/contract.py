@@ -406,7 +406,7 @@ class Contract:
         async with asyncio.timeout(LIMIT):
             while (again := await subject.admin.call(queue("orders"), "stop-producers", {}))["draining"]:
                 await subject.pass_time()
-        assert again == {"queues": 1, "producers": 3, "stopped": 3, "draining": 0, "changed": False}
+        assert (again["queues"], again["producers"], again["stopped"], again["changed"]) == (1, 3, 3, False)
         stopped = await subject.admin.read(queue("orders"))
         assert (stopped["state"], stopped["blocked_producers"]) == ("STOPPED", 3)
         (stop,) = stopped["stops"]
@@ -433,6 +433,95 @@ class Contract:
         assert (answer["queues"], answer["changed"]) == (2, True)
         await subject.admin.call(BROKER, "start-producers", {})
         assert (await subject.admin.query("Queue", where={"state": "STOPPED"})).total == 0
+
+    async def test_stopping_named_queues_stops_them_one_by_one_and_counts_those_that_are_missing(
+        self, subject: Subject
+    ) -> None:
+        for name in ("a", "b", "c"):
+            await subject.admin.create(queue(name), {})
+        named = {"queues": [str(queue(name)) for name in ("a", "b", "gone")], "reason": "a test"}
+        answer = await subject.admin.call(BROKER, "stop-producers", named)
+        assert (answer["queues"], answer["missing"], answer["changed"]) == (2, 1, True)
+        assert answer["changed_queues"] == [str(queue("a")), str(queue("b"))]
+        again = await subject.admin.call(BROKER, "stop-producers", named)
+        assert (again["changed"], again["changed_queues"]) == (False, [])
+        stops = (await subject.admin.read(BROKER))["stops"]
+        assert [(stop["object"], stop["pattern"]) for stop in stops] == [
+            (str(queue("a")), ""),
+            (str(queue("b")), ""),
+        ]
+        assert (await subject.admin.call(BROKER, "start-producers", named))["changed"] is True
+        assert (await subject.admin.read(BROKER))["stops"] == []
+        for wrong in ([str(BROKER)], ["nonsense"], [{}]):
+            with pytest.raises(InvalidValue):
+                await subject.admin.call(BROKER, "stop-producers", {"queues": wrong})
+        with pytest.raises(InvalidValue):
+            await subject.admin.call(BROKER, "stop-producers", {"queues": [str(queue("a"))], "pattern": "a"})
+        assert (await subject.admin.call(BROKER, "stop-producers", {"queues": []}))["queues"] == 0
+        assert (await subject.admin.read(BROKER))["stops"] == []
+
+    async def test_lifting_only_one_stop_leaves_those_inside_its_scope(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {})
+        await subject.admin.call(queue("orders"), "stop-producers", {"reason": "mine"})
+        await subject.admin.call(BROKER, "stop-producers", {"reason": "theirs"})
+        answer = await subject.admin.call(BROKER, "start-producers", {"only": True})
+        assert answer["changed"] is True
+        assert [stop["reason"] for stop in (await subject.admin.read(BROKER))["stops"]] == ["mine"]
+        assert (await subject.admin.call(BROKER, "start-producers", {"only": True}))["changed"] is False
+
+    async def test_a_stop_for_a_time_ends_by_itself_and_says_so(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {})
+        after = await last_event(subject)
+        await subject.admin.call(
+            queue("orders"), "stop-producers", {"reason": "a test", "actor": "anna", "for_ms": 60_000}
+        )
+        (stop,) = (await subject.admin.read(queue("orders")))["stops"]
+        assert (stop["until"], stop["below"]) == (stop["since"] + 60_000, 0)
+        again = await subject.admin.call(queue("orders"), "stop-producers", {"for_ms": 1, "actor": "bert"})
+        assert again["changed"] is True
+        ended = await eventually(subject, queue("orders"), lambda q: q["state"] == "NORMAL")
+        assert ended["stops"] == []
+        events = await events_about(subject, queue("orders"), after, 3)
+        assert [e.kind for e in events] == ["producers-stopped", "producers-stopped", "producers-started"]
+        assert events[0].attributes["until"] == stop["until"]
+        assert events[2].attributes["actor"] == ""
+        assert "the time of the stop was up (a test)" in events[2].text
+
+    async def test_a_stop_until_a_depth_ends_when_its_queues_are_down_to_it(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_messages": 10})
+        await subject.publish("orders", 6)
+        with pytest.raises(InvalidValue, match="at once"):
+            await subject.admin.call(queue("orders"), "stop-producers", {"below": 60})
+        with pytest.raises(InvalidValue, match="from 1 to 99"):
+            await subject.admin.call(queue("orders"), "stop-producers", {"below": 100})
+        await subject.admin.create(queue("other"), {})
+        with pytest.raises(InvalidValue, match="capacity"):
+            await subject.admin.call(queue("other"), "stop-producers", {"below": 20})
+        await subject.admin.call(queue("orders"), "stop-producers", {"below": 20, "reason": "a test"})
+        await subject.consume("orders", 3)
+        await subject.pass_time()
+        assert (await subject.admin.read(queue("orders")))["state"] == "STOPPED"
+        await subject.consume("orders", 1)
+        await eventually(subject, queue("orders"), lambda q: q["state"] == "NORMAL")
+
+    async def test_a_staged_start_frees_producers_and_is_told_with_the_stop_until_it_halts(
+        self, subject: Subject
+    ) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_messages": 100})
+        await subject.publish("orders", 50)
+        await subject.admin.call(queue("orders"), "stop-producers", {"reason": "a test"})
+        gently = {"rate": 10, "step_ms": 60_000, "halt": 90}
+        assert (await subject.admin.call(queue("orders"), "start-producers", gently))["changed"] is True
+        staged = await subject.admin.read(queue("orders"))
+        assert (staged["state"], staged["blocked_producers"]) == ("NORMAL", 0)
+        (stop,) = staged["stops"]
+        assert {name: stop["stage"][name] for name in gently} == gently
+        for wrong in ({"halt": 5}, {"rate": 5, "halt": 101}, {"rate": 5, "step_ms": 1}):
+            with pytest.raises(InvalidValue):
+                await subject.admin.call(queue("orders"), "start-producers", wrong)
+        await subject.admin.update(queue("orders"), {"capacity_messages": 52}, staged.version)
+        held = await eventually(subject, queue("orders"), lambda q: q["state"] == "STOPPED")
+        assert held["stops"][0]["stage"] is None
 
     async def test_a_producer_that_attaches_to_a_stopped_queue_is_blocked(self, subject: Subject) -> None:
         await subject.admin.call(BROKER, "stop-producers", {"reason": "a test"})
@@ -475,6 +564,26 @@ class Contract:
             {"producer_window_messages": None, "capacity_messages": None},
             (await subject.admin.read(BROKER)).version,
         )
+
+    async def test_a_preview_tells_what_a_change_would_do_and_changes_nothing(self, subject: Subject) -> None:
+        await subject.admin.create(queue("orders"), {"capacity_messages": 100})
+        await subject.publish("orders", 10)
+        await eventually(subject, queue("orders"), lambda q: q["depth_messages"] == 10)
+        before = await subject.admin.read(queue("orders"))
+        change = {"object": str(queue("orders")), "attributes": {"capacity_messages": 5}, "version": before.version}
+        told = await subject.admin.call(BROKER, "preview-change", {"changes": [change], "largest": 1})
+        assert (told["queues"], told["changed"], told["overfull"], told["held"]) == (1, 1, 1, 1)
+        assert told["versions"] == {str(queue("orders")): before.version}
+        assert told["largest"][0]["after"]["state"] == "OVERFULL"
+        now = await subject.admin.read(queue("orders"))
+        assert (now["state"], now["capacity_messages"], now.version) == ("NORMAL", 100, before.version)
+        with pytest.raises(StaleVersion):
+            await subject.admin.call(BROKER, "preview-change", {"changes": [{**change, "version": 99}]})
+        with pytest.raises(InvalidValue) as caught:
+            await subject.admin.call(
+                BROKER, "preview-change", {"changes": [{**change, "attributes": {"capacity_messages": "x"}}]}
+            )
+        assert set(caught.value.errors) == {"capacity_messages"}
 
     # Policies and exchanges
 

@@ -9,7 +9,9 @@ import pytest
 from brokers.admin import NotAllowed
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
+from brokers.engine.management import Management
 from brokers.engine.turn import Close
+from brokers.managed import object_name
 from tests.engine.plainly import Plainly
 
 
@@ -106,3 +108,10 @@ def test_a_password_is_in_no_fact_and_is_verified_as_given(broker: Broker) -> No
     assert broker.accounts.user("bert").verifier == {"of": "generated"}
     assert broker.accounts.told_once() == {"password": "generated"}
     assert broker.accounts.told_once() == {}
+
+
+def test_a_generated_password_is_told_of_its_user_and_of_nothing_that_is_created_later(broker: Broker) -> None:
+    management = Management(broker)
+    create(broker, "anna")
+    shown = management.create(object_name("VirtualHost", name="next"), {})
+    assert "generated" not in str(shown.attributes)

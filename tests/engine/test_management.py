@@ -91,6 +91,7 @@ def test_every_type_has_getters_and_an_engine_class():
     assert set(GETTERS) == set(TYPES) == set(TYPE_OF.values())
 
 
+EMPTY: dict[Kind, Any] = {Kind.MAP: {}, Kind.LIST: [], Kind.INTEGER: 0, Kind.BOOLEAN: False}
 OPERATIONS = [(t.name, o.name) for t in TYPES.values() for o in t.operations]
 
 
@@ -99,7 +100,7 @@ def test_every_declared_operation_is_implemented_and_answers_what_it_declares(ty
     _, management = peopled()
     declared = TYPES[type_name].operation(operation)
     name = management.query(type_name).items[0].name
-    given: dict[str, Any] = {a.name: {} if a.kind is Kind.MAP else "" for a in declared.arguments}
+    given: dict[str, Any] = {a.name: EMPTY.get(a.kind, "") for a in declared.arguments}
     if "queue" in given:
         given["queue"] = "orders"
     answer = management.call(name, operation, given, "ann")
@@ -392,7 +393,17 @@ def test_stop_and_start_by_type_and_pattern(world, management):
     answer = management.call(BROKER, "stop-producers", {"pattern": "orders.*", "reason": "x"}, "ann")
     assert (answer["queues"], answer["producers"], answer["changed"]) == (1, 1, True)
     assert management.read(queue_name("orders.eu"))["stops"] == [
-        {"scope": "broker orders.*", "reason": "x", "actor": "ann", "since": START}
+        {
+            "scope": "broker orders.*",
+            "object": "type=Broker",
+            "pattern": "orders.*",
+            "reason": "x",
+            "actor": "ann",
+            "since": START,
+            "until": None,
+            "below": 0,
+            "stage": None,
+        }
     ]
     assert management.read(queue_name("stocks"))["state"] == "NORMAL"
     assert management.call(BROKER, "start-producers", {})["changed"] is True

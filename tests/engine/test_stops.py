@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from brokers.admin import InvalidValue, NotFound
 from brokers.engine.broker import Broker
 from brokers.engine.flow import State
-from brokers.engine.stops import Scope, Stop
+from brokers.engine.pacing import Stage
+from brokers.engine.stops import End, Scope, Stop
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_policy import patterns
 
@@ -385,3 +386,181 @@ def test_deleting_a_virtual_host_forgets_its_queues_and_stops(world):
     world.settle()
     assert not world.broker.stops
     assert {key[1] for key in world.kept} == {"type=VirtualHost,name=default"}
+
+
+# -- ends of their own -----------------------------------------------------------------------------------------
+
+
+def test_a_stop_that_was_over_while_the_broker_was_away_ends_with_its_first_look(world):
+    world.queue("orders")
+    world.broker.stopping.stop_producers(Scope("default"), "incident 7", "ann", End(until=START + 30_000))
+    world.settle()
+    broker = restarted(world)
+    assert broker.stops == world.broker.stops
+    assert broker.queue("default", "orders").state is State.STOPPED
+    broker.stopping.look()
+    assert broker.queue("default", "orders").state is State.NORMAL
+    (fact,) = broker.turn.take_facts()
+    assert fact.kind == "producers-started"
+    assert "By : itself" in fact.text
+    assert [keep.value for keep in broker.turn.take_keep()] == [None]
+
+
+def test_a_stop_is_in_force_until_its_time_is_up(world):
+    queue = world.queue("orders")
+    world.broker.stopping.stop_producers(EVERYWHERE, "", "ann", End(until=world.broker.turn.now + 1000))
+    world.advance(999)
+    world.broker.stopping.look()
+    assert queue.state is State.STOPPED
+    world.advance(50)
+    world.broker.stopping.look()
+    assert queue.state is State.NORMAL
+
+
+def test_a_stop_of_several_queues_waits_for_the_fullest_and_passes_over_those_without_a_capacity(world):
+    deep, flat = world.queue("deep", capacity_messages=10), world.queue("flat", capacity_bytes=10_000)
+    world.queue("endless")
+    world.send(world.sender(deep), 8)
+    world.send(world.sender(flat), 40)
+    world.advance(500)
+    world.broker.stopping.stop_producers(Scope("default"), "", "ann", End(below=50))
+    world.consume(world.receiver(deep), 5)
+    world.broker.stopping.look()
+    assert deep.state is State.NORMAL
+    assert flat.state is State.NORMAL
+
+
+def test_asking_again_changes_the_end_and_nothing_else(world):
+    queue = world.queue("orders")
+    stopping = world.broker.stopping
+    stopping.stop_producers(Scope("default"), "first", "ann", End(until=START + 90_000))
+    assert not stopping.stop_producers(Scope("default"), "second", "bert", End(until=START + 90_000)).changed
+    assert stopping.stop_producers(Scope("default"), "third", "bert").changed
+    (stop,) = world.broker.stops.values()
+    assert (stop.reason, stop.actor, stop.end) == ("first", "ann", End())
+    assert list(queue.stops.values()) == [stop]
+    world.advance(100_000)
+    stopping.look()
+    assert queue.state is State.STOPPED
+    assert restarted(world).stops == world.broker.stops
+
+
+def test_a_stop_whose_end_has_come_leaves_others_of_the_same_queue(world):
+    queue = world.queue("orders")
+    stopping = world.broker.stopping
+    stopping.stop_producers(Scope("default", "orders"), "mine", "ann")
+    stopping.stop_producers(EVERYWHERE, "all", "ann", End(until=world.broker.turn.now + 1))
+    world.advance(50)
+    stopping.look()
+    assert list(queue.stops) == [Scope("default", "orders")]
+    assert queue.state is State.STOPPED
+
+
+def test_stopping_several_scopes_is_all_or_none(world):
+    world.queue("orders")
+    with pytest.raises(NotFound):
+        world.broker.stopping.stop_all([Scope("default", "orders"), Scope("default", "gone")], "", "ann")
+    assert not world.broker.stops
+
+
+# -- staged starts ----------------------------------------------------------------------------------------------
+
+
+def staged(world, *, rate=100, step_ms=10_000, halt=0):
+    """A stopped queue with three producers that is being let in."""
+    queue = world.queue("orders", capacity_messages=10_000)
+    senders = [world.sender(queue) for _ in range(3)]
+    world.broker.stopping.stop_producers(Scope("default"), "incident 7", "ann")
+    world.settle()
+    world.advance(1000)
+    stage = Stage(rate, step_ms, halt, world.broker.turn.now)
+    assert world.broker.stopping.start_producers(EVERYWHERE, "gently", "ann", stage=stage).changed
+    world.settle()
+    return queue, senders
+
+
+def sent_in(world, senders, ms):
+    """How many messages busy senders get in within so long."""
+    before = sum(sender.producer.messages for sender in senders)
+    for _ in range(ms // 50):
+        for sender in senders:
+            world.send(sender, 1000)
+        world.advance(50)
+        world.broker.stopping.look()
+        world.settle()
+    return sum(sender.producer.messages for sender in senders) - before
+
+
+def test_a_staged_start_lets_in_what_its_rate_allows_and_doubles_it_with_every_step(world):
+    queue, senders = staged(world)
+    assert queue.state is State.NORMAL
+    assert not any(sender.producer.blocked for sender in senders)
+    assert 50 <= sent_in(world, senders, 1000) <= 130
+    sent_in(world, senders, 9000)
+    assert 150 <= sent_in(world, senders, 1000) <= 260
+    assert all(sender.producer.messages for sender in senders)
+
+
+def test_a_staged_start_is_over_after_its_last_step_and_says_so(world):
+    queue, senders = staged(world, rate=1, step_ms=1000)
+    sent_in(world, senders, 5000)
+    assert world.broker.stops
+    world.advance(2000)
+    world.broker.stopping.look()
+    world.settle()
+    assert not world.broker.stops
+    assert not queue.staged
+    assert not [key for key in world.kept if key[0] == "stop"]
+    assert sent_in(world, senders, 1000) > 1000
+
+
+def test_a_staged_start_halts_when_a_queue_climbs_above_its_limit(world):
+    queue, senders = staged(world, rate=2000, halt=20)
+    sent_in(world, senders, 3000)
+    assert queue.state is State.STOPPED
+    assert 2000 < queue.depth_messages < 3000
+    (stop,) = world.broker.stops.values()
+    assert (stop.reason, stop.actor, stop.stage) == ("incident 7", "ann", None)
+    assert sent_in(world, senders, 1000) == 0
+
+
+def test_a_stop_during_a_staged_start_holds_everybody_again(world):
+    queue, senders = staged(world)
+    assert world.broker.stopping.stop_producers(Scope("default"), "again", "bert").changed
+    world.settle()
+    world.advance(500)
+    assert queue.state is State.STOPPED
+    assert sent_in(world, senders, 1000) == 0
+    assert not queue.staged
+
+
+def test_a_plain_start_during_a_staged_start_ends_it(world):
+    queue, senders = staged(world, rate=1)
+    assert world.broker.stopping.start_producers(EVERYWHERE, "enough", "bert").changed
+    world.settle()
+    assert not queue.staged
+    assert sent_in(world, senders, 1000) > 1000
+
+
+def test_a_staged_start_asked_for_twice_goes_on_as_it_was(world):
+    staged(world)
+    (stop,) = world.broker.stops.values()
+    world.advance(500)
+    again = Stage(100, 10_000, 0, world.broker.turn.now)
+    assert not world.broker.stopping.start_producers(EVERYWHERE, "", "ann", stage=again).changed
+    assert list(world.broker.stops.values()) == [stop]
+
+
+def test_a_staged_start_outlives_a_restart_and_covers_queues_to_come(world):
+    staged(world)
+    broker = restarted(world, later=5000)
+    assert broker.stops == world.broker.stops
+    assert broker.queue("default", "orders").staged
+    assert broker.queue("default", "orders").state is State.NORMAL
+    late = broker.create_queue(broker.virtualhost("default"), "late")
+    assert late.staged
+
+
+def test_an_idle_producer_does_not_keep_the_paced_credit_from_the_others(world):
+    _, senders = staged(world, rate=40)
+    assert 20 <= sent_in(world, senders[:1], 2000) <= 110

@@ -1,7 +1,10 @@
-// The audit list is the server's; this puts its times into the viewer's zone, also after htmx brought new rows.
+// The audit list is the server's; this puts its times into the viewer's zone, also after htmx brought new rows, and
+// opens the way back from a row.
 
+import { get, post } from "./api.js";
+import { openChangeDialog } from "./change_dialog.js";
 import { clock, moment } from "./format.js";
-import "./frame.js";
+import { toast } from "./frame.js";
 
 function localTimes() {
   for (const element of document.querySelectorAll("time[data-local]")) {
@@ -14,3 +17,21 @@ function localTimes() {
 
 document.addEventListener("htmx:afterSettle", localTimes);
 localTimes();
+
+document.addEventListener("click", (event) => {
+  const number = event.target.closest?.("[data-revert]")?.dataset.revert;
+  if (!number) return;
+  openChangeDialog({
+    title: "Revert this change",
+    action: "Revert",
+    async ask() {
+      const { change, preview } = await get(`audit/${number}/revert/`);
+      return { preview, changes: [change] };
+    },
+    async apply(reason, { changes: [change] }) {
+      await post(`audit/${number}/revert/`, { reason, version: change.version });
+      toast("It is as it was before. This is a row of the audit, too.");
+      document.querySelector("form.filters")?.requestSubmit();
+    },
+  });
+});

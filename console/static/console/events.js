@@ -6,7 +6,7 @@ import { clock, moment, words } from "./format.js";
 import { objectUrl, parseName, shortName } from "./objectname.js";
 
 const KEPT = 200;
-const SHAPES = {
+export const SHAPES = {
   "queue-overfull": "overfull",
   "queue-underfull": "normal",
   "producer-blocked": "blocked",
@@ -17,7 +17,7 @@ const SHAPES = {
 };
 
 /** The log line without its subject and code: the line above says them in words, the title has the whole. */
-const said = (text) => text.replace(/^(?:MESSAGE\s+)?(?:\[[^\]]*\]\s*)+/, "").replace(/^[A-Z]{3}-\d{4} : /, "");
+export const said = (text) => text.replace(/^(?:MESSAGE\s+)?(?:\[[^\]]*\]\s*)+/, "").replace(/^[A-Z]{3}-\d{4} : /, "");
 
 /** What an event is about, for people: a producer's queue says more than its number. */
 export function subject(event) {

@@ -3,10 +3,10 @@
 
 import { get, objectPath } from "./api.js";
 import { fill, h, icon, pageData, setText } from "./elements.js";
-import { clock, plural } from "./format.js";
+import { clock, duration, exact, plural } from "./format.js";
 import { Live } from "./live.js";
 import { scopeInWords } from "./objectname.js";
-import { sinceElement } from "./times.js";
+import { sinceElement, untilElement } from "./times.js";
 
 export const settings = pageData("page-settings") ?? {};
 export const live = new Live(`/ws/live/?broker=${encodeURIComponent(settings.broker ?? "")}`);
@@ -86,22 +86,63 @@ export const isOnBanner = (stop) => onBanner.has(stop.scope);
 
 /** Show the stops in force: maps of scope, reason, actor, since. */
 export function showStops(stops) {
-  const text = JSON.stringify(stops);
+  const steps = stops.map((stop) => (stop.stage ? Math.floor((Date.now() - stop.stage.since) / stop.stage.step_ms) : 0));
+  const text = JSON.stringify([stops, steps]);
   if (text === stopsShown) return;
   stopsShown = text;
   banner.hidden = stops.length === 0;
-  onBanner = new Set(stops.slice(0, MOST_LINES).map((stop) => stop.scope));
+  onBanner = new Set(together(stops).slice(0, MOST_LINES).flat().map((stop) => stop.scope));
   if (!stops.length) return;
   fill(banner, icon("stopped"), h("div", { class: "banner-lines" }, stopLines(stops, MOST_LINES)));
 }
 
-/** One line for each stop: what, why, who, since when. */
+/** Stops that were made in one call for one queue each are one entry: {stops: [...]}. */
+function together(stops) {
+  const entries = new Map();
+  for (const stop of stops) {
+    const single = String(stop.object ?? "").startsWith("type=Queue");
+    const key = single ? JSON.stringify([stop.actor, stop.reason, stop.since, stop.until, stop.below]) : JSON.stringify(stop.scope);
+    if (!entries.has(key)) entries.set(key, []);
+    entries.get(key).push(stop);
+  }
+  return [...entries.values()];
+}
+
+/** When a stop ends, in words and a running time. */
+export function endOf(stop) {
+  const ends = [];
+  if (stop.until) ends.push(["in ", untilElement(stop.until)]);
+  if (stop.below) ends.push([`when the depth is down to ${stop.below} %`]);
+  return ends.length ? [" They start again by themselves ", ...ends.flatMap((end, index) => (index ? [" or ", ...end] : end)), "."] : [];
+}
+
+/** One line for each stop: what, why, who, since when, until when, and the way to lift it. */
 export function stopLines(stops, most) {
-  const lines = stops.slice(0, most).map((stop) =>
-    h("p", {}, h("strong", {}, `Producers of ${scopeInWords(stop.scope)} are stopped`),
-      stop.reason ? `: ${stop.reason}` : "", h("span", { class: "by" }, ` – ${stop.actor || "somebody"}, for `, sinceElement(stop.since))));
-  if (stops.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(stops.length - most, "more stop")}`));
+  const entries = together(stops);
+  const lines = entries.slice(0, most).map((group) => {
+    const [stop] = group;
+    const what = group.length > 1 ? `${exact(group.length)} queues` : scopeInWords(stop.scope);
+    const names = group.length > 1 ? group.slice(0, 20).map((each) => scopeInWords(each.scope)).join(", ") : null;
+    return h("p", {}, h("strong", { title: names }, `Producers of ${what} are ${stop.stage ? "let in gradually" : "stopped"}`), stop.stage ? pace(stop.stage) : null,
+      stop.reason ? `: ${stop.reason}` : "", h("span", { class: "by" }, ` – ${stop.actor || "somebody"}, for `, sinceElement(stop.since), ".", endOf(stop)),
+      stop.object ? [" ", h("button", { type: "button", class: "quiet lift", "aria-disabled": settings.mayOperate ? null : "true",
+        on: { click: () => lift(group) } }, icon("start"), stop.stage ? "Let all in now" : "Start again"),
+      stop.stage ? h("button", { type: "button", class: "quiet lift", "aria-disabled": settings.mayOperate ? null : "true", on: { click: () => lift(group, "stop") } }, icon("stop"), "Stop again") : null] : null);
+  });
+  if (entries.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(entries.length - most, "more stop")}`));
   return lines;
+}
+
+/** How fast a staged start is, by now, and what makes it halt. */
+function pace(stage) {
+  const steps = Math.max(0, Math.floor((Date.now() - stage.since) / stage.step_ms));
+  return ` (${exact(stage.rate * 2 ** Math.min(steps, 5))} messages/s into each queue, doubled every ${duration(stage.step_ms)}${stage.halt ? `; halts above ${stage.halt} %` : ""})`;
+}
+
+async function lift(group, action = "start") {
+  // Loaded when it is wanted: the dialog itself takes its settings from here.
+  const { aimOf, aimOfQueues, openStopDialog } = await import("./stops.js");
+  openStopDialog(action, group.length > 1 ? aimOfQueues(group) : aimOf(group[0]));
 }
 
 /** Ask for the stops in force, where no snapshot tells them. */

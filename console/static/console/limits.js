@@ -5,22 +5,9 @@ import { fill, h } from "./elements.js";
 import { field, fieldGrid } from "./fields.js";
 import { amount, exact, exactAmount, words } from "./format.js";
 import { settings, toast } from "./frame.js";
+import { inRows, LABELS, labelOf, origin, stem } from "./policy_fields.js";
 
-const ORIGINS = { own: "its own", virtualhost: "virtual host", broker: "broker", "built-in": "built in" };
 const base = `queues/${encodeURIComponent(settings.virtualhost ?? "")}/${encodeURIComponent(settings.name ?? "")}/`;
-const LABELS = { capacity: "Capacity", flow_stop: "Stop above", flow_resume: "Resume at", producer_window: "Producer window" };
-
-const stem = (name) => name.replace(/_(bytes|messages)$/, "");
-const labelOf = (declared) => (LABELS[stem(declared.name)] ? `${LABELS[stem(declared.name)]}, ${declared.unit}` : words(declared.name));
-
-/** Messages before bytes, as in the table, and what belongs together in one row. */
-function inRows(policy) {
-  const stems = [...new Set(policy.map(({ name }) => stem(name)))];
-  return stems.flatMap((wanted) => policy.filter(({ name }) => stem(name) === wanted).sort((a, b) => b.unit.localeCompare(a.unit)));
-}
-
-const origin = (of) => ORIGINS[of] ?? of ?? "built in";
-
 export class Limits {
   #element;
   #queue = null;

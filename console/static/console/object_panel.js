@@ -8,7 +8,7 @@ import { Feed } from "./events.js";
 import { field } from "./fields.js";
 import { words } from "./format.js";
 import { settings, unlessAllowed } from "./frame.js";
-import { objectUrl, parseName, shortName } from "./objectname.js";
+import { objectUrl, parseName, shortName, whyUrl } from "./objectname.js";
 import { valueNode } from "./values.js";
 
 const UNSEEN = new Set(["actor"]); // the server says on whose behalf a call is made
@@ -53,9 +53,10 @@ export class ObjectPanel {
       this.open(next);
       this.#tabs[next].focus();
     });
+    const why = ["Queue", "Producer"].includes(type.name) ? h("a", { class: "button", href: whyUrl(name) }, "Why blocked?") : null;
     const own = objectUrl(name).startsWith("/objects/") ? null : h("a", { class: "button", href: objectUrl(name) }, "Open its page");
     fill(this.#panel, h("header", { class: "card-head object-head" },
-      h("div", {}, h("h2", {}, shortName(name)), h("p", { class: "muted object-name" }, name)), own),
+      h("div", {}, h("h2", {}, shortName(name)), h("p", { class: "muted object-name" }, name)), why, own),
       h("p", { class: "card-text muted" }, type.description), bar, ...Object.values(this.#bodies));
     this.open(this.#bodies[tab] ? tab : "attributes");
   }

@@ -62,3 +62,9 @@ export function objectUrl(text) {
 }
 
 export const queueUrl = (virtualhost, name) => `/queues/${encodeURIComponent(virtualhost)}/${encode(name)}/`;
+
+/** The page that says why a queue or a producer is blocked. */
+export const whyUrl = (text) => `/why/?object=${encodeURIComponent(text)}`;
+
+/** The timeline of a queue. */
+export const timelineUrl = (queue) => `/timeline/?queue=${encodeURIComponent(queue)}`;

@@ -1,11 +1,13 @@
 // The overview: every queue, trouble on top, updated in place.
 
+import { Conditions, countOf } from "./conditions.js";
 import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
 import { bytes, count, exact, exactAmount, plural, rate } from "./format.js";
 import { live, settings, showStops, watch } from "./frame.js";
-import { queueUrl } from "./objectname.js";
+import { queueUrl, whyUrl } from "./objectname.js";
+import { Selection } from "./selection.js";
 import { setState, stateWord } from "./states.js";
 import { openStopDialog } from "./stops.js";
 import { setSince, sinceElement } from "./times.js";
@@ -17,6 +19,9 @@ const search = document.getElementById("search");
 const states = document.getElementById("states");
 const heads = [...table.querySelectorAll("th[data-sort]")];
 const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
+
+const conditions = new Conditions(document.getElementById("conditions"));
+const selection = new Selection(document.getElementById("selection"));
 
 let snapshot = null;
 let order = [];
@@ -98,10 +103,10 @@ function row(queue) {
   return h(
     "tr",
     {},
-    cell("State", { class: "c-state" }, h("span", { class: "state" })),
+    cell("State", { class: "c-state" }, selection.box(queue.object, queue.name), h("span", { class: "state" })),
     h("th", { scope: "row", class: "c-name" }, h("a", { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` }, queue.name), h("span", { class: "muted vh" }, queue.virtualhost)),
     cell("Depth", { class: "c-depth" }, depthElement()),
-    cell("Blocked", { class: "num" }),
+    cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object) }), h("span")),
     cell("Consumers", { class: "num" }),
     cell("In /s", { class: "num" }),
     cell("Out /s", { class: "num" }),
@@ -112,11 +117,16 @@ function row(queue) {
 
 function update(node, queue) {
   const [state, , depth, blocked, consumers, rateIn, rateOut, since, act] = node.children;
-  setState(state.firstChild, queue.state);
+  setState(state.lastChild, queue.state);
   node.dataset.state = queue.state;
   setDepth(depth.firstChild, queue);
-  setText(blocked, `${count(queue.blocked_producers)} / ${count(queue.producers)}`);
-  setAttribute(blocked, "title", blockedTitle(queue));
+  // Where somebody is held, the number leads to the page that says why.
+  const held = queue.blocked_producers > 0 || queue.state !== "NORMAL";
+  blocked.firstChild.hidden = !held;
+  blocked.lastChild.hidden = held;
+  setText(held ? blocked.firstChild : blocked.lastChild, `${count(queue.blocked_producers)} / ${count(queue.producers)}`);
+  setAttribute(blocked.firstChild, "aria-label", held ? `${count(queue.blocked_producers)} of ${count(queue.producers)} producers blocked: why ${queue.name} is blocked` : null);
+  setAttribute(blocked, "title", `${blockedTitle(queue)}${held ? ". Why?" : ""}`);
   blocked.classList.toggle("hot", queue.blocked_producers > 0);
   setText(consumers, count(queue.consumers));
   consumers.classList.toggle("hot", queue.consumers === 0 && queue.depth_messages > 0);
@@ -174,7 +184,7 @@ function total(name, text, title, hot = false) {
 
 const render = onNextFrame(() => {
   if (!snapshot) return;
-  const { totals, queues, total: all, stops } = snapshot.data;
+  const { totals, queues, total: all, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
     setText(document.getElementById("queues-count"), "");
     fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, "Is it running? The console keeps trying, and shows its queues as soon as it answers."));
@@ -192,6 +202,9 @@ const render = onNextFrame(() => {
   total("depth", bytes(totals.depth_bytes), `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`);
   setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
   showStops(stops ?? []);
+  conditions.show(wrong);
+  setText(document.getElementById("conditions-count"), countOf(wrong.length, allWrong));
+  selection.filtered(asked.search || asked.states.size ? { search: asked.search, states: [...asked.states], total: all } : null);
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
   setText(document.getElementById("queues-count"), all === queues.length ? String(count(all)) : `${count(queues.length)} of ${count(all)}`);
   const rest = document.getElementById("queues-rest");

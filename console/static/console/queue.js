@@ -1,13 +1,14 @@
 // One queue: chart, facts, producers with their why, consumers, limits, events.
 
 import { DepthChart } from "./charts.js";
+import { Conditions } from "./conditions.js";
 import { tellingUnit } from "./depth.js";
 import { fill, h, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed, pastAndPresent } from "./events.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
 import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
 import { Limits } from "./limits.js";
-import { objectUrl } from "./objectname.js";
+import { objectUrl, timelineUrl, whyUrl } from "./objectname.js";
 import { setState } from "./states.js";
 import { openStopDialog } from "./stops.js";
 import { setSince, sinceElement } from "./times.js";
@@ -23,6 +24,8 @@ const units = [...document.querySelectorAll("[data-unit]")];
 const chart = new DepthChart(byId("chart"), settings.figures, "messages");
 const ours = (event) => event.object === settings.object || event.attributes?.queue === settings.object || event.attributes?.queue === settings.name;
 const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
+
+const conditions = new Conditions(byId("conditions"), { about: false });
 
 let snapshot = null;
 let opened = Infinity; // when the first snapshot came, by the server's clock
@@ -65,7 +68,7 @@ function producerRow(producer) {
   return h("tr", {},
     cell("State", { class: "c-state" }, h("span", { class: "state" })),
     h("th", { scope: "row", class: "c-client" }, h("a", { href: objectUrl(producer.object) }), h("small", { class: "muted" })),
-    cell("Why", { class: "wrap why" }, h("span"), h("small", { class: "muted" })),
+    cell("Why", { class: "wrap why" }, h("span"), h("small", { class: "muted" }), h("a", { href: whyUrl(producer.object), class: "small why-link", hidden: true }, "The whole chain")),
     cell("For", {}, sinceElement()),
     cell("In all", {}),
     cell("Credit", { class: "num" }),
@@ -83,7 +86,8 @@ function updateProducer(node, producer) {
   setText(why.firstChild, blocked ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.` : "");
   const draining = producer.draining ? "Draining: what was on its way may still arrive. " : "";
   const release = blocked && producer.release ? `Released when ${producer.release.replace(/\.$/, "")}.` : "";
-  setText(why.lastChild, draining + release);
+  setText(why.children[1], draining + release);
+  why.lastChild.hidden = !blocked;
   why.classList.toggle("vacant", !blocked && !draining);
   setSince(since.firstChild, producer.blocked_since);
   setText(all, producer.blocked_count ? `${duration(producer.blocked_ms)}, ${producer.blocked_count === 1 ? "once" : `${exact(producer.blocked_count)} times`}` : "never");
@@ -160,6 +164,7 @@ const render = onNextFrame(() => {
     return;
   }
   const queue = data.queue;
+  conditions.show(data.conditions ?? []);
   setState(byId("queue-state"), queue.state);
   const since = [queue.overfull_since && ["overfull for ", queue.overfull_since], queue.stopped_since && ["stopped for ", queue.stopped_since]].filter(Boolean);
   const sinceBox = byId("queue-since");
@@ -194,6 +199,7 @@ const render = onNextFrame(() => {
   limits.show(queue, data.explain);
   const stopped = queue.state.includes("STOPPED");
   byId("start").classList.toggle("primary", stopped);
+  byId("why").hidden = queue.state === "NORMAL" && !queue.blocked_producers;
 });
 
 live.addEventListener("snapshot", (event) => {
@@ -236,6 +242,8 @@ pastAndPresent(live, (events, reset) => {
 });
 
 addEventListener("headgate-stops", render);
+byId("queue-timeline").href = timelineUrl(settings.object);
+byId("why").href = whyUrl(settings.object);
 byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;
 byId("stop").addEventListener("click", () => openStopDialog("stop", settings.object));
 byId("start").addEventListener("click", () => openStopDialog("start", settings.object));

@@ -25,6 +25,13 @@ export function setSince(element, ms) {
   setText(element, duration(Date.now() - ms));
 }
 
+/** An element that says how long it is until `ms`. */
+export function untilElement(ms) {
+  return h("time", { class: "until", data: { until: ms }, datetime: new Date(ms).toISOString(), title: `until ${moment(ms)}` }, left(ms));
+}
+
+const left = (ms) => (ms > Date.now() ? duration(ms - Date.now()) : "a moment");
+
 /** A moment in the viewer's zone. */
 export const clockElement = (ms) =>
   h("time", { class: "clock", datetime: new Date(ms).toISOString(), title: moment(ms) }, clock(ms));
@@ -34,6 +41,7 @@ function tick() {
   for (const element of document.querySelectorAll("time[data-since]")) {
     setText(element, duration(now - Number(element.dataset.since)));
   }
+  for (const element of document.querySelectorAll("time[data-until]")) setText(element, left(Number(element.dataset.until)));
 }
 
 setInterval(() => document.visibilityState === "visible" && tick(), 1000);

@@ -10,7 +10,20 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client, override_settings
 
-PAGES = ["/", "/queues/default/orders/", "/objects/", "/audit/", "/api/"]
+PAGES = [
+    "/",
+    "/queues/default/orders/",
+    "/policies/",
+    "/policies/scope/?object=type%3DBroker",
+    "/policies/scope/?new=default",
+    "/policies/file/",
+    "/policies/bulk/",
+    "/why/?object=type=Queue,virtualhost=default,name=orders",
+    "/timeline/",
+    "/objects/",
+    "/audit/",
+    "/api/",
+]
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +72,7 @@ def test_page_is_under_a_self_only_policy_and_has_no_inline_script(path: str, op
     assert not re.search(r"\son[a-z]+=", html), "an inline event handler"
 
 
-@pytest.mark.parametrize("path", ["/", "/queues/default/orders/"])
+@pytest.mark.parametrize("path", ["/", "/queues/default/orders/", "/policies/", "/policies/scope/?new=default"])
 def test_viewer_sees_actions_disabled_and_why(path: str, viewer: Client, operator: Client) -> None:
     html = viewer.get(path).content.decode()
     assert 'aria-disabled="true"' in html
@@ -68,6 +81,11 @@ def test_viewer_sees_actions_disabled_and_why(path: str, viewer: Client, operato
     theirs = operator.get(path).content.decode()
     assert 'aria-disabled="true"' not in theirs
     assert settings_of(theirs)["mayOperate"] is True
+
+
+@pytest.mark.parametrize("object_", ["nonsense", "type=Connection,virtualhost=default,id=1", "type=Queue"])
+def test_policy_page_of_what_has_no_policy_is_not_found(object_: str, operator: Client) -> None:
+    assert operator.get("/policies/scope/", {"object": object_}).status_code == 404
 
 
 def test_queue_page_knows_the_object_name_of_an_awkward_queue(operator: Client) -> None:

@@ -1,0 +1,200 @@
+"""Bulk edits of queues' policies: choose, preview, begin, follow, interrupt, resume, undo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from brokers.admin import InvalidValue, NotFound
+from console import operations
+from console.api import schema
+from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, number_in, text_in
+from console.brokers import link
+from console.bulk import work
+from console.bulk.models import BulkEdit, RowState
+from console.operations import Actor, Selection
+
+_NAMED = 200
+
+
+class BulkEditsView(BrokerView):
+    @extend_schema(
+        parameters=[schema.BROKER, *schema.PAGE],
+        responses={200: schema.page_of(schema.BulkJob), **schema.READ_REFUSALS},
+        operation_id="policies_bulk_list",
+        summary="List bulk edits, newest first",
+    )
+    def get(self, request: Request) -> Response:
+        number = number_in(request.query_params, "page", 1, 1, 1 << 31)
+        size = number_in(request.query_params, "page_size", 20, 1, 100)
+        jobs = BulkEdit.objects.filter(broker=self.link.slug)
+        shown = [_job(job) for job in jobs[(number - 1) * size : number * size]]
+        return Response({"count": jobs.count(), "page": number, "page_size": size, "results": shown})
+
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.BulkRequest,
+        responses={201: schema.BulkJob, **schema.WRITE_REFUSALS},
+        summary="Change policy fields of many queues",
+        description="Answers at once; follow the job. Each queue is changed, audited and reported for itself.",
+    )
+    def post(self, request: Request) -> Response:
+        body = body_of(request)
+        job = operations.begin_bulk(
+            self.actor, self.link, selection_in(body), map_in(body, "attributes"), reason=text_in(body, "reason")
+        )
+        work.start(job.pk)
+        return Response(_job(job), status=201)
+
+
+class BulkPreviewView(BrokerView):
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.BulkPreviewRequest,
+        responses={200: schema.BulkPreview, **schema.READ_REFUSALS},
+        summary="Tell which queues are chosen, and what an edit of them would do",
+    )
+    def post(self, request: Request) -> Response:
+        body = body_of(request)
+        rows = operations.selected(self.link, selection_in(body))
+        attributes = map_in(body, "attributes")
+        preview = operations.preview_bulk(self.link, rows, attributes) if attributes and rows else None
+        queues = [
+            {
+                "object": row["object"],
+                "version": row["version"],
+                "virtualhost": row["virtualhost"],
+                "name": row["name"],
+                "set": operations.set_fields(row),
+            }
+            for row in rows[:_NAMED]
+        ]
+        return Response({"count": len(rows), "queues": queues, "preview": preview})
+
+
+class BulkEditView(APIView):
+    @extend_schema(responses={200: schema.BulkJob, **schema.READ_REFUSALS}, summary="One bulk edit, and how far it is")
+    def get(self, request: Request, number: int) -> Response:
+        return Response(_job(_found(number)))
+
+
+class BulkRowsView(APIView):
+    @extend_schema(
+        parameters=[
+            schema.asked("state", "Only queues in this state.", enum=RowState.values),
+            *schema.PAGE,
+        ],
+        responses={200: schema.page_of(schema.BulkRow), **schema.READ_REFUSALS},
+        summary="The queues of a bulk edit, and what came of each",
+    )
+    def get(self, request: Request, number: int) -> Response:
+        query = request.query_params
+        page = number_in(query, "page", 1, 1, 1 << 31)
+        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        rows = _found(number).rows.all()
+        if state := query.get("state", ""):
+            if state not in RowState.values:
+                raise InvalidValue({"state": f"state is {state!r}: it must be one of {', '.join(RowState.values)}"})
+            rows = rows.filter(state=state)
+        shown = [
+            {
+                "object": row.object,
+                "state": row.state,
+                "detail": row.detail,
+                "wanted": row.wanted,
+                "before": row.before,
+            }
+            for row in rows[(page - 1) * size : page * size]
+        ]
+        return Response({"count": rows.count(), "page": page, "page_size": size, "results": shown})
+
+
+class BulkResumeView(APIView):
+    @extend_schema(
+        request=schema.BulkSteer,
+        responses={200: schema.BulkJob, **schema.WRITE_REFUSALS},
+        summary="Let a bulk edit go on, and try failed queues again",
+    )
+    def post(self, request: Request, number: int) -> Response:
+        job = _found(number)
+        operations.resume_bulk(Actor.of(request._request), job)
+        work.start(job.pk)
+        return Response(_job(_found(number)))
+
+
+class BulkInterruptView(APIView):
+    @extend_schema(
+        request=schema.BulkSteer,
+        responses={200: schema.BulkJob, **schema.WRITE_REFUSALS},
+        summary="Interrupt a bulk edit",
+    )
+    def post(self, request: Request, number: int) -> Response:
+        operations.interrupt_bulk(Actor.of(request._request), _found(number))
+        return Response(_job(_found(number)))
+
+
+class BulkUndoView(APIView):
+    @extend_schema(
+        responses={200: schema.BulkPreview, **schema.READ_REFUSALS}, summary="Tell what undoing a bulk edit would do"
+    )
+    def get(self, request: Request, number: int) -> Response:
+        job = _found(number)
+        changes = operations.undo_changes(job)
+        preview = operations.preview_changes(link(job.broker), changes, one_by_one=True) if changes else None
+        return Response({"count": len(changes), "queues": [], "preview": preview})
+
+    @extend_schema(
+        request=schema.BulkSteer,
+        responses={201: schema.BulkJob, **schema.WRITE_REFUSALS},
+        summary="Undo a bulk edit",
+        description="A job of its own: each queue gets what it had, unless somebody has changed it since.",
+    )
+    def post(self, request: Request, number: int) -> Response:
+        reason = text_in(body_of(request), "reason")
+        job = operations.begin_undo(Actor.of(request._request), _found(number), reason=reason)
+        work.start(job.pk)
+        return Response(_job(job), status=201)
+
+
+def selection_in(body: dict[str, Any]) -> Selection:
+    """Raises InvalidValue."""
+    given = map_in(body, "selection")
+    lists: dict[str, list[str]] = {}
+    for field in ("states", "objects"):
+        value = given.get(field, [])
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise InvalidValue({field: f"{field} must be a list of texts"})
+        lists[field] = value
+    return Selection(text_in(given, "virtualhost"), text_in(given, "pattern"), text_in(given, "search"), **lists)
+
+
+def _found(number: int) -> BulkEdit:
+    job = BulkEdit.objects.filter(pk=number).first()
+    if job is None:
+        raise NotFound(f"there is no bulk edit {number}")
+    return job
+
+
+def _job(job: BulkEdit) -> dict[str, Any]:
+    counts = job.counts()
+    return {
+        "id": job.pk,
+        "created": job.created,
+        "finished": job.finished,
+        "user_name": job.user_name,
+        "broker": job.broker,
+        "reason": job.reason,
+        "attributes": job.attributes,
+        "selection": job.selection,
+        "undo_of": job.undo_of_id,
+        "undone_by": list(job.undone_by.values_list("pk", flat=True)),
+        "state": job.state,
+        "stalled": operations.is_stalled(job),
+        "error": job.error,
+        "total": sum(counts.values()),
+        "counts": counts,
+    }

@@ -1,0 +1,153 @@
+"""Flow-control policies of every scope: what is set where, what a change would do, and the order of patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from brokers.admin import InvalidValue, ManagedObject
+from brokers.managed import ObjectName
+from brokers.patterns import match_rank
+from console import operations
+from console.api import schema
+from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, name_in, number_in, text_in
+from console.operations import PolicyChange
+
+
+class PoliciesView(BrokerView):
+    @extend_schema(
+        parameters=[schema.BROKER, schema.SEARCH, *schema.PAGE],
+        responses={200: schema.PolicyScopes, **schema.READ_REFUSALS},
+        summary="What is set of the policy fields, in every scope",
+        description="Patterns come in the order in which they match. Queues that set fields themselves come in pages.",
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        number = number_in(query, "page", 1, 1, 1 << 31)
+        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        needle = query.get("search", "").casefold()
+        scopes = operations.policy_scopes(self.link)
+        rows = [
+            row
+            for row in operations.queues_with_settings(self.link)
+            if needle in f"{row['virtualhost']}/{row['name']}".casefold()
+        ]
+        return Response(
+            {
+                "broker": _scope(scopes.broker),
+                "virtualhosts": [
+                    {
+                        **_scope(host),
+                        "name": host["name"],
+                        "patterns": [_pattern(policy) for policy in scopes.patterns[host["name"]]],
+                        "exchanges": [
+                            {**_scope(exchange), "name": exchange["name"]}
+                            for exchange in scopes.exchanges[host["name"]]
+                        ],
+                    }
+                    for host in scopes.hosts
+                ],
+                "queues": {
+                    "count": len(rows),
+                    "page": number,
+                    "page_size": size,
+                    "results": [_row(row) for row in rows[(number - 1) * size : number * size]],
+                },
+            }
+        )
+
+
+class PolicyPreviewView(BrokerView):
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.PolicyChanges,
+        responses={200: schema.ChangePreview, **schema.READ_REFUSALS, 409: schema.Refusal},
+        summary="Tell what changes of policies would do, without making them",
+        description="The changes are weighed together. What they would be refused for is refused.",
+    )
+    def post(self, request: Request) -> Response:
+        body = body_of(request)
+        largest = body.get("largest", 20)
+        if isinstance(largest, bool) or not isinstance(largest, int):
+            raise InvalidValue({"largest": f"largest is {largest!r}: it must be a whole number"})
+        return Response(operations.preview_changes(self.link, changes_in(body), largest=largest))
+
+
+class PatternOrderView(BrokerView):
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.PatternOrder,
+        responses={200: schema.PatternOrderAnswer, **schema.WRITE_REFUSALS},
+        summary="Put the patterns of a virtual host in another order",
+        description="Their priorities are changed so that they match in the order given. With `dry_run` the changes are"
+        " told and previewed only.",
+    )
+    def post(self, request: Request) -> Response:
+        body = body_of(request)
+        host, patterns = text_in(body, "virtualhost"), body.get("patterns")
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+            raise InvalidValue({"patterns": "patterns must be a list of texts"})
+        scopes = operations.policy_scopes(self.link)
+        if host not in scopes.patterns:
+            raise InvalidValue({"virtualhost": f"virtualhost is {host!r}: there is none of that name"})
+        changes = operations.reordered(scopes.patterns[host], patterns)
+        told: dict[str, Any] = {"changes": [change.shown() for change in changes], "preview": None, "applied": []}
+        if body.get("dry_run"):
+            told["preview"] = operations.preview_changes(self.link, changes)
+        else:
+            applied = operations.apply_changes(self.actor, self.link, changes, reason=text_in(body, "reason"))
+            told["applied"] = [each.shown() for each in applied]
+        return Response(told)
+
+
+def changes_in(body: Mapping[str, Any]) -> list[PolicyChange]:
+    """The changes in a request's body; raises InvalidValue."""
+    given = body.get("changes")
+    if not isinstance(given, list) or not given:
+        raise InvalidValue({"changes": "changes must be a list with at least one change"})
+    return [_change(each) for each in given]
+
+
+def _change(given: Any) -> PolicyChange:
+    if not isinstance(given, dict):
+        raise InvalidValue({"changes": f"changes has {given!r}: each must be a JSON object"})
+    action, version = text_in(given, "action") or "update", given.get("version")
+    if action not in operations.ACTIONS:
+        raise InvalidValue({"action": f"action is {action!r}: it must be one of {', '.join(operations.ACTIONS)}"})
+    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+        raise InvalidValue({"version": f"version is {version!r}: it must be a whole number"})
+    return PolicyChange(name_in(given, "object"), map_in(given, "attributes"), action, version)
+
+
+def _scope(thing: ManagedObject) -> dict[str, Any]:
+    return {
+        "object": str(thing.name),
+        "version": thing.version,
+        "queues": thing.attributes.get("queues", 0),
+        "set": operations.set_fields(thing.attributes),
+    }
+
+
+def _pattern(policy: ManagedObject) -> dict[str, Any]:
+    prefix, wildcards, *_ = match_rank(policy["pattern"])
+    return {
+        **_scope(policy),
+        "pattern": policy["pattern"],
+        "priority": policy["priority"],
+        "rank": [prefix, -wildcards],
+    }
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    name = ObjectName.parse(row["object"])
+    return {
+        "object": str(name),
+        "version": row["version"],
+        "virtualhost": row["virtualhost"],
+        "name": row["name"],
+        "set": operations.set_fields(row),
+    }

@@ -1,0 +1,69 @@
+"""All policies of a broker as one YAML file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from brokers.admin import InvalidValue
+from console import operations
+from console.api import schema
+from console.api.reading import BrokerView, body_of, text_in
+from console.operations.policy_import import Difference
+
+
+class PolicyFileView(BrokerView):
+    @extend_schema(
+        parameters=[schema.BROKER],
+        responses={200: schema.PolicyFile, **schema.READ_REFUSALS},
+        summary="Export all policies",
+    )
+    def get(self, request: Request) -> Response:
+        return Response({"yaml": operations.export_policies(self.link)})
+
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.PolicyFileRequest,
+        responses={200: schema.PolicyFileAnswer, **schema.WRITE_REFUSALS, 409: schema.STALE},
+        summary="Make the broker's policies as a file says",
+        description="What the file names is made exactly as it says; what it does not name is left alone, or with"
+        " `prune` unset. Each object is changed, audited and reported for itself. With `dry_run` nothing is changed,"
+        " and anybody may ask.",
+    )
+    def post(self, request: Request) -> Response:
+        body = body_of(request)
+        text, prune = text_in(body, "yaml"), _flag(body, "prune")
+        if _flag(body, "dry_run"):
+            found = operations.difference(self.link, text, prune=prune)
+            preview, problems = operations.previewed(self.link, found)
+            return Response({**_shown(found), "problems": problems, "preview": preview})
+        found, applied = operations.apply_file(
+            self.actor,
+            self.link,
+            text,
+            prune=prune,
+            reason=text_in(body, "reason"),
+            digest=text_in(body, "digest"),
+        )
+        return Response({**_shown(found), "applied": [each.shown() for each in applied]})
+
+
+def _flag(body: dict[str, Any], field: str) -> bool:
+    value = body.get(field, False)
+    if not isinstance(value, bool):
+        raise InvalidValue({field: f"{field} is {value!r}: it must be true or false"})
+    return value
+
+
+def _shown(found: Difference) -> dict[str, Any]:
+    return {
+        "changes": [change.shown() for change in found.changes],
+        "problems": dict(found.problems),
+        "left_alone": [str(name) for name in found.left_alone],
+        "digest": found.digest,
+        "preview": None,
+        "applied": [],
+    }

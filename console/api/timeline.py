@@ -1,0 +1,103 @@
+"""Everything that happened, searched, live and to take away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from django.http import HttpResponse, QueryDict
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from brokers.admin import InvalidValue
+from console.api import schema
+from console.api.reading import BrokerView, number_in
+from console.incident import timeline
+from console.incident.timeline import Search
+
+#: Entries of one download.
+MOST = 20_000
+
+_FILTERS = [
+    schema.BROKER,
+    schema.asked("search", "Text that must occur in an entry, whatever the case."),
+    schema.asked("kind", "Only of these kinds of events or operations.", many=True),
+    schema.asked("actor", "Only by this person."),
+    schema.asked("queue", "Only about queues with this in their name, or about the one with this object name."),
+    schema.asked("producer", "Only about producers with this in their client or link."),
+    schema.asked("told_by", "Only what the broker told, or what people did.", enum=["broker", "people"]),
+    schema.asked("from", "Not before, ms since the epoch.", int),
+    schema.asked("to", "Not after, ms since the epoch.", int),
+]
+
+
+class TimelineView(BrokerView):
+    @extend_schema(
+        parameters=[
+            *_FILTERS,
+            schema.asked("before_event", "Go on from there: before_event of the page before.", int),
+            schema.asked("before_audit", "Go on from there: before_audit of the page before.", int),
+            schema.asked("after_event", "Only what came since: newest_event of the answer before.", int),
+            schema.asked("after_audit", "Only what came since: newest_audit of the answer before.", int),
+            schema.asked("count", "1 to 500.", int, default=100),
+        ],
+        responses={200: schema.TimelinePage, **schema.READ_REFUSALS},
+        summary="Events, edits, stops and starts in one stream, the newest first",
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        search, link = search_in(query), self.link
+        after_event = number_in(query, "after_event", -1, 0, 1 << 62)
+        after_audit = number_in(query, "after_audit", -1, 0, 1 << 62)
+        newest = {"newest_event": link.newest_event, "newest_audit": timeline.newest_audit(link)}
+        if after_event >= 0 and after_audit >= 0:
+            entries = timeline.news(link, search, after_event=after_event, after_audit=after_audit)
+            return Response({"entries": entries, **newest})
+        page = timeline.page(
+            link,
+            search,
+            before_event=number_in(query, "before_event", 0, 0, 1 << 62),
+            before_audit=number_in(query, "before_audit", 0, 0, 1 << 62),
+            count=number_in(query, "count", 100, 1, 500),
+        )
+        return Response({**asdict(page), **newest})
+
+
+class TimelineDownloadView(BrokerView):
+    @extend_schema(
+        parameters=[*_FILTERS, schema.asked("as", "The kind of file.", enum=["csv", "json"], required=True)],
+        responses={200: OpenApiResponse({"type": "string"}, description="The file"), **schema.READ_REFUSALS},
+        summary="Take the timeline away, as CSV or JSON",
+        description=f"The newest {MOST:,} entries that match; the header Headgate-More tells whether there are more.",
+    )
+    def get(self, request: Request) -> HttpResponse:
+        kind = request.query_params.get("as", "")
+        if kind not in ("csv", "json"):
+            raise InvalidValue({"as": f"as is {kind!r}: it must be csv or json"})
+        entries, more = timeline.everything(self.link, search_in(request.query_params), most=MOST)
+        if kind == "csv":
+            content, media = timeline.as_csv(entries), "text/csv; charset=utf-8"
+        else:
+            content, media = json.dumps({"more": more, "entries": entries}, indent=1), "application/json"
+        answer = HttpResponse(content, content_type=media)
+        answer["Content-Disposition"] = f'attachment; filename="timeline-{self.link.slug}.{kind}"'
+        answer["Headgate-More"] = "true" if more else "false"
+        return answer
+
+
+def search_in(query: QueryDict) -> Search:
+    """Raises InvalidValue."""
+    told_by = query.get("told_by", "")
+    if told_by not in ("", "broker", "people"):
+        raise InvalidValue({"told_by": f"told_by is {told_by!r}: it must be broker or people"})
+    return Search(
+        text=query.get("search", "").strip(),
+        kinds=tuple(kind for kind in query.getlist("kind") if kind),
+        actor=query.get("actor", "").strip(),
+        queue=query.get("queue", "").strip(),
+        producer=query.get("producer", "").strip(),
+        told_by=told_by,
+        since=number_in(query, "from", 0, 0, 1 << 52),
+        until=number_in(query, "to", 0, 0, 1 << 52),
+    )

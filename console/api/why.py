@@ -1,0 +1,31 @@
+"""Why a queue or a producer is blocked: the whole chain, and everybody it concerns."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from brokers.admin import InvalidValue, NotFound
+from console.api import schema
+from console.api.reading import BrokerView, name_in
+from console.incident.why import why_now
+
+
+class WhyView(BrokerView):
+    @extend_schema(
+        parameters=[
+            schema.BROKER,
+            schema.asked("object", "Object name of a queue or a producer.", required=True),
+        ],
+        responses={200: schema.Why, **schema.READ_REFUSALS},
+        summary="Why a queue or a producer is blocked",
+    )
+    def get(self, request: Request) -> Response:
+        name = name_in({"object": request.query_params.get("object", "")}, "object")
+        if name.type not in ("Queue", "Producer"):
+            raise InvalidValue({"object": f"object is {name}: it must be a queue or a producer"})
+        answer = why_now(self.link, name)
+        if "gone" in answer:
+            raise NotFound(f"there is no {name.type.lower()} {name}")
+        return Response(answer)

@@ -1,0 +1,1 @@
+"""Conditions that are raised by themselves: what looks wrong at a broker now, and what to do about it."""

@@ -1,0 +1,1 @@
+"""What an operator needs during an incident: why producers are blocked, and what happened when."""

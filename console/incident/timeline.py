@@ -1,0 +1,270 @@
+"""Everything that happened, in one stream: what the broker told (its events) and what people did (the audit trail).
+
+It is searched from the newest back, page by page: events that are no longer in memory are read from the broker's
+journal. All is synchronous, for views. A page ends when it is full or when enough has been looked through; its `more`
+says that older ones may follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from brokers.admin import Event
+from brokers.managed import ObjectName
+from console.audit.models import AuditEntry
+from console.links.link import BrokerLink
+from console.links.queue_table import queue_of
+
+#: Events read at once from the journal, and looked through for one page at most; seconds that this may take.
+_CHUNK, _BUDGET, _PATIENCE = 2000, 40_000, 2.0
+#: New entries told at once.
+MOST_NEW = 500
+
+COLUMNS = ("at", "told_by", "kind", "object", "queue", "producer", "actor", "outcome", "reason", "text", "id")
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is looked for; every condition that is set must hold. `text`, `queue` and `producer` are parts of texts,
+    whatever the case; `queue` may be the object name of a queue, and is then that queue alone. `since` and `until`: ms
+    since the epoch. `told_by`: `broker` or `people`."""
+
+    text: str = ""
+    kinds: tuple[str, ...] = ()
+    actor: str = ""
+    queue: str = ""
+    producer: str = ""
+    told_by: str = ""
+    since: int = 0
+    until: int = 0
+
+    def takes(self, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry is one of those looked for."""
+        if self.kinds and entry["kind"] not in self.kinds:
+            return False
+        if self.actor and entry["actor"].casefold() != self.actor.casefold():
+            return False
+        if self.queue and not self._is_about(entry):
+            return False
+        if self.producer and self.producer.casefold() not in (entry["producer"] or "").casefold():
+            return False
+        if (self.since and entry["at"] < self.since) or (self.until and entry["at"] > self.until):
+            return False
+        if not self.text:
+            return True
+        said = (entry["text"], entry["object"], entry["actor"], entry["producer"], entry["reason"], entry["kind"])
+        return any(self.text.casefold() in (part or "").casefold() for part in said)
+
+    def _is_about(self, entry: Mapping[str, Any]) -> bool:
+        if self.queue.startswith("type="):
+            return bool(entry["queue"] == self.queue) or self.queue in entry["text"]
+        name = entry["queue"] or ""
+        try:
+            shown = "/".join(value for _, value in ObjectName.parse(name).keys) if name else ""
+        except ValueError:
+            shown = name
+        return self.queue.casefold() in shown.casefold()
+
+
+@dataclass(slots=True)
+class Page:
+    """`entries`, the newest first. `before_event` and `before_audit`: where the next page begins. `more`: whether there
+    may be older ones. `searched_to`: when the oldest event looked through happened, ms; None if none was."""
+
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    before_event: int = 0
+    before_audit: int = 0
+    more: bool = False
+    searched_to: int | None = None
+
+
+def page(link: BrokerLink, search: Search, *, before_event: int = 0, before_audit: int = 0, count: int = 100) -> Page:
+    """The newest `count` entries before those numbers (0: from the newest on). Raises AdminError."""
+    found = _Found(before_event or link.newest_event + 1)
+    if search.told_by != "people":
+        asyncio.run(_look_back(link, search, found, count))
+    people: list[dict[str, Any]] = []
+    people_left = False
+    if search.told_by != "broker":
+        rows = _audit(link, search)
+        if before_audit:
+            rows = rows.filter(id__lt=before_audit)
+        people = [_of_audit(row) for row in rows[: count + 1]]
+        people_left = len(people) > count
+    # Only as far back as both have been looked through.
+    horizon = max(
+        (found.looked_to or 0) if found.more else 0,
+        people[-1]["at"] if people_left else 0,
+    )
+    together = sorted([*found.entries, *people], key=_order, reverse=True)
+    taken = [entry for entry in together if entry["at"] >= horizon][:count]
+    ids = {entry["id"] for entry in taken}
+    events_rest = [entry for entry in found.entries if entry["id"] not in ids]
+    people_rest = [entry for entry in people if entry["id"] not in ids]
+    people_taken = [entry for entry in people if entry["id"] in ids]
+    return Page(
+        taken,
+        before_event=events_rest[0]["number"] + 1 if events_rest else found.position,
+        before_audit=min((entry["number"] for entry in people_taken), default=before_audit),
+        more=bool(events_rest or people_rest or found.more),
+        searched_to=found.looked_to,
+    )
+
+
+def _order(entry: Mapping[str, Any]) -> tuple[int, str, int]:
+    return entry["at"], entry["told_by"], entry["number"]
+
+
+@dataclass(slots=True)
+class _Found:
+    """`position`: events from this number on have been looked through."""
+
+    position: int
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    looked_to: int | None = None
+    more: bool = False
+
+
+async def _look_back(link: BrokerLink, search: Search, found: _Found, count: int) -> None:
+    began, looked = time.monotonic(), 0
+    while found.position > 1:
+        if len(found.entries) >= count or looked >= _BUDGET or time.monotonic() - began > _PATIENCE:
+            found.more = True
+            return
+        start = max(0, found.position - 1 - _CHUNK)
+        tail = await link.events_after(start, found.position - 1 - start)
+        events = [event for event in tail.events if event.number < found.position]
+        for event in reversed(events):
+            if len(found.entries) >= count:
+                break
+            found.position, found.looked_to = event.number, event.at
+            if search.since and event.at < search.since:
+                return
+            entry = of_event(event)
+            if search.takes(entry):
+                found.entries.append(entry)
+        else:
+            found.position = start + 1
+            if not events or tail.expired_before is not None:
+                return  # what is older is not kept any more
+        looked += len(events)
+
+
+def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int) -> list[dict[str, Any]]:
+    """Entries after those numbers, the newest first, `MOST_NEW` at most. Raises AdminError."""
+    entries: list[dict[str, Any]] = []
+    if search.told_by != "people" and after_event < link.newest_event:
+        start = max(after_event, link.newest_event - _CHUNK)
+        tail = asyncio.run(link.events_after(start, _CHUNK))
+        entries = [entry for entry in map(of_event, tail.events) if search.takes(entry)]
+    if search.told_by != "broker":
+        rows = _audit(link, search).filter(id__gt=after_audit)[:MOST_NEW]
+        entries += [_of_audit(row) for row in rows]
+    entries.sort(key=_order, reverse=True)
+    return entries[:MOST_NEW]
+
+
+def newest_audit(link: BrokerLink) -> int:
+    row = AuditEntry.objects.filter(broker=link.slug).order_by("-id").first()
+    return row.pk if row is not None else 0
+
+
+def of_event(event: Event) -> dict[str, Any]:
+    attributes = event.attributes
+    queue = queue_of(event)
+    client, at_link = attributes.get("client"), attributes.get("link")
+    return {
+        "id": f"e{event.number}",
+        "number": event.number,
+        "told_by": "broker",
+        "at": event.at,
+        "kind": event.kind,
+        "object": str(event.object),
+        "queue": None if queue is None else str(queue),
+        "producer": f"{client} {at_link or ''}".strip() if client else None,
+        "actor": str(attributes.get("actor") or ""),
+        "outcome": "",
+        "reason": str(attributes.get("reason") or ""),
+        "text": event.text,
+    }
+
+
+def _of_audit(row: AuditEntry) -> dict[str, Any]:
+    return {
+        "id": f"a{row.pk}",
+        "number": row.pk,
+        "told_by": "people",
+        "at": int(row.at.timestamp() * 1000),
+        "kind": row.operation,
+        "object": row.object,
+        "queue": row.object if row.object.startswith("type=Queue,") else None,
+        "producer": None,
+        "actor": row.user_name,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "text": row.detail,
+    }
+
+
+def _audit(link: BrokerLink, search: Search) -> QuerySet[AuditEntry]:
+    """The rows that `search` takes, the newest first."""
+    rows = AuditEntry.objects.filter(broker=link.slug).order_by("-id")
+    if search.producer:
+        return rows.none()  # people act on queues and wider scopes
+    if search.kinds:
+        rows = rows.filter(operation__in=search.kinds)
+    if search.actor:
+        rows = rows.filter(user_name__iexact=search.actor)
+    if search.queue.startswith("type="):
+        rows = rows.filter(Q(object=search.queue) | Q(detail__contains=search.queue))
+    elif search.queue:
+        rows = rows.filter(object__startswith="type=Queue,").filter(object__icontains=search.queue)
+    if search.since:
+        rows = rows.filter(at__gte=datetime.fromtimestamp(search.since / 1000, UTC))
+    if search.until:
+        rows = rows.filter(at__lte=datetime.fromtimestamp(search.until / 1000, UTC))
+    if text := search.text:
+        said = Q(object__icontains=text) | Q(detail__icontains=text) | Q(reason__icontains=text)
+        rows = rows.filter(said | Q(user_name__icontains=text) | Q(operation__icontains=text))
+    return rows
+
+
+# -- taking it away -------------------------------------------------------------------------------------------------
+
+
+def everything(link: BrokerLink, search: Search, *, most: int) -> tuple[list[dict[str, Any]], bool]:
+    """At most `most` entries, the newest first, and whether there may be more."""
+    entries: list[dict[str, Any]] = []
+    event = audit = 0
+    while len(entries) < most:
+        got = page(link, search, before_event=event, before_audit=audit, count=min(2000, most - len(entries)))
+        entries += got.entries
+        event, audit = got.before_event, got.before_audit
+        if not got.more:
+            return entries, False
+    return entries, True
+
+
+def as_csv(entries: Iterable[Mapping[str, Any]]) -> str:
+    """With a head line; times in ms since the epoch and as ISO 8601 in UTC."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["time", *COLUMNS])
+    for entry in entries:
+        when = datetime.fromtimestamp(entry["at"] / 1000, UTC).isoformat(timespec="milliseconds")
+        writer.writerow([when, *(_harmless(entry[column]) for column in COLUMNS)])
+    return out.getvalue()
+
+
+def _harmless(value: object) -> object:
+    """Spreadsheets run what begins like a formula: clients chose some of these texts."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,0 +1,313 @@
+"""Why a producer or a queue is blocked, whole: every cause with the limit that binds and where that comes from, what
+would end it and when, who else it holds up, and who shares their connections.
+
+`read` asks the broker; `told` puts together what it answered and is pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brokers.admin import BrokerAdmin, ManagedObject, NotFound
+from brokers.managed import ObjectName, object_name
+from console.incident.drain import UNITS, doing, drain_rate, estimate
+from console.links.link import BrokerLink
+from console.links.trends import NO_RATES, Rates
+
+Row = Mapping[str, Any]
+
+#: Producers and consumers told one by one; connections whose other links are looked at.
+MOST_LINKS, MOST_CONNECTIONS = 200, 40
+#: Producers, and consumers, of these connections.
+_MOST_SHARING = 500
+
+_BROKER = object_name("Broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the broker answered, each object as a row: its attributes and `object`, the text of its name."""
+
+    queue: Row
+    explain: Mapping[str, Mapping[str, Any]]
+    producers: Sequence[Row]
+    producers_total: int
+    consumers: Sequence[Row]
+    consumers_total: int
+    broker: Row
+    host: Row
+    asked: Row | None = None  # the producer that was asked about
+    connections: Sequence[Row] = ()
+    sharing_producers: Sequence[Row] = ()
+    sharing_consumers: Sequence[Row] = ()
+    now: int = 0  # by the broker's clock, ms since the epoch
+
+
+async def why(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
+    """About a Queue or a Producer: {"gone": True} if it is not there. For coroutines of any loop. Raises AdminError."""
+    facts = await link.acall(lambda admin: read(admin, name, link.broker_now))
+    return {"gone": True} if facts is None else told(facts, link.rates(facts.queue["object"]))
+
+
+def why_now(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
+    """`why` for synchronous callers."""
+    facts = link.call(lambda admin: read(admin, name, link.broker_now))
+    return {"gone": True} if facts is None else told(facts, link.rates(facts.queue["object"]))
+
+
+async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | None:
+    """None: there is no such queue or producer."""
+    try:
+        asked = await admin.read(name) if name.type == "Producer" else None
+        queue = ObjectName.parse(str(asked["queue"])) if asked is not None else name
+        of_queue = {"queue": str(queue)}
+        found, explained, producers, consumers, broker, host = await asyncio.gather(
+            admin.read(queue),
+            admin.call(queue, "explain", {}),
+            admin.query("Producer", where=of_queue, sort="state,blocked_since,id", count=MOST_LINKS),
+            admin.query("Consumer", where=of_queue, sort="id", count=MOST_LINKS),
+            admin.read(_BROKER),
+            admin.read(object_name("VirtualHost", name=queue["virtualhost"])),
+        )
+    except NotFound:
+        return None
+    links = [asked] if asked is not None else [*producers.items, *consumers.items]
+    names = list(dict.fromkeys(str(link["connection"]) for link in links))[:MOST_CONNECTIONS]
+    ids = [int(ObjectName.parse(text)["id"]) for text in names]
+    on_them = {"where": {"connection": names}, "count": _MOST_SHARING}
+    connections, sharing_producers, sharing_consumers = await asyncio.gather(
+        admin.query("Connection", where={"id": ids}, count=MOST_CONNECTIONS),
+        admin.query("Producer", **on_them),  # type: ignore[arg-type]
+        admin.query("Consumer", **on_them),  # type: ignore[arg-type]
+    )
+    return Facts(
+        queue=_row(found),
+        explain=explained["fields"],
+        producers=_rows(producers.items),
+        producers_total=producers.total,
+        consumers=_rows(consumers.items),
+        consumers_total=consumers.total,
+        broker=_row(broker),
+        host=_row(host),
+        asked=None if asked is None else _row(asked),
+        connections=_rows(connections.items),
+        sharing_producers=_rows(sharing_producers.items),
+        sharing_consumers=_rows(sharing_consumers.items),
+        now=now,
+    )
+
+
+def told(facts: Facts, rates: Rates = NO_RATES) -> dict[str, Any]:
+    """The whole chain, for a page or a caller of the API."""
+    queue = facts.queue
+    causes = _causes(facts, rates)
+    blocked = bool(facts.asked["reasons"]) if facts.asked is not None else bool(queue["blocked_producers"])
+    times = [cause["resume_ms"] for cause in causes]
+    return {
+        "asked": (facts.asked or queue)["object"],
+        "blocked": blocked,
+        "says": _says(facts, causes, blocked),
+        "queue": dict(queue),
+        "producer": None if facts.asked is None else dict(facts.asked),
+        "causes": causes,
+        "resume_ms": max(times) if causes and all(ms is not None for ms in times) else None,
+        "drain": {unit: round(drain_rate(queue, rates, unit), 1) for unit in UNITS},
+        "consumers": [{**c, **dict(zip(("doing", "stuck"), doing(c, queue), strict=True))} for c in facts.consumers],
+        "consumers_total": facts.consumers_total,
+        "producers": [dict(producer) for producer in facts.producers],
+        "producers_total": facts.producers_total,
+        "connections": _connections(facts),
+    }
+
+
+# -- causes ---------------------------------------------------------------------------------------------------------
+
+
+def _causes(facts: Facts, rates: Rates) -> list[dict[str, Any]]:
+    """Each cause that holds the queue's producers now, any of which is enough. `resume_ms`: when it ends by itself;
+    None if nobody can tell, and then `because` says why."""
+    queue = facts.queue
+    causes = []
+    if queue["state"].startswith("OVERFULL"):
+        causes.append(_overfull(facts, rates))
+    causes.extend(_stop(stop, facts.now) for stop in queue.get("stops") or () if not stop.get("stage"))
+    if facts.host.get("store_overfull"):
+        causes.append(_store_of_host(facts.host))
+    causes.extend(_shortage(facts.broker, reason) for reason in facts.broker.get("shortages") or ())
+    return causes
+
+
+def _overfull(facts: Facts, rates: Rates) -> dict[str, Any]:
+    queue = facts.queue
+    left = estimate(queue, rates, facts.consumers)
+    mechanism = str((facts.explain.get("mechanism") or {}).get("value") or "block")
+    return {
+        "kind": "queue",
+        "holds": mechanism in ("block", "hold"),
+        "mechanism": mechanism,
+        "title": f"Queue {queue['name']} is overfull",
+        "object": queue["object"],
+        "since": queue.get("overfull_since"),
+        "limits": [limit for unit in UNITS if (limit := _limit(facts, unit)) is not None],
+        "to_go": dict(left.to_go),
+        "resume_ms": left.ms,
+        "because": left.because,
+    }
+
+
+def _limit(facts: Facts, unit: str) -> dict[str, Any] | None:
+    """The limit in force in one unit, its parts and where each was inherited from; None if there is none."""
+    queue = facts.queue
+    stop = queue.get(f"effective_stop_{unit}")
+    if not stop:
+        return None
+    resume = queue.get(f"effective_resume_{unit}") or 0
+    return {
+        "unit": unit,
+        "depth": queue[f"depth_{unit}"],
+        "stop": stop,
+        "resume": resume,
+        "capacity": queue.get(f"effective_capacity_{unit}") or 0,
+        "binds": queue[f"depth_{unit}"] > resume,
+        "fields": [
+            {
+                "field": name,
+                "value": facts.explain[name]["value"],
+                "origin": facts.explain[name]["origin"],
+                "origin_object": origin_object(str(facts.explain[name]["origin"]), queue),
+            }
+            for name in (f"capacity_{unit}", f"flow_stop_{unit}", f"flow_resume_{unit}")
+            if name in facts.explain
+        ],
+    }
+
+
+def origin_object(origin: str, queue: Row) -> str | None:
+    """The managed object that a field of a queue was inherited from, by the origin that `explain` tells."""
+    host = queue["virtualhost"]
+    kind, _, rest = origin.partition(" ")
+    if kind == "own":
+        return str(queue["object"])
+    if kind == "pattern" and rest:
+        return str(object_name("Policy", virtualhost=host, pattern=rest))
+    if kind == "exchange" and rest:
+        return str(object_name("Exchange", virtualhost=host, name=rest))
+    if kind == "virtualhost":
+        return str(object_name("VirtualHost", name=host))
+    return str(_BROKER) if kind == "broker" else None
+
+
+def _stop(stop: Mapping[str, Any], now: int) -> dict[str, Any]:
+    until, below = stop.get("until"), stop.get("below") or 0
+    ends = [f"when its queues are down to {below} % of their capacity"] if below else []
+    return {
+        "kind": "stop",
+        "holds": True,
+        "title": f"{stop.get('actor') or 'An operator'} stopped the producers of {stop['scope']}",
+        **{name: stop.get(name) for name in ("scope", "object", "pattern", "reason", "actor", "since")},
+        "until": until,
+        "below": below,
+        "resume_ms": max(0, until - now) if until else None,
+        "because": f"the stop ends {ends[0]}" if ends else "it ends when somebody starts them again",
+    }
+
+
+def _store_of_host(host: Row) -> dict[str, Any]:
+    overfull, used = host.get("store_overfull_bytes") or 0, host.get("store_used_bytes") or 0
+    full = not overfull or used <= (host.get("store_underfull_bytes") or overfull)
+    return {
+        "kind": "store",
+        "holds": True,
+        "title": f"The store of virtual host {host['name']} is overfull",
+        "object": host["object"],
+        "since": None,
+        "used": used,
+        "limit": overfull,
+        "resume": host.get("store_underfull_bytes") or overfull,
+        "field": "store_overfull_bytes",
+        "resume_ms": None,
+        "because": "the disk has no room for it" if full else "stored messages must be consumed or removed",
+    }
+
+
+def _shortage(broker: Row, reason: str) -> dict[str, Any]:
+    """`reason`: as the broker tells it, such as memory-overfull."""
+    what = reason.partition("-")[0]
+    words = {"store": "stored messages on disk", "memory": "messages in memory", "temp": "spooled messages on disk"}
+    return {
+        "kind": what,
+        "holds": True,
+        "title": f"The broker is above its limit for {words.get(what, what)}",
+        "object": broker["object"],
+        "since": None,
+        "used": broker.get(f"{what}_used_bytes"),
+        "limit": broker.get(f"{what}_limit_bytes"),
+        "resume": broker.get(f"{what}_limit_bytes"),
+        "field": f"{what}_limit",
+        "resume_ms": None,
+        "because": "messages must be consumed or removed, in any queue",
+    }
+
+
+def _says(facts: Facts, causes: Sequence[Mapping[str, Any]], blocked: bool) -> str:
+    """The answer in one sentence."""
+    queue, name = facts.queue, facts.queue["name"]
+    if facts.asked is not None and not blocked:
+        credit = facts.asked.get("credit") or 0
+        if credit:
+            return f"Nothing holds this producer: it may send {credit:,} messages to {name} now."
+        return f"Nothing holds this producer: it waits its turn for credit of {name}."
+    holding = [cause for cause in causes if cause["holds"]]
+    if not holding:
+        if causes:
+            return f"Queue {name} is overfull and holds nobody: its mechanism is {causes[0]['mechanism']}."
+        if queue["blocked_producers"]:
+            return f"Producers of {name} are blocked, and no cause is known to be in force. Look at its events."
+        return f"Nothing holds the producers of {name}."
+    who = "This producer is" if facts.asked is not None else _producers_are(queue["blocked_producers"])
+    titles = [cause["title"] for cause in holding]
+    return f"{who} held: {'; and '.join(title[0].lower() + title[1:] for title in titles)}."
+
+
+def _producers_are(count: int) -> str:
+    return "A producer is" if count == 1 else f"{count:,} producers are" if count else "Whoever publishes is"
+
+
+# -- who shares connections -----------------------------------------------------------------------------------------
+
+
+def _connections(facts: Facts) -> list[dict[str, Any]]:
+    """The connections of the queue's producers and consumers (or of the producer that was asked about), each with all
+    its links; those with blocked producers of this queue first."""
+    mine = facts.queue["object"]
+    shown = []
+    for connection in facts.connections:
+        producers = [p for p in facts.sharing_producers if p["connection"] == connection["object"]]
+        consumers = [c for c in facts.sharing_consumers if c["connection"] == connection["object"]]
+        shown.append(
+            {
+                **connection,
+                "held": sum(1 for p in producers if p["queue"] == mine and p["state"] == "BLOCKED"),
+                "here": [_link(p) for p in producers if p["queue"] == mine],
+                "other_producers": [_link(p) for p in producers if p["queue"] != mine],
+                "consumers_here": [_link(c) for c in consumers if c["queue"] == mine],
+                "other_consumers": [_link(c) for c in consumers if c["queue"] != mine],
+            }
+        )
+    shown.sort(key=lambda c: (-c["held"], c["id"]))
+    return shown
+
+
+def _link(row: Row) -> dict[str, Any]:
+    return {name: row.get(name) for name in ("object", "queue", "link", "state", "credit", "messages")}
+
+
+def _rows(items: Sequence[ManagedObject]) -> list[Row]:
+    return [_row(item) for item in items]
+
+
+def _row(thing: ManagedObject) -> Row:
+    return {"object": str(thing.name), **thing.attributes, "version": thing.version}

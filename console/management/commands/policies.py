@@ -1,0 +1,137 @@
+"""All policies of a broker as a YAML file: export it, tell how the broker differs from one, make the broker like it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.core.management.base import BaseCommand, CommandError
+
+from brokers.admin import AdminError, InvalidValue
+from brokers.managed import ObjectName
+from console.brokers import BrokerLink, UnknownBroker, close_links, link
+from console.operations import Actor, PolicyChange
+from console.operations.policy_import import Difference, apply_file, difference, export_policies, previewed
+
+
+class Command(BaseCommand):
+    help = (
+        "export: write all policies as YAML. diff FILE: tell what would change, and what that would do; ends with 1 if"
+        " anything differs. apply FILE: change it, object by object; ends with 1 if not all could be done."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--broker", default="", help="slug of the broker (default: the first one)")
+        actions = parser.add_subparsers(dest="action", required=True)
+        export = actions.add_parser("export", help="write the file")
+        export.add_argument("file", nargs="?", default="-", help="where to (default: standard output)")
+        for name, says in (("diff", "dry run"), ("apply", "make the broker as the file says")):
+            action = actions.add_parser(name, help=says)
+            action.add_argument("file", help="the file; - for standard input")
+            action.add_argument(
+                "--prune", action="store_true", help="unset what the file does not name, and remove other patterns"
+            )
+            action.add_argument("--json", action="store_true", help="for programs")
+        action.add_argument("--user", required=True, help="user of the console on whose behalf; needs the permission")
+        action.add_argument("--reason", default="", help="why; kept in the audit trail")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._act(link(options["broker"]), options)
+        except InvalidValue as wrong:
+            lines = [f"  {place}: {sentence}" for place, sentence in wrong.errors.items()]
+            raise CommandError("\n".join(["the file cannot be used:", *lines])) from None
+        except (AdminError, UnknownBroker, PermissionDenied, OSError, UnicodeDecodeError) as error:
+            raise CommandError(str(error)) from None
+        finally:
+            close_links()
+
+    def _act(self, broker: BrokerLink, options: dict[str, Any]) -> None:
+        if options["action"] == "export":
+            text = export_policies(broker)
+            if options["file"] == "-":
+                self.stdout.write(text, ending="")
+            else:
+                Path(options["file"]).write_text(text)
+            return
+        text = sys.stdin.read() if options["file"] == "-" else Path(options["file"]).read_text()
+        if options["action"] == "diff":
+            found = difference(broker, text, prune=options["prune"])
+            preview, problems = previewed(broker, found)
+            if options["json"]:
+                self._json(found, problems=problems, preview=preview)
+            else:
+                self._tell(found, problems)
+                self._effects(preview)
+            if found.changes or problems:
+                sys.exit(1)
+            return
+        user = User.objects.filter(username=options["user"], is_active=True).first()
+        if user is None:
+            raise CommandError(f"there is no user {options['user']!r}")
+        found, applied = apply_file(Actor(user, "command line"), broker, text, **_given(options))
+        failed = [each for each in applied if each.outcome != "done"]
+        if options["json"]:
+            self._json(found, problems=dict(found.problems), applied=[each.shown() for each in applied])
+        else:
+            for each in applied:
+                self.stdout.write(f"{each.outcome}: {_line(each.change)}{f': {each.detail}' if each.detail else ''}")
+            for sentence in found.problems.values():
+                self.stdout.write(f"! {sentence}")
+            self.stdout.write(f"{len(applied) - len(failed)} changed, {len(failed) + len(found.problems)} not.")
+        if failed or found.problems:
+            sys.exit(1)
+
+    def _tell(self, found: Difference, problems: dict[str, str]) -> None:
+        for change in found.changes:
+            self.stdout.write(_line(change))
+        for sentence in problems.values():
+            self.stdout.write(f"! {sentence}")
+        if found.left_alone:
+            self.stdout.write(f"{len(found.left_alone)} that the file does not name are left alone (--prune).")
+        if not found.changes and not problems:
+            self.stdout.write("Nothing differs.")
+
+    def _effects(self, preview: dict[str, Any] | None) -> None:
+        if preview and preview["changed"]:
+            self.stdout.write(
+                "{changed} of {queues} queues get other values: {overfull} become overfull, {released} are released;"
+                " {held} producers are held, {freed} freed.".format(**preview)
+            )
+
+    def _json(self, found: Difference, **more: Any) -> None:
+        told = {
+            "changes": [change.shown() for change in found.changes],
+            "left_alone": [str(name) for name in found.left_alone],
+            **more,
+        }
+        self.stdout.write(json.dumps(told, indent=2, default=str))
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {"prune": options["prune"], "reason": options["reason"]}
+
+
+_SIGNS = {"update": "~", "create": "+", "delete": "-"}
+
+
+def _line(change: PolicyChange) -> str:
+    values = [
+        f"{field} {_text(change.was.get(field))} -> {_text(value)}" if change.action == "update" else f"{field} {value}"
+        for field, value in change.attributes.items()
+    ]
+    return f"{_SIGNS[change.action]} {_words(change.name)}{': ' if values else ''}{', '.join(values)}"
+
+
+def _words(name: ObjectName) -> str:
+    kind = {"Policy": "pattern", "VirtualHost": "virtual host"}.get(name.type, name.type.lower())
+    return f"{kind} {'/'.join(value for _, value in name.keys)}".strip()
+
+
+def _text(value: Any) -> str:
+    return "not set" if value is None else str(value)

@@ -1,0 +1,28 @@
+"""Bulk edits: choose queues and fields, see what it would do, begin; and one job with what came of each queue."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from brokers.managed import POLICY, QUEUE_STATES
+from console.bulk.models import BulkEdit
+from console.pages.frame import frame
+
+_FIELDS = [asdict(attribute) for attribute in POLICY]
+
+
+@require_safe
+def bulk(request: HttpRequest) -> HttpResponse:
+    context = frame(request, "bulk", "Bulk edit", policy=_FIELDS)
+    return render(request, "console/bulk.html", {**context, "page": "policies", "states": QUEUE_STATES})
+
+
+@require_safe
+def bulk_job(request: HttpRequest, number: int) -> HttpResponse:
+    job = get_object_or_404(BulkEdit, pk=number)
+    context = frame(request, "bulk-job", f"Bulk edit {number}", policy=_FIELDS, job=number)
+    return render(request, "console/bulk_job.html", {**context, "page": "policies", "job": job})

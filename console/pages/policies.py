@@ -1,0 +1,86 @@
+"""The pages of flow-control policies: every scope at a glance, and one scope with what holds there and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from brokers.admin import AdminError
+from brokers.managed import POLICY, ObjectName, object_name
+from console.brokers import link
+from console.operations import export_policies
+from console.operations.policies import SCOPES
+from console.pages.frame import broker_of, frame
+
+_FIELDS = [asdict(attribute) for attribute in POLICY]
+
+
+@require_safe
+def policies(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/policies.html", frame(request, "policies", "Policies", policy=_FIELDS))
+
+
+@require_safe
+def policy(request: HttpRequest) -> HttpResponse:
+    """`?object=` the object name of a scope, or `?new=` the virtual host that a new pattern shall be in."""
+    new = request.GET.get("new", "")
+    name = object_name("VirtualHost", name=new) if new else _scope(request.GET.get("object", "type=Broker"))
+    kind, title = ("Pattern", "New pattern") if new else (_KINDS[name.type], name.keys[-1][1] if name.keys else "")
+    context = frame(
+        request, "policy", f"{kind} {title}".strip(), policy=_FIELDS, object=str(name), new=new, type=name.type
+    )
+    return render(
+        request,
+        "console/policy.html",
+        {
+            **context,
+            "page": "policies",
+            "kind": kind,
+            "heading": title or "Defaults for every queue",
+            "host": name.get("virtualhost") or new,
+            "new": new,
+            "is_pattern": bool(new) or name.type == "Policy",
+        },
+    )
+
+
+@require_safe
+def policy_file(request: HttpRequest) -> HttpResponse:
+    """Export, and import with a dry run."""
+    context = frame(request, "policy-file", "Policies as a file", policy=_FIELDS)
+    return render(request, "console/policy_file.html", {**context, "page": "policies"})
+
+
+@require_safe
+def export(request: HttpRequest) -> HttpResponse:
+    """All policies as a file to keep."""
+    slug = broker_of(request)["slug"]
+    try:
+        text = export_policies(link(slug))
+    except AdminError as error:
+        return render(request, "404.html", {"title": "No export", "said": f"{error}."}, status=503)
+    answer = HttpResponse(text, content_type="application/yaml; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="policies-{slug}.yaml"'
+    return answer
+
+
+_KINDS = {
+    "Broker": "Broker",
+    "VirtualHost": "Virtual host",
+    "Exchange": "Exchange",
+    "Policy": "Pattern",
+    "Queue": "Queue",
+}
+
+
+def _scope(text: str) -> ObjectName:
+    try:
+        name = ObjectName.parse(text)
+    except ValueError as error:
+        raise Http404(str(error)) from None
+    if name.type not in SCOPES:
+        raise Http404(f"A {name.type} has no flow-control policy. One of these has: {', '.join(SCOPES)}.")
+    return name

@@ -1,0 +1,23 @@
+"""The timeline: everything that happened, searched, live, and shareable by its address."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from brokers.managed import NOTIFICATIONS, TYPES
+from console.pages.frame import frame
+
+#: What people do: the operations that change something, and what is done to objects themselves.
+OPERATIONS = sorted(
+    {o.name for t in TYPES.values() for o in t.operations if o.effect != "read"} | {"create", "update", "delete"}
+)
+
+
+@require_safe
+def timeline(request: HttpRequest) -> HttpResponse:
+    context = frame(request, "timeline", "Timeline")
+    return render(
+        request, "console/timeline.html", {**context, "kinds": sorted(NOTIFICATIONS), "operations": OPERATIONS}
+    )

@@ -1,0 +1,28 @@
+"""Why a queue or a producer is blocked, the whole chain on one screen."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from brokers.managed import ObjectName
+from console.pages.frame import frame
+
+
+@require_safe
+def why(request: HttpRequest) -> HttpResponse:
+    """`?object=`: a queue or a producer. The page is there whether that is there now or not."""
+    text = request.GET.get("object", "")
+    try:
+        name = ObjectName.parse(text)
+    except ValueError:
+        raise Http404(f"{text!r} is not the name of a queue or a producer.") from None
+    if name.type not in ("Queue", "Producer"):
+        raise Http404(f"{text} is neither a queue nor a producer.")
+    short = name["name"] if name.type == "Queue" else f"producer {name['id']}"
+    return render(
+        request,
+        "console/why.html",
+        {**frame(request, "why", f"Why blocked: {short}", object=text), "short": short, "type": name.type},
+    )

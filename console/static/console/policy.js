@@ -1,0 +1,291 @@
+// One scope: what it sets, what is in force there and from where; an edit is previewed as it is typed, then applied.
+
+import { get, objectPath, patch, post, remove, query } from "./api.js";
+import { openChangeDialog } from "./change_dialog.js";
+import { fill, h } from "./elements.js";
+import { field } from "./fields.js";
+import { plural } from "./format.js";
+import { live, settings, toast, watch } from "./frame.js";
+import { formatName, objectUrl, shortName } from "./objectname.js";
+import { fieldValue, fieldText, inRows, labelOf, origin, scopeUrl } from "./policy_fields.js";
+import { showPreview } from "./policy_preview.js";
+
+const TYPING = 300; // ms
+const HINT = "Change a value: what it would do to queues and producers is shown here before anything is saved.";
+const byId = (id) => document.getElementById(id);
+const form = byId("policy");
+const apply = byId("apply");
+const problem = byId("problem");
+const box = byId("preview");
+
+const declared = inRows(settings.policy);
+const fields = declared.map((each) => field(each, { label: labelOf(each), changed: typed }));
+const priority = field({ name: "priority", kind: "integer", unit: "", nullable: false, required: false, choices: [], description: "" }, { label: "Priority", hint: "Decides between patterns that match equally well; the higher wins. Not set: 0.", changed: typed });
+const pattern = field({ name: "pattern", kind: "string", unit: "", nullable: false, required: true, choices: [], description: "" }, { label: "Pattern", placeholder: "orders.>", hint: "* stands for one word, > or # for any number of words at the end.", changed: typed });
+const reason = field({ name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] }, { label: "Reason", hint: "Kept in the audit trail." });
+const inForce = new Map();
+const isPattern = settings.new || settings.type === "Policy";
+const all = [...(settings.new ? [pattern] : []), ...(isPattern ? [priority] : []), ...fields];
+
+let version = null;
+let start = {}; // what the object sets
+let explained = null;
+let previewed = null; // the change that was previewed last, as JSON
+
+// -- the form -------------------------------------------------------------------------------------------------------
+
+function build() {
+  fill(byId("reason"), reason.element);
+  byId("head-fields").hidden = !isPattern;
+  fill(byId("head-fields"), settings.new ? pattern.element : null, isPattern ? priority.element : null);
+  fill(byId("values"), fields.map((f) => {
+    const cells = [h("td", { class: "in-force", "data-label": "In force" }), h("td", { class: "muted", "data-label": "From" })];
+    inForce.set(f.declared.name, cells);
+    f.element.querySelector("label").classList.add("sr");
+    return h("tr", {}, h("th", { scope: "row" }, labelOf(f.declared), h("small", { class: "muted says-field" }, f.declared.description)), h("td", { class: "here" }, f.element), ...cells);
+  }));
+  for (const f of all) if (!settings.mayOperate) f.input.disabled = false; // viewers may preview, too
+}
+
+const setHere = (f) => (f.declared.name === "priority" ? start.priority ?? 0 : start[f.declared.name] ?? null);
+const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
+
+function read(f) {
+  const value = f.read();
+  return f === priority ? value ?? 0 : value;
+}
+
+/** What differs from what is set: {field: value}. Throws for what cannot be read. */
+function changes() {
+  return Object.fromEntries([...(isPattern ? [priority] : []), ...fields].map((f) => [f.declared.name, read(f)]).filter(([name, value]) => !same(value, name === "priority" ? start.priority ?? 0 : start[name])));
+}
+
+/** Show what is there; what was typed stays, what was not follows. */
+function show(object, told) {
+  const untouched = all.filter((f) => {
+    try {
+      return f !== pattern && same(read(f), setHere(f));
+    } catch {
+      return false;
+    }
+  });
+  explained = told;
+  version = object?.version ?? null;
+  start = settings.new ? {} : object.attributes;
+  for (const f of untouched) f.input.value = (f === priority ? start.priority || "" : start[f.declared.name]) ?? "";
+  for (const [name, [value, from]] of inForce) {
+    const { [name]: now } = explained.fields;
+    const f = fields.find((each) => each.declared.name === name);
+    const inherited = explained.inherited[name];
+    const without = `${fieldText(name, inherited.value)} (${origin(inherited.origin)})`;
+    if (f.input.tagName === "SELECT") f.input.options[0].textContent = without;
+    else f.input.placeholder = without;
+    f.element.parentElement.parentElement.classList.toggle("is-set", !same(start[name], null));
+    fill(value, fieldValue(name, now.value));
+    fill(from, same(start[name], null) ? origin(now.origin) : "set here");
+  }
+  const queues = object?.attributes?.queues ?? (settings.type === "Exchange" ? new Set(object.attributes.bindings.map((b) => b.queue)).size : null);
+  byId("scope-says").textContent = settings.new ? "" : queues === null ? "" : settings.type === "Policy" ? `the best match of ${plural(queues, "queue")}` : `${plural(queues, "queue")} beneath it`;
+}
+
+async function load() {
+  const path = objectPath(settings.broker, settings.object);
+  try {
+    const [object, told] = await Promise.all([get(path), post(`${path}operations/explain/`, { arguments: {} })]);
+    if (settings.new) {
+      told.inherited = told.fields; // a new pattern would inherit what holds in its virtual host
+    }
+    byId("gone").hidden = true;
+    form.hidden = false;
+    const first = !explained;
+    show(object, told);
+    if (first) typed(); // by somebody who was faster than the broker
+  } catch (error) {
+    gone(error);
+  }
+}
+
+function gone(error) {
+  byId("gone").hidden = false;
+  const missing = error.status === 404;
+  form.hidden = missing || !explained;
+  fill(byId("gone"), h("p", {}, h("strong", {}, missing ? "This is not there (any more). " : ""), error.message), h("p", {}, h("a", { href: "/policies/" }, "All policies")));
+}
+
+// -- the preview ----------------------------------------------------------------------------------------------------
+
+let pause = 0;
+let asked = null;
+
+function typed() {
+  if (!explained || shown() || nothing()) return; // leaving a field changes nothing
+  clearTimeout(pause);
+  asked?.abort();
+  apply.disabled = true;
+  byId("discard").hidden = false;
+  if (!all.map((f) => f === pattern && !pattern.input.value.trim() ? false : f.check()).every(Boolean)) return;
+  pause = setTimeout(preview, TYPING);
+}
+
+/** Whether nothing is typed, and nothing was previewed. */
+function nothing() {
+  try {
+    return previewed === null && problem.hidden && !pattern.input.value && !Object.keys(changes()).length;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether what is typed is what the preview shows. */
+function shown() {
+  try {
+    return JSON.stringify(change()) === previewed;
+  } catch {
+    return false;
+  }
+}
+
+const objectName = () => (settings.new ? formatName("Policy", { virtualhost: settings.new, pattern: pattern.read() }) : settings.object);
+const change = () => ({ object: objectName(), action: settings.new ? "create" : "update", attributes: changes(), ...(settings.new ? {} : { version }) });
+
+async function preview() {
+  const wanted = change();
+  if (!settings.new && !Object.keys(wanted.attributes).length) {
+    tell();
+    byId("discard").hidden = true;
+    fill(box, h("p", { class: "muted" }, HINT));
+    return;
+  }
+  asked = new AbortController();
+  box.setAttribute("aria-busy", "true");
+  try {
+    const told = await post("policies/preview/", { changes: [wanted] }, asked.signal);
+    tell();
+    showPreview(box, told);
+    ready(wanted);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    fill(box, h("p", { class: "muted" }, error.status === 404 ? "" : "Nothing to show: the change would be refused."));
+    if (error.status === 409 && !settings.new) await conflict();
+    else wrong(error);
+  } finally {
+    box.removeAttribute("aria-busy");
+  }
+}
+
+function ready(wanted) {
+  previewed = JSON.stringify(wanted);
+  apply.disabled = false;
+}
+
+function tell(...content) {
+  problem.hidden = content.length === 0;
+  fill(problem, h("div", {}, ...content));
+  if (!content.length) for (const f of all) f.wrong("");
+}
+
+function wrong(error) {
+  previewed = null;
+  const left = [];
+  for (const f of all) f.wrong(error.fields?.[f.declared.name] ?? "");
+  for (const [name, text] of Object.entries(error.fields ?? {})) if (!all.some((f) => f.declared.name === name)) left.push(text);
+  tell(h("p", {}, left.join(" ") || error.message));
+  if (Object.keys(error.fields ?? {}).length) for (const f of all) f.wrong(error.fields[f.declared.name] ?? "");
+}
+
+/** Somebody else was faster: show what is there now, keep what was typed, preview it anew. */
+async function conflict() {
+  clearTimeout(pause);
+  asked?.abort();
+  const before = start;
+  await load();
+  const lines = fields.filter((f) => !same(before[f.declared.name], start[f.declared.name])).map((f) => h("li", {}, h("strong", {}, labelOf(f.declared)), ` is now ${fieldText(f.declared.name, start[f.declared.name])}; it was ${fieldText(f.declared.name, before[f.declared.name])}`));
+  try {
+    if (Object.keys(changes()).length) await preview();
+  } catch {
+    // What is typed cannot be read: its field says so.
+  }
+  tell(h("p", {}, h("strong", {}, "Somebody changed it in the meantime.")), lines.length ? h("ul", {}, lines) : null, h("p", {}, "What you typed is kept, and previewed on top of that."));
+}
+
+// -- apply, discard, remove -------------------------------------------------------------------------------------------
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (!all.map((f) => f.check()).every(Boolean)) {
+    form.querySelector('[aria-invalid="true"]')?.focus();
+    return;
+  }
+  const wanted = change();
+  if (!shown()) {
+    await preview(); // what is applied is what was shown
+    return;
+  }
+  apply.disabled = true;
+  const why = reason.input.value.trim();
+  try {
+    if (settings.new) {
+      const given = Object.fromEntries(Object.entries(wanted.attributes).filter(([, value]) => value !== null));
+      await post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, { object: wanted.object, attributes: given, reason: why });
+      location.assign(scopeUrl(wanted.object));
+      return;
+    }
+    const saved = await patch(objectPath(settings.broker, settings.object), { version, attributes: wanted.attributes, reason: why });
+    start = saved.attributes; // so that nothing counts as typed any more
+    version = saved.version;
+    toast("Applied. It is in force now.");
+    reset();
+    await load();
+  } catch (error) {
+    apply.disabled = false;
+    if (error.status === 409 && !settings.new) await conflict();
+    else wrong(error);
+  }
+});
+
+function reset() {
+  reason.input.value = "";
+  previewed = null;
+  apply.disabled = true;
+  byId("discard").hidden = true;
+  for (const f of all) f.input.value = (f === priority ? start.priority || "" : start[f.declared.name]) ?? "";
+  for (const f of all) f.check();
+  tell();
+  fill(box, h("p", { class: "muted" }, HINT));
+}
+
+form.addEventListener("reset", (event) => {
+  event.preventDefault();
+  reset();
+});
+
+byId("remove")?.addEventListener("click", () => {
+  const at = version;
+  openChangeDialog({
+    title: `Remove the policy of ${shortName(settings.object)}`,
+    action: "Remove",
+    danger: true,
+    ask: async () => ({ preview: await post("policies/preview/", { changes: [{ object: settings.object, action: "delete", version: at }] }) }),
+    async apply(why) {
+      await remove(objectPath(settings.broker, settings.object) + query({ version: at, reason: why }));
+      location.assign("/policies/");
+    },
+  });
+});
+
+// -- begin ------------------------------------------------------------------------------------------------------------
+
+build();
+if (byId("browse")) byId("browse").href = settings.type === "Queue" ? objectUrl(settings.object) : `/objects/?object=${encodeURIComponent(settings.object)}`;
+if (byId("browse") && settings.type === "Queue") byId("browse").textContent = "Open the queue";
+watch({ watch: "objects", object: settings.object });
+live.addEventListener("snapshot", (event) => {
+  const { object } = event.detail.data;
+  if (!object || version === null || object.version <= version || settings.new) return;
+  const dirty = !byId("discard").hidden;
+  version = object.version; // once for each version
+  if (dirty) conflict();
+  else load();
+});
+live.addEventListener("broker", (event) => event.detail.connected && !explained && load());
+load();

@@ -1,0 +1,171 @@
+"""An incident in Chromium: why it is blocked, stops that end by themselves and the way back; a viewer only looks."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import LIMIT, Broker, People
+from tests.browser.test_overview import opened, row, used, was_not_reloaded
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+expect.set_options(timeout=LIMIT)
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+
+STOCK = object_name("Queue", virtualhost="default", name="stock")
+
+
+def overfull(memory: InMemoryBroker) -> None:
+    memory.management.create(
+        object_name("Policy", virtualhost="default", pattern="orders"),
+        {"capacity_messages": 10, "flow_resume_messages": "50%"},
+    )
+    memory.fill("orders", 20)
+    memory._end_turn()
+
+
+async def test_blocked_number_leads_to_the_whole_chain_which_stays_live(people: People, broker: Broker) -> None:
+    broker.do(overfull)
+    page = await opened(await people.page("ada"))
+    await row(page, "orders").get_by_role("link", name="1 of 1 producers blocked").click()
+    await expect(page.locator("#connection-text")).to_have_text("Live")
+    await page.evaluate("window.notReloaded = true")
+    await expect(page.locator("#verdict")).to_have_text("A producer is held: queue orders is overfull.")
+    await expect(page.locator("#when")).to_contain_text("nobody consumes from it")
+    await expect(page.locator(".chain .binds")).to_contain_text("10 messages")
+    await expect(page.locator(".cause")).to_contain_text("capacity_messages 10 from pattern orders")
+    await expect(page.locator("#consumers-empty")).to_contain_text("Nobody consumes from it: 11 messages wait")
+    await page.locator("#producers th a").click()
+    await expect(page.locator("#verdict")).to_have_text("This producer is held: queue orders is overfull.")
+    await expect(page.locator(".chain .link")).to_contain_text("held: no credit")
+    await page.locator("#queue-page").click()
+    await page.locator("#why").click()
+    await expect(page.locator(".cause")).to_have_count(1)
+    await page.evaluate("window.notReloaded = true")
+    broker.do(lambda memory: memory.management.call(ORDERS, "stop-producers", {"reason": "incident 7"}, "bert"))
+    broker.do(lambda memory: memory._end_turn())
+    await expect(page.locator(".cause")).to_have_count(2)
+    await expect(page.locator("#verdict")).to_contain_text("and bert stopped the producers")
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
+    await expect(page.locator(".cause")).to_have_count(1)
+    assert await was_not_reloaded(page)
+
+
+async def test_selection_is_stopped_for_a_time_and_undone_with_one_click(people: People, broker: Broker) -> None:
+    for name in ("orders", "payments", "stock"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    for name in ("orders", "stock"):
+        await page.get_by_role("checkbox", name=f"Select {name}").check()
+    await page.locator("#selection").get_by_role("button", name="Stop their producers").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.locator("h2")).to_have_text("Stop producers of 2 selected queues")
+    await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues.")
+    await dialog.get_by_label("Reason").fill("a look at it")
+    await dialog.get_by_label("Minutes until").fill("15")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues get no more credit.")
+    broker.do(lambda memory: memory.advance(1000))
+    await expect(dialog.locator(".draining-now")).to_contain_text("0: nothing is on its way")
+    await expect(page.locator("#banner-stops")).to_contain_text("Producers of 2 queues are stopped: a look at it")
+    await expect(page.locator("#banner-stops")).to_contain_text("start again by themselves in 1")
+    await expect(row(page, "payments").locator(".state")).to_have_text("Normal")
+    await dialog.get_by_role("button", name="Undo").click()
+    await expect(dialog.locator("h2")).to_have_text("Undone")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.locator("#banner-stops")).to_be_hidden()
+    await expect(page.locator("#queue-rows .state")).to_have_text(["Normal", "Normal", "Normal"])
+
+
+async def test_filter_is_stopped_as_it_was_previewed_and_lifted_from_the_banner(people: People, broker: Broker) -> None:
+    for name in ("orders.eu", "orders.us", "stock"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    await page.locator("#search").fill("orders")
+    await expect(page.locator("#selection")).to_contain_text("2 queues match")
+    await page.locator("#selection").get_by_role("button", name="Stop their producers").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues.")
+    await dialog.get_by_label("Reason").fill("incident 7")
+    await dialog.locator("button[type=submit]").click()
+    await dialog.get_by_role("button", name="Close").click()
+    await page.locator("#banner-stops").get_by_role("button", name="Start again").click()
+    await expect(dialog.locator("h2")).to_have_text("Start producers of 2 queues")
+    await dialog.get_by_label("Reason").fill("it is over")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".answer")).to_contain_text("lifted for 2 producers on 2 queues")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.locator("#banner-stops")).to_be_hidden()
+
+
+async def test_viewer_sees_why_and_cannot_act_on_it(people: People, broker: Broker) -> None:
+    broker.do(overfull)
+    page = await opened(await people.page("vic", "viewers"), f"/why/?object={ORDERS}")
+    await expect(page.locator("#verdict")).to_have_text("A producer is held: queue orders is overfull.")
+    await page.get_by_role("button", name="Stop producers").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await page.goto("/?search=orders")
+    await page.get_by_role("button", name="Stop their producers").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator("dialog")).to_have_count(0)
+
+
+async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("vic", "viewers"))
+    await expect(page.locator("#conditions-count")).to_have_text("nothing looks wrong")
+    broker.do(overfull)
+    broker.sample()
+    await expect(row(page, "orders").locator(".state")).to_have_text("Overfull")
+    for _ in range(3):
+        broker.do(lambda memory: memory.advance(3000, step=500))
+        broker.do(lambda memory: memory.attach_producer("another"))  # something changes, so that time is told
+        broker.sample()
+    condition = page.locator("#conditions .condition")
+    await expect(condition).to_contain_text("Blocked, and no consumer orders")
+    await expect(condition).to_contain_text("Start a consumer.")
+    await condition.get_by_role("link", name="orders", exact=True).click()
+    await expect(page.locator("#conditions .condition")).to_contain_text("nobody consumes: 11 messages wait")
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
+    broker.do(lambda memory: memory.advance(9000, step=500))
+    broker.sample()
+    await expect(page.locator("#conditions")).to_be_hidden()
+    assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+async def test_timeline_is_live_searched_and_its_address_shows_the_same_to_others(
+    people: People, broker: Broker
+) -> None:
+    broker.do(overfull)
+    page = await opened(await people.page("ada"), "/timeline/?kind=queue-overfull")
+    lines = page.locator("#entries > li")
+    await expect(lines).to_have_count(1)
+    await expect(lines).to_contain_text("Queue overfull orders")
+    broker.do(lambda memory: memory.management.create(STOCK, {"capacity_messages": 5}))
+    broker.do(lambda memory: memory.fill("stock", 10))
+    await expect(lines).to_have_count(2)
+    await expect(lines.first).to_contain_text("Queue overfull stock")
+    await page.locator("select[name=kind]").select_option("")
+    await page.locator("input[name=queue]").fill("stock")
+    await expect(lines.filter(has_text="Producer blocked")).to_have_count(1)
+    await expect(lines.filter(has_text="orders")).to_have_count(0)
+    assert await was_not_reloaded(page)
+    address = page.url.removeprefix(page.url.split("/timeline")[0])
+    other = await opened(await people.page("vic", "viewers"), address)
+    await expect(other.locator("input[name=queue]")).to_have_value("stock")
+    await expect(other.locator("#entries > li").filter(has_text="Producer blocked")).to_have_count(1)
+    await other.get_by_label("Search in everything").fill("nothing of the kind")
+    await expect(other.locator("#entries-empty")).to_contain_text("Nothing matches")
+    async with other.expect_download() as downloading:
+        await other.get_by_role("button", name="Clear").click()
+        await other.get_by_role("link", name="CSV").click()
+    download = await downloading.value
+    assert download.suggested_filename == "timeline-local.csv"

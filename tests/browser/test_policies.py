@@ -1,0 +1,237 @@
+"""Policies in Chromium: an edit shows what it would do before it is made, is applied, and reverted from the audit."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+from playwright.async_api import Page, expect
+
+from brokers.managed import POLICY, ObjectName, object_name
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import Broker, People
+from tests.browser.test_overview import limited, opened
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+PATTERN = object_name("Policy", virtualhost="default", pattern="orders.>")
+
+
+def url(name: ObjectName) -> str:
+    return f"/policies/scope/?object={quote(str(name), safe='')}"
+
+
+def busy(broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 100))
+    broker.do(lambda memory: memory.fill("orders", 10))
+
+
+async def typed(page: Page, **values: str) -> None:
+    for name, value in values.items():
+        await page.locator(f"form [name={name}]").fill(value)
+
+
+async def test_edit_is_previewed_applied_and_reverted(people: People, broker: Broker) -> None:
+    busy(broker)
+    page = await opened(await people.page("ada"), url(ORDERS))
+    await expect(page.locator("#values tr")).to_have_count(len(POLICY))
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
+    apply = page.get_by_role("button", name="Apply")
+    await expect(apply).to_be_disabled()
+
+    await typed(page, capacity_messages="5")
+    await expect(page.locator("#preview")).to_contain_text("1 queue becomes overfull at once")
+    await expect(page.locator("#preview")).to_contain_text("1 producer is held")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "NORMAL"
+
+    await apply.click()
+    await expect(page.locator(".toast")).to_contain_text("Applied")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "OVERFULL"
+
+    await page.get_by_role("link", name="What was changed").click()
+    await page.get_by_role("button", name="Revert").click()
+    dialog = page.locator("dialog")
+    await expect(dialog).to_contain_text("1 producer is freed")
+    await dialog.get_by_role("button", name="Revert").click()
+    await expect(page.locator(".toast")).to_contain_text("as it was before")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "NORMAL"
+    await expect(page.locator(".audit-table tbody tr")).to_have_count(2)
+
+
+async def test_value_that_cannot_be_is_told_at_its_field_and_not_applied(people: People, broker: Broker) -> None:
+    busy(broker)
+    people.expected.append("400")
+    page = await opened(await people.page("ada"), url(ORDERS))
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
+    await typed(page, flow_resume_messages="101")
+    row = page.locator("#values tr", has=page.locator("[name=flow_resume_messages]"))
+    await expect(row).to_contain_text("resume above stop would lock flow control on")
+    await expect(page.get_by_role("button", name="Apply")).to_be_disabled()
+    await typed(page, flow_resume_messages="lots")
+    await expect(row).to_contain_text("a percentage such as 80%")
+
+
+async def test_pattern_is_created_reordered_and_removed(people: People, broker: Broker) -> None:
+    for name in ("orders.eu", "orders.us"):
+        broker.do(lambda memory, name=name: memory.fill(name, 3))  # type: ignore[misc]
+    for pattern in ("*.eu", "*.us"):
+        broker.do(
+            lambda memory, p=pattern: memory.management.create(  # type: ignore[misc]
+                object_name("Policy", virtualhost="default", pattern=p), {}
+            )
+        )
+    page = await opened(await people.page("ada"), "/policies/")
+    host = page.locator('[data-host="default"]')
+    await expect(host.locator("tbody th")).to_have_text(["*.us", "*.eu"])
+    await host.get_by_role("button", name="Move *.eu up").click()
+    await page.locator("dialog").get_by_role("button", name="Change the order").click()
+    await expect(host.locator("tbody th")).to_have_text(["*.eu", "*.us"])
+
+    await host.get_by_role("link", name="New pattern").click()
+    await typed(page, pattern="orders.>", capacity_messages="2")
+    await expect(page.locator("#preview")).to_contain_text("2 of 2 queues get other values")
+    await page.get_by_role("button", name="Create").click()
+    await expect(page.locator("h1")).to_have_text("orders.>")
+    await expect(page.locator("#scope-says")).to_have_text("the best match of 2 queues")
+    assert broker.do(lambda memory: memory.management.read(PATTERN)["capacity_messages"]) == 2
+
+    await page.get_by_role("button", name="Remove").click()
+    await expect(page.locator("dialog")).to_contain_text("2 producers are freed")
+    await page.locator("dialog").get_by_role("button", name="Remove").click()
+    await expect(page.locator('[data-host="default"] tbody th')).to_have_text(["*.eu", "*.us"])
+
+
+async def test_what_somebody_else_changed_is_told_and_what_was_typed_is_kept(people: People, broker: Broker) -> None:
+    busy(broker)
+    page = await opened(await people.page("ada"), url(ORDERS))
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
+    await typed(page, capacity_messages="70")
+    broker.do(lambda memory: (memory.management.update(ORDERS, {"reject_after_ms": 5}, 1), memory._end_turn()))
+    await expect(page.locator("#problem")).to_contain_text("Somebody changed it in the meantime")
+    await expect(page.locator("form [name=reject_after_ms]")).to_have_value("5")
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("70")
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.locator(".toast")).to_contain_text("Applied")
+    now = broker.do(lambda memory: memory.management.read(ORDERS))
+    assert (now["capacity_messages"], now["reject_after_ms"]) == (70, 5)
+
+
+async def test_viewer_previews_and_changes_nothing(people: People, broker: Broker) -> None:
+    busy(broker)
+    page = await opened(await people.page("vic", "viewers"), url(ORDERS))
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
+    await typed(page, capacity_messages="5")
+    await expect(page.locator("#preview")).to_contain_text("1 producer is held")
+    await page.get_by_role("button", name="Apply").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 100
+
+
+async def test_scopes_are_listed_with_what_they_set_and_follow_changes(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("vic", "viewers"), "/policies/")
+    await expect(page.locator("#own-empty")).to_contain_text("No queue sets anything itself")
+    busy(broker)
+    broker.do(
+        lambda memory: (
+            memory.management.create(PATTERN, {"capacity_messages": 7, "flow_resume_messages": "50%"}),
+            memory._end_turn(),
+        )
+    )
+    row = page.locator('[data-host="default"] tbody tr')
+    await expect(row.locator(".setting")).to_have_text([re.compile("Capacity 7 messages"), re.compile("Resume at 50%")])
+    await expect(page.locator("#own th a")).to_have_text(["orders"])
+
+
+FILE = "version: 1\nvirtualhosts: {default: {queues: {orders: {capacity_messages: 5}}}}"
+
+
+async def test_file_is_compared_and_applied(people: People, broker: Broker) -> None:
+    busy(broker)
+    people.expected.append("400")
+    page = await opened(await people.page("ada"), "/policies/file/")
+    apply = page.get_by_role("button", name="Apply")
+    await page.get_by_role("button", name="Start from what holds now").click()
+    await expect(page.locator("#yaml")).to_have_value(re.compile("capacity_messages: 100"))
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.locator("#difference")).to_contain_text("Nothing differs")
+    await expect(apply).to_be_disabled()
+
+    await page.locator("#yaml").fill("version: 1\nbroker: {colour: red}")
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.locator("#problem")).to_contain_text("line 2: colour is not a policy field")
+
+    await page.locator("#yaml").fill(FILE)
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.locator("#difference")).to_contain_text("1 object would change")
+    await expect(page.locator("#difference")).to_contain_text("1 producer is held")
+    await apply.click()
+    await expect(page.locator("#difference")).to_contain_text("1 object is changed")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 5
+
+
+async def test_viewer_exports_and_compares_but_cannot_apply_a_file(people: People, broker: Broker) -> None:
+    busy(broker)
+    page = await opened(await people.page("vic", "viewers"), "/policies/file/")
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="Download what holds now").click()
+    assert (await downloading.value).suggested_filename == "policies-local.yaml"
+    await page.locator("#yaml").fill(FILE)
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.locator("#difference")).to_contain_text("1 object would change")
+    await page.get_by_role("button", name="Apply").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 100
+
+
+async def test_bulk_edit_is_previewed_carried_out_and_undone(people: People, broker: Broker) -> None:
+    for name in ("a.1", "a.2", "b.1"):
+        broker.do(lambda memory, name=name: (limited(memory, name, 100), memory.fill(name, 10)))  # type: ignore[misc]
+    page = await opened(await people.page("ada"), "/policies/bulk/")
+    await expect(page.locator("#count")).to_have_text("3")
+    await page.locator("#pattern").fill("a.>")
+    await expect(page.locator("#count")).to_have_text("2")
+    await page.get_by_label("Capacity, messages", exact=True).first.check()
+    await typed(page, capacity_messages="5")
+    await expect(page.locator("#preview")).to_contain_text("2 queues become overfull at once")
+    await page.get_by_role("button", name="Begin").click()
+
+    await expect(page.locator("h1")).to_contain_text("Bulk edit")
+    await expect(page.locator("#state")).to_contain_text("Done at")
+    await expect(page.locator("#counts")).to_contain_text("2 queues changed")
+    names = ("a.1", "a.2", "b.1")
+
+    def capacities() -> list[object]:
+        return broker.do(
+            lambda memory: [
+                memory.management.read(object_name("Queue", virtualhost="default", name=name))["capacity_messages"]
+                for name in names
+            ]
+        )
+
+    assert capacities() == [5, 5, 100]
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator("dialog")).to_contain_text("2 producers are freed")
+    await page.locator("dialog").get_by_role("button", name="Undo").click()
+    await expect(page.locator("h1")).to_contain_text("Undo of bulk edit")
+    await expect(page.locator("#state")).to_contain_text("Done at")
+    assert capacities() == [100, 100, 100]
+
+
+async def test_viewer_previews_a_bulk_edit_of_picked_queues_and_cannot_begin(people: People, broker: Broker) -> None:
+    for name in ("a.1", "a.2"):
+        broker.do(lambda memory, name=name: (limited(memory, name, 100), memory.fill(name, 10)))  # type: ignore[misc]
+    page = await opened(await people.page("vic", "viewers"), "/policies/bulk/")
+    await page.get_by_label("All that match").uncheck()
+    await page.get_by_label("Choose a.2").check()
+    await page.get_by_label("Capacity, messages", exact=True).first.check()
+    await typed(page, capacity_messages="5")
+    await expect(page.locator("#preview")).to_contain_text("1 queue becomes overfull at once")
+    await page.get_by_role("button", name="Begin").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator("#jobs-empty")).to_be_visible()

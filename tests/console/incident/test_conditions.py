@@ -1,0 +1,80 @@
+"""Conditions of a live broker: through the API, the overview and the queue page."""
+
+from __future__ import annotations
+
+import pytest
+from rest_framework.test import APIClient
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.live.watching import overview, queue
+from tests.console.conftest import Broker, until
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+
+
+def overfull(memory: InMemoryBroker) -> None:
+    memory.management.create(ORDERS, {"capacity_messages": 10})
+    memory.fill("orders", 20)
+
+
+def raised(broker: Broker) -> None:
+    """`orders` is blocked without a consumer, and was for long enough to be told."""
+    link = broker.connected()
+    broker.do(overfull)
+    until(lambda: (link.queue(ORDERS) or {}).get("blocked_producers"))
+    broker.sample()
+    until(lambda: link.standing._found)
+    broker.do(lambda memory: memory.advance(5000, step=500))
+    broker.do(lambda memory: memory.attach_producer("another"))  # something changed, so that a sample is sent
+    broker.sample()
+    until(link.conditions)
+
+
+def test_blocked_queue_without_consumer_raises_a_condition_by_itself(broker: Broker, as_viewer: APIClient) -> None:
+    raised(broker)
+    (told,) = as_viewer.get("/api/v1/conditions/").json()
+    assert (told["kind"], told["object"], told["severity"]) == ("blocked-without-consumer", str(ORDERS), "trouble")
+    assert "1 producer is held and nobody consumes: 11 messages wait." in told["saw"]
+    assert told["advice"].startswith("Start a consumer.")
+    assert as_viewer.get("/api/v1/conditions/", {"object": str(ORDERS)}).json() == [told]
+    assert as_viewer.get("/api/v1/conditions/", {"object": "type=Broker"}).json() == []
+    assert as_viewer.get("/api/v1/conditions/", {"kind": "flapping"}).json() == []
+    assert as_viewer.get("/api/v1/conditions/", {"kind": "odd"}).status_code == 400
+    data = overview(broker.link)
+    assert [each["kind"] for each in data["conditions"]] == ["blocked-without-consumer"]
+    assert data["conditions_total"] == 1
+    assert [each["kind"] for each in queue(broker.link, ORDERS)["conditions"]] == ["blocked-without-consumer"]
+
+
+def test_condition_ends_when_its_cause_has_gone(broker: Broker, as_viewer: APIClient) -> None:
+    raised(broker)
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
+    broker.sample()
+    broker.do(lambda memory: memory.advance(5000, step=500))
+    broker.do(lambda memory: memory.attach_producer("another"))
+    broker.sample()
+    until(lambda: not broker.link.conditions())
+    assert as_viewer.get("/api/v1/conditions/").json() == []
+
+
+def test_memory_near_its_limit_is_told_of_the_broker(broker: Broker, as_viewer: APIClient) -> None:
+    link = broker.connected()
+
+    def nearly(memory: InMemoryBroker) -> None:
+        memory.fill("orders", 9, size=100)
+        name = object_name("Broker")
+        memory.management.update(name, {"memory_limit": 1000}, memory.management.read(name).version)
+        memory._end_turn()
+
+    broker.do(nearly)
+    until(link.conditions)
+    (told,) = as_viewer.get("/api/v1/conditions/").json()
+    assert (told["kind"], told["object"], told["severity"]) == ("near-limit", "type=Broker", "warning")
+    assert "90 % of its limit (900 of 1,000 bytes)" in told["saw"]
+
+
+def test_strangers_see_no_conditions(db: None, broker: Broker) -> None:
+    assert APIClient().get("/api/v1/conditions/").status_code == 403

@@ -1,0 +1,250 @@
+"""What looks wrong, as tables: attributes and rates in, the finding or its absence out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.conditions.detectors import DETECTORS, FLAPPING, Finding, Sight, of_broker, of_host, of_queue
+from console.conditions.standing import Standing
+from console.links.trends import NO_RATES, Rates
+from tests.console.test_overview import row
+
+NOW = 1_700_000_000_000
+LIMITED = {"effective_capacity_messages": 100, "effective_stop_messages": 100, "effective_resume_messages": 80}
+OVERFULL = {**LIMITED, "state": "OVERFULL", "depth_messages": 101, "producers": 2, "blocked_producers": 2}
+
+
+def rates(into: float = 0, out: float = 0, seen_ms: int = 30_000) -> Rates:
+    return Rates(into, out, (into - out) * 100, seen_ms)
+
+
+def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
+    return [finding.kind for finding in of_queue(row("orders", **values), Sight(NOW, **seen))]
+
+
+@pytest.mark.parametrize(
+    ("values", "seen", "expected"),
+    [
+        pytest.param({}, {}, [], id="calm"),
+        pytest.param({**LIMITED, "producers": 3, "consumers": 1}, {"rates": rates(50, 50)}, [], id="busy"),
+        # blocked with no consumer
+        pytest.param(OVERFULL, {}, ["blocked-without-consumer"], id="nobody consumes"),
+        pytest.param({**OVERFULL, "consumers": 1}, {}, [], id="somebody consumes"),
+        pytest.param({**OVERFULL, "producers": 0, "blocked_producers": 0}, {}, [], id="nobody is held"),
+        pytest.param(
+            {**LIMITED, "state": "STOPPED", "producers": 1, "blocked_producers": 1, "depth_messages": 5},
+            {},
+            [],
+            id="an operator stopped it",
+        ),
+        pytest.param({**OVERFULL, "state": "OVERFULL_STOPPED"}, {}, ["blocked-without-consumer"], id="both"),
+        # underfull yet blocked
+        pytest.param(
+            {**LIMITED, "producers": 1, "blocked_producers": 1, "depth_messages": 5},
+            {},
+            ["underfull-yet-blocked"],
+            id="normal yet blocked",
+        ),
+        pytest.param(
+            {**LIMITED, "producers": 1, "blocked_producers": 1, "depth_messages": 5},
+            {"short": True},
+            [],
+            id="the broker is short of memory",
+        ),
+        pytest.param(
+            {**OVERFULL, "depth_messages": 80, "consumers": 1}, {}, ["underfull-yet-blocked"], id="at its resume level"
+        ),
+        pytest.param(
+            {**OVERFULL, "depth_messages": 90, "consumers": 1},
+            {"rates": rates()},
+            ["underfull-yet-blocked"],
+            id="between the levels, and stuck",
+        ),
+        pytest.param({**OVERFULL, "depth_messages": 90, "consumers": 1}, {"rates": rates(0, 5)}, [], id="coming down"),
+        pytest.param(
+            {**OVERFULL, "depth_messages": 90, "consumers": 1}, {"rates": rates(seen_ms=1000)}, [], id="just opened"
+        ),
+        # full soon
+        pytest.param(
+            {**LIMITED, "depth_messages": 40, "producers": 1},
+            {"rates": rates(2, 1)},
+            ["full-soon"],
+            id="full in a minute",
+        ),
+        pytest.param(
+            {**LIMITED, "depth_messages": 40, "producers": 1}, {"rates": rates(1.1, 1)}, [], id="full in ten minutes"
+        ),
+        pytest.param({**LIMITED, "depth_messages": 40}, {"rates": rates(1, 2)}, [], id="draining"),
+        pytest.param({**LIMITED, "depth_messages": 2}, {"rates": rates(20, 1)}, [], id="a burst into an empty queue"),
+        pytest.param(
+            {**LIMITED, "depth_messages": 40, "overflow": "ring"}, {"rates": rates(2, 1)}, [], id="a ring holds nobody"
+        ),
+        pytest.param(
+            {"effective_stop_bytes": 10_000, "effective_capacity_bytes": 10_000, "depth_bytes": 5000},
+            {"rates": rates(2, 1)},
+            ["full-soon"],
+            id="bytes fill it",
+        ),
+        # flapping
+        pytest.param(
+            LIMITED, {"overfull": [NOW - n * 60_000 for n in range(4)]}, ["flapping"], id="four times in five minutes"
+        ),
+        pytest.param(LIMITED, {"overfull": [NOW - n * 60_000 for n in range(3)]}, [], id="three times"),
+        pytest.param(LIMITED, {"overfull": [NOW - FLAPPING - 1 - n for n in range(4)]}, [], id="four times, long ago"),
+        # outside flow control
+        pytest.param(
+            {"effective_capacity_messages": 100, "depth_messages": 150, "producers": 1},
+            {},
+            ["outside-flow-control"],
+            id="flow control is off",
+        ),
+        pytest.param(
+            {"effective_capacity_messages": 100, "depth_messages": 50, "producers": 1}, {}, [], id="off, and not full"
+        ),
+        pytest.param(
+            {**OVERFULL, "depth_messages": 150, "consumers": 1},
+            {"rates": rates(5, 1)},
+            ["outside-flow-control"],
+            id="above its level, and growing",
+        ),
+        pytest.param(
+            {**OVERFULL, "depth_messages": 150, "consumers": 1}, {"rates": rates(1, 5)}, [], id="above, and draining"
+        ),
+        pytest.param(
+            LIMITED, {"broken": [(NOW - 1000, "transfer-limit-exceeded")]}, ["outside-flow-control"], id="broke it"
+        ),
+        pytest.param(LIMITED, {"broken": [(NOW - 3_600_000, "x")]}, [], id="broke it an hour ago"),
+        pytest.param(
+            {"depth_messages": 5000, "producers": 1},
+            {"rates": rates(9, 1)},
+            ["outside-flow-control"],
+            id="no limit at all, and growing",
+        ),
+        pytest.param(
+            {"depth_messages": 500, "producers": 1}, {"rates": rates(9, 1)}, [], id="no limit, and few messages"
+        ),
+    ],
+)
+def test_queue_is_found_for_what_it_is(values: dict[str, Any], seen: dict[str, Any], expected: list[str]) -> None:
+    assert kinds(values, **seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("broker", "severity"),
+    [
+        ({}, None),
+        ({"memory_used_bytes": 90}, None),
+        ({"memory_used_bytes": 79, "memory_limit_bytes": 100}, None),
+        ({"memory_used_bytes": 80, "memory_limit_bytes": 100}, "warning"),
+        ({"store_used_bytes": 101, "store_limit_bytes": 100, "shortages": ["store-overfull"]}, "trouble"),
+        ({"temp_used_bytes": 95, "temp_limit_bytes": 100}, "warning"),
+    ],
+)
+def test_broker_near_a_limit_is_found(broker: dict[str, Any], severity: str | None) -> None:
+    assert [finding.severity for finding in of_broker(broker)] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "words"),
+    [
+        ({"store_used_bytes": 500}, None, ""),
+        ({"store_used_bytes": 80, "store_overfull_bytes": 100}, "warning", "80 %"),
+        ({"store_used_bytes": 120, "store_overfull_bytes": 100, "store_overfull": True}, "trouble", "120 %"),
+        ({"store_used_bytes": 500, "store_overfull": True}, "trouble", "disk refuses"),
+    ],
+)
+def test_store_near_its_limit_is_found(host: dict[str, Any], severity: str | None, words: str) -> None:
+    found = list(of_host({"name": "default", "object": "type=VirtualHost,name=default", **host}))
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
+    assert all(words in finding.saw for finding in found)
+
+
+def test_every_finding_says_what_it_saw_and_what_to_do() -> None:
+    found = [
+        *of_queue(row("orders", **OVERFULL), Sight(NOW, overfull=[NOW] * 4, broken=[(NOW, "it sent")])),
+        *of_broker({"memory_used_bytes": 80, "memory_limit_bytes": 100}),
+    ]
+    assert {finding.kind for finding in found} == {
+        "blocked-without-consumer",
+        "flapping",
+        "outside-flow-control",
+        "near-limit",
+    }
+    for finding in found:
+        assert finding.saw.endswith((".", "it sent"))
+        assert finding.advice.endswith(".")
+        assert finding.kind in DETECTORS
+
+
+# -- how long it must last ------------------------------------------------------------------------------------------
+
+
+def looked(standing: Standing, values: dict[str, Any], at: int, **more: Any) -> list[tuple[str, int]]:
+    standing.look([row("orders", **values)], lambda queue: NO_RATES, at, **more)
+    return [(condition.finding.kind, condition.since) for condition in standing.told]
+
+
+def test_finding_is_told_when_it_has_lasted_and_as_of_when_it_was_first_seen() -> None:
+    standing = Standing()
+    assert looked(standing, OVERFULL, NOW) == []
+    assert looked(standing, OVERFULL, NOW + 3000) == []
+    assert looked(standing, OVERFULL, NOW + 4000) == [("blocked-without-consumer", NOW)]
+
+
+def test_finding_that_passes_quickly_is_never_told() -> None:
+    standing = Standing()
+    looked(standing, OVERFULL, NOW)
+    assert looked(standing, LIMITED, NOW + 1000) == []
+    assert looked(standing, OVERFULL, NOW + 4500) == []
+
+
+def test_condition_outlives_a_flicker_and_ends_after_it() -> None:
+    standing = Standing()
+    looked(standing, OVERFULL, NOW)
+    looked(standing, OVERFULL, NOW + 5000)
+    assert looked(standing, LIMITED, NOW + 6000) == [("blocked-without-consumer", NOW)]
+    assert looked(standing, OVERFULL, NOW + 6500) == [("blocked-without-consumer", NOW)]
+    assert looked(standing, LIMITED, NOW + 8600) == []
+
+
+def test_clock_that_is_set_back_counts_as_no_time() -> None:
+    standing = Standing()
+    looked(standing, OVERFULL, NOW + 3_600_000)
+    assert looked(standing, OVERFULL, NOW) == []
+    assert looked(standing, OVERFULL, NOW + 4000) == [("blocked-without-consumer", NOW)]
+
+
+def test_row_that_did_not_change_is_still_looked_at_while_something_is_found() -> None:
+    standing = Standing()
+    same = row("orders", **OVERFULL)
+    for at in (0, 4000):
+        standing.look([same], lambda queue: NO_RATES, NOW + at)
+    assert len(standing.told) == 1
+
+
+def test_queue_that_has_gone_takes_its_conditions_with_it() -> None:
+    standing = Standing()
+    looked(standing, OVERFULL, NOW)
+    looked(standing, OVERFULL, NOW + 5000)
+    assert standing.look([], lambda queue: NO_RATES, NOW + 5100) is True
+    assert standing.told == ()
+
+
+def test_flapping_is_told_from_events_and_forgotten_with_time() -> None:
+    standing = Standing()
+    name = row("orders")["object"]
+    for n in range(4):
+        standing.became_overfull(name, NOW + n * 1000)
+    assert looked(standing, LIMITED, NOW + 4000) == [("flapping", NOW + 4000)]
+    assert looked(standing, LIMITED, NOW + 3000 + FLAPPING + 10_000) == []
+
+
+def test_trouble_comes_before_warnings() -> None:
+    standing = Standing()
+    warning = Finding("near-limit", "type=Broker", "warning", "near.", "act.")
+    looked(standing, OVERFULL, NOW, others=[warning])
+    told = looked(standing, OVERFULL, NOW + 5000, others=[warning])
+    assert [kind for kind, _ in told] == ["blocked-without-consumer", "near-limit"]
+    assert looked(standing, LIMITED, NOW + 20_000) == []

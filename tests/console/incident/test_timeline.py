@@ -1,0 +1,185 @@
+"""One stream of what the broker told and what people did: searched, paged, live, taken away."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.incident import timeline
+from tests.console.conftest import Broker, until
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+STOCK = object_name("Queue", virtualhost="default", name="stock")
+
+
+def busy(memory: InMemoryBroker) -> None:
+    """Two queues become overfull; both have producers."""
+    for name in (ORDERS, STOCK):
+        memory.management.create(name, {"capacity_messages": 5})
+        memory.fill(name["name"], 10)
+
+
+@pytest.fixture
+def happened(broker: Broker, as_operator: APIClient, as_viewer: APIClient) -> Broker:
+    """After `busy`, olga stops orders and starts it again, and vera is refused."""
+    broker.connected()
+    broker.do(busy)
+    for path, client in (("stop", as_operator), ("stop", as_viewer), ("start", as_operator)):
+        body = {"scope": str(ORDERS), "reason": f"{path} because of incident 7"}
+        client.post(f"/api/v1/{path}-producers/", body, format="json")
+    until(lambda: broker.link.window.last == broker.do(lambda memory: memory.engine.last_event))
+    return broker
+
+
+def asked(client: APIClient, **query: Any) -> Any:
+    answer = client.get("/api/v1/timeline/", query)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def kinds(client: APIClient, **query: Any) -> list[str]:
+    return [entry["kind"] for entry in asked(client, **query)["entries"]]
+
+
+def test_events_and_what_people_did_are_one_stream_the_newest_first(happened: Broker, as_viewer: APIClient) -> None:
+    answer = asked(as_viewer)
+    entries = answer["entries"]
+    assert {entry["told_by"] for entry in entries} == {"broker", "people"}
+    assert [entry["at"] for entry in entries] == sorted((entry["at"] for entry in entries), reverse=True)
+    assert answer["more"] is False
+    assert len({entry["id"] for entry in entries}) == len(entries)
+    total = happened.do(lambda memory: memory.engine.last_event)
+    assert len(entries) == total + 3
+
+
+def test_search_by_queue_actor_kind_producer_and_text(happened: Broker, as_viewer: APIClient) -> None:
+    assert kinds(as_viewer, kind="queue-overfull", queue="stock") == ["queue-overfull"]
+    by_olga = asked(as_viewer, actor="OLGA")["entries"]
+    assert sorted((entry["told_by"], entry["kind"]) for entry in by_olga) == [
+        ("broker", "producers-started"),
+        ("broker", "producers-stopped"),
+        ("people", "start-producers"),
+        ("people", "stop-producers"),
+    ]
+    of_orders = asked(as_viewer, queue=str(ORDERS))["entries"]
+    assert {entry["queue"] for entry in of_orders} == {str(ORDERS)}
+    assert "producer-blocked" in [entry["kind"] for entry in of_orders]
+    assert set(kinds(as_viewer, producer="sender")) <= {"producer-blocked", "producer-released"}
+    assert kinds(as_viewer, producer="sender")
+    assert kinds(as_viewer, search="INCIDENT 7", told_by="broker") == ["producers-started", "producers-stopped"]
+    refused = asked(as_viewer, actor="vera")["entries"]
+    assert [(entry["kind"], entry["outcome"]) for entry in refused] == [("stop-producers", "refused")]
+    assert kinds(as_viewer, kind=["queue-overfull", "queue-created"], queue="orders") == [
+        "queue-overfull",
+        "queue-created",
+    ]
+    assert kinds(as_viewer, search="nothing of the kind") == []
+
+
+def test_search_by_time(happened: Broker, as_viewer: APIClient) -> None:
+    entries = asked(as_viewer)["entries"]
+    people = [entry for entry in entries if entry["told_by"] == "people"]
+    first = people[-1]["at"]
+    assert {e["told_by"] for e in asked(as_viewer, **{"from": first})["entries"]} == {"people"}
+    assert {e["told_by"] for e in asked(as_viewer, to=first - 1000)["entries"]} == {"broker"}
+
+
+def test_pages_tell_every_entry_once(happened: Broker, as_viewer: APIClient) -> None:
+    whole = [entry["id"] for entry in asked(as_viewer)["entries"]]
+    paged: list[str] = []
+    position: dict[str, int] = {}
+    for _ in range(len(whole) + 2):
+        answer = asked(as_viewer, count=3, **position)
+        paged += [entry["id"] for entry in answer["entries"]]
+        if not answer["more"]:
+            break
+        position = {"before_event": answer["before_event"], "before_audit": answer["before_audit"]}
+    assert paged == whole
+
+
+def test_search_that_gives_up_says_how_far_it_came_and_goes_on_from_there(
+    happened: Broker, as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "_CHUNK", 2)
+    monkeypatch.setattr(timeline, "_BUDGET", 4)
+    found: list[str] = []
+    position: dict[str, int] = {}
+    for _ in range(50):
+        answer = asked(as_viewer, kind="queue-created", **position)
+        found += [entry["object"] for entry in answer["entries"]]
+        if not answer["more"]:
+            break
+        assert answer["searched_to"] is not None
+        position = {"before_event": answer["before_event"], "before_audit": answer["before_audit"]}
+    assert found == [str(STOCK), str(ORDERS)]
+
+
+def test_what_came_since_is_told_by_the_same_search(happened: Broker, as_viewer: APIClient) -> None:
+    answer = asked(as_viewer, kind="queue-overfull")
+    position = {"after_event": answer["newest_event"], "after_audit": answer["newest_audit"]}
+    assert asked(as_viewer, kind="queue-overfull", **position)["entries"] == []
+    name = object_name("Queue", virtualhost="default", name="late")
+
+    def later(memory: InMemoryBroker) -> None:
+        memory.management.create(name, {"capacity_messages": 5})
+        memory.fill("late", 10)
+
+    happened.do(later)
+    until(lambda: happened.link.window.last == happened.do(lambda memory: memory.engine.last_event))
+    fresh = asked(as_viewer, kind="queue-overfull", **position)
+    assert [entry["object"] for entry in fresh["entries"]] == [str(name)]
+    assert fresh["newest_event"] > answer["newest_event"]
+
+
+def test_events_older_than_memory_come_from_the_journal(
+    broker: Broker, as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = broker.connected()
+
+    def many(memory: InMemoryBroker) -> None:
+        memory.management.create(ORDERS, {})
+        for n in range(5200):
+            memory.engine.turn.state("queue-purged", STOCK, "x", f"number {n}", {})
+        memory._end_turn()
+
+    broker.do(many)
+    until(lambda: link.window.last == broker.do(lambda memory: memory.engine.last_event), limit=20)
+    assert link.window.first is not None
+    assert link.window.first > 1
+    assert kinds(as_viewer, kind="queue-created") == ["queue-created"]
+
+
+def test_download_has_every_entry_that_matches(happened: Broker, as_viewer: APIClient) -> None:
+    entries = asked(as_viewer, queue="orders")["entries"]
+    answer = as_viewer.get("/api/v1/timeline/download/", {"queue": "orders", "as": "json"})
+    assert answer["Headgate-More"] == "false"
+    assert "attachment" in answer["Content-Disposition"]
+    assert answer.json() == {"more": False, "entries": entries}
+    text = as_viewer.get("/api/v1/timeline/download/", {"queue": "orders", "as": "csv"}).content.decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["id"] for row in rows] == [entry["id"] for entry in entries]
+    assert rows[0]["time"].endswith("+00:00")
+
+
+def test_download_runs_no_formula_that_a_client_chose() -> None:
+    entry = dict.fromkeys(timeline.COLUMNS, "") | {"at": 0, "reason": "=HYPERLINK(1)"}
+    assert "'=HYPERLINK(1)" in timeline.as_csv([entry])
+
+
+@pytest.mark.parametrize("query", [{"told_by": "somebody"}, {"from": "yesterday"}, {"count": "0"}])
+def test_what_makes_no_sense_is_refused(broker: Broker, as_viewer: APIClient, query: dict[str, str]) -> None:
+    assert as_viewer.get("/api/v1/timeline/", query).status_code == 400
+    assert as_viewer.get("/api/v1/timeline/download/", {**query, "as": "pdf"}).status_code == 400
+
+
+def test_strangers_see_nothing(db: None, broker: Broker) -> None:
+    assert APIClient().get("/api/v1/timeline/").status_code == 403
+    assert APIClient().get("/api/v1/timeline/download/", {"as": "csv"}).status_code == 403

@@ -1,0 +1,204 @@
+"""The chain from a blocked producer to the limit that binds, and everybody it concerns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from rest_framework.test import APIClient
+
+from brokers.engine.consumer import Consumer
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.live.consumer import LiveConsumer
+from tests.console.conftest import Broker
+from tests.console.websocket import WebSocket
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+
+
+def overfull(memory: InMemoryBroker) -> None:
+    """`orders`, limited by a pattern, is overfull; its producer shares a connection with others."""
+    memory.management.create(
+        object_name("Policy", virtualhost="default", pattern="orders"),
+        {"capacity_messages": 10, "flow_resume_messages": "50%"},
+    )
+    producer = memory.fill("orders", 20)
+    other = memory.engine.find_or_create_queue(producer.connection, "audit")
+    memory.engine.attach_producer(producer.connection, other, "audit-sender", 1, None)
+    memory.engine.attach_consumer(producer.connection, other, "audit-receiver", None, browsing=False)
+    memory._end_turn()
+
+
+def asked(client: APIClient, name: Any) -> Any:
+    answer = client.get("/api/v1/why/", {"object": str(name)})
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def test_overfull_queue_tells_the_limit_that_binds_and_where_it_comes_from(
+    broker: Broker, as_viewer: APIClient
+) -> None:
+    broker.connected()
+    broker.do(overfull)
+    why = asked(as_viewer, ORDERS)
+    assert why["blocked"] is True
+    assert why["says"] == "A producer is held: queue orders is overfull."
+    (cause,) = why["causes"]
+    (limit,) = cause["limits"]
+    assert (limit["unit"], limit["depth"], limit["stop"], limit["resume"], limit["binds"]) == (
+        "messages",
+        11,
+        10,
+        5,
+        True,
+    )
+    capacity = next(field for field in limit["fields"] if field["field"] == "capacity_messages")
+    assert capacity["origin"] == "pattern orders"
+    assert capacity["origin_object"] == "type=Policy,virtualhost=default,pattern=orders"
+    assert cause["to_go"] == {"messages": 6}
+    assert (cause["resume_ms"], cause["because"]) == (None, "nobody consumes from it")
+    assert cause["since"] is not None
+
+
+def test_producer_tells_its_client_connection_link_and_who_shares_the_connection(
+    broker: Broker, as_viewer: APIClient
+) -> None:
+    broker.connected()
+    broker.do(overfull)
+    held = asked(as_viewer, ORDERS)["producers"][0]
+    why = asked(as_viewer, held["object"])
+    assert why["says"] == "This producer is held: queue orders is overfull."
+    assert why["producer"]["link"] == "sender"
+    (connection,) = why["connections"]
+    assert connection["object"] == held["connection"]
+    assert connection["held"] == 1
+    assert [link["link"] for link in connection["other_producers"]] == ["audit-sender"]
+    assert [link["link"] for link in connection["other_consumers"]] == ["audit-receiver"]
+
+
+def test_queue_held_by_everything_at_once_tells_every_cause(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+
+    def everything(memory: InMemoryBroker) -> None:
+        overfull(memory)
+        management = memory.management
+        management.call(object_name("Broker"), "stop-producers", {"reason": "incident 7"}, "ann")
+        broker_now = management.read(object_name("Broker"))
+        management.update(object_name("Broker"), {"memory_limit": 1}, broker_now.version)
+        memory._end_turn()
+
+    broker.do(everything)
+    why = asked(as_viewer, ORDERS)
+    assert [cause["kind"] for cause in why["causes"]] == ["queue", "stop", "memory"]
+    stop, memory_cause = why["causes"][1:]
+    assert (stop["scope"], stop["reason"], stop["actor"]) == ("broker", "incident 7", "ann")
+    assert memory_cause["limit"] == 1
+    assert memory_cause["used"] > 1
+    assert why["resume_ms"] is None
+
+
+def test_draining_queue_tells_when_it_resumes(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+
+    def limited(memory: InMemoryBroker) -> Consumer:
+        memory.management.create(ORDERS, {"capacity_messages": 100, "flow_resume_messages": "10%"})
+        memory.fill("orders", 200)
+        return memory.attach_consumer("orders")
+
+    consumer = broker.do(limited)
+    for _ in range(5):
+        broker.do(lambda memory: memory.consume(consumer, 10))
+        broker.sample()
+    why = asked(as_viewer, ORDERS)
+    (cause,) = why["causes"]
+    assert cause["to_go"] == {"messages": 41}
+    assert why["drain"]["messages"] == pytest.approx(10, rel=0.3)
+    assert why["resume_ms"] == pytest.approx(4100, rel=0.4)
+
+
+def test_queue_that_nothing_holds_says_so(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: memory.attach_producer("orders"))
+    why = asked(as_viewer, ORDERS)
+    assert (why["blocked"], why["causes"]) == (False, [])
+    assert why["says"] == "Nothing holds the producers of orders."
+
+
+def test_queue_that_rejects_holds_nobody(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+
+    def rejecting(memory: InMemoryBroker) -> None:
+        memory.management.create(ORDERS, {"capacity_messages": 5, "mechanism": "reject"})
+        memory.fill("orders", 20)
+
+    broker.do(rejecting)
+    assert "its mechanism is reject" in asked(as_viewer, ORDERS)["says"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("", 400),
+        ("type=Broker", 400),
+        ("nonsense", 400),
+        (str(ORDERS), 404),
+        ("type=Producer,virtualhost=default,id=999", 404),
+    ],
+)
+def test_what_is_no_queue_or_producer_is_refused(broker: Broker, as_viewer: APIClient, name: str, status: int) -> None:
+    broker.connected()
+    assert as_viewer.get("/api/v1/why/", {"object": name}).status_code == status
+
+
+def test_broker_away_is_503(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+    broker.lose()
+    assert as_viewer.get("/api/v1/why/", {"object": str(ORDERS)}).status_code == 503
+
+
+# -- live -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def page(broker: Broker) -> AsyncIterator[WebSocket]:
+    await asyncio.to_thread(broker.connected)
+    made = WebSocket(LiveConsumer.as_asgi())
+    made.scope["user"] = User(username="vera")
+    assert await made.open()
+    yield made
+    if made.closed is None:
+        await made.leave()
+
+
+async def test_page_is_told_when_a_stop_joins_the_causes(broker: Broker, page: WebSocket) -> None:
+    await asyncio.to_thread(broker.do, overfull)
+    await page.tell(watch="why", object=str(ORDERS))
+    first = await page.frame_of("snapshot")
+    while first["data"].get("gone"):
+        first = await page.frame_of("snapshot")
+    assert [cause["kind"] for cause in first["data"]["causes"]] == ["queue"]
+
+    def stop(memory: InMemoryBroker) -> None:
+        memory.management.call(ORDERS, "stop-producers", {"reason": "why not"}, "ann")
+        memory._end_turn()
+
+    await asyncio.to_thread(broker.do, stop)
+    async with asyncio.timeout(5):
+        while len((await page.frame_of("snapshot"))["data"]["causes"]) != 2:
+            pass
+
+
+async def test_why_watch_of_something_else_is_an_error(page: WebSocket) -> None:
+    await page.tell(watch="why", object="type=Broker")
+    assert "queue or a producer" in (await page.frame_of("error"))["detail"]
+
+
+async def test_why_watch_of_what_is_not_there_is_gone(page: WebSocket) -> None:
+    await page.tell(watch="why", object="type=Producer,virtualhost=default,id=77")
+    assert (await page.frame_of("snapshot"))["data"] == {"gone": True}

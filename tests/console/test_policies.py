@@ -1,0 +1,225 @@
+"""/api/v1/policies/: what is set where, previews, the order of patterns, and the way back from an audit row."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from rest_framework.test import APIClient
+
+from brokers.managed import ObjectName, object_name
+from console.audit.models import AuditEntry
+from console.operations import is_revertible
+from tests.console.conftest import Broker, until
+from tests.console.test_api import patch, post
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+OBJECTS = "/api/v1/brokers/local/objects/"
+PREVIEW = "/api/v1/policies/preview/"
+ORDER = "/api/v1/policies/order/"
+
+
+def pattern(text: str) -> ObjectName:
+    return object_name("Policy", virtualhost="default", pattern=text)
+
+
+def path(name: ObjectName) -> str:
+    return f"{OBJECTS}{quote(str(name), safe='')}/"
+
+
+@pytest.fixture(autouse=True)
+def _with_orders(broker: Broker) -> None:
+    broker.memory.management.create(ORDERS, {"capacity_messages": 100})
+    broker.memory.fill("orders", 10)
+    broker.connected()
+
+
+def read(broker: Broker, name: ObjectName) -> Any:
+    return broker.do(lambda memory: memory.management.read(name))
+
+
+def create(broker: Broker, text: str, **attributes: Any) -> None:
+    broker.do(lambda memory: memory.management.create(pattern(text), attributes))
+
+
+# -- what is set ----------------------------------------------------------------------------------------------------
+
+
+def test_every_scope_is_told_with_what_it_sets(broker: Broker, as_viewer: APIClient) -> None:
+    for text, given in ((">", {"capacity_messages": 5}), ("orders.*", {"priority": 3}), ("orders.eu", {})):
+        create(broker, text, **given)
+    broker.do(
+        lambda memory: memory.management.create(
+            object_name("Exchange", virtualhost="default", name="stocks"),
+            {"exchange_type": "topic", "overflow": "ring"},
+        )
+    )
+    until(lambda: broker.link.queue(ORDERS) is not None)
+    told = as_viewer.get("/api/v1/policies/").json()
+    (host,) = told["virtualhosts"]
+    assert [(p["pattern"], p["set"]) for p in host["patterns"]] == [
+        ("orders.eu", {}),
+        ("orders.*", {"priority": 3}),
+        (">", {"capacity_messages": 5}),
+    ]
+    assert [(e["name"], e["set"]) for e in host["exchanges"]] == [("stocks", {"overflow": "ring"})]
+    assert [(q["name"], q["set"]) for q in told["queues"]["results"]] == [("orders", {"capacity_messages": 100})]
+    assert as_viewer.get("/api/v1/policies/?search=nothing").json()["queues"]["count"] == 0
+
+
+# -- previews -------------------------------------------------------------------------------------------------------
+
+
+def test_viewer_may_preview_and_nothing_is_changed_or_audited(broker: Broker, as_viewer: APIClient) -> None:
+    change = {"object": str(ORDERS), "attributes": {"capacity_messages": 5}, "version": 1}
+    answer = post(as_viewer, PREVIEW, changes=[change])
+    assert answer.status_code == 200
+    assert (answer.json()["overfull"], answer.json()["held"]) == (1, 1)
+    assert read(broker, ORDERS)["state"] == "NORMAL"
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({"changes": []}, 400, "changes"),
+        ({"changes": "all"}, 400, "changes"),
+        ({"changes": [5]}, 400, "changes"),
+        ({"changes": [{"attributes": {}}]}, 400, "object"),
+        ({"changes": [{"object": "x"}]}, 400, "object"),
+        ({"changes": [{"object": str(ORDERS), "action": "explode"}]}, 400, "action"),
+        ({"changes": [{"object": str(ORDERS), "version": "1"}]}, 400, "version"),
+        ({"changes": [{"object": str(ORDERS), "attributes": {"colour": "red"}}]}, 400, "colour"),
+        ({"changes": [{"object": str(ORDERS)}], "largest": "all"}, 400, "largest"),
+        ({"changes": [{"object": str(ORDERS), "version": 99}]}, 409, "detail"),
+        ({"changes": [{"object": str(pattern("nowhere"))}]}, 404, "detail"),
+    ],
+    ids=str,
+)
+def test_preview_that_cannot_be_names_what_is_wrong(
+    as_operator: APIClient, body: dict[str, Any], status: int, field: str
+) -> None:
+    answer = post(as_operator, PREVIEW, **body)
+    assert (answer.status_code, field in answer.json()) == (status, True), answer.json()
+
+
+# -- the order of patterns --------------------------------------------------------------------------------------------
+
+
+def order_of(client: APIClient) -> list[str]:
+    return [p["pattern"] for p in client.get("/api/v1/policies/").json()["virtualhosts"][0]["patterns"]]
+
+
+def test_patterns_of_equal_rank_change_places_by_priority(broker: Broker, as_operator: APIClient) -> None:
+    for text in ("orders", "*.a", "*.b", "*.c"):
+        create(broker, text)
+    assert order_of(as_operator) == ["orders", "*.c", "*.b", "*.a"]
+    wanted = ["orders", "*.a", "*.c", "*.b"]
+    dry = post(as_operator, ORDER, virtualhost="default", patterns=wanted, dry_run=True).json()
+    assert [each["attributes"] for each in dry["changes"]] == [{"priority": 1}]
+    assert dry["preview"]["changed"] == 0
+    assert order_of(as_operator) == ["orders", "*.c", "*.b", "*.a"]
+    done = post(as_operator, ORDER, virtualhost="default", patterns=wanted, reason="a first").json()
+    assert [each["outcome"] for each in done["applied"]] == ["done"]
+    assert order_of(as_operator) == wanted
+    assert AuditEntry.objects.get().reason == "a first"
+    assert post(as_operator, ORDER, virtualhost="default", patterns=wanted).json()["changes"] == []
+
+
+def test_order_that_no_priority_brings_about_is_refused(broker: Broker, as_operator: APIClient) -> None:
+    for text in ("orders", "*"):
+        create(broker, text)
+    answer = post(as_operator, ORDER, virtualhost="default", patterns=["*", "orders"])
+    assert answer.status_code == 400
+    assert "longer literal prefix" in answer.json()["patterns"][0]
+    for patterns in (["orders"], ["orders", "orders", "*"], "orders", [1]):
+        assert post(as_operator, ORDER, virtualhost="default", patterns=patterns).status_code == 400
+    assert post(as_operator, ORDER, virtualhost="nowhere", patterns=[]).status_code == 400
+
+
+def test_viewer_cannot_change_the_order(broker: Broker, as_viewer: APIClient) -> None:
+    for text in ("*.a", "*.b"):
+        create(broker, text)
+    answer = post(as_viewer, ORDER, virtualhost="default", patterns=["*.a", "*.b"])
+    assert answer.status_code == 403
+    assert order_of(as_viewer) == ["*.b", "*.a"]
+    assert AuditEntry.objects.get().outcome == "refused"
+
+
+# -- the way back -----------------------------------------------------------------------------------------------------
+
+
+def revert_path(entry: AuditEntry) -> str:
+    return f"/api/v1/audit/{entry.pk}/revert/"
+
+
+def test_update_is_reverted_from_its_audit_row_and_so_is_the_revert(broker: Broker, as_operator: APIClient) -> None:
+    patch(as_operator, path(ORDERS), version=1, attributes={"capacity_messages": 5}, reason="less")
+    entry = AuditEntry.objects.get()
+    told = as_operator.get(revert_path(entry)).json()
+    assert told["change"]["attributes"] == {"capacity_messages": 100}
+    assert told["change"]["was"] == {"capacity_messages": 5}
+    assert (told["preview"]["released"], told["preview"]["freed"]) == (1, 1)
+    answer = post(as_operator, revert_path(entry), reason="sorry", version=told["change"]["version"])
+    assert answer.status_code == 200, answer.json()
+    assert read(broker, ORDERS)["capacity_messages"] == 100
+    back = AuditEntry.objects.first()
+    assert back is not None
+    assert (back.operation, back.reason) == ("update", f"revert of audit row {entry.pk}: sorry")
+    assert post(as_operator, revert_path(back)).status_code == 200
+    assert read(broker, ORDERS)["capacity_messages"] == 5
+
+
+def test_policy_that_was_created_is_removed_and_one_that_was_removed_is_back(
+    broker: Broker, as_operator: APIClient
+) -> None:
+    name = pattern("orders.>")
+    post(as_operator, OBJECTS, object=str(name), attributes={"capacity_messages": 5, "priority": 2})
+    created = AuditEntry.objects.get()
+    assert post(as_operator, revert_path(created)).status_code == 200
+    assert as_operator.get(path(name)).status_code == 404
+    removed = AuditEntry.objects.first()
+    assert removed is not None
+    assert removed.operation == "delete"
+    assert post(as_operator, revert_path(removed)).status_code == 200
+    now = read(broker, name)
+    assert (now["capacity_messages"], now["priority"]) == (5, 2)
+
+
+def test_revert_is_refused_when_somebody_has_changed_it_since(broker: Broker, as_operator: APIClient) -> None:
+    patch(as_operator, path(ORDERS), version=1, attributes={"capacity_messages": 50})
+    entry = AuditEntry.objects.get()
+    patch(as_operator, path(ORDERS), version=2, attributes={"capacity_messages": 60})
+    for answer in (as_operator.get(revert_path(entry)), post(as_operator, revert_path(entry))):
+        assert answer.status_code == 400
+        assert "60 now" in str(answer.json())
+    assert read(broker, ORDERS)["capacity_messages"] == 60
+
+
+def test_revert_of_another_version_than_was_shown_is_refused(broker: Broker, as_operator: APIClient) -> None:
+    patch(as_operator, path(ORDERS), version=1, attributes={"capacity_messages": 50})
+    entry = AuditEntry.objects.get()
+    assert post(as_operator, revert_path(entry), version=1).status_code == 409
+    assert post(as_operator, revert_path(entry), version="2").status_code == 400
+
+
+def test_viewer_sees_what_a_revert_would_do_but_cannot(
+    broker: Broker, as_operator: APIClient, as_viewer: APIClient
+) -> None:
+    patch(as_operator, path(ORDERS), version=1, attributes={"capacity_messages": 50})
+    entry = AuditEntry.objects.get()
+    assert as_viewer.get(revert_path(entry)).status_code == 200
+    assert post(as_viewer, revert_path(entry)).status_code == 403
+    assert read(broker, ORDERS)["capacity_messages"] == 50
+
+
+def test_what_cannot_be_reverted_says_so(as_operator: APIClient) -> None:
+    post(as_operator, f"{path(ORDERS)}operations/purge/", arguments={})
+    entry = AuditEntry.objects.get()
+    assert not is_revertible(entry)
+    answer = as_operator.get(revert_path(entry))
+    assert (answer.status_code, "cannot be reverted" in str(answer.json())) == (400, True)
+    assert as_operator.get("/api/v1/audit/999/revert/").status_code == 404

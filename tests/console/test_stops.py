@@ -1,0 +1,222 @@
+"""Stops through the HTTP interface: named queues, ends of their own, all brokers, twice and from two consoles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from rest_framework.test import APIClient
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.audit.models import AuditEntry
+from console.brokers import close_links, link, links
+from tests.console.conftest import QUICK, Broker, signed_in, until
+
+pytestmark = pytest.mark.django_db
+
+ALL = {"scope": "type=Broker"}
+
+
+def queue(name: str) -> str:
+    return str(object_name("Queue", virtualhost="default", name=name))
+
+
+def crowd(memory: InMemoryBroker, queues: int, producers: int) -> None:
+    for n in range(queues):
+        for _ in range(producers):
+            memory.attach_producer(f"q{n:03}")
+
+
+def post(client: APIClient, path: str, **body: Any) -> Any:
+    return client.post(f"/api/v1/{path}", body, format="json")
+
+
+def told(client: APIClient, path: str, **body: Any) -> Any:
+    answer = post(client, path, **body)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def known(broker: Broker, count: int) -> None:
+    until(lambda: link().queue_count == count and all(row["producers"] for row in link().queues()))
+
+
+def test_thousand_producers_on_a_hundred_queues_are_stopped_and_undone(broker: Broker, as_operator: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 100, 10))
+    broker.sample()
+    known(broker, 100)
+    until(lambda: sum(row["producers"] for row in link().queues()) == 1000)
+    preview = told(as_operator, "stop-producers/preview/", **ALL)
+    assert (preview["queues"], preview["producers"], len(preview["largest"])) == (100, 1000, 5)
+    stopped = told(as_operator, "stop-producers/", **ALL, reason="incident 7")
+    assert (stopped["queues"], stopped["producers"], stopped["changed"]) == (100, 1000, True)
+    assert stopped["stopped"] + stopped["draining"] == 1000
+    progress = told(as_operator, "stop-producers/progress/", **ALL)
+    assert progress["draining"] == stopped["draining"] > 0
+    broker.sample()
+    until(lambda: told(as_operator, "stop-producers/progress/", **ALL)["stopped"] == 1000)
+    assert told(as_operator, "stop-producers/progress/", **ALL)["draining"] == 0
+    undone = told(as_operator, "start-producers/", **ALL, reason="undo: incident 7", only=True)
+    assert (undone["changed"], undone["producers"]) == (True, 1000)
+    assert broker.do(lambda memory: sum(p.blocked for p in memory.engine.producers.values())) == 0
+
+
+def test_two_consoles_make_one_stop_and_both_are_audited(broker: Broker, operator: User) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 3, 2))
+    other = User.objects.create_superuser("otto")
+    answers = [told(signed_in(user), "stop-producers/", **ALL, reason="incident 7") for user in (operator, other)]
+    assert [answer["changed"] for answer in answers] == [True, False]
+    (stop,) = broker.do(lambda memory: list(memory.engine.stops.values()))
+    assert stop.actor == "olga"
+    done = AuditEntry.objects.filter(operation="stop-producers", outcome="done")
+    assert sorted(done.values_list("user_name", flat=True)) == ["olga", "otto"]
+    again = [told(signed_in(user), "start-producers/", **ALL, reason="x")["changed"] for user in (other, operator)]
+    assert again == [True, False]
+
+
+def test_selection_stops_each_queue_and_undo_leaves_what_was_stopped_before(
+    broker: Broker, as_operator: APIClient
+) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 4, 1))
+    known(broker, 4)
+    told(as_operator, "stop-producers/", scope=queue("q000"), reason="somebody else's")
+    chosen = [queue("q000"), queue("q001")]
+    preview = told(as_operator, "stop-producers/preview/", **ALL, queues=chosen)
+    assert (preview["queues"], preview["producers"]) == (2, 2)
+    answer = told(as_operator, "stop-producers/", **ALL, queues=chosen, reason="mine")
+    assert (answer["queues"], answer["changed_queues"]) == (2, [queue("q001")])
+    told(as_operator, "start-producers/", **ALL, queues=answer["changed_queues"], reason="undo", only=True)
+    states = broker.do(lambda memory: {q.name: q.state.value for q in memory.engine.queues()})
+    assert states == {"q000": "STOPPED", "q001": "NORMAL", "q002": "NORMAL", "q003": "NORMAL"}
+    assert "q001" in AuditEntry.objects.filter(operation="stop-producers").first().detail  # type: ignore[union-attr]
+
+
+def test_filter_is_previewed_as_the_queues_that_are_stopped(broker: Broker, as_operator: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 12, 1))
+    known(broker, 12)
+    preview = told(as_operator, "stop-producers/preview/", **ALL, match={"search": "q01", "states": ["NORMAL"]})
+    assert preview["objects"] == [queue("q010"), queue("q011")]
+    assert post(as_operator, "stop-producers/preview/", **ALL, match={"search": "nothing"}).status_code == 404
+    assert post(as_operator, "stop-producers/preview/", **ALL, match={"states": ["ODD"]}).status_code == 400
+    assert post(as_operator, "stop-producers/preview/", **ALL, match="q").status_code == 400
+
+
+def test_stop_for_a_time_is_ended_by_the_broker(broker: Broker, as_operator: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 1, 1))
+    told(as_operator, "stop-producers/", scope=queue("q000"), reason="a moment", for_ms=60_000)
+    broker.do(lambda memory: memory.advance(59_000, step=1000))
+    assert broker.do(lambda memory: memory.engine.queue("default", "q000").state.stopped)
+    broker.do(lambda memory: memory.advance(2_000, step=1000))
+    assert not broker.do(lambda memory: memory.engine.queue("default", "q000").state.stopped)
+    until(lambda: link().queue(queue("q000"))["state"] == "NORMAL")  # type: ignore[index]
+
+
+def test_staged_start_goes_through_the_api_and_is_shown_with_the_stop(broker: Broker, as_operator: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 1, 1))
+    told(as_operator, "stop-producers/", **ALL, reason="incident 7")
+    answer = told(as_operator, "start-producers/", **ALL, reason="gently", rate=50, step_ms=5000, halt=40)
+    assert answer["changed"] is True
+    (stop,) = told_by(as_operator)["stops"]
+    assert {key: stop["stage"][key] for key in ("rate", "step_ms", "halt")} == {
+        "rate": 50,
+        "step_ms": 5000,
+        "halt": 40,
+    }
+    for wrong in ({"halt": 40}, {"rate": 50, "halt": 101}, {"rate": 50, "step_ms": 5}, {"rate": -1}):
+        assert post(as_operator, "start-producers/", **ALL, reason="gently", **wrong).status_code == 400
+
+
+def told_by(client: APIClient) -> Any:
+    return client.get("/api/v1/brokers/local/objects/type=Broker/").json()["attributes"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({**ALL, "for_ms": -1}, "for_ms"),
+        ({**ALL, "for_ms": "soon"}, "for_ms"),
+        ({**ALL, "below": 100}, "below"),
+        ({**ALL, "below": True}, "below"),
+        ({**ALL, "below": 20}, "below"),
+        ({**ALL, "queues": []}, "queues"),
+        ({**ALL, "queues": "q000"}, "queues"),
+        ({**ALL, "queues": ["type=Broker"]}, "queues"),
+        ({**ALL, "queues": [queue("q000")], "pattern": ">"}, "queues"),
+        ({"scope": queue("q000"), "queues": [queue("q000")]}, "queues"),
+        ({"scope": queue("q000"), "brokers": ["*"]}, "brokers"),
+        ({**ALL, "brokers": []}, "brokers"),
+        ({"scope": "type=Policy,virtualhost=default,pattern=a"}, "scope"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(
+    broker: Broker, as_operator: APIClient, body: dict[str, Any], field: str
+) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 1, 1))
+    answer = post(as_operator, "stop-producers/", **body, reason="a test")
+    assert answer.status_code == 400, answer.content
+    assert field in answer.json()
+    assert not broker.do(lambda memory: memory.engine.stops)
+
+
+def test_viewer_may_preview_and_follow_but_not_stop_or_start(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 2, 1))
+    known(broker, 2)
+    assert post(as_viewer, "stop-producers/preview/", **ALL).status_code == 200
+    assert post(as_viewer, "stop-producers/progress/", **ALL).status_code == 200
+    for path in ("stop-producers/", "start-producers/"):
+        for body in (ALL, {**ALL, "queues": [queue("q000")]}, {**ALL, "brokers": ["*"]}):
+            assert post(as_viewer, path, **body, reason="because").status_code == 403
+    assert not broker.do(lambda memory: memory.engine.stops)
+    assert AuditEntry.objects.filter(outcome="refused").count() == 6
+
+
+# -- several brokers ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def second(broker: Broker, settings: Any) -> Iterator[Broker]:
+    close_links()
+    other = Broker()
+    settings.HEADGATE_BROKERS = [
+        *settings.HEADGATE_BROKERS,
+        {"slug": "other", "title": "Other broker", "connect": other.connect, "options": {}, "pace": QUICK},
+    ]
+    until(lambda: all(one.connected for one in links()))
+    yield other
+    close_links()
+
+
+def test_all_brokers_are_stopped_in_one_call(broker: Broker, second: Broker, as_operator: APIClient) -> None:
+    for each in (broker, second):
+        each.do(lambda memory: crowd(memory, 2, 1))
+    until(lambda: all(one.queue_count == 2 and all(r["producers"] for r in one.queues()) for one in links()))
+    preview = told(as_operator, "stop-producers/preview/", **ALL, brokers=["*"])
+    assert (preview["queues"], preview["producers"]) == (4, 4)
+    answer = told(as_operator, "stop-producers/", **ALL, brokers=["*"], reason="everything")
+    assert (answer["queues"], answer["changed"]) == (4, True)
+    assert [(each["broker"], each["changed"]) for each in answer["brokers"]] == [("local", True), ("other", True)]
+    assert set(AuditEntry.objects.values_list("broker", flat=True)) == {"local", "other"}
+
+
+def test_broker_that_is_away_does_not_keep_the_others_from_it(
+    broker: Broker, second: Broker, as_operator: APIClient
+) -> None:
+    broker.do(lambda memory: crowd(memory, 1, 1))
+    second.do(lambda memory: memory.disconnect())
+    until(lambda: not link("other").connected)
+    answer = told(as_operator, "stop-producers/", **ALL, brokers=["*"], reason="everything")
+    assert answer["queues"] == 1
+    assert "error" in answer["brokers"][1]
+    broker.lose()
+    assert post(as_operator, "stop-producers/", **ALL, brokers=["*"], reason="again").status_code == 503

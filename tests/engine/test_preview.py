@@ -1,0 +1,251 @@
+"""A preview of policy changes: it says what making them then does, changes nothing, and refuses what they would be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound, StaleVersion
+from brokers.engine.flow import State
+from brokers.engine.management import Management
+from brokers.engine.policy import explain
+from brokers.managed import ObjectName, object_name
+from tests.engine.simulation import Simulation
+
+BROKER = object_name("Broker")
+HOST = object_name("VirtualHost", name="default")
+
+
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation()
+
+
+def queue(name: str) -> ObjectName:
+    return object_name("Queue", virtualhost="default", name=name)
+
+
+def policy(pattern: str) -> ObjectName:
+    return object_name("Policy", virtualhost="default", pattern=pattern)
+
+
+def change(name: ObjectName, action: str = "update", **attributes: Any) -> dict[str, Any]:
+    return {"object": str(name), "action": action, "attributes": attributes}
+
+
+def preview(world: Simulation, *changes: dict[str, Any], largest: int = 20) -> Any:
+    arguments = {"changes": list(changes), "largest": largest}
+    return Management(world.broker).call(BROKER, "preview-change", arguments)
+
+
+def make(world: Simulation, *changes: dict[str, Any]) -> None:
+    management = Management(world.broker)
+    for each in changes:
+        name = ObjectName.parse(each["object"])
+        match each["action"]:
+            case "create":
+                management.create(name, each["attributes"])
+            case "delete":
+                management.delete(name)
+            case _:
+                management.update(name, each["attributes"], management.read(name).version)
+    world.settle()
+
+
+def filled(world: Simulation, name: str, depth: int, **own: Any) -> Any:
+    made = world.queue(name, **own)
+    world.sender(made)
+    for _ in range(depth):
+        made.enqueue(b"x" * 100)
+    world.settle()
+    return made
+
+
+def test_a_lower_capacity_tells_who_becomes_overfull_and_who_is_held(world):
+    filled(world, "orders", 10, capacity_messages=20)
+    filled(world, "idle", 0, capacity_messages=20)
+    told = preview(world, change(queue("orders"), capacity_messages=5))
+    assert (told["queues"], told["changed"], told["overfull"], told["held"]) == (1, 1, 1, 1)
+    (only,) = told["largest"]
+    assert only["changes"] == {
+        "capacity_messages": {"before": 20, "before_origin": "own", "after": 5, "after_origin": "own"}
+    }
+    assert (only["before"]["state"], only["after"]["state"]) == ("NORMAL", "OVERFULL")
+    assert (only["before"]["headroom_messages"], only["after"]["headroom_messages"]) == (10, 0)
+    assert world.host.queues["orders"].state is State.NORMAL, "nothing is applied"
+
+
+def test_a_higher_capacity_tells_who_is_released(world):
+    filled(world, "orders", 10, capacity_messages=5)
+    told = preview(world, change(queue("orders"), capacity_messages=50))
+    assert (told["overfull"], told["released"], told["held"], told["freed"]) == (0, 1, 0, 1)
+
+
+def test_an_operators_stop_still_holds_whom_a_change_would_free(world):
+    filled(world, "orders", 10, capacity_messages=5)
+    Management(world.broker).call(queue("orders"), "stop-producers", {"reason": "x"})
+    told = preview(world, change(queue("orders"), capacity_messages=50))
+    assert (told["released"], told["freed"]) == (1, 0)
+    assert told["largest"][0]["after"]["state"] == "STOPPED"
+
+
+def test_a_mechanism_that_rejects_frees_producers_of_a_queue_that_stays_overfull(world):
+    filled(world, "orders", 10, capacity_messages=5)
+    told = preview(world, change(queue("orders"), mechanism="reject"))
+    assert (told["released"], told["freed"]) == (0, 1)
+
+
+def test_a_ring_tells_how_many_messages_it_would_drop(world):
+    filled(world, "orders", 10, capacity_messages=20)
+    told = preview(world, change(queue("orders"), overflow="ring", capacity_messages=4))
+    assert told["dropped"] == 6
+    make(world, change(queue("orders"), overflow="ring", capacity_messages=4))
+    assert world.host.queues["orders"].depth_messages == 4
+
+
+def test_a_new_pattern_concerns_what_it_is_the_best_match_of(world):
+    for name in ("orders.eu", "orders.us", "other"):
+        filled(world, name, 3)
+    make(world, change(policy("orders.us"), "create", capacity_messages=9))
+    told = preview(world, change(policy("orders.>"), "create", capacity_messages=2))
+    assert (told["queues"], told["changed"], told["overfull"]) == (2, 1, 1)
+    assert told["largest"][0]["name"] == "orders.eu"
+    assert told["versions"] == {str(policy("orders.>")): None}
+
+
+def test_growth_tells_when_a_queue_is_full(world):
+    made = filled(world, "orders", 10, capacity_messages=110)
+    made.rate_in, made.rate_out = 30.0, 20.0
+    told = preview(world, change(queue("orders"), capacity_messages=60))["largest"][0]
+    assert (told["before"]["full_in_ms"], told["after"]["full_in_ms"]) == (10_000, 5_000)
+
+
+def test_several_changes_are_weighed_together(world):
+    filled(world, "orders", 10)
+    told = preview(
+        world,
+        change(HOST, capacity_messages=5),
+        change(policy("orders"), "create", capacity_messages=50),
+    )
+    assert (told["changed"], told["overfull"]) == (1, 0)
+    assert told["largest"][0]["changes"]["capacity_messages"]["after_origin"] == "pattern orders"
+
+
+def test_what_is_named_is_bounded_and_what_matters_most_comes_first(world):
+    for n in range(5):
+        filled(world, f"q{n}", n)
+    told = preview(world, change(BROKER, capacity_messages=2), largest=2)
+    assert (told["changed"], told["overfull"]) == (5, 2)
+    assert [each["name"] for each in told["largest"]] == ["q4", "q3"]
+
+
+@pytest.mark.parametrize(
+    ("each", "error", "words"),
+    [
+        (change(queue("orders"), capacity_messages=-1), InvalidValue, "capacity_messages is -1"),
+        (change(queue("orders"), colour="red"), InvalidValue, "colour is not an attribute"),
+        (change(HOST, anonymous=True), InvalidValue, "anonymous is no policy field"),
+        (change(queue("orders"), flow_stop_messages=11), InvalidValue, "capacity_messages is 10"),
+        (change(HOST, flow_resume_messages="90%", flow_stop_messages="50%"), InvalidValue, "flow_resume_messages"),
+        (change(queue("nowhere")), NotFound, "nowhere"),
+        (change(policy("a.>.b"), "create"), InvalidValue, "last word"),
+        (change(policy("orders"), "create"), AlreadyExists, "orders"),
+        (change(policy("nobody"), "delete"), NotFound, "nobody"),
+        (change(queue("orders"), "delete"), InvalidValue, "delete"),
+        (change(object_name("Connection", virtualhost="default", id=1)), NotAllowed, "connection"),
+        ({**change(queue("orders")), "version": 99}, StaleVersion, "99"),
+        ({"object": "x"}, InvalidValue, "'x'"),
+        ({"objects": 5}, InvalidValue, "objects is 5"),
+        ({"objects": {str(queue("orders")): 99}}, StaleVersion, "99"),
+        (["x"], InvalidValue, "map"),
+    ],
+    ids=str,
+)
+def test_what_a_change_would_be_refused_for_is_refused_here(world, each, error, words):
+    world.queue("orders", capacity_messages=10)
+    make(world, change(policy("orders"), "create", capacity_messages=20))
+    with pytest.raises(error, match=words):
+        preview(world, each)
+
+
+def test_one_change_of_many_objects_is_a_change_of_each(world):
+    for name in ("a", "b", "c"):
+        filled(world, name, 10)
+    objects = {str(queue("a")): 1, str(queue("b")): None}
+    told = preview(world, {"objects": objects, "attributes": {"capacity_messages": 5}})
+    assert (told["queues"], told["overfull"], set(told["versions"])) == (2, 2, set(objects))
+
+
+def test_of_changes_made_one_by_one_those_that_are_refused_are_told_and_left_out(world):
+    filled(world, "a", 10)
+    filled(world, "b", 10, flow_stop_messages=50)
+    changes = [change(queue(name), capacity_messages=5) for name in ("a", "b")]
+    with pytest.raises(InvalidValue, match="queue default/b: flow_stop_messages is 50"):
+        preview(world, *changes)
+    told = Management(world.broker).call(BROKER, "preview-change", {"changes": changes, "one_by_one": True})
+    assert (told["changed"], told["overfull"], told["refused"]) == (1, 1, 1)
+    assert told["refusals"][0]["object"] == str(queue("b"))
+    assert "flow_stop_messages is 50" in told["refusals"][0]["detail"]
+
+
+def test_a_default_that_contradicts_a_queue_names_the_queue(world):
+    world.queue("orders", flow_stop_messages=50)
+    with pytest.raises(InvalidValue, match="queue default/orders"):
+        preview(world, change(HOST, capacity_messages=10))
+
+
+def test_every_scope_explains_its_fields_and_what_it_would_inherit(world):
+    management = Management(world.broker)
+    make(world, change(BROKER, capacity_messages=1), change(HOST, capacity_bytes=2))
+    make(world, change(policy("orders"), "create", capacity_messages=3))
+    told = management.call(policy("orders"), "explain", {})
+    assert told["fields"]["capacity_messages"] == {"value": 3, "origin": "pattern orders"}
+    assert told["inherited"]["capacity_messages"] == {"value": 1, "origin": "broker"}
+    assert told["fields"]["capacity_bytes"] == {"value": 2, "origin": "virtualhost"}
+    assert management.call(HOST, "explain", {})["inherited"]["capacity_bytes"]["origin"] == "built-in"
+    assert management.call(BROKER, "explain", {})["fields"]["capacity_messages"]["origin"] == "broker"
+
+
+NAMES = ("orders.eu", "orders.us", "a")
+SCOPES = [BROKER, HOST, *map(queue, NAMES), policy("orders.>"), policy("*")]
+capacities = st.one_of(st.none(), st.integers(0, 12))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(SCOPES), capacities, st.sampled_from([None, "block", "reject"])),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda each: each[0],
+    ),
+    st.lists(st.integers(0, 15), min_size=3, max_size=3),
+)
+@settings(max_examples=60)
+def test_what_a_preview_says_is_what_the_changes_then_do(planned, depths):
+    world = Simulation()
+    for name, depth in zip(NAMES, depths, strict=True):
+        filled(world, name, depth)
+    make(world, change(policy("orders.>"), "create", capacity_messages=7), change(policy("*"), "create"))
+    changes = [change(name, capacity_messages=capacity, mechanism=how) for name, capacity, how in planned]
+    before = {q.name: (explain(q.settings), q.state, q.blocked_producers) for q in world.host.queues.values()}
+    try:
+        told = preview(world, *changes)
+    except AdminError:
+        return
+    assert {q.name: (explain(q.settings), q.state, q.blocked_producers) for q in world.host.queues.values()} == before
+    make(world, *changes)
+    after = {q.name: q for q in world.host.queues.values()}
+    named = {each["name"]: each for each in told["largest"]}
+    for name, (fields, state, blocked) in before.items():
+        now = explain(after[name].settings)
+        differing = {f for f in now if now[f]["value"] != fields[f]["value"]}
+        assert set(named.get(name, {"changes": {}})["changes"]) == differing
+        if name in named:
+            assert named[name]["before"]["state"] == state.value
+            assert named[name]["before"]["blocked_producers"] == blocked
+            for field, values in named[name]["changes"].items():
+                assert values["after"] == now[field]["value"]
+    assert told["changed"] == len(named)
