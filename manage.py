@@ -22,6 +22,8 @@ OURS = {
 #: commands of the console that are worth naming first
 CONSOLE = {
     "web": "the web console alone",
+    "history": "turn what was recorded into the history's tables, every few seconds",
+    "worker": "do the work that is due by the clock",
     "policies": "all policies as one YAML file: export, diff, apply",
     "recorder": "record the brokers' events and samples for the history",
     "import-log": "take the history of other brokers from their logs",

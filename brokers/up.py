@@ -57,7 +57,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
-    """Broker and database side by side, then the web console, the recorder, the demo, then the first user."""
+    """Broker and database side by side, then the web console, what fills the history, the demo, then the first user."""
     host = reachable(options.host)
     # Passwords cross the broker's other addresses with TLS only: the console keeps to the machine itself.
     amqp_host = host if is_loopback(host) else "127.0.0.1"
@@ -105,7 +105,8 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
             essential=True,
         )
     )
-    await supervisor.keep(service("recorder", ready=None, essential=False))
+    for name in ("recorder", "history", "worker"):
+        await supervisor.keep(service(name, ready=None, essential=False))
     if options.demo:
         # It signs in, too: see above.
         at = _authority(amqp_host, options.amqp_port)

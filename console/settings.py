@@ -10,6 +10,7 @@ HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_CA         file with the authority of the broker's certificate: connect with TLS, to the TLS port
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
+REDIS_URL                  where Celery's messages go; default: files in the data folder, which need no server
 HEADGATE_HISTORY_URL       folder or URL (s3://…) of the flow history, default <data>/history
 DATABASE_URL               default: SQLite in the data folder
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import dj_database_url
+from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from console.data_folder import DataFolderError, prepare, secret
@@ -96,6 +98,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "console",
     "console.audit",
+    "console.history",
     "console.bulk",
 ]
 
@@ -148,6 +151,41 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# -- work by the clock ------------------------------------------------------------------------------------------
+
+if os.environ.get("REDIS_URL"):
+    CELERY_BROKER_URL = os.environ["REDIS_URL"]
+else:
+    # One machine, a few messages an hour: kombu's transport through files needs no server and no package. Never
+    # through the broker that the console manages.
+    _queue = DATA / "worker" / "queue"
+    for _folder in (_queue, _queue / "control"):
+        _folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    CELERY_BROKER_URL = "filesystem://"
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(_queue),
+        "data_folder_out": str(_queue),
+        "control_folder": str(_queue / "control"),
+        "store_processed": False,
+    }
+CELERY_TASK_IGNORE_RESULT = True  # what came of runs is in the database, for people
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TIMEZONE = "UTC"
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULE = {
+    # Messages that wait longer than their next turn are dropped, so that a worker that was away does nothing twice.
+    "history-run": {"task": "history.run", "schedule": timedelta(minutes=10), "options": {"expires": 540}},
+    "history-sweep": {"task": "history.sweep", "schedule": timedelta(hours=1), "options": {"expires": 3000}},
+    "history-compact": {
+        "task": "history.compact",
+        "schedule": crontab(hour=2, minute=10),
+        "options": {"expires": 7200},
+    },
+    "history-retain": {"task": "history.retain", "schedule": crontab(hour=3, minute=10), "options": {"expires": 7200}},
+}
 
 # -- people -----------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ Times are UTC with milliseconds. What a broker did not tell is null, never 0.
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import os
 import uuid
@@ -227,11 +228,41 @@ class Landing:
             if entry.base_name.endswith(".parquet") and entry.base_name.startswith(prefix) and entry.base_name[0] != "."
         )
 
+    def landed(self) -> dict[tuple[str, str], dt.datetime]:
+        """When each finished file landed, by (kind, name). Raises LandingError."""
+        found: dict[tuple[str, str], dt.datetime] = {}
+        for kind in SCHEMAS:
+            try:
+                entries = self._files.get_file_info(pafs.FileSelector(self.folder(kind), allow_not_found=True))
+            except (pa.ArrowException, OSError) as error:
+                raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
+            for entry in entries:
+                if entry.base_name.endswith(".parquet") and entry.base_name[0] != ".":
+                    found[kind, entry.base_name] = entry.mtime
+        return found
+
+    def remove(self, kind: str, name: str) -> None:
+        """Remove a file that has been taken; see above for when. Raises LandingError."""
+        try:
+            self._files.delete_file(f"{self.folder(kind)}/{name}")
+        except FileNotFoundError:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{self.folder(kind)}/{name} cannot be removed: {_why(error)}") from error
+
     def read(self, kind: str, name: str) -> pa.Table:
         """The rows of a file. Raises LandingError."""
         path = f"{self.folder(kind)}/{name}"
         try:
             return pq.read_table(path, filesystem=self._files, partitioning=None)
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{path} cannot be read: {_why(error)}") from error
+
+    def footer(self, kind: str, name: str) -> pq.FileMetaData:
+        """What a file says of itself. Raises LandingError."""
+        path = f"{self.folder(kind)}/{name}"
+        try:
+            return pq.read_metadata(path, filesystem=self._files)
         except (pa.ArrowException, OSError) as error:
             raise LandingError(f"{path} cannot be read: {_why(error)}") from error
 

@@ -1,0 +1,99 @@
+"""One at a time: a lease in the console's database, so that it holds on several hosts as well.
+
+A holder says every few seconds that it still lives. One that was killed is found out at once by another process of its
+own host, and by other hosts when the lease has run out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import psutil
+from django.db import close_old_connections, connection, transaction
+from django.utils import timezone
+
+from console.history.models import Held
+
+#: How long a lease holds without a sign of life, in seconds.
+SECONDS = 60.0
+
+
+class Busy(Exception):
+    """Somebody else holds it. `holder` says who, for people."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"{holder} is at it")
+        self.holder = holder
+
+
+class Lost(Exception):
+    """The lease ran out while it was held: another may have begun."""
+
+
+def me() -> str:
+    """This process, as a holder: host, process and when it began, since numbers of processes come again."""
+    return f"{socket.gethostname()}:{os.getpid()}:{int(psutil.Process().create_time())}"
+
+
+@contextlib.contextmanager
+def lease(name: str, *, seconds: float = SECONDS) -> Iterator[None]:
+    """Hold it within the block. Raises Busy at the beginning, Lost at the end."""
+    holder = me()
+    _take(name, holder, seconds)
+    ended = threading.Event()
+    lost = threading.Event()
+
+    def live() -> None:
+        try:
+            while not ended.wait(seconds / 4):
+                close_old_connections()
+                if not _extend(name, holder, seconds):
+                    lost.set()
+                    return
+        finally:
+            connection.close()  # this thread's
+
+    signs = threading.Thread(target=live, name=f"lease-{name}", daemon=True)
+    signs.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signs.join()
+        Held.objects.filter(name=name, holder=holder).delete()
+    if lost.is_set():
+        raise Lost(f"the lease {name!r} ran out while {holder} held it")
+
+
+def _take(name: str, holder: str, seconds: float) -> None:
+    now = timezone.now()
+    until = now + dt.timedelta(seconds=seconds)
+    with transaction.atomic():
+        held = Held.objects.select_for_update().filter(name=name).first()
+        if held is not None and held.until > now and not _dead(held.holder):
+            raise Busy(held.holder)
+        Held.objects.update_or_create(name=name, defaults={"holder": holder, "until": until})
+
+
+def _extend(name: str, holder: str, seconds: float) -> bool:
+    until = timezone.now() + dt.timedelta(seconds=seconds)
+    return Held.objects.filter(name=name, holder=holder).update(until=until) == 1
+
+
+def _dead(holder: str) -> bool:
+    """Whether it is known to be: only of this host's processes."""
+    host, _, rest = holder.partition(":")
+    number, _, began = rest.partition(":")
+    if host != socket.gethostname() or not number.isdecimal() or not began.isdecimal():
+        return False
+    try:
+        return int(psutil.Process(int(number)).create_time()) != int(began)
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False

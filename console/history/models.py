@@ -1,0 +1,48 @@
+"""What the console's database keeps of the pipeline: who runs it now, and what came of each run. No row of history."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+
+class Held(models.Model):
+    """Who does what only one may do at a time; see `lease.py`. `until`: the holder is taken for dead after that."""
+
+    name = models.CharField(max_length=40, primary_key=True)
+    holder = models.CharField(max_length=200)
+    until = models.DateTimeField()
+
+
+class HistoryRun(models.Model):
+    """One run of the pipeline, or one of its chores. Times are UTC."""
+
+    RUN, COMPACT, RETAIN = "run", "compact", "retain"
+
+    work = models.CharField(max_length=20, default=RUN)
+    holder = models.CharField(max_length=200)
+    started = models.DateTimeField(db_index=True)
+    finished = models.DateTimeField(null=True)
+    #: The step that goes on, or that failed.
+    step = models.CharField(max_length=40, default="")
+    files = models.PositiveIntegerField(default=0)
+    #: Landed rows by kind, and seconds by step.
+    rows = models.JSONField(default=dict)
+    seconds = models.JSONField(default=dict)
+    #: The newest moment that the landed rows tell of, and how long after it they could be read.
+    newest = models.DateTimeField(null=True)
+    lag_ms = models.BigIntegerField(null=True)
+    #: Landing files that could not be read and were left where they are, with the reason.
+    unreadable = models.JSONField(default=dict)
+    #: Why it failed, in a sentence; "": it did not.
+    error = models.TextField(default="")
+
+    class Meta:
+        ordering: ClassVar = ["-started", "-id"]
+
+    @property
+    def state(self) -> str:
+        if self.error:
+            return "failed"
+        return "running" if self.finished is None else "done"

@@ -1,0 +1,402 @@
+"""One run of the pipeline: take the landing files that are new, and bring every table up to date.
+
+    landing -> events, samples, coverage -> holds -> episodes -> minutes -> hours, days -> taken
+
+What the new rows can change is worked out anew from the tables, in batch, and replaces what was there: the time from
+their first moment on for holds and episodes, carrying in what was not over by then, and their hours for the rollups. So
+the tables are a function of the rows that ever landed, in whatever order. A file counts as taken after all else is
+committed. A run that was killed leaves its files to the next one, which finds some of their rows stored already, works
+out the same, and so comes to the same tables.
+
+Most runs take a few seconds of recording. What such rows cannot change is not worked out: first of all, holds and
+episodes where no event tells of any and none is open.
+
+Two runs must not go on at the same time: the caller holds the lock (`lease.py`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from console.history import episodes as episodes_step
+from console.history import holds as holds_step
+from console.history import rollups, stops
+from console.history.backlog import Backlog, find_backlog
+from console.history.cleaning import clean, unknown
+from console.history.rollups import DAY, HOLDS_MS, HOUR
+from console.history.spans import spans
+from console.history.tables import Range, Tables, schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Rows that are worked on in the way that is quick to begin: planned simply, not compiled, committed at once.
+FEW_ROWS = 100_000
+#: As many hours of rollups as may be committed at once.
+FEW_HOURS = 4
+
+#: Stretches of hours that one run works out; with more of them they are joined, which costs time and changes nothing.
+MOST_RANGES = 24
+
+FOR_EVER = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
+
+#: What Spark does to make large queries fast takes longer than a small query itself.
+_QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_LARGE = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run did. `rows`: those that landed, by kind; `seconds` by step; `newest`: the moment that the newest of
+    them tells of; `more`: files were left for the next run; `unreadable`: files that are left where they are."""
+
+    files: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    newest: dt.datetime | None = None
+    more: bool = False
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What new rows tell of one broker. `since`: their first moment, ms."""
+
+    since: int
+    blocks: bool = False  # producers were held
+    fills: bool = False  # a queue's state is told
+    stops: bool = False
+
+
+class Run:
+    """See the module. `on_step` is called with the name of each step before it begins."""
+
+    def __init__(self, tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> None:
+        self.tables = tables
+        self.spark = tables.spark
+        self._on_step = on_step
+        self._seconds: dict[str, float] = {}
+        self._few = True
+        self._kept: list[DataFrame] = []
+
+    def run(self) -> Report:
+        """Raises what Spark and the landing folder raise; then nothing that was not committed counts."""
+        backlog = find_backlog(self.tables)
+        if not backlog.count:
+            return Report(unreadable=backlog.unreadable)
+        self._few = sum(backlog.rows.values()) <= FEW_ROWS
+        for key, value in (_QUICK if self._few else _LARGE).items():
+            self.spark.conf.set(key, value)
+        try:
+            self._take(backlog)
+        finally:
+            for each in self._kept:
+                each.unpersist()
+        newest = max((last for _first, last in backlog.bounds.values() if last < FOR_EVER), default=None)
+        rows = dict(backlog.rows)
+        return Report(backlog.count, rows, dict(self._seconds), newest, backlog.more, backlog.unreadable)
+
+    def _take(self, backlog: Backlog) -> None:
+        tables = self.tables
+        with self._step("landing"):
+            landed = {
+                kind: self._keep(clean(kind, tables.landed(kind, names)))
+                for kind, names in backlog.files.items()
+                if names
+            }
+            told, hours = self._told(landed)
+        with self._step("store"):
+            for kind, rows in landed.items():
+                first, last = backlog.bounds[kind]
+                stored = tables.read_ranges(kind, [(first, min(last + dt.timedelta(milliseconds=1), FOR_EVER))])
+                tables.append(kind, unknown(kind, rows, stored), at_once=self._few)
+        changed = self._intervals(told)
+        self._rollups(self._hours(hours, changed))
+        with self._step("taken"):
+            now = dt.datetime.now(dt.UTC)
+            files = [(kind, name) for kind, names in backlog.files.items() for name in names]
+            columns = {
+                "kind": [kind for kind, _ in files],
+                "file": [name for _, name in files],
+                "rows": pa.nulls(len(files), pa.int64()),
+                "at": pa.array([now] * len(files), pa.timestamp("us", tz="UTC")),
+            }
+            tables.append("taken", pa.table(columns), at_once=True)
+
+    # -- what landed ----------------------------------------------------------------------------------------------
+
+    def _told(self, landed: Mapping[str, DataFrame]) -> tuple[dict[str, _Told], set[int]]:
+        """What the new rows tell, by broker, and the hours (since the epoch) that they are about."""
+        ms = F.unix_millis("at")
+        about = F.array(_hour(ms), _hour(ms + HOLDS_MS))
+        no = F.lit(False)
+        flags = {
+            "events": (
+                F.col("kind") == "producer-blocked",
+                F.col("state").isNotNull() | F.col("kind").isin("queue-overfull", "queue-underfull"),
+                F.col("kind") == "producers-stopped",
+            ),
+            "samples": (no, F.expr("coalesce(whole AND state IN ('OVERFULL', 'OVERFULL_STOPPED'), false)"), no),
+            "coverage": (no, no, no),
+        }
+        # What has become known may let a sample of before hold on.
+        covered = F.sequence(_hour(ms), _hour(F.greatest(ms, F.unix_millis("until")))) if "coverage" in landed else None
+        parts = [
+            rows.select(
+                "broker",
+                F.explode(about if kind != "coverage" else covered).alias("hour"),
+                ms.alias("ms"),
+                *(flag.alias(name) for flag, name in zip(flags[kind], ("blocks", "fills", "stops"), strict=True)),
+            )
+            for kind, rows in landed.items()
+        ]
+        together = parts[0]
+        for part in parts[1:]:
+            together = together.unionByName(part)
+        found = together.groupBy("broker", "hour").agg(
+            F.min("ms").alias("since"), *(F.max(name).alias(name) for name in ("blocks", "fills", "stops"))
+        )
+        told: dict[str, _Told] = {}
+        hours = set()
+        for row in found.collect():
+            hours.add(row.hour)
+            one = told.setdefault(row.broker, _Told(row.since))
+            one.since = min(one.since, row.since)
+            one.blocks, one.fills, one.stops = one.blocks or row.blocks, one.fills or row.fills, one.stops or row.stops
+        return told, hours
+
+    # -- holds and episodes ---------------------------------------------------------------------------------------
+
+    def _intervals(self, told: Mapping[str, _Told]) -> list[tuple[int, int | None]]:
+        """Bring holds and episodes up to date; return the stretches of time, ms, in which one begins or ends anew."""
+        changed: list[tuple[int, int | None]] = []
+        with self._step("holds"):
+            not_over = self._not_over("holds", told)
+            if since := {name: one.since for name, one in told.items() if one.blocks or name in not_over}:
+                changed += self._holds(since)
+        with self._step("episodes"):
+            not_over = self._not_over("episodes", told, "overfull")
+            if since := {name: one.since for name, one in told.items() if one.fills or name in not_over}:
+                changed += self._overfull(since)
+        with self._step("stops"):
+            not_over = self._not_over("episodes", told, "stopped")
+            if since := {name: one.since for name, one in told.items() if one.stops or name in not_over}:
+                changed += self._stopped(since)
+        return changed
+
+    def _not_over(self, name: str, told: Mapping[str, _Told], kind: str = "") -> set[str]:
+        """Brokers that have a row there that the new rows may change."""
+        settled = pc.field("settled") if name == "episodes" else pc.scalar(True)
+        first = pa.scalar(_moment(min(one.since for one in told.values())), pa.timestamp("us", tz="UTC"))
+        maybe = pc.field("end").is_null() | (pc.field("end") >= first) | ~settled
+        columns = ["broker", "end", *(["settled", "kind"] if name == "episodes" else [])]
+        rows = self.tables.gather(name, columns, maybe).to_pylist()
+        return {
+            row["broker"]
+            for row in rows
+            if row["broker"] in told
+            and row.get("kind", "") == kind
+            and (row["end"] is None or not row.get("settled", True) or row["end"] >= _moment(told[row["broker"]].since))
+        }
+
+    def _holds(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+        events, samples = self._later("events", since), self._later("samples", since).where("whole")
+        first = _moment(min(since.values()))
+        stored = self.tables.read_touching("holds", "end", first)
+        before = self._keep(stored.where(_of_brokers(since, "coalesce(unix_millis(end), {ms}) >= {ms}")))
+        carried = before.where(_of_brokers(since, "unix_millis(start) < {ms}"))
+        return self._refresh("holds", before, holds_step.holds(events, samples, carried))
+
+    def _overfull(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+        before = self._episodes("overfull", since)
+        carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
+        found = self._keep(
+            episodes_step.overfull(self._later("events", since), self._later("samples", since).where("whole"), carried)
+        )
+        first = found.agg(F.unix_millis(F.min("start"))).first()
+        if first is not None and first[0] is not None:
+            found = self._measured(found, _moment(first[0]))
+        return self._refresh("episodes", before, found)
+
+    def _stopped(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+        before = self._episodes("stopped", since)
+        carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
+        return self._refresh("episodes", before, stops.stopped(self._later("events", since), carried))
+
+    def _episodes(self, kind: str, since: Mapping[str, int]) -> DataFrame:
+        """Those that the rows since then may change."""
+        stored = self.tables.read("episodes").where(f"kind = '{kind}'")
+        return self._keep(stored.where(_of_brokers(since, "NOT settled OR coalesce(unix_millis(end), {ms}) >= {ms}")))
+
+    def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
+        rows = self.tables.read_ranges(name, [(_moment(min(since.values())), FOR_EVER)])
+        return rows.where(_of_brokers(since, "unix_millis(at) >= {ms}"))
+
+    def _measured(self, overfull: DataFrame, first: dt.datetime) -> DataFrame:
+        tables = self.tables
+        columns = ("broker", "virtualhost", "queue", "at", "depth_messages", "depth_bytes")
+        points = [tables.read_ranges(name, [(first, FOR_EVER)]).select(*columns) for name in ("samples", "events")]
+        together = points[0].unionByName(points[1]).where("queue IS NOT NULL")
+        return episodes_step.measured(overfull, together, tables.read_touching("holds", "end", first), self._horizons())
+
+    def _horizons(self) -> DataFrame:
+        """(broker, horizon_ms): up to when each broker was watched."""
+        followed = self.tables.read("coverage").where("followed")
+        return followed.groupBy("broker").agg(F.max(F.unix_millis("until")).alias("horizon_ms"))
+
+    def _refresh(self, name: str, before: DataFrame, found: DataFrame) -> list[tuple[int, int | None]]:
+        """Put the rows `found` in the place of the stored rows `before`. Returns the bounds (ms, None: open) of all
+        rows whose bounds differ."""
+        tables = self.tables
+        columns = schema(name).names
+        empty = self.spark.createDataFrame([], schema(name))
+        old, new = before.select(*columns), empty.unionByName(found, allowMissingColumns=True).select(*columns)
+        new = self._keep(new)
+        both = old.withColumn("n", F.lit(-1)).unionByName(new.withColumn("n", F.lit(1)))
+        differing = both.groupBy(*columns).agg(F.sum("n").alias("n")).where("n <> 0")
+        bounds = ("broker", "virtualhost", "queue", "start", "end")
+        rows = (
+            differing.groupBy(*bounds)
+            .agg(F.sum("n").alias("n"))
+            .groupBy(
+                F.expr(f"unix_millis(start) div {HOUR}").alias("begin"),
+                F.expr(f"unix_millis(end) div {HOUR}").alias("end"),
+            )
+            .agg(F.min(F.unix_millis("start")).alias("first"), F.max(F.abs("n")).alias("moved"))
+            .collect()
+        )
+        if not rows:
+            return []
+        first = _moment(min(row.first for row in rows))
+        ranges = [(first, FOR_EVER)]
+        keys = ("id",) if name == "episodes" else ("broker", "producer", "virtualhost", "queue", "start")
+        same_key = [F.col(f"mine.{key}").eqNullSafe(F.col(f"old.{key}")) for key in keys]
+        keep = tables.read_ranges(name, ranges).alias("mine").join(old.alias("old"), same_key, "left_anti")
+        tables.replace(name, ranges, keep.unionByName(new.where(F.col("start") >= F.lit(first))), at_once=self._few)
+        return [(row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved]
+
+    # -- rollups --------------------------------------------------------------------------------------------------
+
+    def _hours(self, about: Iterable[int], changed: Sequence[tuple[int, int | None]]) -> list[tuple[int, int]]:
+        """The hours, as (from, to) in ms, apart from each other, whose rollups may come out different now."""
+        ranges = [(hour * HOUR, (hour + 1) * HOUR) for hour in about]
+        horizon = max(end for _begin, end in ranges)
+        if any(end is None for _begin, end in changed):
+            latest = self._horizons().agg(F.max("horizon_ms")).first()
+            horizon = max(horizon, latest[0] if latest and latest[0] else 0)
+        for begin, end in changed:
+            last = horizon if end is None else end
+            ranges.append((begin // HOUR * HOUR, (max(begin, last) // HOUR + 1) * HOUR))
+        return joined(ranges)
+
+    def _rollups(self, hours: Sequence[tuple[int, int]]) -> None:
+        tables = self.tables
+        ranges = _ranges(hours)
+        at_once = self._few and sum(end - begin for begin, end in hours) <= FEW_HOURS * HOUR
+        with_before = [(begin - dt.timedelta(milliseconds=HOLDS_MS), end) for begin, end in ranges]
+        first, last = with_before[0][0], with_before[-1][1]
+        frame = self._frame(hours)
+        looked = self._keep(tables.read_touching("coverage", "until", first, last))
+        intervals = {name: tables.read_touching(name, "end", ranges[0][0], last) for name in ("episodes", "holds")}
+        with self._step("minutes"):
+            rows = rollups.minutes(
+                tables.read_ranges("samples", with_before),
+                tables.read_ranges("events", with_before),
+                spans(looked),
+                spans(looked, sampled=True),
+                intervals["episodes"],
+                intervals["holds"],
+                frame,
+            )
+            tables.replace("minutes", ranges, rows, at_once=at_once)
+        with self._step("hours"):
+            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(looked), frame, HOUR)
+            tables.replace("hours", ranges, rows, at_once=at_once)
+        with self._step("days"):
+            days = joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in hours])
+            ranges = _ranges(days)
+            looked = tables.read_touching("coverage", "until", ranges[0][0], ranges[-1][1])
+            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(looked), self._frame(days), DAY)
+            tables.replace("days", ranges, rows, at_once=at_once)
+
+    def _frame(self, ranges: Sequence[tuple[int, int]]) -> DataFrame:
+        return self.spark.createDataFrame(list(ranges), "range_from bigint, range_to bigint")
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, rows: DataFrame) -> DataFrame:
+        """Rows that are needed more than once."""
+        if self._few:
+            return rows.localCheckpoint()  # what was done to get them need not be planned again
+        self._kept.append(rows.persist())
+        return rows
+
+    def _step(self, name: str) -> _Timed:
+        self._on_step(name)
+        return _Timed(self._seconds, name)
+
+
+class _Timed:
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self._seconds, self._name = seconds, name
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        took = time.perf_counter() - self._began
+        self._seconds[self._name] = round(self._seconds.get(self._name, 0.0) + took, 3)
+
+
+def joined(ranges: Iterable[tuple[int, int]], most: int = MOST_RANGES) -> list[tuple[int, int]]:
+    """Half-open ranges as few that cover them, in order and apart from each other; where there would be more than
+    `most`, those nearest to each other are joined."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    while len(merged) > most:
+        gaps = [(merged[i + 1][0] - merged[i][1], i) for i in range(len(merged) - 1)]
+        nearest = sorted(gaps)[: len(merged) - most]
+        for _gap, i in sorted(nearest, key=lambda each: -each[1]):
+            merged[i : i + 2] = [(merged[i][0], merged[i + 1][1])]
+    return merged
+
+
+def _ranges(stretches: Iterable[tuple[int, int]]) -> list[Range]:
+    return [(_moment(begin), _moment(end)) for begin, end in stretches]
+
+
+def _hour(ms: Column) -> Column:
+    return F.floor(ms / HOUR)
+
+
+def _of_brokers(since: Mapping[str, int], condition: str) -> Column:
+    """`condition` of each of the brokers' rows, with {ms} for its moment."""
+    of_one = [(F.col("broker") == name) & F.expr(condition.format(ms=ms)) for name, ms in since.items()]
+    together = of_one[0]
+    for each in of_one[1:]:
+        together = together | each
+    return together
+
+
+def _moment(ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)

@@ -1,0 +1,110 @@
+"""The history's work by the clock: runs that the warm process did not do, compaction, retention.
+
+Each task is a command in a process of its own, so that a worker never holds a Java. One at a time is the lease's
+matter: a task that finds it taken has nothing to do, or tries again later.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from console.celery import app
+from console.history.upkeep import sweep
+from console.history.waiting import waiting
+
+MANAGE = Path(__file__).resolve().parent.parent.parent / "manage.py"
+
+#: The exit code of `manage.py history --once` when another process is at it.
+BUSY = 75
+
+#: Files that have waited for so long are not being taken by the warm process: it is not there, or fails.
+OVERDUE = dt.timedelta(minutes=2)
+
+#: Seconds that one command may take.
+LONGEST = 6 * 3600
+
+
+class HistoryFailed(Exception):
+    """A command failed; the message is the last line that it said. The console's database has the record."""
+
+
+class HistoryBusy(Exception):
+    """Another process was at it."""
+
+
+@app.task(name="history.run", bind=True, max_retries=5)  # type: ignore[untyped-decorator]
+def run(self: Any, *, always: bool = False) -> str:
+    """Run the pipeline if files wait and nobody takes them; `always`: whatever waits. Tried again after 30 s, 60 s…"""
+    if not always:
+        oldest = waiting(settings.HEADGATE_HISTORY_URL).oldest
+        if oldest is None or timezone.now() - oldest < OVERDUE:
+            return "nothing is overdue"
+    try:
+        command("run")
+    except HistoryBusy:
+        return "another process is at it"
+    except HistoryFailed as failure:
+        raise self.retry(exc=failure, countdown=30 * 2**self.request.retries) from failure
+    return "done"
+
+
+@app.task(name="history.compact", bind=True, max_retries=20)  # type: ignore[untyped-decorator]
+def compact(self: Any) -> str:
+    """Put small files together."""
+    return _chore(self, "compact")
+
+
+@app.task(name="history.retain", bind=True, max_retries=20)  # type: ignore[untyped-decorator]
+def retain(self: Any) -> str:
+    """Drop what is kept no longer."""
+    return _chore(self, "retain")
+
+
+@app.task(name="history.sweep")  # type: ignore[untyped-decorator]
+def sweep_landing() -> int:
+    """Remove landing files that are in the tables."""
+    return sweep(settings.HEADGATE_HISTORY_URL, timezone.now())
+
+
+def _chore(task: Any, work: str) -> str:
+    """The pipeline holds the lease for some seconds of each minute: try until it is free."""
+    try:
+        command(work)
+    except HistoryBusy as busy:
+        raise task.retry(exc=busy, countdown=7) from busy
+    except HistoryFailed as failure:
+        raise task.retry(exc=failure, countdown=300) from failure
+    return "done"
+
+
+def command(work: str) -> None:
+    """`manage.py history --once WORK`. Raises HistoryBusy, HistoryFailed."""
+    environment = os.environ | {
+        "HEADGATE_DATA": str(settings.DATA),
+        "HEADGATE_HISTORY_URL": settings.HEADGATE_HISTORY_URL,
+    }
+    try:
+        done = subprocess.run(  # noqa: S603 -- our own command
+            [sys.executable, str(MANAGE), "history", "--once", work],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise HistoryFailed(f"history --once {work} took longer than {LONGEST} s and was ended") from None
+    if done.returncode == BUSY:
+        raise HistoryBusy(done.stdout.strip())
+    if done.returncode:
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise HistoryFailed(lines[-1] if lines else f"history --once {work} ended with {done.returncode}")

@@ -1,0 +1,37 @@
+"""Which landing files wait to be taken, told without Spark: for deciding whether to start it, and for the status."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from console.history.landing import SCHEMAS, Landing
+from console.history.layout import table_url
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """`files` that landed and are in no table; `oldest`: when the first of them landed."""
+
+    files: int = 0
+    oldest: dt.datetime | None = None
+
+
+def waiting(url: str) -> Waiting:
+    """Raises LandingError, or deltalake's errors when the table of what was taken cannot be read."""
+    landed = Landing(url).landed()
+    taken = taken_files(url) if landed else set()
+    times = [at for (kind, name), at in landed.items() if kind in SCHEMAS and (kind, name) not in taken]
+    return Waiting(len(times), min(times, default=None))
+
+
+def taken_files(url: str) -> set[tuple[str, str]]:
+    """(kind, name) of the landing files that are in the tables."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        table = DeltaTable(table_url(url, "taken")).to_pyarrow_table(columns=["kind", "file"])
+    except TableNotFoundError:
+        return set()
+    return set(zip(table["kind"].to_pylist(), table["file"].to_pylist(), strict=True))

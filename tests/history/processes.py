@@ -1,0 +1,74 @@
+"""The pipeline as processes of its own, and what they left in the tables, read without Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import deltalake
+
+from console.history.layout import LAYOUTS, table_url
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+#: Of tables that are a function of what landed; `taken` tells when.
+COMPARED = tuple(name for name in LAYOUTS if name != "taken")
+
+
+def environment(data: Path, **more: str) -> dict[str, str]:
+    """For a process whose data folder is `data`."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("HEADGATE_", "SPARK_"))}
+    return inherited | {"HEADGATE_DATA": str(data), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONUNBUFFERED": "1"} | more
+
+
+def manage(*arguments: str, env: Mapping[str, str], within: float = 300) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), *arguments],
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=within,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def running(*command: str, env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own; at the end the group is killed."""
+    with (
+        log.open("ab") as out,
+        subprocess.Popen(
+            command, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, process_group=0
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """With -9, and its Java with it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    process.wait()
+
+
+def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of every table, sorted, whatever files they lie in."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for name in COMPARED:
+        table = deltalake.DeltaTable(table_url(url, name)).to_pyarrow_table()
+        columns = sorted(table.column_names)
+        values = zip(*(table[column].to_pylist() for column in columns), strict=True)
+        found[name] = sorted((tuple(map(_plain, row)) for row in values), key=repr)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

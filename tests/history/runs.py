@@ -1,0 +1,63 @@
+"""A history of its own below a folder: land rows, run the pipeline, read the tables as the console does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltalake import DeltaTable
+
+from console.history.layout import LAYOUTS, table_url
+from console.history.run import Report, Run
+from console.history.tables import Tables
+from tests.history.rows import Story, land
+
+Row = dict[str, Any]
+
+#: What the pipeline works out of the landing rows.
+DERIVED = ("holds", "episodes", "minutes", "hours", "days")
+
+
+class History:
+    def __init__(self, spark: Any, url: str) -> None:
+        self.url = url
+        self.tables = Tables(spark, url)
+
+    def land(self, *stories: Story) -> None:
+        """One file a kind, with the rows of all the stories."""
+        together = Story()
+        for story in stories:
+            for kind, rows in story.rows.items():
+                together.rows[kind].extend(rows)
+        land(self.url, together.rows)
+
+    def run(self) -> Report:
+        report = Run(self.tables).run()
+        while report.more:
+            report = Run(self.tables).run()
+        return report
+
+    def rows(self, name: str, broker: str = "", **equal: Any) -> list[Row]:
+        """In the order of their text, without the partition's column."""
+        partition = LAYOUTS[name].partition
+        found = DeltaTable(table_url(self.url, name)).to_pyarrow_table().to_pylist()
+        wanted = equal | ({"broker": broker} if broker else {})
+        rows = [
+            {column: value for column, value in row.items() if column != partition}
+            for row in found
+            if all(row[column] == value for column, value in wanted.items())
+        ]
+        return sorted(rows, key=repr)
+
+    def one(self, name: str, broker: str = "", **equal: Any) -> Row:
+        (row,) = self.rows(name, broker, **equal)
+        return row
+
+    def all_derived(self, broker: str = "") -> dict[str, list[Row]]:
+        """With a broker's name: its rows without what differs with that name."""
+        without = ("broker", "id") if broker else ()
+        return {
+            name: sorted(
+                ({c: v for c, v in row.items() if c not in without} for row in self.rows(name, broker)), key=repr
+            )
+            for name in DERIVED
+        }

@@ -1,0 +1,106 @@
+"""`manage.py history` as a process: without an installed Java, killed in the middle of its work, stopped."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.history.run import Run
+from console.history.tables import Tables
+from console.history.waiting import waiting
+from tests.history.processes import ROOT, contents, environment, kill, manage, running
+from tests.history.rows import Story, land
+from tests.up.running import wait_until
+
+pytestmark = pytest.mark.timeout(600)
+
+HISTORY = (sys.executable, str(ROOT / "manage.py"), "history")
+
+
+def without_java(folder: Path) -> dict[str, str]:
+    """An environment in which no Java is found."""
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in ("sh", "bash", "env", "dirname", "basename", "ps", "uname", "head", "cat", "ls", "grep", "sed", "nice"):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    inherited = {"PATH": str(tools)}
+    return {key: value for key, value in (environment(folder / "data") | inherited).items() if key != "JAVA_HOME"}
+
+
+def first() -> Story:
+    told = Story().watch(0, 600).sample(0, 1, whole=True, enqueued_messages=0, dequeued_messages=0)
+    return told.overfull(60).blocked(60).sample(80, 20, state="OVERFULL").underfull(90).released(90)
+
+
+def later() -> Story:
+    return Story().watch(600, 1200).sample(700, 4).sample(1100, 9)
+
+
+def step(data: Path) -> str:
+    """What the newest run is at."""
+    with sqlite3.connect(f"file:{data}/console/console.sqlite3?mode=ro", uri=True) as database:
+        row = database.execute("SELECT step FROM history_historyrun ORDER BY id DESC LIMIT 1").fetchone()
+    return row[0] if row else ""
+
+
+def states(data: Path) -> list[tuple[str, str]]:
+    with sqlite3.connect(f"file:{data}/console/console.sqlite3?mode=ro", uri=True) as database:
+        return database.execute("SELECT finished IS NOT NULL, error FROM history_historyrun ORDER BY id").fetchall()
+
+
+def test_on_a_machine_without_java_it_runs_by_itself_and_stops_when_told(tmp_path: Path) -> None:
+    env = without_java(tmp_path)
+    data = tmp_path / "data"
+    url = str(data / "history")
+    assert shutil.which("java", path=env["PATH"]) is None
+    assert manage("migrate", "--verbosity", "0", env=env).returncode == 0
+    land(url, first().rows)
+    log = tmp_path / "history.log"
+    with running(*HISTORY, env=env, log=log) as process:
+        wait_until(lambda: waiting(url).files == 0 or process.poll() is not None, "it took the files", within=240)
+        assert process.poll() is None, log.read_text()
+        assert len(contents(url)["episodes"]) == 1
+        # It is warm now: what lands later is there soon.
+        land(url, later().rows)
+        wait_until(lambda: waiting(url).files == 0, "it took later files", within=120)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    assert {error for _, error in states(data)} <= {"", "it was stopped"}
+    assert len(contents(url)["minutes"]) >= 40, "20 minutes of a queue and of its virtual host"
+
+
+def test_killed_at_step_after_step_and_started_again_the_tables_are_the_same(tmp_path: Path, spark: Any) -> None:
+    data = tmp_path / "data"
+    env = environment(data)
+    url, undisturbed = str(data / "history"), str(tmp_path / "undisturbed")
+    assert manage("migrate", "--verbosity", "0", env=env).returncode == 0
+    land(url, first().rows)
+    shutil.copytree(url, undisturbed)
+    killed_at = ("store", "minutes", "days")
+    log = tmp_path / "killed.log"
+    for name in killed_at:
+        with running(*HISTORY, env=env, log=log) as process:
+
+            def at_step(wanted: str = name, it: subprocess.Popen[bytes] = process) -> bool:
+                return step(data) == wanted or it.poll() is not None
+
+            wait_until(at_step, f"it is at {name}", within=240)
+            assert process.poll() is None, log.read_text()
+            kill(process)
+        assert waiting(url).files == 3
+    for each in (url, undisturbed):
+        land(each, later().rows)
+    again = manage("history", "--once", "run", env=env)
+    assert again.returncode == 0, again.stderr
+    Run(Tables(spark, undisturbed)).run()
+    assert waiting(url).files == 0
+    assert contents(url) == contents(undisturbed)
+    assert [error for _, error in states(data)] == ["the process ended in the middle of it"] * len(killed_at) + [""]

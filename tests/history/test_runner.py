@@ -1,0 +1,155 @@
+"""The warm process: when it runs, what it records, what it does after a failure. The pipeline is a stand-in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from console.history.landing import Landing
+from console.history.lease import Busy, lease
+from console.history.models import Held, HistoryRun
+from console.history.runner import LEASE, Rhythm, Runner, Unusable
+from tests.history.rows import Story, land
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+QUICK = Rhythm(look=0.01, pause=0.01, rest=0.01, failed=0.01, longest=0.02)
+
+
+@dataclass
+class Report:
+    files: int = 1
+    rows: dict[str, int] = field(default_factory=lambda: {"events": 3})
+    seconds: dict[str, float] = field(default_factory=lambda: {"minutes": 0.5})
+    newest: dt.datetime | None = None
+    more: bool = False
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+class Pipeline:
+    """Answers with the next of `answers`, the last one for ever; an exception is raised."""
+
+    def __init__(self, *answers: Report | Exception) -> None:
+        self.answers = list(answers) or [Report()]
+        self.runs = 0
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def __call__(self, on_step: Callable[[str], None]) -> Report:
+        self.runs += 1
+        on_step("minutes")
+        self.meanwhile()
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "history")
+
+
+def test_with_nothing_landed_it_does_not_run(url: str) -> None:
+    pipeline = Pipeline()
+    assert Runner(url, pipeline).run_if_new() is False
+    assert pipeline.runs == 0
+
+
+def test_it_runs_once_for_what_has_landed_and_again_for_what_lands_later(url: str) -> None:
+    pipeline = Pipeline()
+    runner = Runner(url, pipeline)
+    land(url, Story().watch(0, 1).rows)
+    assert [runner.run_if_new() for _ in range(3)] == [True, False, False]
+    land(url, Story().watch(1, 2).rows)
+    assert [runner.run_if_new() for _ in range(2)] == [True, False]
+
+
+def test_a_file_that_lands_during_a_run_is_for_the_next(url: str) -> None:
+    pipeline = Pipeline()
+    runner = Runner(url, pipeline)
+    land(url, Story().watch(0, 1).rows)
+    pipeline.meanwhile = lambda: land(url, Story().watch(1, 2).rows)
+    runner.run_if_new()
+    pipeline.meanwhile = lambda: None
+    assert [runner.run_if_new() for _ in range(2)] == [True, False]
+
+
+def test_it_runs_again_at_once_while_files_are_left(url: str) -> None:
+    runner = Runner(url, Pipeline(Report(more=True), Report(more=True), Report()))
+    land(url, Story().watch(0, 1).rows)
+    assert [runner.run_if_new() for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_run_is_recorded_with_its_rows_and_its_lag(url: str) -> None:
+    land(url, Story().watch(0, 1).rows)
+    newest = timezone.now() - dt.timedelta(seconds=5)
+    pipeline = Pipeline(Report(newest=newest))
+    steps: list[str] = []
+    pipeline.meanwhile = lambda: steps.append(HistoryRun.objects.get().step)
+    Runner(url, pipeline).run_if_new()
+    row = HistoryRun.objects.get()
+    assert steps == ["minutes"]
+    assert (row.state, row.files, row.rows, row.seconds, row.step) == ("done", 1, {"events": 3}, {"minutes": 0.5}, "")
+    assert row.newest == newest
+    assert row.lag_ms is not None
+    assert 5000 <= row.lag_ms < 65_000
+
+
+def test_a_failure_is_recorded_with_its_step_and_its_first_line_and_tried_again(url: str) -> None:
+    land(url, Story().watch(0, 1).rows)
+    said: list[str] = []
+    pipeline = Pipeline(ValueError("no such column\nat org.apache"), Report())
+    ended = threading.Event()
+    runner = Runner(url, pipeline, rhythm=QUICK, say=said.append)
+
+    def end_after_two() -> None:
+        if pipeline.runs == 2:
+            ended.set()
+
+    pipeline.meanwhile = end_after_two
+    runner.run_until(ended)
+    done, failed = HistoryRun.objects.all()
+    assert (failed.state, failed.error, failed.step) == ("failed", "ValueError: no such column", "minutes")
+    assert done.state == "done"
+    assert said == ["failed, tried again in 0.01 s: ValueError: no such column"]
+
+
+def test_what_is_beyond_repair_ends_the_process_and_is_recorded(url: str) -> None:
+    land(url, Story().watch(0, 1).rows)
+    runner = Runner(url, Pipeline(Unusable("Spark has gone")), rhythm=QUICK)
+    with pytest.raises(Unusable):
+        runner.run_until(threading.Event())
+    assert HistoryRun.objects.get().error == "Unusable: Spark has gone"
+    assert not Held.objects.exists()
+
+
+def test_while_another_process_is_at_it_nothing_runs_or_is_recorded(url: str) -> None:
+    land(url, Story().watch(0, 1).rows)
+    pipeline = Pipeline()
+    with lease(LEASE), pytest.raises(Busy):
+        Runner(url, pipeline).run_if_new()
+    assert pipeline.runs == 0
+    assert not HistoryRun.objects.exists()
+
+
+def test_a_run_that_was_killed_is_recorded_as_ended(url: str) -> None:
+    HistoryRun.objects.create(holder="x", started=timezone.now())
+    land(url, Story().watch(0, 1).rows)
+    Runner(url, Pipeline()).run_if_new()
+    assert [row.state for row in HistoryRun.objects.all()] == ["done", "failed"]
+
+
+def test_a_removed_file_is_no_reason_to_run(url: str) -> None:
+    runner = Runner(url, Pipeline())
+    land(url, Story().watch(0, 1).rows)
+    land(url, Story().watch(1, 2).rows)
+    runner.run_if_new()
+    landing = Landing(url)
+    landing.remove("coverage", landing.names("coverage")[0])
+    assert runner.run_if_new() is False

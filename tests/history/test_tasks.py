@@ -1,0 +1,116 @@
+"""Tasks by the clock: what they start and when, and what comes of a failure. The commands are stand-ins."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from celery.exceptions import Retry
+from django.utils import timezone
+
+from console.celery import app
+from console.history import tasks
+from console.history.landing import Landing
+from console.history.layout import table_url
+from console.history.upkeep import sweep
+from console.history.waiting import waiting
+from tests.history.rows import Story, land
+
+
+@pytest.fixture
+def url(tmp_path: Path, settings: Any) -> str:
+    settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+    return str(tmp_path / "history")
+
+
+class Commands:
+    """Stands in for `manage.py history --once`; `code`: what it ends with."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.code, self.out, self.err = 0, "", ""
+
+    def __call__(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        self.called.append(command[-1])
+        return subprocess.CompletedProcess(command, self.code, self.out, self.err)
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
+    stand_in = Commands()
+    monkeypatch.setattr(tasks.subprocess, "run", stand_in)
+    return stand_in
+
+
+def take_all(url: str) -> None:
+    """Note every landing file as taken, as the pipeline does."""
+    landed = Landing(url).landed()
+    rows = {"kind": [kind for kind, _ in landed], "file": [name for _, name in landed]}
+    deltalake.write_deltalake(table_url(url, "taken"), pa.table(rows), mode="append")
+
+
+def age(url: str, by: dt.timedelta) -> None:
+    """Let the files have landed that long ago."""
+    landing = Landing(url)
+    when = (timezone.now() - by).timestamp()
+    for kind, name in landing.landed():
+        os.utime(Path(landing.folder(kind)) / name, (when, when))
+
+
+def test_files_that_the_warm_process_will_take_start_nothing(url: str, commands: Commands) -> None:
+    land(url, Story().watch(0, 1).rows)
+    assert tasks.run() == "nothing is overdue"
+    assert commands.called == []
+
+
+def test_files_that_nobody_takes_are_run(url: str, commands: Commands) -> None:
+    land(url, Story().watch(0, 1).rows)
+    age(url, tasks.OVERDUE * 2)
+    assert tasks.run() == "done"
+    assert commands.called == ["run"]
+
+
+def test_files_that_were_taken_long_ago_start_nothing(url: str, commands: Commands) -> None:
+    land(url, Story().watch(0, 1).rows)
+    age(url, tasks.OVERDUE * 2)
+    take_all(url)
+    assert tasks.run() == "nothing is overdue"
+    assert commands.called == []
+
+
+def test_a_run_that_finds_another_at_it_is_done(url: str, commands: Commands) -> None:
+    commands.code, commands.out = tasks.BUSY, "x:1:1 is at it"
+    assert tasks.run(always=True) == "another process is at it"
+
+
+@pytest.mark.parametrize(("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.compact, 75)])
+def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, task: Any, code: int) -> None:
+    commands.code, commands.out, commands.err = code, "another is at it", "warning\nthe disk is full\n"
+    with pytest.raises(Retry) as retried:
+        task.apply(kwargs={"always": True} if task is tasks.run else {}, throw=True)
+    assert str(retried.value.exc) == ("the disk is full" if code == 1 else "another is at it")
+
+
+def test_beat_names_tasks_that_there_are() -> None:
+    app.loader.import_default_modules()
+    named = {entry["task"] for entry in app.conf.beat_schedule.values()}
+    assert named == {"history.run", "history.sweep", "history.compact", "history.retain"}
+    assert named <= set(app.tasks)
+
+
+def test_only_taken_files_that_no_writer_looks_back_at_are_swept(url: str) -> None:
+    land(url, Story().watch(0, 1).sample(0, 1).rows)
+    now = timezone.now()
+    assert sweep(url, now) == 0
+    take_all(url)
+    assert sweep(url, now) == 0
+    age(url, dt.timedelta(hours=2))
+    land(url, Story().watch(1, 2).rows)
+    assert sweep(url, now) == 2
+    assert waiting(url).files == 1
