@@ -6,7 +6,7 @@ What the new rows can change is worked out anew from the tables, in batch, and r
 their first moment on for holds and episodes, carrying in what was not over by then, and their hours for the rollups. So
 the tables are a function of the rows that ever landed, in whatever order. A file counts as taken after all else is
 committed. A run that was killed leaves its files to the next one, which finds some of their rows stored already, works
-out the same, and so comes to the same tables.
+out the same, and so comes to the same tables (`owed.py`: even if holds and episodes had changed, and rollups had not).
 
 Most runs take a few seconds of recording. What such rows cannot change is not worked out: first of all, holds and
 episodes where no event tells of any and none is open.
@@ -31,6 +31,7 @@ from console.history import holds as holds_step
 from console.history import rollups, stops
 from console.history.backlog import Backlog, find_backlog
 from console.history.cleaning import clean, unknown
+from console.history.owed import Owed, Stretch
 from console.history.rollups import DAY, HOLDS_MS, HOUR
 from console.history.spans import spans
 from console.history.tables import Range, Tables, schema
@@ -93,6 +94,7 @@ class Run:
         self._on_step = on_step
         self._seconds: dict[str, float] = {}
         self._few = True
+        self._owed: Owed
         self._kept: list[DataFrame] = []
 
     def run(self) -> Report:
@@ -126,8 +128,9 @@ class Run:
                 first, last = backlog.bounds[kind]
                 stored = tables.read_ranges(kind, [(first, min(last + dt.timedelta(milliseconds=1), FOR_EVER))])
                 tables.append(kind, unknown(kind, rows, stored), at_once=self._few)
-        changed = self._intervals(told)
-        self._rollups(self._hours(hours, changed))
+        self._owed = Owed(tables.landing)
+        self._intervals(told)
+        self._rollups(self._hours(hours, self._owed.stretches))
         with self._step("taken"):
             now = dt.datetime.now(dt.UTC)
             files = [(kind, name) for kind, names in backlog.files.items() for name in names]
@@ -138,6 +141,7 @@ class Run:
                 "at": pa.array([now] * len(files), pa.timestamp("us", tz="UTC")),
             }
             tables.append("taken", pa.table(columns), at_once=True)
+            self._owed.settle()
 
     # -- what landed ----------------------------------------------------------------------------------------------
 
@@ -183,22 +187,20 @@ class Run:
 
     # -- holds and episodes ---------------------------------------------------------------------------------------
 
-    def _intervals(self, told: Mapping[str, _Told]) -> list[tuple[int, int | None]]:
-        """Bring holds and episodes up to date; return the stretches of time, ms, in which one begins or ends anew."""
-        changed: list[tuple[int, int | None]] = []
+    def _intervals(self, told: Mapping[str, _Told]) -> None:
+        """Bring holds and episodes up to date; note the stretches of time in which one begins or ends anew."""
         with self._step("holds"):
             not_over = self._not_over("holds", told)
             if since := {name: one.since for name, one in told.items() if one.blocks or name in not_over}:
-                changed += self._holds(since)
+                self._holds(since)
         with self._step("episodes"):
             not_over = self._not_over("episodes", told, "overfull")
             if since := {name: one.since for name, one in told.items() if one.fills or name in not_over}:
-                changed += self._overfull(since)
+                self._overfull(since)
         with self._step("stops"):
             not_over = self._not_over("episodes", told, "stopped")
             if since := {name: one.since for name, one in told.items() if one.stops or name in not_over}:
-                changed += self._stopped(since)
-        return changed
+                self._stopped(since)
 
     def _not_over(self, name: str, told: Mapping[str, _Told], kind: str = "") -> set[str]:
         """Brokers that have a row there that the new rows may change."""
@@ -215,15 +217,15 @@ class Run:
             and (row["end"] is None or not row.get("settled", True) or row["end"] >= _moment(told[row["broker"]].since))
         }
 
-    def _holds(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+    def _holds(self, since: Mapping[str, int]) -> None:
         events, samples = self._later("events", since), self._later("samples", since).where("whole")
         first = _moment(min(since.values()))
         stored = self.tables.read_touching("holds", "end", first)
         before = self._keep(stored.where(_of_brokers(since, "coalesce(unix_millis(end), {ms}) >= {ms}")))
         carried = before.where(_of_brokers(since, "unix_millis(start) < {ms}"))
-        return self._refresh("holds", before, holds_step.holds(events, samples, carried))
+        self._refresh("holds", before, holds_step.holds(events, samples, carried))
 
-    def _overfull(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+    def _overfull(self, since: Mapping[str, int]) -> None:
         before = self._episodes("overfull", since)
         carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
         found = self._keep(
@@ -232,12 +234,12 @@ class Run:
         first = found.agg(F.unix_millis(F.min("start"))).first()
         if first is not None and first[0] is not None:
             found = self._measured(found, _moment(first[0]))
-        return self._refresh("episodes", before, found)
+        self._refresh("episodes", before, found)
 
-    def _stopped(self, since: Mapping[str, int]) -> list[tuple[int, int | None]]:
+    def _stopped(self, since: Mapping[str, int]) -> None:
         before = self._episodes("stopped", since)
         carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
-        return self._refresh("episodes", before, stops.stopped(self._later("events", since), carried))
+        self._refresh("episodes", before, stops.stopped(self._later("events", since), carried))
 
     def _episodes(self, kind: str, since: Mapping[str, int]) -> DataFrame:
         """Those that the rows since then may change."""
@@ -260,9 +262,8 @@ class Run:
         followed = self.tables.read("coverage").where("followed")
         return followed.groupBy("broker").agg(F.max(F.unix_millis("until")).alias("horizon_ms"))
 
-    def _refresh(self, name: str, before: DataFrame, found: DataFrame) -> list[tuple[int, int | None]]:
-        """Put the rows `found` in the place of the stored rows `before`. Returns the bounds (ms, None: open) of all
-        rows whose bounds differ."""
+    def _refresh(self, name: str, before: DataFrame, found: DataFrame) -> None:
+        """Put the rows `found` in the place of the stored rows `before`."""
         tables = self.tables
         columns = schema(name).names
         empty = self.spark.createDataFrame([], schema(name))
@@ -282,18 +283,19 @@ class Run:
             .collect()
         )
         if not rows:
-            return []
+            return
+        # A row whose bounds are as before changes no rollup.
+        self._owed.note((row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved)
         first = _moment(min(row.first for row in rows))
         ranges = [(first, FOR_EVER)]
         keys = ("id",) if name == "episodes" else ("broker", "producer", "virtualhost", "queue", "start")
         same_key = [F.col(f"mine.{key}").eqNullSafe(F.col(f"old.{key}")) for key in keys]
         keep = tables.read_ranges(name, ranges).alias("mine").join(old.alias("old"), same_key, "left_anti")
         tables.replace(name, ranges, keep.unionByName(new.where(F.col("start") >= F.lit(first))), at_once=self._few)
-        return [(row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved]
 
     # -- rollups --------------------------------------------------------------------------------------------------
 
-    def _hours(self, about: Iterable[int], changed: Sequence[tuple[int, int | None]]) -> list[tuple[int, int]]:
+    def _hours(self, about: Iterable[int], changed: Iterable[Stretch]) -> list[tuple[int, int]]:
         """The hours, as (from, to) in ms, apart from each other, whose rollups may come out different now."""
         ranges = [(hour * HOUR, (hour + 1) * HOUR) for hour in about]
         horizon = max(end for _begin, end in ranges)

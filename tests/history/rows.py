@@ -22,15 +22,18 @@ def at(seconds: float) -> dt.datetime:
 class Story:
     """Collects rows of one broker. Numbers of events grow by one in the order in which they are told."""
 
-    def __init__(self, broker: str = "b", virtualhost: str = "default", source: str = "made") -> None:
+    def __init__(
+        self, broker: str = "b", virtualhost: str = "default", source: str = "made", numbers_from: int = 1
+    ) -> None:
         self.broker, self.virtualhost, self.source = broker, virtualhost, source
+        self._numbers_from = numbers_from
         self.rows: dict[str, list[Row]] = {"events": [], "samples": [], "coverage": []}
 
     def watch(self, begin: float, end: float, **more: Any) -> Story:
         return self._add("coverage", begin, until=at(end), followed=True, **more)
 
     def event(self, when: float, kind: str, **more: Any) -> Story:
-        number = len(self.rows["events"]) + 1
+        number = len(self.rows["events"]) + self._numbers_from
         return self._add("events", when, number=number, sequence=number, kind=kind, **more)
 
     def overfull(self, when: float, queue: str = "q", depth: int = 11, stop: int = 10, **more: Any) -> Story:

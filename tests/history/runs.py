@@ -36,10 +36,10 @@ class History:
             report = Run(self.tables).run()
         return report
 
-    def rows(self, name: str, broker: str = "", **equal: Any) -> list[Row]:
+    def rows(self, table: str, broker: str = "", /, **equal: Any) -> list[Row]:
         """In the order of their text, without the partition's column."""
-        partition = LAYOUTS[name].partition
-        found = DeltaTable(table_url(self.url, name)).to_pyarrow_table().to_pylist()
+        partition = LAYOUTS[table].partition
+        found = DeltaTable(table_url(self.url, table)).to_pyarrow_table().to_pylist()
         wanted = equal | ({"broker": broker} if broker else {})
         rows = [
             {column: value for column, value in row.items() if column != partition}
@@ -48,8 +48,8 @@ class History:
         ]
         return sorted(rows, key=repr)
 
-    def one(self, name: str, broker: str = "", **equal: Any) -> Row:
-        (row,) = self.rows(name, broker, **equal)
+    def one(self, table: str, broker: str = "", /, **equal: Any) -> Row:
+        (row,) = self.rows(table, broker, **equal)
         return row
 
     def all_derived(self, broker: str = "") -> dict[str, list[Row]]:

@@ -1,0 +1,110 @@
+"""The tables are a function of the rows that ever landed: order, doubles, lateness and deaths do not show in them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from console.history import run as run_module
+from console.history.run import Run
+from console.history.tables import Tables
+from tests.history.rows import Story
+from tests.history.runs import DERIVED, History
+from tests.history.stories import FIRST, LATER
+
+pytestmark = pytest.mark.timeout(600)
+
+STORIES = (*FIRST, *LATER)
+BROKERS = sorted({story.broker for story in STORIES})
+SEEDS = range(6)
+RUNS = 2
+
+Tables_ = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def straight(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """All in order, each once, in one run, which works in the way that is meant for much."""
+    history = History(spark, str(tmp_path_factory.mktemp("straight") / "history"))
+    history.land(*STORIES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "FEW_ROWS", -1)
+        history.run()
+    assert all(history.rows(name) for name in DERIVED)
+    return history
+
+
+def shuffled(seed: int) -> Iterator[Story]:
+    """For each of the runs a story with rows of all stories, by brokers of the seed's own: each row at least once, now
+    and then doubled, in any order."""
+    chance = random.Random(seed)
+    batches = [Story() for _ in range(RUNS)]
+    for kind in ("events", "samples", "coverage"):
+        rows = [row for story in STORIES for row in story.rows[kind]]
+        rows += [row for row in rows if chance.random() < 0.3]
+        chance.shuffle(rows)
+        for row in rows:
+            mine = deepcopy(row)
+            mine["broker"] = f"{row['broker']} {seed}"
+            chance.choice(batches).rows[kind].append(mine)
+    yield from batches
+
+
+def test_late_doubled_and_disordered_rows_give_the_same_tables(straight: History, history: History) -> None:
+    for batches in zip(*(shuffled(seed) for seed in SEEDS), strict=True):
+        history.land(*batches)
+        history.run()
+    for seed in SEEDS:
+        for broker in BROKERS:
+            found, expected = history.all_derived(f"{broker} {seed}"), straight.all_derived(broker)
+            assert found == expected, f"seed {seed}, broker {broker}"
+    for kind in ("events", "samples", "coverage"):
+        assert len(history.rows(kind)) == len(SEEDS) * len(straight.rows(kind))
+
+
+def test_little_at_a_time_is_worked_out_as_much_is(straight: History, history: History) -> None:
+    for stories in (FIRST, LATER):
+        history.land(*stories)
+        history.run()
+    assert history.all_derived() == straight.all_derived()
+
+
+class Died(BaseException):
+    pass
+
+
+class Mortal(Tables):
+    """Dies just after so many commits."""
+
+    left = 0
+
+    def _write(self, *arguments: Any, **options: Any) -> None:
+        super()._write(*arguments, **options)
+        self.left -= 1
+        if self.left == 0:
+            raise Died
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_run_that_dies_after_any_commit_is_made_good_by_the_next(
+    straight: History, history: History, spark: Any, seed: int
+) -> None:
+    deaths = 0
+    for stories in (FIRST, LATER):
+        history.land(*stories)
+        for commits in random.Random(seed).sample(range(1, 9), 4):
+            tables = Mortal(spark, history.url)
+            tables.left = commits
+            try:
+                Run(tables).run()
+            except Died:
+                deaths += 1
+        history.run()
+    assert deaths >= 6
+    assert history.all_derived() == straight.all_derived()
+    for kind in ("events", "samples", "coverage"):
+        assert history.rows(kind) == straight.rows(kind)
