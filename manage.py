@@ -22,6 +22,9 @@ OURS = {
 #: commands of the console that are worth naming first
 CONSOLE = {
     "web": "the web console alone",
+    "recorder": "record the brokers' events and samples for the history",
+    "import-log": "take the history of other brokers from their logs",
+    "make-history": "generate a year of history, as a demo",
     "migrate": "create or update the console's database",
     "changepassword": "set a user's password, e.g. `changepassword admin`",
 }

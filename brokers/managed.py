@@ -214,6 +214,7 @@ TYPES: dict[str, ManagedType] = {
                 *POLICY,
                 *_LIVE_TOTALS,
                 _A("last_event", Kind.INTEGER, "Number of the newest event."),
+                _A("journal", Kind.STRING, "Identity of the event journal: another one counts its own events."),
                 *_usage("memory", "bodies of messages in memory", "the machine's memory"),
                 *_usage("store", "stored messages on disk", "the disk's room"),
                 *_usage("temp", "spooled messages on disk", "the disk's room"),

@@ -7,6 +7,7 @@ broker; one contract suite holds this and every driver to the same behaviour. Ti
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ class InMemoryBroker:
 
     def __init__(self, *, now: int = START, keep: int = 10_000) -> None:
         self.engine = Broker(now, version="in memory")
+        self.engine.journal = uuid.uuid4().hex
         host = self.engine.create_virtualhost(DEFAULT)
         host.create_on_attach = host.anonymous = True
         self.management = Management(self.engine)

@@ -47,7 +47,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
-    """Broker and database side by side, then the web console, then the first user, then the demo."""
+    """Broker and database side by side, then the web console, the recorder, the demo, then the first user."""
     host = reachable(options.host)
     amqp = _authority(host, options.amqp_port)
     url = f"http://{_authority(host, options.port)}/"
@@ -83,6 +83,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
             essential=True,
         )
     )
+    await supervisor.keep(service("recorder", ready=None, essential=False))
     if options.demo:
         await supervisor.keep(service("demo", "--amqp", amqp, ready=None, essential=False))
     printed = await supervisor.complete("ensure_admin", _manage("ensure_admin"), environment)

@@ -22,7 +22,17 @@ from console.links.following import Pace
 from console.links.link import BrokerLink
 from console.links.state import Status
 
-__all__ = ["BrokerLink", "Pace", "Status", "UnknownBroker", "close_links", "connect_bundled", "link", "links"]
+__all__ = [
+    "BrokerLink",
+    "Pace",
+    "Status",
+    "UnknownBroker",
+    "close_links",
+    "connect_bundled",
+    "link",
+    "links",
+    "opening",
+]
 
 
 class UnknownBroker(LookupError):
@@ -40,6 +50,14 @@ async def connect_bundled(*, host: str, port: int, user: str, secret: str) -> Br
     return await BundledBroker.connect(host, port, user, password)
 
 
+def opening(entry: Mapping[str, Any]) -> Callable[[], Awaitable[BrokerAdmin]]:
+    """What opens a connection to a broker of the settings."""
+    connect: Callable[..., Awaitable[BrokerAdmin]] = entry["connect"]
+    if isinstance(connect, str):
+        connect = import_string(connect)
+    return partial(connect, **entry.get("options", {}))
+
+
 class _Links:
     """All links of this process and the thread they live in."""
 
@@ -51,11 +69,8 @@ class _Links:
         self._thread.start()
 
     def _link(self, entry: Mapping[str, Any]) -> BrokerLink:
-        connect: Callable[..., Awaitable[BrokerAdmin]] = entry["connect"]
-        if isinstance(connect, str):
-            connect = import_string(connect)
-        opening = partial(connect, **entry.get("options", {}))
-        return BrokerLink(entry["slug"], entry.get("title", entry["slug"]), opening, self._loop, pace=entry.get("pace"))
+        title = entry.get("title", entry["slug"])
+        return BrokerLink(entry["slug"], title, opening(entry), self._loop, pace=entry.get("pace"))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -8,6 +8,7 @@ HEADGATE_PROXIES           addresses of reverse proxies whose X-Forwarded-For an
 HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
+HEADGATE_HISTORY_URL       folder or URL (s3://…) of the flow history, default <data>/history
 DATABASE_URL               default: SQLite in the data folder
 """
 
@@ -68,6 +69,11 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
         },
     },
 ]
+
+# -- history ----------------------------------------------------------------------------------------------------
+
+#: Where the flow history lives: `console/history/landing.py` tells what is below it.
+HEADGATE_HISTORY_URL = os.environ.get("HEADGATE_HISTORY_URL") or str(DATA / "history")
 
 # -- applications -----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ sum of the records' lengths; the file itself is somewhat larger, for SQLite's ow
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
@@ -63,6 +64,13 @@ class EventJournal:
         with failures_named(path):
             last, size = self._db.execute("SELECT last, size FROM journal").fetchone()
             oldest = self._db.execute("SELECT min(number) FROM event").fetchone()[0]
+            # Beside the schema: journals of before this table have numbers that go on, and get their identity now.
+            self._db.execute("CREATE TABLE IF NOT EXISTS identity (text TEXT NOT NULL)")
+            self._db.execute(
+                "INSERT INTO identity SELECT ? WHERE NOT EXISTS (SELECT * FROM identity)", (uuid.uuid4().hex,)
+            )
+            #: Given once, for ever: a journal in its place, in a new data folder, has another one.
+            self.identity: str = self._db.execute("SELECT text FROM identity").fetchone()[0]
         self._last: int = last
         self._size: int = size
         self._first: int = last + 1 if oldest is None else oldest

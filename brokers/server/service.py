@@ -74,7 +74,7 @@ class Service:
         self.users = Users(self.store)
         self.messages = VirtualHostStores(data / "messages", self._written, reserve_bytes=store_reserve_bytes)
         self.broker = Broker(clock(), version=VERSION, stores=self.messages)
-        self.broker.last_event = self.journal.last
+        self.broker.last_event, self.broker.journal = self.journal.last, self.journal.identity
         self.events = EventNode(self.journal)
         self.samples = SampleNode(self.broker)
         self.management = ManagementNode(Management(self.broker))

@@ -37,6 +37,16 @@ def test_a_new_journal_is_empty(path: Path) -> None:
     journal.close()
 
 
+def test_a_journal_keeps_its_identity_and_another_has_its_own(path: Path, tmp_path: Path) -> None:
+    identities = []
+    for file in (path, path, tmp_path / "other.sqlite3"):
+        journal = EventJournal(file)
+        identities.append(journal.identity)
+        journal.close()
+    assert identities[0] == identities[1] != identities[2]
+    assert all(identities)
+
+
 def test_appended_events_are_numbered_on_and_read_back_as_they_were(path: Path) -> None:
     journal = EventJournal(path)
     attributes = {"state": "OVERFULL", "depth_bytes": 1 << 40, "none": None, "list": [1, "ü"], "map": {"a": 1.5}}

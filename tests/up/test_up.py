@@ -157,4 +157,6 @@ def test_the_demo_is_started_on_request_and_stopped_with_the_rest(tmp_path: Path
         up.wait_for(READY, within=60)
         up.wait_for("demo    | ", within=30)
         wait_until(lambda: any("demo" in child.cmdline() for child in up.descendants()), "the demo runs")
+        landing = tmp_path / "data" / "history" / "landing"
+        wait_until(lambda: all(list((landing / k).glob("*.parquet")) for k in ("events", "samples")), "it is recorded")
         assert up.end(signal.SIGINT, within=8) < 5

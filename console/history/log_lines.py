@@ -1,0 +1,225 @@
+"""What a line of a broker's log tells, its timestamp and level aside: the texts of DOMAIN.md section 6. Pure.
+
+Old and new forms of Qpid's Java broker (which Headgate's own broker writes, too), the C++ broker's lines about flow
+control, and the warnings of clients. Numbers may be grouped as any locale does it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from brokers.managed import NOTIFICATIONS, object_name
+
+Columns = dict[str, Any]
+
+#: Every line that could be of interest has this somewhere; the rest need not be looked at any closer.
+INTERESTING = re.compile(rb"[A-Z]{3}-1\d\d\d : |flow control")
+
+_SUBJECT = re.compile(
+    r"\[(?P<subject>(?:vh\(/|con:|sub:|mng:|port\(|broker|Broker)[^\n]*?)\] (?P<code>[A-Z]{3}-1\d{3}) : (?P<words>.*)"
+)
+_VIRTUALHOST = re.compile(
+    r"vh\(/(?P<virtualhost>.*?)\)"
+    r"(?:/qu\((?P<queue>.*)\)|/ms\((?P<store>.*)\)|/ex\((?P<type>[^/]*)/(?P<exchange>.*?)\)(?:/qu\(.*)?)?$"
+)
+_CONNECTION = re.compile(r"(?P<connection>con:\d+\((?P<client>.*)\))(?:/(?P<channel>ch:\d+))?$")
+
+#: 1,200 or 1.200 or 1 200 (with spaces that do not break) or 1'200; -1 is Qpid's "no limit".
+_N = r"(-?\d[\d,.'\u00a0\u202f\u2019]*?)"
+_OVERFULL = re.compile(
+    rf"Overfull : Size : {_N} bytes, Capacity : {_N}(?:, Messages : {_N}, Message Capacity : {_N})?$"
+)
+_UNDERFULL = re.compile(
+    rf"Underfull : Size : {_N} bytes, Resume Capacity : {_N}(?:, Messages : {_N}, Message Capacity : {_N})?$"
+)
+_DROPPED = re.compile(
+    rf"Dropped : {_N} messages, Depth : {_N} bytes, {_N} messages, Capacity : {_N} bytes, {_N} messages$"
+)
+_ENFORCED = re.compile(r"Flow Control Enforced \(Queue (.*)\)$")
+_RECOVERED = re.compile(rf"Recovered {_N} messages")
+#: The Java broker's name for "the store is full, whatever the queue".
+_ALL_QUEUES = "** All Queues **"
+
+_CPP_BEGAN = re.compile(
+    r'Queue "(?P<queue>.*?)": has reached (?P<count>\d+) enqueued (?P<unit>messages|bytes)\.'
+    r" Producer flow control activated\."
+)
+_CPP_ENDED = re.compile(
+    r'Queue "(?P<queue>.*?)": has drained below the flow control resume level\. Producer flow control deactivated\.'
+)
+#: The C++ broker has no virtual hosts.
+CPP_VIRTUALHOST = "default"
+_CLIENT = re.compile(
+    r"(?:Message send delayed by (?P<delayed>\d+)s due to|Unable to send message for (?P<failed>\d+) seconds due to"
+    r"|Message send failed due to timeout waiting on) broker enforced flow control"
+)
+
+_KINDS = {notification.code: kind for kind, notification in NOTIFICATIONS.items()}
+_KINDS |= {
+    "CON-1003": "connection-closed",  # due to inactivity
+    "CON-1004": "connection-closed",  # dropped
+    "VHT-1006": "store-overfull",  # the file system is
+    "VHT-1007": "store-underfull",
+}
+
+
+class Unreadable(ValueError):
+    """The line has the code of an event and not its form."""
+
+
+def read_line(line: str) -> tuple[int, Columns] | None:
+    """Where the message begins in the line and what it tells, as columns of `landing.EVENTS`; None if it is nothing
+    that the history keeps. Raises Unreadable."""
+    if match := _SUBJECT.search(line):
+        columns = _operational(match["subject"], match["code"], match["words"].rstrip())
+        return None if columns is None else (match.start(), columns)
+    if "flow control" not in line:
+        return None
+    if match := _CPP_BEGAN.search(line):
+        limit = int(match["count"])
+        levels = {"stop_bytes" if match["unit"] == "bytes" else "stop_messages": limit}
+        return match.start(), _of_queue(
+            "queue-overfull", CPP_VIRTUALHOST, match["queue"], match[0], "OVERFULL"
+        ) | levels
+    if match := _CPP_ENDED.search(line):
+        return match.start(), _of_queue("queue-underfull", CPP_VIRTUALHOST, match["queue"], match[0], "NORMAL")
+    if match := _CLIENT.search(line):
+        seconds = match["delayed"] or match["failed"]
+        lasted = int(seconds) * 1000 if seconds else None
+        return match.start(), {"kind": "client-warning", "text": match[0], "lasted_ms": lasted}
+    return None
+
+
+def read_text(text: str) -> Columns:
+    """What the text of a broker's event tells besides its attributes; nothing if it has no known form."""
+    try:
+        read = read_line(text)
+    except Unreadable:
+        return {}
+    return read[1] if read else {}
+
+
+def has_code(line: str) -> str:
+    """The code of an operational message, such as CHN-1001; empty if there is none."""
+    match = _CODE.search(line)
+    return match[1] if match else ""
+
+
+_CODE = re.compile(r"\b([A-Z]{3}-1\d{3}) : ")
+
+
+def _operational(subjects: str, code: str, words: str) -> Columns | None:
+    kind = _KINDS.get(code)
+    if kind is None:
+        return None
+    # An actor may stand before the subject, and old lines repeat the subject.
+    actor, _, subject = subjects.rpartition("] [")
+    columns = {"kind": kind, "text": f"[{subject}] {code} : {words}", **_subject(subject)}
+    if actor and "connection" not in columns:
+        columns = {**_subject(actor), **columns}
+    read = _WORDS.get(code)
+    if read is not None:
+        columns |= read(words, columns)
+    return columns
+
+
+@lru_cache(65536)
+def _subject(subject: str) -> Columns:
+    """Cached: a log has few subjects. Whoever gets it must not change it."""
+    if match := _CONNECTION.match(subject):
+        client, _, virtualhost = match["client"].rpartition("/")
+        return {
+            "object_type": "Producer" if match["channel"] else "Connection",
+            "connection": match["connection"],
+            "channel": match["channel"],
+            "client": client,
+            "virtualhost": virtualhost or None,
+        }
+    if match := _VIRTUALHOST.match(subject):
+        virtualhost, queue, exchange = match["virtualhost"], match["queue"], match["exchange"]
+        if queue:
+            name = object_name("Queue", virtualhost=virtualhost, name=queue)
+        elif exchange:
+            name = object_name("Exchange", virtualhost=virtualhost, name=exchange)
+        else:
+            name = object_name("VirtualHost", name=virtualhost)
+        return {"object": str(name), "object_type": name.type, "virtualhost": virtualhost, "queue": queue}
+    if subject in ("broker", "Broker"):
+        return {"object": "type=Broker", "object_type": "Broker"}
+    return {}
+
+
+def _of_queue(kind: str, virtualhost: str, queue: str, text: str, state: str) -> Columns:
+    return {"kind": kind, "text": text, "state": state, **_subject(f"vh(/{virtualhost})/qu({queue})")}
+
+
+def _overfull(words: str, columns: Columns) -> Columns:
+    depth_bytes, stop_bytes, depth_messages, stop_messages = _numbers(_OVERFULL, words)
+    return {
+        "state": "OVERFULL",
+        "depth_bytes": depth_bytes,
+        "stop_bytes": _level(stop_bytes),
+        "depth_messages": depth_messages,
+        "stop_messages": _level(stop_messages),
+    }
+
+
+def _underfull(words: str, columns: Columns) -> Columns:
+    depth_bytes, resume_bytes, depth_messages, resume_messages = _numbers(_UNDERFULL, words)
+    return {
+        "state": "NORMAL",
+        "depth_bytes": depth_bytes,
+        "resume_bytes": _level(resume_bytes),
+        "depth_messages": depth_messages,
+        "resume_messages": _level(resume_messages),
+    }
+
+
+def _dropped(words: str, columns: Columns) -> Columns:
+    messages, depth_bytes, depth_messages, stop_bytes, stop_messages = _numbers(_DROPPED, words)
+    return {
+        "messages": messages,
+        "depth_bytes": depth_bytes,
+        "depth_messages": depth_messages,
+        "stop_bytes": _level(stop_bytes),
+        "stop_messages": _level(stop_messages),
+    }
+
+
+def _enforced(words: str, columns: Columns) -> Columns:
+    match = _ENFORCED.match(words)
+    if not match:
+        raise Unreadable(words)
+    if match[1] == _ALL_QUEUES:
+        return {"reasons": ["store-overfull"]}
+    return {"queue": match[1], "reasons": [f"queue-overfull:{match[1]}"]}
+
+
+def _recovered(words: str, columns: Columns) -> Columns:
+    return {"messages": _numbers(_RECOVERED, words)[0]}
+
+
+_WORDS = {
+    "QUE-1003": _overfull,
+    "QUE-1004": _underfull,
+    "QUE-1005": _dropped,
+    "CHN-1005": _enforced,
+    "MST-1005": _recovered,
+}
+
+
+def _numbers(form: re.Pattern[str], words: str) -> list[int | None]:
+    match = form.match(words)
+    if not match:
+        raise Unreadable(words)
+    return [None if text is None else int(text.translate(_GROUPING)) for text in match.groups()]
+
+
+_GROUPING = str.maketrans("", "", ",.'\u00a0\u202f\u2019")
+
+
+def _level(level: int | None) -> int | None:
+    """Qpid writes -1 where there is no limit, the history 0."""
+    return level if level is None else max(level, 0)

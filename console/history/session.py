@@ -1,0 +1,84 @@
+"""The Spark session of the history job: on this machine small and quick to start, or on a cluster.
+
+HEADGATE_SPARK_MASTER (default local[2]) says where; what else a cluster or an object store needs stands in Spark's own
+`spark-defaults.conf` (SPARK_CONF_DIR), which holds for everything that is not set here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from console.history.jars import jar_settings
+from console.history.java import Java, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[2]"
+
+#: Whatever runs it. Times are UTC; what a table holds must not depend on where it was worked out.
+_EVERYWHERE = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # deltalake and DuckDB, the readers, know tables of this protocol.
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+}
+
+#: One small process beside a broker that needs the processors more.
+_LOCAL = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    "spark.rdd.compress": "true",
+}
+
+
+class SessionFailed(Exception):
+    """Spark could not be started. The message says why and what to do."""
+
+
+def start_session(master: str = "", *, name: str = "headgate-history", java: Java | None = None) -> SparkSession:
+    """A session, or the one that this process already has. Raises NoJava, SessionFailed."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    master = master or os.environ.get("HEADGATE_SPARK_MASTER") or LOCAL
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    java = java or find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    local = master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master).appName(name)
+    heap = os.environ.get("HEADGATE_SPARK_MEMORY") or "512m"
+    settings = {**_EVERYWHERE, **(_LOCAL if local else {}), **jar_settings(), "spark.driver.memory": heap}
+    options = " ".join((*java.options, *(("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1") if local else ())))
+    if options:
+        settings["spark.driver.extraJavaOptions"] = options
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkRuntimeError, OSError, subprocess.SubprocessError) as error:
+        hint = ""
+        if "spark.jars.packages" in settings:
+            hint = (
+                f". Delta Lake's jars ({settings['spark.jars.packages']}) are not on this machine and had to be fetched:"
+                " without a network, put them into a folder and name it in HEADGATE_SPARK_JARS"
+            )
+        raise SessionFailed(f"Spark cannot be started ({master}): {error}{hint}") from error

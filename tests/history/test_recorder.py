@@ -1,0 +1,330 @@
+"""The recorder with a broker in memory: what it stores of whom, and what it says it did not see."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.history.landing import EVENTS, KEYS, Landing, LandingError
+from console.history.recorder import Recorder, Rhythm
+from tests.console.standin import Connected
+
+QUICK = Rhythm(rotate=0.02, idle=0.02, retry_first=0.01, retry_most=0.05, answer=5, whole=60)
+BROKER = object_name("Broker")
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+
+
+class FullDisk(Landing):
+    """A folder that can be made to refuse."""
+
+    full = False
+
+    def put(self, path: str, content: bytes) -> None:
+        if self.full:
+            raise LandingError("no room")
+        super().put(path, content)
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> FullDisk:
+    return FullDisk(str(tmp_path / "history"))
+
+
+@asynccontextmanager
+async def recording(memory: InMemoryBroker, landing: Landing, rhythm: Rhythm = QUICK) -> AsyncIterator[Recorder]:
+    async def connect() -> Connected:
+        return Connected(memory)
+
+    recorder = Recorder("local", connect, landing, rhythm=rhythm, clock=lambda: memory.engine.turn.now)
+    task = asyncio.create_task(recorder.run())
+    try:
+        yield recorder
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], Any], what: str, within: float = 10.0) -> Any:
+    end = asyncio.get_running_loop().time() + within
+    while not (found := condition()):
+        assert asyncio.get_running_loop().time() < end, f"not within {within:g} s: {what}"
+        await asyncio.sleep(0.005)
+    return found
+
+
+def rows(landing: Landing, kind: str) -> list[dict[str, Any]]:
+    return list(landing.read_all(kind).to_pylist())
+
+
+def numbers(landing: Landing, run: str) -> list[int]:
+    return sorted(row["number"] for row in rows(landing, "events") if row["run"] == run)
+
+
+async def recorded(landing: Landing, memory: InMemoryBroker) -> None:
+    """Every event up to now is there, once."""
+    last = memory.engine.last_event
+    await until(
+        lambda: numbers(landing, memory.engine.journal)[-1:] == [last], f"event {last} of {memory.engine.journal}"
+    )
+
+
+async def looked(landing: Landing, memory: InMemoryBroker, since: int = 0) -> None:
+    """Time passes until it is stored that it looked after `since` (ms)."""
+
+    def told() -> bool:
+        memory.advance(500, step=500)
+        return any(row["followed"] and _ms(row["at"]) >= since for row in rows(landing, "coverage"))
+
+    await until(told, f"it looked after {since}")
+
+
+async def facts(memory: InMemoryBroker, count: int = 5) -> None:
+    for n in range(count):
+        verb = "start-producers" if n % 2 else "stop-producers"
+        await memory.call(BROKER, verb, {"reason": f"incident {n}", "actor": "anna"})
+
+
+async def test_every_event_is_stored_once_with_what_it_tells(landing: Landing) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {"capacity_messages": 10, "flow_resume_messages": 5})
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+        memory.fill("orders", 11)
+        consumer = memory.attach_consumer("orders")
+        memory.consume(consumer, 11)
+        await memory.call(ORDERS, "stop-producers", {"reason": "incident 7", "actor": "anna"})
+        queue = await memory.read(ORDERS)
+        await memory.update(ORDERS, {"capacity_messages": 20}, queue.version, actor="olga")
+        await recorded(landing, memory)
+    found = rows(landing, "events")
+    assert [row["number"] for row in found] == list(range(1, memory.engine.last_event + 1))
+    by_kind = {row["kind"]: row for row in reversed(found)}  # the first of each
+    overfull = by_kind["queue-overfull"]
+    assert (overfull["virtualhost"], overfull["queue"], overfull["state"]) == ("default", "orders", "OVERFULL")
+    assert (overfull["depth_messages"], overfull["stop_messages"], overfull["stop_bytes"]) == (11, 10, 0)
+    assert overfull["at"].timestamp() * 1000 == memory.engine.turn.now
+    blocked = by_kind["producer-blocked"]
+    assert (blocked["queue"], blocked["reasons"]) == ("orders", ["queue-overfull:orders"])
+    assert blocked["connection"].startswith("con:")
+    assert blocked["link"] == "sender"
+    assert by_kind["queue-underfull"]["resume_messages"] == 5
+    stopped = by_kind["producers-stopped"]
+    assert (stopped["actor"], stopped["reason"], stopped["scope"]) == ("anna", "incident 7", "queue default/orders")
+    edited = by_kind["policy-changed"]
+    assert (json.loads(edited["before"]), json.loads(edited["after"]), edited["actor"]) == (
+        {"capacity_messages": 10},
+        {"capacity_messages": 20},
+        "olga",
+    )
+    assert json.loads(edited["attributes"])["actor"] == "olga"
+
+
+async def test_a_recorder_that_starts_again_goes_on_with_the_next_event(landing: Landing) -> None:
+    memory = InMemoryBroker()
+    for _ in range(3):
+        await facts(memory)
+        async with recording(memory, landing):
+            await facts(memory)
+            await recorded(landing, memory)
+    assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
+
+
+@pytest.mark.parametrize("lost", ["the position", "the files", "the last position"])
+async def test_position_comes_from_what_is_left_of_files_and_position(landing: Landing, lost: str) -> None:
+    memory = InMemoryBroker()
+    position = Path(landing.root) / "recorder" / "local.json"
+    await facts(memory)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+    before = position.read_bytes()
+    await facts(memory)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+    known = memory.engine.last_event
+    match lost:
+        case "the position":
+            position.unlink()
+        case "the last position":  # killed between publishing a file and storing the position
+            position.write_bytes(before)
+        case "the files":
+            for name in landing.names("events"):
+                (Path(landing.folder("events")) / name).unlink()
+    await facts(memory)
+    async with recording(memory, landing):
+        await until(
+            lambda: numbers(landing, memory.engine.journal)[-1:] == [memory.engine.last_event], "the last event"
+        )
+    first = known + 1 if lost == "the files" else 1
+    assert numbers(landing, memory.engine.journal) == list(range(first, memory.engine.last_event + 1))
+
+
+async def test_another_journal_is_another_run_from_its_first_event(landing: Landing) -> None:
+    old, new = InMemoryBroker(), InMemoryBroker()
+    for memory in (old, new):
+        await facts(memory)
+        async with recording(memory, landing):
+            await recorded(landing, memory)
+    for memory in (old, new):
+        assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
+
+
+async def test_numbers_that_are_given_anew_by_the_same_journal_are_another_run_and_a_gap(landing: Landing) -> None:
+    memory = InMemoryBroker()
+    await facts(memory, 6)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+    known = memory.engine.last_event
+    # A power cut: the last two are lost, and two others have had their numbers since.
+    del memory._events[-2:]
+    memory.engine.last_event -= 2
+    memory.advance(1000)
+    await facts(memory, 2)
+    assert memory.engine.last_event == known
+    async with recording(memory, landing):
+        await looked(landing, memory)
+        await facts(memory, 3)
+        run = f"{memory.engine.journal}-1"
+        await until(lambda: len(numbers(landing, run)) == 3, "the events after that")
+    assert numbers(landing, run) == list(range(known + 1, known + 4))
+    assert numbers(landing, memory.engine.journal) == list(range(1, known + 1))
+    gaps = [row for row in rows(landing, "coverage") if not row["followed"]]
+    assert ["numbered on" in gap["reason"] for gap in gaps] == [True]
+
+
+async def test_events_that_the_broker_dropped_meanwhile_are_a_gap_that_is_told(
+    landing: Landing, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = InMemoryBroker(keep=5)
+    await facts(memory, 5)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+    known = memory.engine.last_event
+    memory.advance(5000)
+    await facts(memory, 20)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+        await until(lambda: any(not row["followed"] for row in rows(landing, "coverage")), "the gap is stored")
+    last = memory.engine.last_event
+    (gap,) = [row for row in rows(landing, "coverage") if not row["followed"]]
+    assert (gap["first_missing"], gap["last_missing"]) == (known + 1, last - 5)
+    assert gap["at"] < gap["until"]
+    assert numbers(landing, memory.engine.journal)[-6:] == [known, *range(last - 4, last + 1)]
+    assert "are lost" in caplog.text
+
+
+async def test_the_first_start_takes_what_the_journal_still_has_and_misses_nothing(landing: Landing) -> None:
+    memory = InMemoryBroker(keep=5)
+    await facts(memory, 20)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+        await looked(landing, memory)
+    assert len(numbers(landing, memory.engine.journal)) == 5
+    assert all(row["followed"] for row in rows(landing, "coverage"))
+
+
+async def test_samples_are_stored_with_levels_and_quiet_queues_at_the_beginning(landing: Landing) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {"capacity_messages": 100, "flow_resume_messages": "50%"})
+    await memory.create(object_name("Queue", virtualhost="default", name="quiet"), {})
+    async with recording(memory, landing):
+        await until(lambda: {r["queue"] for r in rows(landing, "samples")} == {"orders", "quiet"}, "all queues")
+        memory.fill("orders", 7)
+        memory.advance(1000)
+        memory.sample()
+        await until(lambda: any(not r["whole"] for r in rows(landing, "samples")), "a sample")
+    (sample,) = [r for r in rows(landing, "samples") if not r["whole"] and r["queue"] == "orders"]
+    assert (sample["queue"], sample["depth_messages"], sample["enqueued_messages"]) == ("orders", 7, 7)
+    assert (sample["capacity_messages"], sample["stop_messages"], sample["resume_messages"]) == (100, 100, 50)
+    assert (sample["state"], sample["producers"], sample["rate_in"]) == ("NORMAL", 1, 7.0)
+    assert sample["overfull_since"] is None
+    assert sample["overfull_ms"] is None  # not told by samples
+    whole = {r["queue"]: r for r in rows(landing, "samples") if r["whole"]}
+    assert whole["quiet"]["depth_messages"] == whole["quiet"]["overfull_ms"] == 0
+
+
+async def test_while_nothing_changes_it_says_that_it_looked_and_while_away_nothing(landing: Landing) -> None:
+    memory = InMemoryBroker()
+    await facts(memory, 1)
+    async with recording(memory, landing):
+        for _ in range(3):
+            await looked(landing, memory, memory.engine.turn.now)
+        memory.disconnect()
+        await asyncio.sleep(0)
+        memory.advance(3_600_000, step=60_000)
+        back = memory.engine.turn.now
+        memory.reconnect()
+        await looked(landing, memory, back)
+    covered = sorted((_ms(r["at"]), _ms(r["until"])) for r in rows(landing, "coverage"))
+    gaps = [b[0] - a[1] for a, b in itertools.pairwise(covered) if b[0] != a[1]]
+    assert len(gaps) == 1
+    assert gaps[0] >= 3_600_000
+    assert len(covered) >= 5
+
+
+async def test_a_full_disk_loses_no_event_and_what_it_costs_in_samples_is_told(landing: FullDisk) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {})
+    producer = memory.attach_producer("orders")
+    rhythm = Rhythm(rotate=0.02, idle=0.02, retry_first=0.01, answer=5, rows=50, most_samples=20)
+    async with recording(memory, landing, rhythm) as recorder:
+        await looked(landing, memory)
+        landing.full = True
+        for n in range(200):
+            memory.publish(producer)
+            memory.advance(1000)
+            memory.sample()
+            if n % 20 == 0:
+                await facts(memory, 20)
+                await asyncio.sleep(0)
+        await until(lambda: len(recorder._pending.samples) == 20, "the oldest samples are given up")
+        landing.full = False
+        await recorded(landing, memory)
+        await until(lambda: any(not r["followed"] for r in rows(landing, "coverage")), "the hole is told")
+        await until(lambda: len(rows(landing, "samples")) > 20, "the newest")
+    assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
+    holes = [(_ms(r["at"]), _ms(r["until"])) for r in rows(landing, "coverage") if not r["followed"]]
+    followed = [(_ms(r["at"]), _ms(r["until"])) for r in rows(landing, "coverage") if r["followed"]]
+    assert not any(a < until and at < b for a, b in holes for at, until in followed), (holes, followed)
+    depths = sorted(r["depth_messages"] for r in rows(landing, "samples") if not r["whole"])
+    assert depths[-20:] == list(range(181, 201))
+
+
+def test_a_file_appears_whole_and_leaves_nothing_behind_when_it_cannot(landing: Landing, monkeypatch: Any) -> None:
+    import os
+
+    row = dict.fromkeys(EVENTS.names)
+    row |= dict.fromkeys(("broker", "run", "kind", "source"), "x") | {"number": 1, "at": 0, "sequence": 1}
+    good = pa.Table.from_pylist([row], EVENTS)
+    landing.publish("events", good, "one")
+    assert landing.read_all("events").num_rows == 1
+
+    def refuse(*_: Any) -> None:
+        assert landing.names("events") == ["one.parquet"]
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(LandingError, match="No space left on device"):
+        landing.publish("events", good, "two")
+    assert sorted(p.name for p in Path(landing.folder("events")).iterdir()) == ["one.parquet"]
+
+
+def test_the_keys_are_columns_that_are_never_null() -> None:
+    from console.history.landing import SCHEMAS
+
+    for kind, key in KEYS.items():
+        assert all(not SCHEMAS[kind].field(column).nullable for column in key), kind
+
+
+def _ms(at: Any) -> int:
+    return round(at.timestamp() * 1000)

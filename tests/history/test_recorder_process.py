@@ -1,0 +1,125 @@
+"""`manage.py recorder` beside a real broker, both killed again and again: every event is stored, once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokers.drivers.bundled import BundledBroker
+from brokers.managed import object_name
+from console.history.landing import Landing
+from tests.up.running import Running, free_port, wait_until
+
+BROKER = object_name("Broker")
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+ROUNDS = 6
+
+
+class Pair:
+    """A broker and a recorder on one data folder."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.data, self.port = folder, folder / "data", free_port()
+        self.landing = Landing(str(self.data / "history"))
+        monkeypatch.setenv("HEADGATE_DATA", str(self.data))
+        monkeypatch.setenv("HEADGATE_BROKER_PORT", str(self.port))
+        self.started: list[Running] = []
+
+    def broker(self) -> Running:
+        data = str(self.data / "broker")
+        return self._ready("broker", "--port", str(self.port), "--data", data, "--demo", said="broker ready")
+
+    def recorder(self) -> Running:
+        return self._ready("recorder", "--rotate", "0.1", said="recording local")
+
+    def _ready(self, *arguments: str, said: str) -> Running:
+        running = Running(["manage.py", *arguments], self.folder)
+        self.started.append(running)
+        running.wait_for(said, within=60)
+        return running
+
+    async def connect(self) -> BundledBroker:
+        secret = (self.data / "broker" / "console.secret").read_text().strip()
+        return await BundledBroker.connect("127.0.0.1", self.port, "console", secret, timeout=30)
+
+    async def act(self, count: int) -> int:
+        """Some events; the number of the last."""
+        admin = await self.connect()
+        for n in range(count):
+            await admin.call(BROKER, "start-producers" if n % 2 else "stop-producers", {"reason": f"{n}"})
+        last = int((await admin.read(BROKER))["last_event"])
+        await admin.close()
+        return last
+
+    def numbers(self) -> list[int]:
+        return sorted(self.landing.read_all("events")["number"].to_pylist())
+
+    def has(self, last: int) -> bool:
+        return last in self.numbers()  # the end of the connection that asked is an event, too
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = Pair(tmp_path, monkeypatch)
+    yield made
+    for running in made.started:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.wait()
+
+
+@pytest.mark.timeout(300)
+def test_whoever_is_killed_every_event_is_stored_and_none_twice(pair: Pair) -> None:
+    dice = random.Random(4)
+    broker, recorder, last = pair.broker(), pair.recorder(), 0
+    for n in range(ROUNDS):
+        last = asyncio.run(pair.act(40))
+        if n % 2:  # sometimes it has just stored them, sometimes it is at it
+            wait_until(lambda: pair.has(last), f"event {last} is stored")  # noqa: B023
+        if dice.random() < 0.7:
+            os.kill(recorder.process.pid, signal.SIGKILL)
+            recorder.process.wait()
+            last = asyncio.run(pair.act(20))
+            recorder = pair.recorder()
+        else:
+            os.kill(broker.process.pid, signal.SIGKILL)
+            broker.process.wait()
+            broker = pair.broker()
+    last = asyncio.run(pair.act(10))
+    wait_until(lambda: pair.has(last), f"event {last} is stored")
+    counted = Counter(pair.numbers())
+    assert sorted(counted) == list(range(1, max(counted) + 1))
+    assert max(counted.values()) == 1
+    assert len(set(pair.landing.read_all("events")["run"].to_pylist())) == 1
+
+
+@pytest.mark.timeout(120)
+def test_told_to_end_it_stores_what_it_has_and_a_second_one_is_refused(pair: Pair) -> None:
+    pair.broker()
+    recorder = pair.recorder()
+    second = Running(["manage.py", "recorder"], pair.folder)
+    second.process.wait(30)
+    assert second.process.returncode == 1
+    assert f"another recorder runs on the data folder {pair.data}" in second.err
+    last = asyncio.run(pair.act(3))
+    wait_until(lambda: pair.has(last), f"event {last} is stored")
+    recorder.process.send_signal(signal.SIGTERM)
+    assert recorder.process.wait(10) == 0
+    assert pair.landing.names("events")
+
+
+@pytest.mark.timeout(120)
+def test_a_recorder_without_a_broker_waits_for_it(pair: Pair) -> None:
+    recorder = pair.recorder()
+    wait_until(lambda: "local: " in recorder.err, "it says that it cannot reach the broker")
+    pair.broker()
+    last = asyncio.run(pair.act(2))
+    wait_until(lambda: pair.has(last), f"event {last} is stored")
+    assert recorder.process.poll() is None
