@@ -8,6 +8,17 @@ from drf_spectacular.views import SpectacularAPIView
 from console.api.audit import AuditView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.events import EventsView
+from console.api.history import (
+    EpisodesFileView,
+    EpisodesView,
+    HeatView,
+    HistoryEventsFileView,
+    HistoryEventsView,
+    KnownView,
+    QueuesKnownView,
+    SeriesView,
+    TopView,
+)
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
@@ -28,6 +39,15 @@ _v1 = [
     path("stop-producers/preview/", StopPreviewView.as_view()),
     path("start-producers/", StartProducersView.as_view()),
     path("audit/", AuditView.as_view()),
+    path("history/", KnownView.as_view()),
+    path("history/queues/", QueuesKnownView.as_view()),
+    path("history/series/", SeriesView.as_view()),
+    path("history/top/", TopView.as_view()),
+    path("history/heat/", HeatView.as_view()),
+    path("history/episodes/", EpisodesView.as_view()),
+    path("history/episodes/file/", EpisodesFileView.as_view()),
+    path("history/events/", HistoryEventsView.as_view()),
+    path("history/events/file/", HistoryEventsFileView.as_view()),
 ]
 
 urlpatterns = [

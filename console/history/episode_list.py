@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +76,8 @@ def page(reader: Reader, wanted: Wanted, number: int, size: int) -> tuple[int, l
     return count, [{name: value for name, value in row.items() if name != "matching"} for row in rows]
 
 
-def every(reader: Reader, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """All that match, a part at a time. Raises NothingRecorded and HistoryBroken, before the first part."""
+def every(reader: Reader, wanted: Wanted) -> pa.RecordBatchReader:
+    """All that match, a part at a time. Raises NothingRecorded, HistoryBroken."""
     sql = f"{_SAVED} {_WHERE} {_order(wanted.sort)}"
     return reader.batches(sql, _given(reader, wanted), end=wanted.end, where=_narrow(wanted))
 

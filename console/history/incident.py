@@ -5,7 +5,7 @@ About one queue: what happened to it, and what was done to scopes, policies and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ MARKS = ("producers-stopped", "producers-started", "policy-changed", "queue-purg
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Events of [begin, end), ms. `queue` needs its `virtualhost`. `kinds` and `groups`: only these, if any is named."""
+    """Events of [begin, end), ms. `queue` needs its `virtualhost`. `kinds` and `groups`: only these, if any."""
 
     begin: int
     end: int
@@ -114,8 +114,8 @@ def page(reader: Reader, wanted: Wanted, number: int, size: int, *, newest_first
     return {"count": count, "groups": groups, "events": rows}
 
 
-def every(reader: Reader, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """All that match, in order, a part at a time. Raises NothingRecorded and HistoryBroken, before the first part."""
+def every(reader: Reader, wanted: Wanted) -> pa.RecordBatchReader:
+    """All that match, in order, a part at a time. Raises NothingRecorded, HistoryBroken."""
     sql = f'SELECT {_SAVED} {_WHERE} ORDER BY "at", broker, sequence, number'
     return reader.batches(sql, _given(reader, wanted), begin=wanted.begin, end=wanted.end, where=_narrow(wanted))
 

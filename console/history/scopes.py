@@ -1,7 +1,7 @@
 """The text of an operator's stop as events tell it, and which queues it covers. Pure.
 
-`broker [PATTERN]`, `virtualhost VH [PATTERN]`, `exchange VH/NAME` or `queue VH/NAME`, VH in JSON's quotes where it needs
-them.
+`broker [PATTERN]`, `virtualhost VH [PATTERN]`, `exchange VH/NAME` or `queue VH/NAME`, VH in JSON's quotes where it
+needs them.
 """
 
 from __future__ import annotations

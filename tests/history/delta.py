@@ -200,7 +200,7 @@ def _minutes(chance: random.Random, now: int, span: int) -> tuple[list[Row], lis
                 if each["queue"] == queue
             )
             mean = limit * (0.95 if overfull else 0.25 + 0.15 * chance.random())
-            rows.append(_measured(at, queue, limit, mean, overfull, MINUTE))
+            rows.append(_measured(at, queue, limit, mean, overfull=overfull, step=MINUTE))
     for at in sorted({row["at"] for row in rows}):
         for number, queue in enumerate(("orders", "orders", "invoices.eu")):
             its = next((r for r in rows if r["at"] == at and r["name"] == queue), None) if at > now - 3 * HOUR else None
@@ -218,7 +218,7 @@ def _minutes(chance: random.Random, now: int, span: int) -> tuple[list[Row], lis
     return rows, episodes, events
 
 
-def _measured(at: int, queue: str, limit: int, mean: float, overfull: int, step: int) -> Row:
+def _measured(at: int, queue: str, limit: int, mean: float, *, overfull: int, step: int) -> Row:
     return rollup(
         at,
         queue,
@@ -254,7 +254,9 @@ def _coarse(chance: random.Random, begin: int, end: int, step: int, now: int) ->
     for queue, share in QUEUES.items():
         for at in range(begin, end, step):
             overfull = int(step * share * chance.random()) if 8 <= at // HOUR % 24 <= 17 else 0
-            rows.append(_measured(at, queue, _limit(at, now), 300 + 400 * chance.random(), overfull, step))
+            rows.append(
+                _measured(at, queue, _limit(at, now), 300 + 400 * chance.random(), overfull=overfull, step=step)
+            )
     return rows
 
 
