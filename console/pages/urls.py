@@ -6,6 +6,11 @@ from django.urls import path
 
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
+from console.pages.history import history
+from console.pages.history_advice import history_advice
+from console.pages.history_incident import history_incident
+from console.pages.history_queue import history_queue
+from console.pages.history_what_if import history_what_if
 from console.pages.objects import objects
 from console.pages.overview import overview
 from console.pages.queue import queue
@@ -13,6 +18,11 @@ from console.pages.queue import queue
 urlpatterns = [
     path("", overview, name="overview"),
     path("queues/<str:virtualhost>/<path:name>/", queue, name="queue"),
+    path("history/", history, name="history"),
+    path("history/incident/", history_incident, name="history-incident"),
+    path("history/advice/", history_advice, name="history-advice"),
+    path("history/what-if/<str:virtualhost>/<path:name>/", history_what_if, name="history-what-if"),
+    path("history/queues/<str:virtualhost>/<path:name>/", history_queue, name="history-queue"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
     path("api/", api_docs, name="api-docs"),
