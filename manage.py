@@ -39,7 +39,9 @@ def main(argv: list[str]) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line([argv[0], *(argv[1:] or ["--help"])])
+    # Django's commands are modules, and a module's name has no hyphen.
+    called = [command.replace("-", "_")] if command in CONSOLE else [command]
+    execute_from_command_line([argv[0], *called, *argv[2:]])
     return 0
 
 

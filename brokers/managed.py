@@ -24,6 +24,7 @@ from brokers.model import (
     parse_level,
 )
 from brokers.policy_fields import POLICY
+from brokers.topic_types import SLOW_CONSUMER, topic_types
 
 __all__ = [
     "NOTIFICATIONS",
@@ -183,6 +184,7 @@ _LIVE_TOTALS = (
     _A("overfull_queues", Kind.INTEGER, "Queues that are overfull now.", "queues"),
     _A("stopped_queues", Kind.INTEGER, "Queues whose producers an operator has stopped.", "queues"),
     _A("connections", Kind.INTEGER, "Open connections.", "connections"),
+    _A("open_transactions", Kind.INTEGER, "Transactions that clients have begun and not ended.", "transactions"),
     _A("producers", Kind.INTEGER, "Attached producers.", "producers"),
     _A("blocked_producers", Kind.INTEGER, "Producers that are blocked now.", "producers"),
     _A("consumers", Kind.INTEGER, "Attached consumers.", "consumers"),
@@ -260,6 +262,13 @@ TYPES: dict[str, ManagedType] = {
                     writable=True,
                 ),
                 _A(
+                    "transaction_idle_limit_ms",
+                    Kind.INTEGER,
+                    "A transaction that holds messages and did nothing for so long is rolled back. 0: never.",
+                    "ms",
+                    writable=True,
+                ),
+                _A(
                     "store_overfull_bytes",
                     Kind.INTEGER,
                     "Above this many bytes on disk all producers of the virtual host are blocked. Not set: never.",
@@ -312,6 +321,13 @@ TYPES: dict[str, ManagedType] = {
                 _A("depth_messages", Kind.INTEGER, "Messages held, acquired ones included.", "messages"),
                 _A("depth_bytes", Kind.INTEGER, "Bytes held, acquired messages included.", "bytes"),
                 _A("unacknowledged_messages", Kind.INTEGER, "Messages sent to consumers and not settled.", "messages"),
+                _A(
+                    "uncommitted_messages",
+                    Kind.INTEGER,
+                    "Messages of open transactions, part of the depth.",
+                    "messages",
+                ),
+                _A("uncommitted_bytes", Kind.INTEGER, "Bytes of open transactions, part of the depth.", "bytes"),
                 *POLICY,
                 _A("effective_capacity_bytes", Kind.INTEGER, "Capacity in force. 0: no limit.", "bytes"),
                 _A("effective_stop_bytes", Kind.INTEGER, "Stop level in force. 0: no limit.", "bytes"),
@@ -377,6 +393,7 @@ TYPES: dict[str, ManagedType] = {
                 Notification("queue-underfull", "QUE-1004", "The queue came down to its resume level."),
                 Notification("queue-dropped", "QUE-1005", "A full ring queue dropped its oldest messages."),
                 Notification("queue-purged", "HGT-1004", "An operator removed the queue's messages."),
+                SLOW_CONSUMER,
                 _POLICY_CHANGED,
                 _STOPPED,
                 _STARTED,
@@ -459,6 +476,7 @@ TYPES: dict[str, ManagedType] = {
             creatable=True,
             deletable=True,
         ),
+        *topic_types(_VERSION, _POLICY_CHANGED),
         ManagedType(
             "Connection",
             "An AMQP connection of a client.",
@@ -472,6 +490,8 @@ TYPES: dict[str, ManagedType] = {
                 _A("opened", Kind.TIMESTAMP, "When it was opened.", "ms"),
                 _A("producers", Kind.INTEGER, "Producers on it.", "producers"),
                 _A("consumers", Kind.INTEGER, "Consumers on it.", "consumers"),
+                _A("open_transactions", Kind.INTEGER, "Transactions it has begun and not ended.", "transactions"),
+                _A("oldest_transaction", Kind.TIMESTAMP, "When the oldest of them began.", "ms", nullable=True),
                 _A("idle_timeout", Kind.INTEGER, "The client's idle time-out. 0: none.", "ms"),
                 _VERSION,
             ),
@@ -479,6 +499,11 @@ TYPES: dict[str, ManagedType] = {
             (
                 Notification("connection-opened", "CON-1001", "A client opened a connection."),
                 Notification("connection-closed", "CON-1002", "A connection ended."),
+                Notification(
+                    "transaction-timed-out",
+                    "CON-1011",
+                    "A transaction held messages for too long, and was rolled back.",
+                ),
             ),
         ),
         ManagedType(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: How good a match is, see `match_rank`.
+Rank = tuple[int, int, int, bool, str]
+
 
 def matches(pattern: str, name: str) -> bool:
     """Whether a destination pattern covers a dot-separated name: `*` stands for one word; `>` or `#`, as the last
@@ -30,6 +33,15 @@ def fixed_words(pattern: str) -> tuple[list[str], bool]:
     """(the words of a pattern, whether any number of words may follow them)."""
     words = pattern.split(".") if pattern else [">"]
     return (words[:-1], True) if words[-1] in (">", "#") else (words, False)
+
+
+def match_rank(pattern: str, priority: int = 0) -> Rank:
+    """The higher, the better a pattern matches, for all names that it covers: the longest literal prefix, then fewer
+    wildcards, then the higher priority; what is still equal is decided by a pattern of fixed length before an open one,
+    then by the patterns' alphabetical order."""
+    words, is_open = fixed_words(pattern)
+    prefix = next((n for n, word in enumerate(words) if word == "*"), len(words))
+    return prefix, -(words.count("*") + is_open), priority, not is_open, pattern
 
 
 def pattern_fault(pattern: str) -> str:

@@ -27,7 +27,9 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.management import Management
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
-from brokers.engine.turn import Drain
+from brokers.engine.subscription import Wish
+from brokers.engine.subscriptions import everything
+from brokers.engine.turn import Drain, Effect
 from brokers.engine.virtualhost import DEFAULT
 from brokers.managed import TYPES, ManagedType, ObjectName
 
@@ -187,6 +189,16 @@ class InMemoryBroker:
         self.consume(consumer, credit)
         return consumer
 
+    def subscribe(self, topic: str, name: str = "", *, durable: bool = False, virtualhost: str = DEFAULT) -> Consumer:
+        """Attach a consumer to a topic, with a subscription of this name if it is durable."""
+        connection, engine = self._client(virtualhost), self.engine
+        exchange, key = engine.routing.topic(engine.virtualhost(virtualhost), topic)
+        wish = Wish(topic, exchange.name, key or everything(exchange), connection.container_id, name, durable=durable)
+        queue = engine.subscriptions.subscribe(connection, wish).queue
+        consumer = engine.attach_consumer(connection, queue, name or "receiver", None, browsing=False)
+        self._end_turn()
+        return consumer
+
     def consume(self, consumer: Consumer, count: int) -> int:
         """Take and acknowledge up to `count` messages; how many there were."""
         consumer.credit += count
@@ -233,8 +245,7 @@ class InMemoryBroker:
                 queue.grant()
                 turn.changed.add(queue)
             for effect in turn.take_effects():
-                if isinstance(effect, Drain) and effect.producer.draining:
-                    effect.producer.queue.credit_returned(effect.producer, effect.producer.credit)
+                self._carry_out(effect)
         turn.take_keep()
         for fact in turn.take_facts():
             self.engine.last_event += 1
@@ -243,3 +254,7 @@ class InMemoryBroker:
             for loop, reader in list(self._event_readers):
                 loop.call_soon_threadsafe(reader.put_nowait, event)
         del self._events[: -self._keep]
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Drain) and effect.producer.draining:
+            effect.producer.queue.credit_returned(effect.producer, effect.producer.credit)

@@ -8,16 +8,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from brokers.admin import AdminError
+from brokers.admin import AdminError, NotFound
 from brokers.amqp import proton as pn
-from brokers.amqp.links import ConsumerLink, IncomingLink, Link, ProducerLink
+from brokers.amqp.coordinator import CoordinatorLink
+from brokers.amqp.incoming import IncomingLink, ProducerLink
+from brokers.amqp.links import ConsumerLink, Link
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
 from brokers.amqp.outlet_link import OutletLink, Route
 from brokers.amqp.properties import properties
+from brokers.amqp.subscribing import (
+    SCHEME,
+    SubscriberLink,
+    confirm,
+    describe,
+    is_global,
+    subscription_name,
+    topic_name,
+    wish_of,
+)
 from brokers.engine.connection import Connection
 from brokers.engine.exchange import Exchange
 from brokers.engine.outlet import Outlet
 from brokers.engine.queue import Queue
+from brokers.engine.subscription import Subscription
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
@@ -39,6 +52,8 @@ class _Attaching:
         """The client receives."""
         remote = pn.link_remote_source(pointer)
         address = pn.terminus_address(remote)
+        if pn.terminus_type(remote) == pn.UNSPECIFIED:
+            return self._attach_by_name(pointer)
         if pn.terminus_is_dynamic(remote):
             return self._attach_reply(pointer)
         if address.startswith("$"):
@@ -46,12 +61,40 @@ class _Attaching:
         if not address:
             raise Refused("amqp:not-implemented", "the source has no address: a consumer needs a queue")
         self._check_right("consume")
+        wish = wish_of(self.container.broker, self.engine, pointer)
+        if wish is not None:
+            subscription = self.container.broker.subscriptions.subscribe(self.engine, wish)
+            pn.terminus_copy(pn.link_source(pointer), remote)
+            confirm(pointer, wish)
+            return self._open_subscriber(pointer, subscription)
         queue = self.container.broker.find_or_create_queue(self.engine, address)
-        presettled = pn.link_remote_snd_settle_mode(pointer) == pn.SND_SETTLED
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
-        link = ConsumerLink(self.connection, pointer, presettled=presettled)
+        link = ConsumerLink(self.connection, pointer, presettled=_presettled(pointer))
         pn.terminus_copy(pn.link_source(pointer), remote)
         pn.clear_terminus_filter(pn.link_source(pointer))  # none is applied, so none is confirmed
+        return self._open_consumer(pointer, link, queue, browsing=browsing)
+
+    def _attach_by_name(self, pointer: Any) -> Link:
+        """No source, or none with an address: the durable subscription of the link's name, as a client asks that will
+        unsubscribe it."""
+        self._check_right("consume")
+        name, everybody = subscription_name(pn.link_name(pointer)), is_global(pn.link_name(pointer))
+        try:
+            subscription = self.container.broker.subscriptions.named(self.engine, name, everybody=everybody)
+        except NotFound as missing:
+            raise NotFound(f"the source has no address, and {missing}") from None
+        describe(pointer, subscription.wish)
+        return self._open_subscriber(pointer, subscription)
+
+    def _open_subscriber(self, pointer: Any, subscription: Subscription) -> Link:
+        link = SubscriberLink(self.connection, pointer, subscription, presettled=_presettled(pointer))
+        # Qpid JMS asks for copies on durable subscriptions: what a subscription has is a copy already.
+        self._open_consumer(pointer, link, subscription.queue, browsing=False)
+        link.consumer.oldest = link.oldest
+        return link
+
+    def _open_consumer(self, pointer: Any, link: ConsumerLink, queue: Queue, *, browsing: bool) -> Link:
+        """The link's local source is set."""
         pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
@@ -66,7 +109,7 @@ class _Attaching:
         remote = pn.link_remote_target(pointer)
         address = pn.terminus_address(remote)
         if pn.terminus_type(remote) == pn.COORDINATOR:
-            raise Refused("amqp:not-implemented", "transactions are not supported")
+            return self._attach_coordinator(pointer)
         if pn.terminus_is_dynamic(remote):
             raise Refused("amqp:not-implemented", "a dynamic target is not supported")
         if address.startswith("$"):
@@ -77,26 +120,48 @@ class _Attaching:
             return node_target
         self._check_right("publish")
         broker, name, channel = self.container.broker, pn.link_name(pointer), self._channel(pointer)
-        target = broker.resolve_target(self.engine, address) if address else None
+        topic = topic_name(remote)
+        if topic is None:
+            target = broker.resolve_target(self.engine, address) if address else None
+        else:
+            target = broker.resolve_target(self.engine, topic, topic=True)
         if isinstance(target, Queue):
             link = ProducerLink(self.connection, pointer)
             self._open_target(link, remote)
             link.producer = broker.attach_producer(self.engine, target, name, channel, link)
             return link
-        route = self._route_to(*target) if target else self._route_by_message()
+        route = self._route_to(*target, topic=topic is not None) if target else self._route_by_message()
         outlet_link = OutletLink(self.connection, pointer, route)
         self._open_target(outlet_link, remote)
         outlet_link.outlet = Outlet(broker, self.engine, name, channel, outlet_link.settled)
         outlet_link.open()
         return outlet_link
 
+    def _attach_coordinator(self, pointer: Any) -> Link:
+        link = CoordinatorLink(self.connection, pointer)
+        pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
+        pn.add_target_capabilities(pointer, *CoordinatorLink.CAPABILITIES)
+        pn.terminus_copy(pn.link_source(pointer), pn.link_remote_source(pointer))
+        pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
+        pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
+        pn.link_set_max_message_size(pointer, link.max_size)
+        pn.link_open(pointer)
+        link.open()
+        return link
+
     def _channel(self, pointer: Any) -> int:
         return self.connection.sessions.get(pn.link_session(pointer), 0)
 
-    @staticmethod
-    def _route_to(exchange: Exchange, key: str | None) -> Route:
+    def _route_to(self, exchange: Exchange, key: str | None, *, topic: bool) -> Route:
         """To an exchange, with the key of the address or else the subject of each message."""
-        return lambda body: exchange.route(properties(body).subject if key is None else key)
+        return lambda body: self._find(exchange, properties(body).subject if key is None else key, body, topic=topic)
+
+    def _find(self, exchange: Exchange, key: str, body: bytes, *, topic: bool) -> Sequence[Queue] | str:
+        """The queues for a message. That nobody subscribes to a topic is no fault of its publisher."""
+        found = exchange.route(key)
+        if not found and not topic:
+            return "no queue is bound for this message's routing key"
+        return self.container.broker.subscriptions.wanting(found, body, self.engine)
 
     def _route_by_message(self) -> Route:
         """No target address: each message says where it goes to (the anonymous terminus)."""
@@ -105,14 +170,17 @@ class _Attaching:
             found = properties(body)
             if not found.to or found.to.startswith("$"):
                 return f"the message's to is {found.to!r}: it must be the name of a queue or an exchange"
+            topic = found.topic or found.to.startswith(SCHEME)
             try:
-                target = self.container.broker.resolve_target(self.engine, found.to)
+                target = self.container.broker.resolve_target(
+                    self.engine, found.to.removeprefix(SCHEME) if topic else found.to, topic=topic
+                )
             except AdminError as refused:
                 return str(refused)
             if isinstance(target, Queue):
                 return (target,)
             exchange, key = target
-            return exchange.route(found.subject if key is None else key)
+            return self._find(exchange, found.subject if key is None else key, body, topic=topic)
 
         return route
 
@@ -176,3 +244,7 @@ class _Attaching:
             return
         if right not in self.container.rights(self.connection.user):
             raise Refused("amqp:unauthorized-access", f"user {self.connection.user} has not the right to {right}")
+
+
+def _presettled(pointer: Any) -> bool:
+    return bool(pn.link_remote_snd_settle_mode(pointer) == pn.SND_SETTLED)

@@ -30,8 +30,9 @@ HASTY_MS = 4_000
 MAX_FRAME = 65536
 CONTAINER_ID = b"headgate"
 
-#: What clients ask for before they rely on it: a link without a target address, each message saying where it goes.
-CAPABILITIES = ("ANONYMOUS-RELAY",)
+#: What clients ask for before they rely on it: a link without a target address, each message saying where it goes;
+#: subscriptions that several consumers share.
+CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
 
 log = logging.getLogger("headgate.broker")
 
@@ -70,6 +71,7 @@ class AmqpConnection:
         self.links: dict[Any, Link] = {}
         self.sessions: dict[Any, int] = {}  # session -> its number on this connection
         self.reply_links: dict[str, NodeSource] = {}  # address the client chose -> link
+        self.transacted = False  # it has, or had, a link to the transaction coordinator
         self.closing = False  # our end is closed
         self._session_numbers = itertools.count()
         self._waiting_since = 0  # ms of the clock of `tick`; 0: nothing is waited for
@@ -301,22 +303,25 @@ class AmqpConnection:
             pn.link_close(pointer)
         self.dirty()
 
-    def _link_closed(self, event: Any) -> None:
+    def _link_closed(self, event: Any, *, for_good: bool = True) -> None:
         pointer = pn.event_link(event)
         link = self.links.pop(pointer, None)
         if link is not None:
+            by_peer = not link.closing
             self._let_go_of([link])
+            if for_good and by_peer:
+                link.peer_closed()
         pn.link_close(pointer)
         pn.link_free(pointer)
         self.dirty()
 
     def _link_detached(self, event: Any) -> None:
-        """A detach is answered in kind, unless our end was closed first. Nothing is kept of the link either way."""
+        """A detach is answered in kind, unless our end was closed first. Of the link itself nothing is kept."""
         pointer = pn.event_link(event)
         link = self.links.get(pointer)
         if link is not None and not link.closing:
             pn.link_detach(pointer)
-        self._link_closed(event)
+        self._link_closed(event, for_good=False)
 
     def _let_go_of(self, links: list[Link]) -> None:
         for link in links:

@@ -12,15 +12,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, cast
 
 from brokers.amqp.header import is_durable
-from brokers.amqp.links import ConsumerLink, ProducerLink
+from brokers.amqp.incoming import ProducerLink
+from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.engine.broker import Broker
 from brokers.engine.events import Fact
-from brokers.engine.turn import Close, CreditChanged, Detach, Drain, Effect, Keep, Removed, Settled
+from brokers.engine.turn import Close, CreditChanged, Detach, Discharged, Drain, Effect, Keep, Removed, Settled
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
+    from brokers.amqp.coordinator import CoordinatorLink
 
 Settle = Callable[[list[Fact], list[Keep]], bool]
 
@@ -105,6 +107,8 @@ class Container:
                 cast(ProducerLink, producer.handle).settle(count, outcome)
             case Removed(consumer, count):
                 cast(ConsumerLink, consumer.handle).confirm(count)
+            case Discharged(transaction):
+                cast("CoordinatorLink", transaction.handle).discharged(transaction)
             case Detach(link, condition, description):
                 cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
             case Close(connection, condition, description):

@@ -1,4 +1,4 @@
-"""Links of clients: producers that publish to a queue, and consumers that take from one.
+"""Links of clients: what all of them have, and those of consumers that take from a queue; `incoming.py` has the others.
 
 Each is the protocol's end of an engine object and does three things: turn what Proton reports into calls of the engine,
 turn what the engine decides into calls of Proton, and let go of both at the end. The methods that run for every
@@ -16,39 +16,23 @@ from brokers.amqp.proton import (
     ACCEPTED,
     MODIFIED,
     REJECTED,
-    delivery_aborted,
-    delivery_partial,
-    delivery_pending,
+    TRANSACTIONAL,
     delivery_remote_state,
     delivery_settle,
     delivery_settled,
     delivery_update,
     link_advance,
     link_credit,
-    link_flow,
-    link_recv,
     link_send,
-    unpack,
 )
 from brokers.engine.consumer import Consumer
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
 from brokers.engine.queue import Message
-from brokers.engine.receipt import Outcome
+from brokers.engine.transaction import Acknowledgement, State
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
 
-#: The largest message that is taken, in bytes; announced to clients, and held against them.
-MAX_MESSAGE_SIZE = 128 << 20
-
-TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
-RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
-
-TAKEN, HELD, REFUSED = Verdict.TAKEN, Verdict.HELD, Verdict.REFUSED
-
-_SCRATCH_SIZE = 1 << 20
-_SCRATCH = pn.new("char[]", _SCRATCH_SIZE)
+UNKNOWN_TRANSACTION = "amqp:transaction:unknown-id"
 
 # One tag buffer for all deliveries: Proton copies the tag.
 _TAG = pn.new("uint64_t*")
@@ -84,6 +68,9 @@ class Link:
     def let_go(self) -> None:
         """The link has ended, from whichever side. Called once."""
 
+    def peer_closed(self) -> None:
+        """The peer has closed the link for good, and it was let go. Not called when it detached, or was cut off."""
+
     def end(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
         """Close our end, with an error."""
         if not self.closing:
@@ -94,176 +81,12 @@ class Link:
             self.connection.dirty()
 
 
-class IncomingLink(Link):
-    """A link on which the client sends: puts messages of many frames together."""
-
-    __slots__ = ("parts", "size")
-
-    max_size = MAX_MESSAGE_SIZE
-
-    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
-        super().__init__(connection, pointer)
-        self.parts: list[bytes] = []
-        self.size = 0
-
-    def receive(self, delivery: Any) -> bytes | None:
-        """The whole message, once its last frame is here. Larger than `max_size`: the link has ended."""
-        length = delivery_pending(delivery)
-        if length <= _SCRATCH_SIZE:
-            taken = link_recv(self.pointer, _SCRATCH, length)
-            data = unpack(_SCRATCH, taken) if taken > 0 else b""
-        else:
-            buffer = pn.new("char[]", length)
-            taken = link_recv(self.pointer, buffer, length)
-            data = unpack(buffer, taken) if taken > 0 else b""
-        if self.parts or delivery_partial(delivery):
-            return self._join(delivery, data)
-        return bytes(data)
-
-    def _join(self, delivery: Any, data: bytes) -> bytes | None:
-        self.parts.append(data)
-        self.size += len(data)
-        if self.size > self.max_size:
-            self.forget_parts()
-            text = f"a message may have {self.max_size:,} bytes at most"
-            self.refuse(delivery, "amqp:link:message-size-exceeded", text)
-            return None
-        if delivery_partial(delivery):
-            return None
-        whole = b"".join(self.parts)
-        self.forget_parts()
-        return whole
-
-    def forget_parts(self) -> None:
-        self.parts.clear()
-        self.size = 0
-
-    def refuse(self, delivery: Any, condition: str, text: str) -> None:
-        """Reject a delivery that breaks the protocol, and end the link. It is settled, since a client that sends on
-        regardless must not fill our memory with deliveries that are not."""
-        pn.delivery_error(delivery, condition, text)
-        delivery_update(delivery, REJECTED)
-        delivery_settle(delivery)
-        self.end(condition, text)
-
-
-class ProducerLink(IncomingLink):
-    """`held`: deliveries whose outcome is withheld, oldest first; None for one that the client settled itself."""
-
-    __slots__ = ("held", "producer")
-
-    producer: Producer
-
-    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
-        super().__init__(connection, pointer)
-        self.held: deque[Any] = deque()
-
-    def on_delivery(self, delivery: Any) -> None:
-        # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
-        length = delivery_pending(delivery)
-        if self.closing or length < 2:  # Proton says 1 for one that was aborted
-            body = self._odd(delivery)
-        elif length > _SCRATCH_SIZE or self.parts or delivery_partial(delivery):
-            body = self._odd(delivery) if delivery_aborted(delivery) else self.receive(delivery)
-        else:
-            taken = link_recv(self.pointer, _SCRATCH, length)
-            body = unpack(_SCRATCH, taken) if taken >= 0 else self._odd(delivery)
-        if body is None:
-            return
-        producer = self.producer
-        verdict = producer.queue.publish(producer, body)
-        if verdict is TAKEN:
-            delivery_update(delivery, ACCEPTED)
-            delivery_settle(delivery)
-        elif verdict is HELD:
-            self._hold(delivery)
-        elif verdict is REFUSED:
-            self._reject(delivery)
-        else:
-            text = f"the message was not taken: the link had no credit on queue {producer.queue.name}"
-            self.refuse(delivery, TRANSFER_LIMIT, text)
-
-    def _hold(self, delivery: Any) -> None:
-        """Its outcome comes later. One that the client has settled needs none, but keeps its place in the line."""
-        if delivery_settled(delivery):
-            delivery_settle(delivery)
-            self.held.append(None)
-        else:
-            link_advance(self.pointer)
-            self.held.append(delivery)
-
-    def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
-        full = "is full" if outcome is Outcome.REFUSED else "cannot store the message now: see the broker's log"
-        text = f"queue {self.producer.queue.name} {full}"
-        pn.delivery_error(delivery, RESOURCE_LIMIT, text)
-        delivery_update(delivery, REJECTED)
-        delivery_settle(delivery)
-
-    def settle(self, count: int, outcome: Outcome) -> None:
-        """The oldest `count` held deliveries have their outcome."""
-        for _ in range(min(count, len(self.held))):
-            delivery = self.held.popleft()
-            if delivery is None:
-                continue
-            if outcome is Outcome.ACCEPTED:
-                delivery_update(delivery, ACCEPTED)
-                delivery_settle(delivery)
-            else:
-                self._reject(delivery, outcome)
-        self.connection.dirty()
-
-    def refuse(self, delivery: Any, condition: str, text: str) -> None:
-        self.connection.container.broker.refuse_producer(self.producer, condition, text)
-        super().refuse(delivery, condition, text)
-
-    def _odd(self, delivery: Any) -> bytes | None:
-        """A delivery without new bytes, or aborted, or on a link that we have closed. The message, if it is one after
-        all."""
-        if self.closing:
-            delivery_settle(delivery)
-        elif delivery_aborted(delivery):
-            self.forget_parts()
-            delivery_settle(delivery)
-            self.producer.queue.abort(self.producer)
-        elif pn.delivery_readable(delivery):
-            return self.receive(delivery)
-        elif delivery_settled(delivery):
-            if delivery in self.held:
-                self.held[self.held.index(delivery)] = None
-            delivery_settle(delivery)
-        return None
-
-    def on_flow(self) -> None:
-        """The client answered a drain: what it did not use comes back."""
-        producer = self.producer
-        if producer.draining:
-            back = producer.credit - link_credit(self.pointer)
-            if back > 0 or not pn.link_get_drain(self.pointer):
-                pn.link_drained(self.pointer)
-                producer.queue.credit_returned(producer, max(0, back))
-
-    def sync_credit(self) -> None:
-        """Tell the client how much credit it has."""
-        if not self.closing:
-            more = self.producer.credit - link_credit(self.pointer)
-            link_flow(self.pointer, more)
-            self.connection.dirty()
-
-    def drain(self) -> None:
-        if not self.closing:
-            pn.link_drain(self.pointer, 0)
-            self.connection.dirty()
-
-    def let_go(self) -> None:
-        self.held.clear()
-        self.connection.container.broker.detach(self.producer)
-
-
 class ConsumerLink(Link):
-    """`unsettled`: delivery -> message, until the client settles. `removing`: deliveries whose settlement is confirmed
-    once their messages are out of the store, in that order."""
+    """`unsettled`: delivery -> message, until the client settles. `acknowledged`: those that it has acknowledged in a
+    transaction and not settled. `removing`: deliveries whose settlement is confirmed once their messages are out of the
+    store, in that order; None for one that the client has settled meanwhile."""
 
-    __slots__ = ("consumer", "presettled", "removing", "tag", "unsettled")
+    __slots__ = ("acknowledged", "consumer", "presettled", "removing", "tag", "unsettled")
 
     consumer: Consumer
 
@@ -271,6 +94,7 @@ class ConsumerLink(Link):
         super().__init__(connection, pointer)
         self.presettled = presettled
         self.unsettled: dict[Any, Message] = {}
+        self.acknowledged: dict[Any, Acknowledgement] = {}
         self.removing: deque[Any] = deque()
         self.tag = 0
 
@@ -303,11 +127,15 @@ class ConsumerLink(Link):
 
     def on_delivery(self, delivery: Any) -> None:
         state = delivery_remote_state(delivery)
-        if state != ACCEPTED and state not in _TERMINAL and not delivery_settled(delivery):
-            return
+        if state != ACCEPTED and state not in _TERMINAL:
+            if state == TRANSACTIONAL and not self.consumer.browsing:
+                self._acknowledge_in_transaction(delivery)
+                return
+            if not delivery_settled(delivery):
+                return
         message = self.unsettled.pop(delivery, None)
         if message is None:
-            delivery_settle(delivery)
+            self._settle_late(delivery)
             return
         consumer = self.consumer
         if consumer.browsing:
@@ -330,12 +158,70 @@ class ConsumerLink(Link):
             consumer.queue.put_back(consumer, message)
         delivery_settle(delivery)
 
+    def _settle_late(self, delivery: Any) -> None:
+        """The client settles what has an outcome already, or is to have it with its transaction."""
+        acknowledgement = self.acknowledged.pop(delivery, None)
+        if acknowledgement is not None:
+            acknowledgement.settled, acknowledgement.delivery = True, None
+        elif delivery in self.removing:
+            self.removing[self.removing.index(delivery)] = None
+        delivery_settle(delivery)
+
+    def _acknowledge_in_transaction(self, delivery: Any) -> None:
+        settled = delivery_settled(delivery)
+        message = self.unsettled.get(delivery)
+        if message is None:
+            if settled:
+                self._settle_late(delivery)
+            return
+        identity, outcome, fields = pn.transactional_state(delivery)
+        engine = self.connection.engine
+        transaction = engine.transactions.get(identity) if engine is not None else None
+        if transaction is None or (transaction.state is not State.OPEN and transaction.fault is None):
+            self.end(UNKNOWN_TRANSACTION, "a message was acknowledged in a transaction that is not open")
+            return
+        if transaction.state is not State.OPEN:  # rolled back: the message is the client's still, unless it let go
+            if settled:
+                del self.unsettled[delivery]
+                self.consumer.queue.put_back(self.consumer, message, failed=True)
+                delivery_settle(delivery)
+            return
+        del self.unsettled[delivery]
+        failed, barred = [*fields, None, None][:2] if outcome == MODIFIED else (None, None)
+        acknowledgement = Acknowledgement(
+            self.consumer,
+            message,
+            removes=outcome in (ACCEPTED, REJECTED),
+            failed=bool(failed),
+            barred=bool(barred),
+            settled=settled,
+        )
+        transaction.acknowledge(acknowledgement)
+        if settled:
+            delivery_settle(delivery)
+        else:
+            acknowledgement.delivery = delivery
+            self.acknowledged[delivery] = acknowledgement
+
+    def discharged(self, acknowledgement: Acknowledgement) -> None:
+        """The transaction of an acknowledgement that the client has not settled is over."""
+        delivery = acknowledgement.delivery
+        if self.acknowledged.pop(delivery, None) is None:
+            return
+        if acknowledgement.returned:
+            self.unsettled[delivery] = acknowledgement.message
+        else:
+            delivery_update(delivery, ACCEPTED if acknowledgement.removes else pn.RELEASED)
+            delivery_settle(delivery)
+            self.connection.dirty()
+
     def confirm(self, count: int) -> None:
         """The oldest `count` removals are safe."""
         for _ in range(min(count, len(self.removing))):
             delivery = self.removing.popleft()
-            delivery_update(delivery, ACCEPTED)
-            delivery_settle(delivery)
+            if delivery is not None:
+                delivery_update(delivery, ACCEPTED)
+                delivery_settle(delivery)
         self.connection.dirty()
 
     def on_flow(self) -> None:
@@ -364,7 +250,12 @@ class ConsumerLink(Link):
         if not consumer.browsing:
             for message in self.unsettled.values():
                 consumer.queue.put_back(consumer, message, failed=True)
+            for acknowledgement in self.acknowledged.values():
+                acknowledgement.delivery = None
+                if acknowledgement.returned:
+                    acknowledgement.put_back(failed=True)
         self.unsettled.clear()
+        self.acknowledged.clear()
         self.removing.clear()
         self.connection.container.draining.discard(self)
         self.connection.container.broker.detach(consumer)

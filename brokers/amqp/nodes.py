@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from brokers.amqp import proton as pn
-from brokers.amqp.links import TRANSFER_LIMIT, IncomingLink, Link
+from brokers.amqp.incoming import TRANSFER_LIMIT, IncomingLink
+from brokers.amqp.links import Link
 from brokers.amqp.proton import ACCEPTED, REJECTED, delivery_settle, delivery_update, link_credit, link_flow
 
 if TYPE_CHECKING:

@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from brokers.amqp import proton as pn
-from brokers.amqp.links import RESOURCE_LIMIT, TRANSFER_LIMIT, IncomingLink
-from brokers.amqp.proton import ACCEPTED, REJECTED, delivery_settle, delivery_update, link_credit, link_flow
+from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
+from brokers.amqp.proton import delivery_settle, link_credit, link_flow
 from brokers.engine.outlet import Outlet, Parcel
 from brokers.engine.queue import Queue
 from brokers.engine.receipt import Outcome
+from brokers.engine.transaction import Transaction
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
 
 NOT_FOUND = "amqp:not-found"
 
-#: A message -> the queues it goes to, or why it goes nowhere.
+#: A message -> the queues it goes to, or why it is refused. None of the queues: nobody wants it, and it is accepted.
 Route = Callable[[bytes], Sequence[Queue] | str]
 
 
@@ -55,15 +56,30 @@ class OutletLink(IncomingLink):
         if self.outlet.credit <= 0:
             self.refuse(delivery, TRANSFER_LIMIT, "the message was not taken: the link had no credit")
             return
+        transaction = None
+        if not self.plain and self.in_transaction(delivery):
+            transaction = self.transaction_of(delivery)
+            if transaction is None:
+                self.outlet.credit -= 1
+                self._top_up()
+                return
+        self._publish(delivery, body, transaction)
+
+    def _publish(self, delivery: Any, body: bytes, transaction: Transaction | None) -> None:
+        enrolment = transaction.enrolment(told=not pn.delivery_settled(delivery)) if transaction is not None else None
         found = self.route(body)
-        if isinstance(found, str) or not found:
+        if not found or isinstance(found, str):
             self.outlet.credit -= 1
-            text = found if isinstance(found, str) else "no queue is bound for this message's routing key"
-            self._reject(delivery, NOT_FOUND, text)
+            if isinstance(found, str):
+                self.reject(delivery, NOT_FOUND, found)
+                if enrolment is not None:
+                    enrolment.refused()
+            else:
+                self.accept(delivery)
             self._top_up()
             return
         pn.link_advance(self.pointer)
-        self.outlet.publish(body, found, delivery)
+        self.outlet.publish(body, found, delivery, enrolment)
         self._top_up()
 
     def settled(self, parcel: Parcel) -> None:
@@ -71,17 +87,13 @@ class OutletLink(IncomingLink):
         if self.closing:
             return
         if parcel.outcome is Outcome.ACCEPTED:
-            delivery_update(parcel.delivery, ACCEPTED)
-            delivery_settle(parcel.delivery)
+            self.accept(parcel.delivery)
+        elif parcel.outcome is Outcome.ROLLED_BACK:
+            self.reject(parcel.delivery, *WHY_REJECTED[parcel.outcome])
         else:
-            self._reject(parcel.delivery, RESOURCE_LIMIT, "a queue that the message was for is full, or has gone")
+            self.reject(parcel.delivery, RESOURCE_LIMIT, "a queue that the message was for is full, or has gone")
         self._top_up()
         self.connection.dirty()
-
-    def _reject(self, delivery: Any, condition: str, text: str) -> None:
-        pn.delivery_error(delivery, condition, text)
-        delivery_update(delivery, REJECTED)
-        delivery_settle(delivery)
 
     def _top_up(self) -> None:
         if not self.closing and self.outlet.top_up():

@@ -1,4 +1,5 @@
-"""The properties section of an encoded message: where it wants to go, and its subject.
+"""The properties section of an encoded message: where it wants to go, and its subject. And what Qpid JMS notes beside
+it: whether that is a topic.
 
 Read only where a link has no single queue as its target; messages to a queue are never looked into.
 """
@@ -13,6 +14,7 @@ from brokers.amqp import proton as pn
 
 #: Sections that may stand before the properties: header, delivery annotations, message annotations.
 _BEFORE = (0x70, 0x71, 0x72)
+_MESSAGE_ANNOTATIONS = 0x72
 _PROPERTIES = 0x73
 _NAMES = {
     "amqp:header:list": 0x70,
@@ -22,18 +24,22 @@ _NAMES = {
 }
 _TO, _SUBJECT = 2, 3  # places in the list of properties
 
+#: The annotation with the kind of destination, and the kinds that are topics: lasting, temporary.
+_DESTINATION, _TOPICS = "x-opt-jms-dest", (1, 3)
+
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """ "" for what is not there."""
+    """ "" for what is not there. `topic`: the sender says that `to` is one."""
 
     to: str = ""
     subject: str = ""
+    topic: bool = False
 
 
 def properties(body: bytes) -> Properties:
     """Those of a message; empty ones if it has none or cannot be read."""
-    rest = memoryview(body)
+    rest, topic = memoryview(body), False
     while rest:
         try:
             length, section = pn.decode_first(rest)
@@ -44,9 +50,11 @@ def properties(body: bytes) -> Properties:
         kind = _NAMES.get(str(section.descriptor), section.descriptor)
         if kind == _PROPERTIES:
             values = section.value if isinstance(section.value, list) else []
-            return Properties(_text(values, _TO), _text(values, _SUBJECT))
+            return Properties(_text(values, _TO), _text(values, _SUBJECT), topic)
         if kind not in _BEFORE:
             break
+        if kind == _MESSAGE_ANNOTATIONS and isinstance(section.value, dict):
+            topic = section.value.get(_DESTINATION) in _TOPICS
         rest = rest[length:]
     return Properties()
 

@@ -8,11 +8,12 @@ to a delivery or link is dead once its connection is released; `link_flow` ends 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import proton  # noqa: F401  (initialises the library)
 from cproton_ffi import ffi, lib
-from proton import UNDESCRIBED, Array, Data, symbol
+from proton import UNDESCRIBED, Array, Data, Described, symbol, ulong
 
 NULL = ffi.NULL
 from_buffer, unpack, new, cast = ffi.from_buffer, ffi.unpack, ffi.new, ffi.cast
@@ -24,7 +25,10 @@ SND_SETTLED, SND_UNSETTLED, SND_MIXED, RCV_FIRST = (
     lib.PN_SND_MIXED,
     lib.PN_RCV_FIRST,
 )
+#: States of a delivery in transactions, which Proton has no names for (AMQP 1.0, part 4.5).
+DECLARED, TRANSACTIONAL = 0x33, 0x34
 COORDINATOR, UNSPECIFIED, DIST_MODE_COPY = lib.PN_COORDINATOR, lib.PN_UNSPECIFIED, lib.PN_DIST_MODE_COPY
+SOURCE, NONDURABLE, DELIVERIES, EXPIRE_NEVER = lib.PN_SOURCE, lib.PN_NONDURABLE, lib.PN_DELIVERIES, lib.PN_EXPIRE_NEVER
 
 EV_DELIVERY, EV_LINK_FLOW = lib.PN_DELIVERY, lib.PN_LINK_FLOW
 EV_CONNECTION_REMOTE_OPEN, EV_CONNECTION_REMOTE_CLOSE = lib.PN_CONNECTION_REMOTE_OPEN, lib.PN_CONNECTION_REMOTE_CLOSE
@@ -68,6 +72,11 @@ link_set_max_message_size, link_condition = lib.pn_link_set_max_message_size, li
 
 terminus_copy, terminus_type = lib.pn_terminus_copy, lib.pn_terminus_get_type
 terminus_set_type = lib.pn_terminus_set_type
+terminus_durability, terminus_set_durability = lib.pn_terminus_get_durability, lib.pn_terminus_set_durability
+terminus_expiry_policy, terminus_set_expiry_policy = (
+    lib.pn_terminus_get_expiry_policy,
+    lib.pn_terminus_set_expiry_policy,
+)
 terminus_is_dynamic, terminus_distribution_mode = lib.pn_terminus_is_dynamic, lib.pn_terminus_get_distribution_mode
 
 delivery, delivery_link, delivery_partial = lib.pn_delivery, lib.pn_delivery_link, lib.pn_delivery_partial
@@ -110,15 +119,51 @@ def terminus_filter(pointer: Any) -> Any:
     return data.get_object() if data.next() is not None else None
 
 
+def terminus_filters(pointer: Any) -> dict[str, Described]:
+    """The filters of the source by the names that the client gave them, as far as they can be read."""
+    try:
+        found = terminus_filter(pointer)
+    except Exception:  # whatever a hostile value does to Proton's wrapper
+        return {}
+    items = found.items() if isinstance(found, dict) else ()
+    return {str(name): value for name, value in items if isinstance(value, Described)}
+
+
 def clear_terminus_filter(pointer: Any) -> None:
     lib.pn_data_clear(lib.pn_terminus_filter(pointer))
 
 
+def set_terminus_filter(pointer: Any, filters: dict[Any, Described]) -> None:
+    clear_terminus_filter(pointer)
+    if filters:
+        Data(lib.pn_terminus_filter(pointer)).put_object(filters)
+
+
+def terminus_capabilities(pointer: Any) -> frozenset[str]:
+    """The capabilities of a terminus, as far as they can be read."""
+    data = Data(lib.pn_terminus_capabilities(pointer))
+    data.rewind()
+    try:
+        found = data.get_object() if data.next() is not None else None
+    except Exception:  # whatever a hostile value does to Proton's wrapper
+        return frozenset()
+    names = found.elements if isinstance(found, Array) else [found]
+    return frozenset(str(name) for name in names if isinstance(name, str))
+
+
+def set_terminus_capabilities(pointer: Any, *names: str) -> None:
+    data = lib.pn_terminus_capabilities(pointer)
+    lib.pn_data_clear(data)
+    Data(data).put_object(_symbols(names))
+
+
 def offer_capabilities(pointer: Any, *names: str) -> None:
     """Of a connection, before it is opened."""
-    Data(lib.pn_connection_offered_capabilities(pointer)).put_object(
-        Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
-    )
+    Data(lib.pn_connection_offered_capabilities(pointer)).put_object(_symbols(names))
+
+
+def _symbols(names: Iterable[str]) -> Array:
+    return Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
 
 
 def set_condition(pointer: Any, name: str, description: str, info: dict[Any, Any] | None = None) -> None:
@@ -141,6 +186,67 @@ def delivery_error(pointer: Any, name: str, description: str) -> None:
     set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(pointer)), name, description)
 
 
+def add_target_capabilities(pointer: Any, *names: str) -> None:
+    """Of a link's own target, in place of those that it has."""
+    data = Data(lib.pn_terminus_capabilities(lib.pn_link_target(pointer)))
+    data.clear()
+    data.put_object(Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names)))
+
+
+_OUTCOMES = {
+    "amqp:accepted:list": ACCEPTED,
+    "amqp:rejected:list": REJECTED,
+    "amqp:released:list": RELEASED,
+    "amqp:modified:list": MODIFIED,
+}
+
+
+def transactional_state(pointer: Any) -> tuple[bytes, int, list[Any]]:
+    """(id of the transaction, outcome, fields of the outcome) that the peer has set on the delivery, whose state is
+    TRANSACTIONAL; b"" and 0 for what is missing or cannot be read."""
+    data = Data(lib.pn_disposition_data(lib.pn_delivery_remote(pointer)))
+    data.rewind()
+    try:
+        given = data.get_object() if data.next() is not None else None
+        number, *rest = given if isinstance(given, list) else [None]
+        within = rest[0] if rest and isinstance(rest[0], Described) else None
+        identity = bytes(number) if isinstance(number, bytes | memoryview) else b""
+        if within is None:
+            return identity, 0, []
+        outcome = within.descriptor
+        code = _OUTCOMES.get(outcome, 0) if isinstance(outcome, str) else int(outcome)
+        return identity, code, within.value if isinstance(within.value, list) else []
+    except Exception:  # whatever a hostile value does to Proton's wrapper
+        return b"", 0, []
+
+
+def accepted_in(transaction: bytes) -> Any:
+    """The state of a delivery that is accepted in a transaction, for `delivery_update_in`."""
+    data = Data()
+    data.put_object([transaction, Described(ulong(ACCEPTED), [])])
+    return data
+
+
+def rejected_in(transaction: bytes, name: str, description: str) -> Any:
+    """The same of one that is rejected, with an error."""
+    data = Data()
+    error = Described(symbol("amqp:error:list"), [symbol(name), description])
+    data.put_object([transaction, Described(ulong(REJECTED), [error])])
+    return data
+
+
+def delivery_update_in(pointer: Any, state: Any) -> None:
+    """Give a delivery an outcome in its transaction."""
+    lib.pn_data_copy(lib.pn_disposition_data(lib.pn_delivery_local(pointer)), state._data)
+    lib.pn_delivery_update(pointer, TRANSACTIONAL)
+
+
+def delivery_declared(pointer: Any, transaction: bytes) -> None:
+    """Answer a declaration."""
+    Data(lib.pn_disposition_data(lib.pn_delivery_local(pointer))).put_object([transaction])
+    lib.pn_delivery_update(pointer, DECLARED)
+
+
 def decode_first(data: bytes | memoryview) -> tuple[int, Any]:
     """(length, value) of the first AMQP value in `data`; raises ValueError if it cannot be read."""
     value = Data()
@@ -150,9 +256,18 @@ def decode_first(data: bytes | memoryview) -> tuple[int, Any]:
     value.rewind()
     value.next()
     try:
-        return length, value.get_object()
+        return length, _kept(value.get_object())
     except Exception as error:  # whatever a hostile value does to Proton's wrapper
         raise ValueError(f"not a value that can be read: {error!r}") from error
+
+
+def _kept(value: Any) -> Any:
+    """The value with copies of the binaries in its lists, of which Proton's views end with what they were read from."""
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, Described):
+        return Described(value.descriptor, _kept(value.value))
+    return [_kept(each) for each in value] if isinstance(value, list) else value
 
 
 def _text(pointer: Any) -> str:

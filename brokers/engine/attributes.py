@@ -19,7 +19,10 @@ from brokers.engine.policy import FIELDS, Policy
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
 from brokers.engine.shortages import LIMITS, STORE_LIMITS
+from brokers.engine.slow_consumer import FIELDS as SLOW_FIELDS
+from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.stops import Stop
+from brokers.engine.subscription import Subscription
 from brokers.engine.usage import Resource
 from brokers.engine.virtualhost import VirtualHost
 
@@ -70,6 +73,10 @@ def _policy(of: Callable[[Any], Mapping[str, Any]]) -> dict[str, Getter]:
     return {field: getter(field) for field in FIELDS}
 
 
+def _open_transactions(connections: Iterable[Connection]) -> int:
+    return sum(len(c.transactions) for c in connections)
+
+
 def _best_match(broker: Broker, queue: Queue) -> str | None:
     best = broker.virtualhosts[queue.virtualhost].policies.of(queue.name)
     return best.pattern if best is not None else None
@@ -98,6 +105,7 @@ _BROKER: dict[str, Getter] = {
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: b.queues()),
     "connections": lambda b, o: len(b.connections),
+    "open_transactions": lambda b, o: _open_transactions(b.connections.values()),
     **{name: _limit(name) for names in LIMITS.values() for name in names},
     "memory_used_bytes": lambda b, o: b.shortages.used(Resource.MEMORY),
     "store_used_bytes": lambda b, o: b.shortages.used(Resource.STORE),
@@ -114,12 +122,14 @@ _VIRTUALHOST: dict[str, Getter] = {
     "create_on_attach": lambda b, o: o.create_on_attach,
     "anonymous": lambda b, o: o.anonymous,
     "durable_queues": lambda b, o: o.durable_queues,
+    "transaction_idle_limit_ms": lambda b, o: o.transaction_idle_limit_ms,
     **{name: _store_limit(name) for name in STORE_LIMITS},
     "store_overfull": lambda b, o: o.store_usage.overfull,
     "store_used_bytes": lambda b, o: o.store.used_bytes if o.store else 0,
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: o.queues.values()),
     "connections": lambda b, o: sum(1 for c in b.connections.values() if c.virtualhost == o.name),
+    "open_transactions": lambda b, o: _open_transactions(c for c in b.connections.values() if c.virtualhost == o.name),
     "stops": lambda b, o: _shown(s for s in b.stops.values() if s.scope.virtualhost in ("", o.name)),
     "version": lambda b, o: o.version,
 }
@@ -132,6 +142,8 @@ _QUEUE: dict[str, Getter] = {
     "depth_messages": lambda b, q: q.depth_messages,
     "depth_bytes": lambda b, q: q.depth_bytes,
     "unacknowledged_messages": lambda b, q: q.unacknowledged,
+    "uncommitted_messages": lambda b, q: q.uncommitted_messages,
+    "uncommitted_bytes": lambda b, q: q.uncommitted_bytes,
     **_policy(lambda q: q.own),
     **{attribute: _of_limits(get) for attribute, get in _EFFECTIVE.items()},
     "producers": lambda b, q: q.producer_count,
@@ -182,6 +194,49 @@ _EXCHANGE: dict[str, Getter] = {
     "version": lambda b, e: e.version,
 }
 
+
+def _of_queue(name: str) -> Getter:
+    return lambda b, subscription: _QUEUE[name](b, subscription.queue)
+
+
+def _wish(name: str) -> Getter:
+    return lambda _, subscription: getattr(subscription.wish, name)
+
+
+def _slow_policy(broker: Broker, subscription: Subscription) -> str | None:
+    policy = broker.slow_consumers.watched.get(subscription)
+    return policy.name if policy is not None else None
+
+
+def _given(name: str) -> Getter:
+    return lambda _, policy: policy.given.get(name)
+
+
+_SUBSCRIPTION: dict[str, Getter] = {
+    "virtualhost": lambda b, s: s.queue.virtualhost,
+    "name": lambda b, s: s.queue.name,
+    "held_in": lambda b, s: str(s.queue.object_name),
+    **{
+        name: _wish(name)
+        for name in ("topic", "exchange", "key", "client", "durable", "shared", "selector", "no_local")
+    },
+    "subscription": lambda b, s: s.wish.name,
+    "created": lambda b, s: s.created,
+    **{name: _of_queue(name) for name in ("consumers", "depth_messages", "depth_bytes", "unacknowledged_messages")},
+    "message_age_ms": lambda b, s: s.message_age(b.turn.now),
+    "slow_consumer_policy": _slow_policy,
+    "slow_since": lambda b, s: s.slow_since,
+    "version": lambda b, s: s.version,
+}
+
+_SLOW_CONSUMER_POLICY: dict[str, Getter] = {
+    "virtualhost": lambda b, p: p.virtualhost,
+    "name": lambda b, p: p.name,
+    **{name: _given(name) for name in SLOW_FIELDS},
+    "subscriptions": lambda b, p: sum(1 for each in b.slow_consumers.watched.values() if each is p),
+    "version": lambda b, p: p.version,
+}
+
 _CONNECTION: dict[str, Getter] = {
     "virtualhost": lambda b, c: c.virtualhost,
     "id": lambda b, c: c.id,
@@ -191,6 +246,8 @@ _CONNECTION: dict[str, Getter] = {
     "opened": lambda b, c: c.opened,
     "producers": lambda b, c: len(c.producers),
     "consumers": lambda b, c: len(c.consumers),
+    "open_transactions": lambda b, c: len(c.transactions),
+    "oldest_transaction": lambda b, c: min((t.began for t in c.transactions.values()), default=None),
     "idle_timeout": lambda b, c: c.idle_timeout,
     "version": lambda b, c: 1,
 }
@@ -232,6 +289,8 @@ GETTERS: Mapping[str, Mapping[str, Getter]] = {
     "Queue": _QUEUE,
     "Policy": _POLICY,
     "Exchange": _EXCHANGE,
+    "Subscription": _SUBSCRIPTION,
+    "SlowConsumerPolicy": _SLOW_CONSUMER_POLICY,
     "Connection": _CONNECTION,
     "Producer": _PRODUCER,
     "Consumer": _CONSUMER,
@@ -243,6 +302,8 @@ TYPE_OF: Mapping[type, str] = {
     Queue: "Queue",
     Policy: "Policy",
     Exchange: "Exchange",
+    Subscription: "Subscription",
+    SlowConsumerPolicy: "SlowConsumerPolicy",
     Connection: "Connection",
     Producer: "Producer",
     Consumer: "Consumer",

@@ -6,7 +6,7 @@ node and the links both answer with them. What must survive a restart is left in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import count, groupby
 from typing import Any
 
@@ -24,9 +24,12 @@ from brokers.engine.queue import Queue
 from brokers.engine.records import Records
 from brokers.engine.routing import Routing, Target
 from brokers.engine.shortages import Shortages
+from brokers.engine.slow_consumers import SlowConsumers
 from brokers.engine.stopping import Stopping
 from brokers.engine.stops import Scope, Stop
 from brokers.engine.store import Store, Stores
+from brokers.engine.subscriptions import Subscriptions
+from brokers.engine.transaction import Transactions
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import ObjectName, object_name
@@ -55,7 +58,10 @@ class Broker:
         self.routing = Routing(self)
         self.shortages = Shortages(self)
         self.stopping = Stopping(self)
+        self.subscriptions = Subscriptions(self)
+        self.slow_consumers = SlowConsumers(self)
         self.records = Records(self)
+        self.transactions = Transactions(self)
         self._numbers = count(1)
         self._temp_ids = count(1)
         self.temp: Store | None = None
@@ -103,15 +109,24 @@ class Broker:
             self.routing.delete_exchange(exchange)
         for policy in list(host.policies.by_pattern.values()):
             self.enforcement.delete_policy(policy)
+        for slow in list(host.slow_consumer_policies.values()):
+            self.slow_consumers.delete(slow)
         del self.virtualhosts[host.name]
         if self.stores is not None and host.store is not None:
             self.stores.drop(host.name)
+            self.transactions.forget(host.name)
         for scope in [s for s in self.stops if s.virtualhost == host.name]:
             self.stopping.forget_stop(scope)
         self.turn.keep.append(Keep("virtualhost", str(host.object_name), None))
 
     def create_queue(
-        self, host: VirtualHost, name: str, own: Mapping[str, Value] | None = None, *, durable: bool = False
+        self,
+        host: VirtualHost,
+        name: str,
+        own: Mapping[str, Value] | None = None,
+        *,
+        durable: bool = False,
+        transient: bool = False,
     ) -> Queue:
         """Raises InvalidValue if the name or the policy is not good, AlreadyExists, AdminError if it is to be durable
         and there is no store to be had."""
@@ -125,6 +140,7 @@ class Broker:
             number = self.last_store_id = self.last_store_id + 1
             self.records.keep_broker()
         queue = self.add_queue(host, name, own or {}, number)
+        queue.transient = transient
         queue.set_limits(limits, settings)
         queue_fact(queue, "queue-created", "Create")
         self.stopping.stop_covered(queue)
@@ -161,11 +177,12 @@ class Broker:
         host.policies.add(name)
         return queue
 
-    def delete_queue(self, queue: Queue) -> None:
-        """Its links are detached, and its messages are gone."""
+    def delete_queue(self, queue: Queue, why: str = "") -> None:
+        """Its links are detached, and its messages are gone. `why`: for those who used it."""
+        self.subscriptions.forget(queue)
         links: list[Producer | Consumer] = [*queue.producers, *queue.consumers, *queue.browsers]
         for link in links:
-            self.turn.effects.append(Detach(link, "amqp:resource-deleted", f"queue {queue.name} was deleted"))
+            self.turn.effects.append(Detach(link, "amqp:resource-deleted", why or f"queue {queue.name} was deleted"))
             self.detach(link)
         self.routing.unbind_everywhere(queue)
         host = self.virtualhosts[queue.virtualhost]
@@ -215,12 +232,15 @@ class Broker:
             self.turn.changed.add(queue)
         return count
 
-    def committed(self, virtualhost: str, ticket: int, *, stored: bool, removed: bool) -> None:
-        """What became of the changes with this ticket of a virtual host's store: whether their messages are stored, and
-        whether all changes up to it are safe."""
+    def committed(
+        self, virtualhost: str, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()
+    ) -> None:
+        """What became of the changes with this ticket of a virtual host's store: whether their messages are stored,
+        whether all changes up to it are safe, and the numbers of the transactions that were refused."""
         for queue in [q for q in self.turn.unsafe if q.virtualhost == virtualhost]:
-            if not queue.committed(ticket, stored=stored, removed=removed):
+            if not queue.committed(ticket, stored=stored, removed=removed, refused=refused):
                 self.turn.unsafe.discard(queue)
+        self.transactions.committed(virtualhost, ticket, refused)
 
     def spooled(self, ticket: int, *, stored: bool) -> None:
         """The same of the temp store."""
@@ -265,6 +285,8 @@ class Broker:
         links: list[Producer | Consumer] = [*connection.producers, *connection.consumers]
         for link in links:
             self.detach(link)
+        for transaction in list(connection.transactions.values()):
+            self.transactions.roll_back(transaction)
         self._connection_fact(connection, "connection-closed", f"Close{f' : {why}' if why else ''}")
 
     def end_connection(self, connection: Connection, description: str) -> None:
@@ -281,10 +303,11 @@ class Broker:
             raise NotFound(f"there is no queue {name} in virtual host {host.name}, and clients may not create it")
         return self.create_queue(host, name, durable=host.durable_queues)
 
-    def resolve_target(self, connection: Connection, address: str) -> Target:
-        """What a producer's address means, see `Routing.find`; a name that is nothing yet is a queue's. Raises NotFound
-        where the virtual host does not create queues on attach."""
-        found = self.routing.find(self.virtualhosts[connection.virtualhost], address)
+    def resolve_target(self, connection: Connection, address: str, *, topic: bool = False) -> Target:
+        """What a producer's address means, see `Routing.find`; a name that is nothing yet is a queue's, unless it is a
+        topic's. Raises NotFound where the virtual host does not create what clients attach to."""
+        host = self.virtualhosts[connection.virtualhost]
+        found = self.routing.topic(host, address) if topic else self.routing.find(host, address)
         return found if found is not None else self.find_or_create_queue(connection, address)
 
     def attach_producer(self, connection: Connection, queue: Queue, link: str, channel: int, handle: Any) -> Producer:
@@ -312,6 +335,7 @@ class Broker:
         elif self.consumers.pop(link.id, None) is not None:
             link.connection.consumers.discard(link)
             link.queue.detach_consumer(link)
+            self.subscriptions.left(link.queue)
 
     def refuse_producer(self, producer: Producer, condition: str, description: str) -> None:
         """The producer broke the protocol: forget it, and say so. The caller ends its link."""
@@ -339,8 +363,10 @@ class Broker:
                 queue.ledger.new_minute()
 
     def sample(self) -> list[Queue]:
-        """Once a second: the queues that changed since the last time, with their rates brought up to date."""
+        """Once a second: look for slow consumers; tell which queues have changed since the last time, with their rates
+        brought up to date."""
         now = self.turn.now
+        self.slow_consumers.look()
         passed, self._sampled_at = now - self._sampled_at, now
         seconds = passed / 1000 if passed > 0 else 1  # a clock may be set back
         changed = [q for q in self.turn.changed if self._has(q)]

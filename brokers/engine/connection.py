@@ -10,6 +10,7 @@ from brokers.managed import ObjectName, object_name
 if TYPE_CHECKING:
     from brokers.engine.consumer import Consumer
     from brokers.engine.producer import Producer
+    from brokers.engine.transaction import Transaction
 
 ANONYMOUS = "anonymous"
 
@@ -27,6 +28,7 @@ class Connection:
         "opened",
         "producers",
         "remote_address",
+        "transactions",
         "user",
         "virtualhost",
         "writable",
@@ -54,6 +56,7 @@ class Connection:
         self.handle = handle
         self.producers: set[Producer] = set()
         self.consumers: set[Consumer] = set()
+        self.transactions: dict[bytes, Transaction] = {}  # those that are open, by what the client knows them as
         self.writable = True  # False while the peer does not read: nothing is dispatched to it
         self.name: ObjectName = object_name("Connection", virtualhost=virtualhost, id=number)
 

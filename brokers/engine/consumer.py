@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.connection import Connection
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 class Consumer:
     """`credit`: messages it will take now. A browsing one gets copies and removes nothing; `seen` is the number of the
-    last message it got. `handle` belongs to the protocol layer."""
+    last message it got. `handle` belongs to the protocol layer. `oldest`: of the messages that it holds unsettled
+    the oldest, as so manieth of all that came to the queue, if the protocol layer tells."""
 
     __slots__ = (
         "browsing",
@@ -24,6 +26,7 @@ class Consumer:
         "link",
         "messages",
         "name",
+        "oldest",
         "queue",
         "seen",
         "unacknowledged",
@@ -42,4 +45,5 @@ class Consumer:
         self.messages = 0
         self.unacknowledged = 0
         self.seen = 0
+        self.oldest: Callable[[], int | None] = lambda: None
         self.name: ObjectName = object_name("Consumer", virtualhost=connection.virtualhost, id=number)

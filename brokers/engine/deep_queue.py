@@ -53,7 +53,7 @@ class DeepQueue(Queue):
         self.mark_touched(self)
         return Verdict.TAKEN
 
-    def spool(self, body: bytes, producer: Producer) -> Verdict:
+    def spool(self, body: bytes, producer: Producer | None = None) -> Verdict:
         self.deep = True
         return self.enqueue(body, producer)
 
@@ -177,6 +177,11 @@ class DeepQueue(Queue):
         self.discount(number, size)
         if place == TEMP:
             self.drop_spooled(number)
+
+    def oldest(self) -> int | None:
+        waiting = super().oldest()
+        behind = self.backlog.head(1, 0) if waiting is None else []
+        return behind[0][0] if behind else waiting
 
     @property
     def memory_bytes(self) -> int:

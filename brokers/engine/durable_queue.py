@@ -8,6 +8,7 @@ they keep their place in the line. What the store says comes in by `committed`.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 from brokers.engine.backlog import STORE, Entry
 from brokers.engine.consumer import Consumer
@@ -25,16 +26,20 @@ READY_BYTES = 4 << 20
 
 
 class Unsafe:
-    """A message that is not in the store yet, or not to be stored but behind one that is not."""
+    """A message that is not in the store yet, or not to be stored but behind one that is not. `transaction`: the number
+    of the one that it is stored or lost with; 0: it is in none."""
 
-    __slots__ = ("body", "number", "receipt", "stored", "ticket")
+    __slots__ = ("body", "number", "receipt", "stored", "ticket", "transaction")
 
-    def __init__(self, number: int, body: bytes, ticket: int, receipt: Receipt | None, *, stored: bool) -> None:
+    def __init__(
+        self, number: int, body: bytes, ticket: int, receipt: Receipt | None, *, stored: bool, transaction: int = 0
+    ) -> None:
         self.number = number
         self.body = body
         self.ticket = ticket
         self.receipt = receipt
         self.stored = stored
+        self.transaction = transaction
 
 
 class DurableQueue(DeepQueue):
@@ -74,6 +79,17 @@ class DurableQueue(DeepQueue):
         self._check_depth()
         return Verdict.HELD
 
+    def commit_stored(self, body: bytes, ticket: int, transaction: int) -> bool:
+        self._count_uncommitted(-1, -len(body))
+        number, stored = self._count(body), self.is_durable(body)
+        if stored:
+            self.store.put(self.store_id, number, body)
+            self.stored += 1
+        self.unsafe.append(Unsafe(number, body, ticket, None, stored=stored, transaction=transaction))
+        self.turn.unsafe.add(self)
+        self._check_depth()
+        return True
+
     def _count(self, body: bytes) -> int:
         self.enqueued += 1
         self.depth_messages += 1
@@ -98,13 +114,13 @@ class DurableQueue(DeepQueue):
 
     # -- what the store says ------------------------------------------------------------------------------------
 
-    def committed(self, ticket: int, *, stored: bool, removed: bool) -> bool:
-        """What became of the changes with this ticket: whether its messages are stored, and whether all changes up to
-        it are safe. False: nothing is left to wait for."""
+    def committed(self, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()) -> bool:
+        """What became of the changes with this ticket: whether its messages are stored, whether all changes up to it
+        are safe, and which transactions the store refused. False: nothing is left to wait for."""
         unsafe, lost = self.unsafe, False
         while unsafe and unsafe[0].ticket <= ticket:
             each = unsafe.popleft()
-            if each.stored and not stored:
+            if each.transaction in refused if each.transaction else each.stored and not stored:
                 self._lose(each)
                 lost = True
                 continue
@@ -132,8 +148,8 @@ class DurableQueue(DeepQueue):
         """The store did not take it, so neither does the queue."""
         self.depth_messages -= 1
         self.depth_bytes -= len(each.body)
-        self.stored -= 1
-        self.rejected += 1
+        self.stored -= each.stored
+        self.rejected += not each.transaction
         if each.receipt is not None:
             self.resolve(each.receipt, Outcome.NOT_STORED)
 
@@ -161,6 +177,17 @@ class DurableQueue(DeepQueue):
         self.stored -= 1
         return self.store.remove(self.store_id, message[0])
 
+    def retire_stored(self, message: Message) -> None:
+        if self.stored and self.is_durable(message[1]):
+            self.store.remove(self.store_id, message[0])
+
+    def retire(self, consumer: Consumer, message: Message) -> None:
+        Queue.remove(self, consumer, message)
+        self.stored -= bool(self.stored and self.is_durable(message[1]))
+
+    def keeps(self, body: bytes) -> bool:
+        return self.is_durable(body)
+
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         self.removing.append((ticket, consumer))
         self.turn.unsafe.add(self)
@@ -181,6 +208,10 @@ class DurableQueue(DeepQueue):
         if self.stored and self.is_durable(message[1]):
             self.stored -= 1
             self.store.remove(self.store_id, message[0])
+
+    def oldest(self) -> int | None:
+        waiting = super().oldest()
+        return self.unsafe[0].number if waiting is None and self.unsafe else waiting
 
     @property
     def unacknowledged(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from brokers.engine import flow
 from brokers.engine.credit import CreditLedger
@@ -23,6 +23,9 @@ from brokers.engine.stops import Scope, Stop
 from brokers.engine.turn import CreditChanged, Drain, Settled, Turn
 from brokers.engine.usage import Usage
 from brokers.managed import ObjectName, object_name
+
+if TYPE_CHECKING:
+    from brokers.engine.transaction import Enrolment, Transaction
 
 
 class Gate:
@@ -100,9 +103,27 @@ class Gate:
         one, `producer` gets one."""
         raise NotImplementedError
 
-    def spool(self, body: bytes, producer: Producer) -> Verdict:
+    def spool(self, body: bytes, producer: Producer | None = None) -> Verdict:
         """Add a message, with its body to the temp store."""
         raise NotImplementedError
+
+    def enrol(self, body: bytes, enrolment: Enrolment) -> Verdict:
+        """Count a message of an open transaction, and check the depth after it."""
+        raise NotImplementedError
+
+    def abandon(self, transaction: Transaction) -> None:
+        """The transaction is rolled back: its messages that wait outside the queue have their outcome."""
+        raise NotImplementedError
+
+    def admit(
+        self,
+        body: bytes,
+        producer: Producer | None = None,
+        receipt: Receipt | None = None,
+        enrolment: Enrolment | None = None,
+    ) -> Verdict:
+        """Add a message, in a transaction or not."""
+        return self.enqueue(body, producer, receipt) if enrolment is None else self.enrol(body, enrolment)
 
     def drop_excess(self) -> None:
         """Of a ring: drop the oldest messages until the depth is at or below the stop level."""
@@ -134,7 +155,10 @@ class Gate:
     def detach_producer(self, producer: Producer) -> None:
         """Messages of it that wait outside were never accepted: they go with it."""
         if producer.line and self.outside:
+            lost = [w.enrolment for w in self.outside if w.producer is producer and w.enrolment is not None]
             self.outside = deque(w for w in self.outside if w.producer is not producer)
+            for enrolment in lost:
+                enrolment.lost()
         producer.line.clear()
         self.ledger.leave(producer)
         self.touch()
@@ -364,10 +388,12 @@ class Gate:
             self.ledger.ask(producer)
         self.touch()
 
-    def wait_outside(self, producer: Producer, body: bytes) -> None:
+    def wait_outside(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> None:
         """Keep a message out of the queue, unsettled, until there is room or its time is up."""
         receipt = self.defer(producer, 1)
-        self.outside.append(Waiting(receipt, body, self.turn.now, self.overflow.deadline(self)))
+        self.outside.append(Waiting(receipt, body, self.turn.now, self.overflow.deadline(self), enrolment))
+        if enrolment is not None:
+            enrolment.transaction.wait(self)
         self.watch()
         self.touch()
 
@@ -379,8 +405,10 @@ class Gate:
         """Enqueue the message that has waited outside the longest."""
         waiting = self.outside.popleft()
         self.waited(self.turn.now - waiting.since)
-        self.enqueue(waiting.body, receipt=waiting.receipt)
+        self.admit(waiting.body, receipt=waiting.receipt, enrolment=waiting.enrolment)
         self.resolve(waiting.receipt, Outcome.ACCEPTED)
+        if waiting.enrolment is not None:
+            waiting.enrolment.transaction.arrived(self)
 
     def waited(self, ms: int) -> None:
         self.longest_ms = max(self.longest_ms, ms)
@@ -401,7 +429,13 @@ class Gate:
         ):
             if depth > resume:
                 left.append(f"{resume:,} {unit} or fewer (now {depth:,})")
-        return f"queue {self.name} comes down to {' and '.join(left)}" if left else f"queue {self.name} resumes"
+        if not left:
+            return f"queue {self.name} resumes"
+        return f"queue {self.name} comes down to {' and '.join(left)}{self.held_in_transactions()}"
+
+    def held_in_transactions(self) -> str:
+        """In words, which of its messages consumers cannot have yet; "" if there are none."""
+        raise NotImplementedError
 
     # -- facts ------------------------------------------------------------------------------------------------
 

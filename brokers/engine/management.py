@@ -19,7 +19,10 @@ from brokers.engine.exchange import Exchange
 from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
 from brokers.engine.queue import Queue
 from brokers.engine.shortages import LIMITS, STORE_LIMITS, check_limits, check_store_limits
+from brokers.engine.slow_consumer import FIELDS as SLOW_FIELDS
+from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.stops import Scope, StopOutcome
+from brokers.engine.subscription import Subscription
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.managed import TYPES, ManagedType, ObjectName, check_arguments, check_attributes, object_name
 
@@ -51,19 +54,25 @@ class Management:
             "Exchange": lambda v, policy, actor: broker.routing.create_exchange(
                 broker.virtualhost(v["virtualhost"]), v["name"], v["exchange_type"], policy, actor=actor
             ),
+            "SlowConsumerPolicy": self._create_slow_consumer_policy,
         }
-        self._updaters: Mapping[str, Callable[[Any, Mapping[str, Any], Mapping[str, Any], str], None]] = {
+        self._updaters: Mapping[str, Callable[[Any, Mapping[str, Any], Mapping[str, Any], str], object]] = {
             "Broker": self._update_broker,
             "VirtualHost": self._update_virtualhost,
             "Queue": self._update_queue,
             "Policy": self._update_policy,
             "Exchange": self._update_exchange,
+            "SlowConsumerPolicy": lambda policy, _, after, actor: broker.slow_consumers.update(
+                policy, after, actor=actor
+            ),
         }
         self._deleters: Mapping[str, Callable[[Any, str], None]] = {
             "VirtualHost": self._delete_virtualhost,
             "Queue": lambda queue, _: broker.delete_queue(queue),
             "Policy": lambda policy, actor: broker.enforcement.delete_policy(policy, actor=actor),
             "Exchange": lambda exchange, actor: broker.routing.delete_exchange(exchange, actor=actor),
+            "Subscription": self._delete_subscription,
+            "SlowConsumerPolicy": lambda policy, actor: broker.slow_consumers.delete(policy, actor=actor),
         }
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -123,6 +132,8 @@ class Management:
             "Queue": broker.queues,
             "Policy": lambda: [p for host in hosts for p in host.policies.by_pattern.values()],
             "Exchange": lambda: [e for host in hosts for e in host.exchanges.values()],
+            "Subscription": broker.subscriptions.of.values,
+            "SlowConsumerPolicy": lambda: [p for host in hosts for p in host.slow_consumer_policies.values()],
             "Connection": broker.connections.values,
             "Producer": broker.producers.values,
             "Consumer": broker.consumers.values,
@@ -145,6 +156,10 @@ class Management:
             return broker.enforcement.policy(name["virtualhost"], name["pattern"])
         if name.type == "Exchange":
             return broker.routing.exchange(name["virtualhost"], name["name"])
+        if name.type == "Subscription":
+            return broker.subscriptions.subscription(name["virtualhost"], name["name"])
+        if name.type == "SlowConsumerPolicy":
+            return broker.slow_consumers.policy(name["virtualhost"], name["name"])
         things: Mapping[str, Mapping[int, Any]] = {
             "Connection": broker.connections,
             "Producer": broker.producers,
@@ -191,6 +206,13 @@ class Management:
         priority = values.get("priority", 0)
         return self.broker.enforcement.create_policy(host, values["pattern"], policy, priority=priority, actor=actor)
 
+    def _create_slow_consumer_policy(
+        self, values: Mapping[str, Any], policy: dict[str, Any], actor: str
+    ) -> SlowConsumerPolicy:
+        host = self.broker.virtualhost(values["virtualhost"])
+        given = {name: values[name] for name in SLOW_FIELDS if values.get(name) is not None}
+        return self.broker.slow_consumers.create(host, values["name"], given, actor=actor)
+
     def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int, actor: str = "") -> ManagedObject:
         thing = self._find(name)
         declared = _type(name.type)
@@ -231,6 +253,7 @@ class Management:
         host.create_on_attach = values.get("create_on_attach", host.create_on_attach)
         host.anonymous = values.get("anonymous", host.anonymous)
         host.durable_queues = values.get("durable_queues", host.durable_queues)
+        host.transaction_idle_limit_ms = values.get("transaction_idle_limit_ms", host.transaction_idle_limit_ms)
 
     def _update_queue(self, queue: Queue, before: Mapping[str, Any], after: Mapping[str, Any], actor: str) -> None:
         self.broker.set_own_policy(queue, _merged(queue.own, after))
@@ -266,6 +289,10 @@ class Management:
         if host.name == DEFAULT:
             raise NotAllowed(f"virtual host {DEFAULT} is where clients land that name no other: it cannot be deleted")
         self.broker.delete_virtualhost(host)
+
+    def _delete_subscription(self, subscription: Subscription, actor: str) -> None:
+        by = f" by {actor}" if actor else ""
+        self.broker.delete_queue(subscription.queue, f"subscription {subscription.queue.name} was deleted{by}")
 
     # -- operations -------------------------------------------------------------------------------------------
 

@@ -24,20 +24,23 @@ from brokers.engine.receipt import Outcome
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker
     from brokers.engine.connection import Connection
+    from brokers.engine.transaction import Enrolment, Transaction
 
 #: Messages that a client may have with an outlet that have no outcome yet.
 WINDOW = 100
 
 
 class Parcel:
-    """A message on its way to `taps`. `delivery` belongs to the protocol layer. `pending`: outcomes still to come."""
+    """A message on its way to `taps`. `delivery` belongs to the protocol layer. `pending`: outcomes still to come.
+    `enrolment`: in a transaction, if it is in one."""
 
-    __slots__ = ("body", "delivery", "outcome", "pending", "taps")
+    __slots__ = ("body", "delivery", "enrolment", "outcome", "pending", "taps")
 
-    def __init__(self, body: bytes, taps: Sequence[Tap], delivery: Any) -> None:
+    def __init__(self, body: bytes, taps: Sequence[Tap], delivery: Any, enrolment: Enrolment | None) -> None:
         self.body = body
         self.taps = list(taps)
         self.delivery = delivery
+        self.enrolment = enrolment
         self.pending = len(self.taps)
         self.outcome = Outcome.ACCEPTED
 
@@ -66,7 +69,11 @@ class Tap:
         return self.producer.credit > 0
 
     def publish(self, parcel: Parcel) -> None:
-        verdict = self.producer.queue.publish(self.producer, parcel.body)
+        queue, enrolment = self.producer.queue, parcel.enrolment
+        if enrolment is None:
+            verdict = queue.publish(self.producer, parcel.body)
+        else:
+            verdict = queue.publish_in(enrolment, self.producer, parcel.body)
         if verdict is Verdict.HELD:
             self.unsettled.append(parcel)
         elif parcel.tell(Outcome.ACCEPTED if verdict is Verdict.TAKEN else Outcome.REFUSED):
@@ -115,11 +122,13 @@ class Outlet:
         self.credit = WINDOW
         self.ended = False
 
-    def publish(self, body: bytes, queues: Sequence[Queue], delivery: Any) -> None:
+    def publish(self, body: bytes, queues: Sequence[Queue], delivery: Any, enrolment: Enrolment | None = None) -> None:
         """Take in a message for these queues, of which there is at least one. The client must have had credit."""
         self.credit -= 1
         self.unsettled += 1
-        self.waiting.append(Parcel(body, [self._tap(q) for q in queues], delivery))
+        self.waiting.append(Parcel(body, [self._tap(q) for q in queues], delivery, enrolment))
+        if enrolment is not None:
+            enrolment.transaction.wait(self)
         self.pump()
 
     def _tap(self, queue: Queue) -> Tap:
@@ -134,7 +143,10 @@ class Outlet:
         shut: set[Tap] = set()
         waiting, self.waiting = self.waiting, []
         for parcel in waiting:
-            if all(tap.open and tap not in shut for tap in parcel.taps):
+            if parcel.enrolment is not None and parcel.enrolment.over:
+                parcel.outcome = Outcome.ROLLED_BACK
+                self.done(parcel)
+            elif all(tap.open and tap not in shut for tap in parcel.taps):
                 self._send(parcel)
             else:
                 shut.update(parcel.taps)
@@ -147,10 +159,23 @@ class Outlet:
             parcel.pending = 1
         for tap in list(parcel.taps):
             tap.publish(parcel)
+        if parcel.enrolment is not None:
+            parcel.enrolment.transaction.arrived(self)
+
+    def abandon(self, transaction: Transaction) -> None:
+        """The transaction is rolled back: its messages that wait have their outcome."""
+        gone = [p for p in self.waiting if p.enrolment is not None and p.enrolment.transaction is transaction]
+        for parcel in gone:
+            self.waiting.remove(parcel)
+            parcel.outcome = Outcome.ROLLED_BACK
+            self.done(parcel)
+        self.pump()
 
     def done(self, parcel: Parcel) -> None:
         """It has its outcome, from every queue."""
         self.unsettled -= 1
+        if parcel.outcome is not Outcome.ACCEPTED and parcel.enrolment is not None:
+            parcel.enrolment.refused()
         if not self.ended:
             self.settled(parcel)
 
@@ -176,12 +201,17 @@ class Outlet:
                 self.waiting.remove(parcel)
                 parcel.outcome = Outcome.REFUSED
                 self.done(parcel)
+                if parcel.enrolment is not None:
+                    parcel.enrolment.transaction.arrived(self)
         self.pump()
 
     def close(self) -> None:
         """The client's link has ended: what waits was never accepted, and goes with it."""
         self.ended = True
-        self.waiting.clear()
+        waiting, self.waiting = self.waiting, []
+        for parcel in waiting:
+            if parcel.enrolment is not None:
+                parcel.enrolment.lost()
         for tap in list(self.taps.values()):
             self.broker.detach(tap.producer)
         self.taps.clear()

@@ -27,6 +27,7 @@ from brokers.engine.receipt import Outcome, Receipt
 if TYPE_CHECKING:
     from brokers.engine.gate import Gate
     from brokers.engine.producer import Producer
+    from brokers.engine.transaction import Enrolment
 
 
 #: Later than any time, ms.
@@ -48,12 +49,13 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that waits outside the queue until `deadline` (ms)."""
+    """A message that waits outside the queue until `deadline` (ms). `enrolment`: in a transaction, if it is in one."""
 
     receipt: Receipt
     body: bytes
     since: int
     deadline: int
+    enrolment: Enrolment | None = None
 
     @property
     def producer(self) -> Producer:
@@ -73,9 +75,9 @@ class Overflow:
         """The depth has gone above the stop level."""
         queue.feed(Input.ABOVE_STOP)
 
-    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
+    def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
         """A message has come while the queue is overfull; its credit is used."""
-        return queue.enqueue(body, producer)
+        return queue.admit(body, producer, enrolment=enrolment)
 
     def resumed(self, queue: Gate) -> None:
         """The queue is no longer overfull."""
@@ -99,10 +101,10 @@ class Block(Overflow):
 class Hold(Overflow):
     intercepts = True
 
-    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
+    def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
         receipt = queue.defer(producer, 1)
         queue.withheld.append(receipt)
-        queue.enqueue(body, receipt=receipt)
+        queue.admit(body, receipt=receipt, enrolment=enrolment)
         return Verdict.HELD
 
     def resumed(self, queue: Gate) -> None:
@@ -117,7 +119,7 @@ class Reject(Overflow):
     grants = True
     intercepts = True
 
-    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
+    def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
         queue.rejected += 1
         queue.touch()
         return Verdict.REFUSED
@@ -127,8 +129,8 @@ class RejectAfter(Overflow):
     grants = True
     intercepts = True
 
-    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
-        queue.wait_outside(producer, body)
+    def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
+        queue.wait_outside(producer, body, enrolment)
         return Verdict.HELD
 
     def left(self, queue: Gate) -> None:
@@ -145,6 +147,8 @@ class RejectAfter(Overflow):
             queue.waited(now - waiting.since)
             queue.rejected += 1
             queue.resolve(waiting.receipt, Outcome.REFUSED)
+            if waiting.enrolment is not None:
+                waiting.enrolment.refused(queue)
         return bool(outside)
 
 
@@ -155,8 +159,8 @@ class Spool(Overflow):
     grants = True
     intercepts = True
 
-    def publish(self, queue: Gate, producer: Producer, body: bytes) -> Verdict:
-        return queue.spool(body, producer)
+    def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
+        return queue.spool(body, producer) if enrolment is None else queue.enrol(body, enrolment)
 
 
 class Ring(Overflow):

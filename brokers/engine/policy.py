@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from brokers.managed import POLICY, ObjectName, object_name
-from brokers.patterns import fixed_words, matches, pattern_fault
+from brokers.patterns import Rank, fixed_words, match_rank, matches, pattern_fault
 
 __all__ = [
     "BROKER",
@@ -210,14 +210,11 @@ class Policy:
     priority: int = 0
     version: int = 1
     fields: Fields = field(init=False)
-    rank: tuple[int, int, int, bool, str] = field(init=False)
+    rank: Rank = field(init=False)
 
     def __post_init__(self) -> None:
-        words, is_open = fixed_words(self.pattern)
-        prefix = next((n for n, word in enumerate(words) if word == "*"), len(words))
-        wildcards = words.count("*") + is_open
         object.__setattr__(self, "fields", fields(self.given))
-        object.__setattr__(self, "rank", (prefix, -wildcards, self.priority, not is_open, self.pattern))
+        object.__setattr__(self, "rank", match_rank(self.pattern, self.priority))
 
     @property
     def object_name(self) -> ObjectName:
@@ -378,7 +375,7 @@ class Policies:
             del before.next[word]
 
 
-def _rank(policy: Policy) -> tuple[int, int, int, bool, str]:
+def _rank(policy: Policy) -> Rank:
     return policy.rank
 
 

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import deque
+from typing import TYPE_CHECKING
 
 from brokers.engine.consumer import Consumer
 from brokers.engine.credit import Late
 from brokers.engine.events import dropped_words
 from brokers.engine.flow import State
-from brokers.engine.gate import Gate, level
+from brokers.engine.gate import level
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.receipt import Receipt
 from brokers.engine.turn import CreditChanged, Turn
+from brokers.engine.uncommitted import UncommittedGate
+
+if TYPE_CHECKING:
+    from brokers.engine.transaction import Enrolment
 
 #: (number in the queue, encoded message). A bare tuple, since one is made for every message.
 Message = tuple[int, bytes]
@@ -29,9 +34,9 @@ TAKEN, NORMAL = Verdict.TAKEN, State.NORMAL
 BATCH = 16
 
 
-class Queue(Gate):
+class Queue(UncommittedGate):
     """See the module. `store_id`: what a store knows it by, no other queue having or having had it; 0: it is not
-    durable."""
+    durable. `transient`: it goes with those who use it, and no record of it is kept."""
 
     __slots__ = (
         "__weakref__",
@@ -48,6 +53,7 @@ class Queue(Gate):
         "returned",
         "sampled",
         "store_id",
+        "transient",
     )
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
@@ -60,6 +66,7 @@ class Queue(Gate):
         self.deliveries: dict[int, int] = {}  # message number -> failed deliveries, where there were any
         self.excluded: dict[int, set[Consumer]] = {}  # message number -> consumers that must not get it again
         self.store_id = 0
+        self.transient = False
         self.dequeued = 0
         self.dropped = 0
         self.rate_in = 0.0
@@ -96,6 +103,23 @@ class Queue(Gate):
             return self.full.publish(self, producer, body)
         return self.enqueue(body, producer)
 
+    def publish_in(self, enrolment: Enrolment, producer: Producer, body: bytes) -> Verdict:
+        """As `publish`, in a transaction: the message counts from now on, and is seen once that is committed."""
+        ledger = self.ledger
+        if producer.credit:
+            producer.credit -= 1
+            ledger.reserved -= 1
+            if producer.credit <= producer.low:
+                ledger.ask(producer)
+        else:
+            late = self._publish_late(producer, body, enrolment)
+            if late is not None:
+                return late
+        self._tally(producer, len(body))
+        if self.full is not None:
+            return self.full.publish(self, producer, body, enrolment)
+        return self.enrol(body, enrolment)
+
     def abort(self, producer: Producer) -> None:
         """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
         if producer.credit:
@@ -104,7 +128,7 @@ class Queue(Gate):
             self.ledger.ask(producer)
         self.turn.touched.add(self)
 
-    def _publish_late(self, producer: Producer, body: bytes) -> Verdict | None:
+    def _publish_late(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict | None:
         """A message without credit. None: it can be taken like any other."""
         late = self.ledger.late(producer)
         if late is Late.NEVER:
@@ -115,7 +139,7 @@ class Queue(Gate):
         if not self.outside and (taken or (self.open and self.room() > 0)):
             return None
         self._tally(producer, len(body))
-        self.wait_outside(producer, body)
+        self.wait_outside(producer, body, enrolment)
         return Verdict.HELD
 
     def _tally(self, producer: Producer, size: int) -> None:
@@ -137,9 +161,13 @@ class Queue(Gate):
         return TAKEN
 
     def drop_excess(self) -> None:
-        """Drop the oldest messages until the depth is at or below the stop level."""
+        """Drop the oldest messages until the depth is at or below the stop level. Messages of open transactions push
+        nothing out before their commit."""
         limits, count = self.limits, 0
-        while self.depth_bytes > limits.stop_bytes or self.depth_messages > limits.stop_messages:
+        while (
+            self.depth_bytes - self.uncommitted_bytes > limits.stop_bytes
+            or self.depth_messages - self.uncommitted_messages > limits.stop_messages
+        ):
             if not self.drop_oldest():
                 break  # all that is left is with consumers
             count += 1
@@ -260,6 +288,13 @@ class Queue(Gate):
         self.mark_touched(self)
         return 0
 
+    def retire_stored(self, message: Message) -> None:
+        """Buffer the removal of a consumer's message, as a part of a transaction; `retire` follows if it is done."""
+
+    def retire(self, consumer: Consumer, message: Message) -> None:
+        """A transaction has removed a consumer's message for good, in the store as well."""
+        self.remove(consumer, message)
+
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         """Tell the consumer, by a Removed effect, when the removal with this ticket is safe."""
         raise NotImplementedError
@@ -309,13 +344,23 @@ class Queue(Gate):
         return len(self.consumers) + len(self.browsers)
 
     @property
+    def takers(self) -> list[Consumer]:
+        """The consumers that take messages away: all but those that browse."""
+        return list(self.consumers)
+
+    def oldest(self) -> int | None:
+        """Of the messages that no consumer holds the oldest: as so manieth of all did it come."""
+        first = [each[0][0] for each in (self.returned, self.ready) if each]
+        return min(first, default=None)
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes of the messages whose bodies are in memory."""
         return self.depth_bytes
 
     @property
     def unacknowledged(self) -> int:
-        return self.depth_messages - len(self.ready) - len(self.returned)
+        return self.depth_messages - self.uncommitted_messages - len(self.ready) - len(self.returned)
 
     def attach_consumer(self, consumer: Consumer) -> None:
         if consumer.browsing:

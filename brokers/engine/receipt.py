@@ -19,6 +19,7 @@ class Outcome(Enum):
     ACCEPTED = "accepted"
     REFUSED = "rejected, since the queue is full"
     NOT_STORED = "rejected, since the store cannot take it"
+    ROLLED_BACK = "rejected, since its transaction was rolled back"
 
 
 class Receipt:

@@ -25,6 +25,8 @@ class Records:
         self.broker = broker
 
     def keep_queue(self, queue: Queue) -> None:
+        if queue.transient:
+            return
         record = {
             "virtualhost": queue.virtualhost,
             "name": queue.name,
@@ -42,6 +44,7 @@ class Records:
             "create_on_attach": host.create_on_attach,
             "anonymous": host.anonymous,
             "durable_queues": host.durable_queues,
+            "transaction_idle_limit_ms": host.transaction_idle_limit_ms,
             "store_limits": host.store_limits,
         }
         self.broker.turn.keep.append(Keep("virtualhost", str(host.object_name), record))
@@ -69,6 +72,7 @@ class Records:
             host.version, host.defaults = record["version"], dict(record["defaults"])
             host.create_on_attach, host.anonymous = record["create_on_attach"], record["anonymous"]
             host.durable_queues = record.get("durable_queues", False)
+            host.transaction_idle_limit_ms = record.get("transaction_idle_limit_ms", 0)
             self.broker.shortages.set_store_limits(host, record.get("store_limits", {}))
         for record in kinds.get("stop", ()):
             stop = Stop.from_record(dict(record))
@@ -85,6 +89,10 @@ class Records:
             queue.version = record["version"]
         for record in kinds.get("binding", ()):
             self.broker.routing.restore_binding(record)
+        for record in kinds.get("slow-consumer-policy", ()):
+            self.broker.slow_consumers.restore(record)
+        for record in kinds.get("subscription", ()):
+            self.broker.subscriptions.restore(record)
         for queue in self.broker.queues():
             settings, limits = self.broker.enforcement.settle(self.broker.enforcement.layers_of(queue))
             queue.set_limits(limits, settings)

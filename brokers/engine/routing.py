@@ -22,6 +22,9 @@ from brokers.engine.virtualhost import VirtualHost
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker
 
+#: The exchange of each virtual host that topics are routed by which are no exchange of their own; created on need.
+TOPICS = "topics"
+
 #: Where a producer's messages go: a queue, or an exchange with the routing key that its address fixes; None: each
 #: message brings its own (its subject).
 Target = Queue | tuple[Exchange, str | None]
@@ -103,8 +106,9 @@ class Routing:
                 queue.stop(stop)
         exchange.bind(queue, key)
         self._state_binding("binding-created", exchange, queue, key, actor)
-        record = {"virtualhost": host.name, "exchange": exchange.name, "queue": queue.name, "key": key}
-        self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), record))
+        if not queue.transient:
+            record = {"virtualhost": host.name, "exchange": exchange.name, "queue": queue.name, "key": key}
+            self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), record))
         return True
 
     def unbind(self, exchange: Exchange, queue: Queue, key: str = "", *, actor: str = "") -> bool:
@@ -139,7 +143,8 @@ class Routing:
             for stop in self._stops(exchange):
                 queue.start(stop.scope)
         self._state_binding("binding-deleted", exchange, queue, key, actor)
-        self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), None))
+        if not queue.transient:
+            self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), None))
 
     def _stops(self, exchange: Exchange) -> list[Stop]:
         """The operators' stops of all that is bound to it."""
@@ -152,12 +157,28 @@ class Routing:
         """What an address means: the queue of that very name, the exchange of that name, or `exchange/routing-key`."""
         if (queue := host.queues.get(address)) is not None:
             return queue
-        if (exchange := host.exchanges.get(address)) is not None:
-            return exchange, None
-        name, slash, key = address.partition("/")
-        if slash and (exchange := host.exchanges.get(name)) is not None:
-            return exchange, key
-        return None
+        return _exchange_of(host, address)
+
+    def topic(self, host: VirtualHost, name: str) -> tuple[Exchange, str | None]:
+        """What a topic's name means: an exchange, with or without a routing key, as in an address; else the key of that
+        name in the exchange `topics`. Raises NotFound where there is none and clients may not create it,
+        InvalidValue."""
+        if not name:
+            raise InvalidValue({"name": "the topic has no name"})
+        found = _exchange_of(host, name)
+        if found is not None:
+            return found
+        topics = host.exchanges.get(TOPICS)
+        if topics is None:
+            if not host.create_on_attach:
+                raise NotFound(
+                    f"there is no topic {name} in virtual host {host.name}: there is no exchange {TOPICS}, and clients"
+                    " may not create it"
+                )
+            topics = self.create_exchange(host, TOPICS, "topic")
+        elif topics.kind != "topic":
+            raise InvalidValue({"name": f"exchange {TOPICS} is a {topics.kind} exchange: it cannot route topic {name}"})
+        return topics, name
 
     # -- records and facts ------------------------------------------------------------------------------------
 
@@ -196,6 +217,16 @@ class Routing:
         subject = f"{_subject(exchange)}/qu({queue.name})/rk({key})"
         attributes = {"queue": str(queue.object_name), "key": key, "actor": actor}
         self.broker.turn.state(kind, exchange.object_name, subject, words, attributes)
+
+
+def _exchange_of(host: VirtualHost, address: str) -> tuple[Exchange, str | None] | None:
+    """`exchange` or `exchange/routing-key`."""
+    if (exchange := host.exchanges.get(address)) is not None:
+        return exchange, None
+    name, slash, key = address.partition("/")
+    if slash and (exchange := host.exchanges.get(name)) is not None:
+        return exchange, key
+    return None
 
 
 def _subject(exchange: Exchange) -> str:

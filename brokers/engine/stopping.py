@@ -31,7 +31,8 @@ class Stopping:
             stop = self.broker.stops[scope] = Stop(scope, reason, actor, self.broker.turn.now)
             for queue in queues:
                 queue.stop(stop)
-            self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
+            if not (scope.queue and queues[0].transient):
+                self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
         outcome = self._outcome(queues, changed=changed)
         if changed:
             self._stop_fact("producers-stopped", Stop(scope, reason, actor, self.broker.turn.now), outcome)

@@ -27,6 +27,13 @@ class Store(Protocol):
 
     def drop_queue(self, queue: int) -> int: ...
 
+    def begin(self, transaction: int) -> int:
+        """What is buffered from now until `end` is written whole or not at all, whatever else the store must refuse.
+        Returns the ticket."""
+        ...
+
+    def end(self) -> None: ...
+
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:
         """Bodies by number; None if the store cannot be read now."""
         ...

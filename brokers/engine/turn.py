@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from brokers.engine.queue import Queue
     from brokers.engine.receipt import Outcome
     from brokers.engine.store import Store
+    from brokers.engine.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,15 @@ class Removed:
     count: int
 
 
-Effect = CreditChanged | Drain | Detach | Close | Settled | Removed
+@dataclass(frozen=True, slots=True)
+class Discharged:
+    """The transaction is over. Acknowledgements in it that were not settled are settled now, or their consumers'
+    again."""
+
+    transaction: Transaction
+
+
+Effect = CreditChanged | Drain | Detach | Close | Settled | Removed | Discharged
 
 
 @dataclass(frozen=True, slots=True)

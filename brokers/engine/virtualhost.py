@@ -5,7 +5,9 @@ from __future__ import annotations
 from brokers.engine.exchange import Exchange
 from brokers.engine.policy import Policies, Value
 from brokers.engine.queue import Queue
+from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.store import Store
+from brokers.engine.subscription import Subscription
 from brokers.engine.usage import Resource, Usage
 from brokers.managed import ObjectName, object_name
 
@@ -16,8 +18,10 @@ class VirtualHost:
     """`defaults`: policy fields for its queues. `policies`: those for queues by pattern. `bound`: the exchanges that a
     queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created when a
     client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
-    consume. `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
-    `store_overfull_bytes` and `store_underfull_bytes`."""
+    consume. `transaction_idle_limit_ms`: a transaction in which nothing was done for so long is rolled back; 0: never.
+    `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
+    `store_overfull_bytes` and `store_underfull_bytes`. `subscriptions`: those with a name of their own, by identity.
+    `slow_consumer_policies`: by name."""
 
     __slots__ = (
         "anonymous",
@@ -30,9 +34,12 @@ class VirtualHost:
         "object_name",
         "policies",
         "queues",
+        "slow_consumer_policies",
         "store",
         "store_limits",
         "store_usage",
+        "subscriptions",
+        "transaction_idle_limit_ms",
         "version",
     )
 
@@ -44,6 +51,7 @@ class VirtualHost:
         self.create_on_attach = False
         self.durable_queues = True
         self.anonymous = False
+        self.transaction_idle_limit_ms = 0
         self.store: Store | None = None
         self.store_limits: dict[str, int] = {}
         self.store_usage = Usage(Resource.STORE)
@@ -51,3 +59,5 @@ class VirtualHost:
         self.policies = Policies()
         self.exchanges: dict[str, Exchange] = {}
         self.bound: dict[Queue, tuple[Exchange, ...]] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.slow_consumer_policies: dict[str, SlowConsumerPolicy] = {}

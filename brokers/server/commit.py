@@ -67,7 +67,9 @@ class GroupCommitter:
             return self.store.write(group)
         except Exception as error:
             log.exception("a group of messages could not be written to %s", self.store.path)
-            return Written(group.ticket, len(group.rows) // 4, StoreError(str(error)), False, False)
+            fault = StoreError(str(error))
+            refused = {whole.transaction: fault for whole in group.wholes}
+            return Written(group.ticket, len(group.rows) // 4, fault, False, False, refused)
 
     def _done(self, writing: asyncio.Future[Written]) -> None:
         self._writing = None
@@ -85,9 +87,10 @@ class GroupCommitter:
     def _tell_faults(self, written: Written) -> None:
         """Once when it begins and once when it is over, not with every group."""
         now = self._loop.time()
-        if written.fault is not None:
+        fault = written.fault or next(iter(written.refused.values()), None)
+        if fault is not None:
             if self._faulty_at is None:
-                log.error("%s. Durable messages are refused until it can be written again", written.fault)
+                log.error("%s. Durable messages are refused until it can be written again", fault)
             self._faulty_at = now
         elif written.messages and self._faulty_at is not None and now - self._faulty_at > SOUND_SECONDS:
             self._faulty_at = None

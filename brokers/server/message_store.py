@@ -10,6 +10,9 @@ one table, whatever their queue, and an index that holds all but the bodies says
 
 A full disk: messages of the group are refused, as a group; removals find room in a reserve, and what they free inside
 the file is used again. A removal is never given up: it is tried again with every later group.
+
+What is buffered between `begin` and `end` is a client's transaction, which lies within one group: as a rule it is
+written with all the rest, and on a full disk each by itself, whole or not at all.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -78,29 +81,42 @@ class Changes:
 
 
 @dataclass(slots=True)
+class Whole:
+    """What is written whole or not at all: the transaction with this number. `rows` as in a group."""
+
+    transaction: int
+    rows: list[int | bytes] = field(default_factory=list)
+    changes: Changes = field(default_factory=Changes)
+
+
+@dataclass(slots=True)
 class Group:
-    """What is written together. `rows`: queue, number, size and body of each message, one after the other."""
+    """What is written together. `rows`: queue, number, size and body of each message, one after the other. `bytes`: of
+    all messages, those of transactions included."""
 
     ticket: int
     rows: list[int | bytes] = field(default_factory=list)
     bytes: int = 0
     changes: Changes = field(default_factory=Changes)
+    wholes: list[Whole] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.changes)
+        return bool(self.rows or self.changes or self.wholes)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """What became of the group with this ticket and so many messages. `fault`: None if they are safe, else why none of
     them is stored. `removed`: every change up to and including this group's is safe. `unfinished`: there is more to do
-    even if no new group comes."""
+    even if no new group comes. `refused`: the numbers of transactions of which nothing is done, and why; all others of
+    the group are safe."""
 
     ticket: int
     messages: int
     fault: StoreError | None
     removed: bool
     unfinished: bool
+    refused: Mapping[int, StoreError] = field(default_factory=dict)
 
 
 class MessageStore:
@@ -139,6 +155,7 @@ class MessageStore:
             self._reader = sqlite3.connect(path, isolation_level=None)
             self._reader.execute("PRAGMA query_only=ON")
         self._waiting: list[Group] = [Group(1)]
+        self._whole: Whole | None = None  # the transaction that is being buffered
         self._refused = False
         self._owed = Changes()  # of groups that could not be written
         self._dropping: list[int] = []  # queues whose messages are being deleted
@@ -150,20 +167,27 @@ class MessageStore:
 
     def put(self, queue: int, number: int, body: bytes) -> int:
         """Buffer a message; no other with this queue and number may be there. Returns the ticket of its group."""
+        whole = self._whole
+        group = self._open_group() if whole is None else self._waiting[-1]
+        (group if whole is None else whole).rows.extend((queue, number, len(body), body))
+        group.bytes += len(body)
+        return group.ticket
+
+    def _open_group(self) -> Group:
+        """The one that takes messages."""
         group = self._waiting[-1]
         if group.bytes >= self._group_bytes:
             group = Group(group.ticket + 1)
             self._waiting.append(group)
-        group.rows += (queue, number, len(body), body)
-        group.bytes += len(body)
-        return group.ticket
+        return group
 
     def remove(self, queue: int, number: int) -> int:
         """Buffer the removal of a message, whether it has been written yet or not. Returns the ticket."""
         group = self._waiting[-1]
-        numbers = group.changes.removed.get(queue)
+        removed = (self._whole or group).changes.removed
+        numbers = removed.get(queue)
         if numbers is None:
-            group.changes.removed[queue] = {number}
+            removed[queue] = {number}
         else:
             numbers.add(number)
         return group.ticket
@@ -171,7 +195,7 @@ class MessageStore:
     def fail(self, queue: int, number: int, count: int) -> int:
         """Buffer how often the message's delivery has failed. Returns the ticket."""
         group = self._waiting[-1]
-        group.changes.failed[queue, number] = count
+        (self._whole or group).changes.failed[queue, number] = count
         return group.ticket
 
     def drop_queue(self, queue: int) -> int:
@@ -179,6 +203,17 @@ class MessageStore:
         group = self._waiting[-1]
         group.changes.dropped.append(queue)
         return group.ticket
+
+    def begin(self, transaction: int) -> int:
+        """Messages and their changes that are buffered from now until `end` are written whole or not at all;
+        `transaction` is a number that no other one has. Returns the ticket of their group."""
+        group = self._open_group()
+        self._whole = Whole(transaction)
+        group.wholes.append(self._whole)
+        return group.ticket
+
+    def end(self) -> None:
+        self._whole = None
 
     @property
     def full(self) -> bool:
@@ -227,7 +262,7 @@ class MessageStore:
 
     def write(self, group: Group) -> Written:
         """Write a group that was taken, and say what became of it. One at a time, in the order taken."""
-        changes, fault = group.changes, None
+        changes, fault, refused = group.changes, None, dict[int, StoreError]()
         changes.add(self._owed)
         self._dropping += changes.dropped
         changes.dropped = []
@@ -235,26 +270,28 @@ class MessageStore:
         try:
             if self._reserve is not None and not self._reserve.hold():
                 raise StoreError(f"cannot use {self.path}: the disk is full")
-            self._execute(group.rows, changes)
+            self._execute(*_together(group))
             self._owed = Changes()
         except StoreError as error:
-            fault = self._write_in_need(group, error)
+            fault, refused = self._write_in_need(group, error)
         self._keep_log_short()
         with contextlib.suppress(StoreError):
             self._measure()
-        if group.rows and fault is not None:
+        if not group.rows:
+            fault = None
+        if fault is not None or refused:
             self._refused = True
         unfinished = bool(self._owed or self._dropping)
-        return Written(group.ticket, len(group.rows) // 4, fault if group.rows else None, not self._owed, unfinished)
+        return Written(group.ticket, len(group.rows) // 4, fault, not self._owed, unfinished, refused)
 
     def close(self) -> None:
         """Release the file. What is buffered and was not written is lost."""
         self._reader.close()
         self._db.close()
 
-    def _write_in_need(self, group: Group, fault: StoreError) -> StoreError | None:
+    def _write_in_need(self, group: Group, fault: StoreError) -> tuple[StoreError | None, dict[int, StoreError]]:
         """The disk refuses: give up the reserve, write the changes, and the messages only where the file itself has
-        room for them. Returns why the messages are not stored, None if they are."""
+        room for them. Returns why the messages are not stored, None if they are, and which transactions are not."""
         if self._reserve is not None:
             self._reserve.release()
         self._shorten_log()
@@ -263,17 +300,25 @@ class MessageStore:
                 self._execute([], part)
                 self._shorten_log()
         except StoreError as error:
-            return error  # what has been done is done again, which does no harm
+            # What has been done is done again, which does no harm.
+            return error, {whole.transaction: error for whole in group.wholes}
         self._owed = Changes()
-        stored = False
-        if group.rows and self._room_inside() > 2 * group.bytes + 16 * PAGE_BYTES:
-            with contextlib.suppress(StoreError):
-                self._execute(group.rows, Changes())
-                stored = True
-            self._shorten_log()
+        stored = self._squeeze_in(group.rows, Changes())
+        refused = {w.transaction: fault for w in group.wholes if not self._squeeze_in(w.rows, w.changes)}
         if self._reserve is not None:
             self._reserve.hold()
-        return None if stored else fault
+        return None if stored else fault, refused
+
+    def _squeeze_in(self, rows: Sequence[int | bytes], changes: Changes) -> bool:
+        """Write it where the file has room for the messages. Whether it is done."""
+        size = sum(each for each in rows[2::4] if isinstance(each, int))
+        done = False
+        with contextlib.suppress(StoreError):
+            if not rows or self._room_inside() > 2 * size + 16 * PAGE_BYTES:
+                self._execute(rows, changes)
+                done = True
+        self._shorten_log()
+        return done
 
     def _parts(self, changes: Changes) -> Iterator[Changes]:
         """The same changes, in parts that the log has room for in the reserve."""
@@ -342,6 +387,18 @@ class MessageStore:
             pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
         self._room_inside_then = self._room_inside()
         self.used_bytes = pages * PAGE_BYTES - self._room_inside_then
+
+
+def _together(group: Group) -> tuple[Sequence[int | bytes], Changes]:
+    """Rows and changes of the group, those of its transactions included."""
+    if not group.wholes:
+        return group.rows, group.changes
+    rows, changes = list(group.rows), Changes()
+    changes.add(group.changes)
+    for whole in group.wholes:
+        rows += whole.rows
+        changes.add(whole.changes)
+    return rows, changes
 
 
 def _delete(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:

@@ -206,8 +206,14 @@ class Service:
         if virtualhost == TEMP:
             self.broker.spooled(written.ticket, stored=written.fault is None)
         else:
-            self.broker.committed(virtualhost, written.ticket, stored=written.fault is None, removed=written.removed)
-        if written.fault is not None:
+            self.broker.committed(
+                virtualhost,
+                written.ticket,
+                stored=written.fault is None,
+                removed=written.removed,
+                refused=written.refused,
+            )
+        if written.fault is not None or written.refused:
             self.broker.shortages.look()
         self.container.finish()
 
@@ -252,6 +258,7 @@ class Service:
         if self._save_failed:
             self._save()
         self.broker.shortages.look(self._available())
+        self.broker.transactions.sweep()
         self.samples.publish(self.broker.sample())
 
     def _available(self) -> dict[Resource, int]:

@@ -14,8 +14,7 @@ from brokers.managed import NOTIFICATIONS, object_name
 
 Columns = dict[str, Any]
 
-#: Every line that could be of interest has this somewhere; the rest need not be looked at any closer.
-INTERESTING = re.compile(rb"[A-Z]{3}-1\d\d\d : |flow control")
+_MESSAGE_CODE = re.compile(rb"-1\d\d\d : ")
 
 _SUBJECT = re.compile(
     r"\[(?P<subject>(?:vh\(/|con:|sub:|mng:|port\(|broker|Broker)[^\n]*?)\] (?P<code>[A-Z]{3}-1\d{3}) : (?P<words>.*)"
@@ -67,6 +66,12 @@ _KINDS |= {
 
 class Unreadable(ValueError):
     """The line has the code of an event and not its form."""
+
+
+def may_tell(line: bytes) -> bool:
+    """Whether the line needs to be looked at any closer: most of a log's lines do not."""
+    # A pattern that begins with plain text is searched for five times as fast as one with a choice in front.
+    return _MESSAGE_CODE.search(line) is not None or b"flow control" in line
 
 
 def read_line(line: str) -> tuple[int, Columns] | None:

@@ -27,6 +27,7 @@ class Frame:
     code: int
     fields: list[Any]
     payload: bytes
+    data: Any = None  # what Proton's views of binaries in `fields` live in
 
     def field(self, index: int) -> Any:
         return self.fields[index] if index < len(self.fields) else None
@@ -128,6 +129,7 @@ class Peer:
         aborted: bool = False,
         number: int | None = None,
         channel: int = 0,
+        state: Any = None,
     ) -> bytes:
         """One transfer frame, written and returned. `number`: continue that delivery instead of a new one."""
         if payload is None:
@@ -135,7 +137,7 @@ class Peer:
         if number is None:
             number, self.sent = self.sent, self.sent + 1
         tag = number.to_bytes(4, "big")
-        fields = (uint(handle), uint(number), tag, uint(0), settled, more, None, None, None, aborted)
+        fields = (uint(handle), uint(number), tag, uint(0), settled, more, None, state, None, aborted)
         data = frame(TRANSFER, *fields, channel=channel, payload=payload)
         self.write(data)
         return data
@@ -170,7 +172,7 @@ class Peer:
         data.rewind()
         data.next()
         value = data.get_object()
-        read = Frame(int.from_bytes(whole[6:8], "big"), int(value.descriptor), list(value.value), body[length:])
+        read = Frame(int.from_bytes(whole[6:8], "big"), int(value.descriptor), list(value.value), body[length:], data)
         self.said.append(read)
         return read
 

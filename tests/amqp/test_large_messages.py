@@ -7,7 +7,7 @@ import os
 import pytest
 from proton import Message
 
-from brokers.amqp.links import IncomingLink
+from brokers.amqp.incoming import IncomingLink
 from brokers.amqp.nodes import NodeTarget
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import Crowd, connected, managing

@@ -12,14 +12,12 @@ from tests.amqp.clients import bodies, connected, fill, managing
 from tests.amqp.frames import (
     ATTACH,
     CLOSE,
-    COORDINATOR,
     DETACH,
     DISPOSITION,
     END,
     OPEN,
     RECEIVER,
     Peer,
-    described,
     frame,
     uint,
 )
@@ -178,21 +176,13 @@ def test_a_refused_link_is_answered_with_neither_source_nor_target(broker: Broke
         peer.is_alive()
 
 
-def test_a_transaction_coordinator_is_refused_and_the_connection_lives_on(broker: BrokerThread) -> None:
-    with Peer(broker.port) as peer:
-        peer.open()
-        peer.attach(None, target=described(COORDINATOR))
-        assert peer.expect_error(DETACH, 2) == ("amqp:not-implemented", "transactions are not supported")
-        peer.is_alive()
-
-
 def test_a_source_without_an_address_is_refused_and_the_connection_lives_on(broker: BrokerThread) -> None:
     with Peer(broker.port) as peer:
         peer.open()
         peer.attach(None, role=True)
         condition, text = peer.expect_error(DETACH, 2)
-        assert condition == "amqp:not-implemented"
-        assert "no address" in text
+        assert condition == "amqp:not-found"
+        assert "the source has no address, and there is no durable subscription link" in text
         peer.is_alive()
 
 

@@ -134,3 +134,37 @@ async def test_queue_is_created_and_deleted_from_its_declared_attributes(people:
     await delete.get_by_role("button", name="Delete this queue").click()
     await expect(page.locator("#object")).to_have_class(re.compile("gone"))
     await expect(page.locator(f"#tree [data-object='{ORDERS}']")).to_have_count(0)
+
+
+async def test_subscriptions_and_slow_consumer_policies_stand_beneath_their_virtual_host(
+    people: People, broker: Broker
+) -> None:
+    consumer = broker.do(lambda memory: memory.subscribe("prices", "mine", durable=True))
+    page = await opened(await people.page("ada"), "/objects/")
+    tree = page.locator("#tree")
+    for name in ("Virtual hosts", "default", "Subscriptions", "subscriptions.prices"):
+        await tree.locator(".node-row", has_text=re.compile(f"^{re.escape(name)}")).first.click()
+    await expect(page.locator("#object h2")).to_have_text(consumer.queue.name)
+    await expect(value(page, "Topic")).to_have_text("prices")
+    await expect(value(page, "Durable")).to_have_text("yes")
+    await expect(value(page, "Held in").get_by_role("link")).to_have_attribute(
+        "href", re.compile("subscriptions.prices")
+    )
+
+
+async def test_a_slow_consumer_policy_is_created_in_the_form_of_its_type(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"), "/objects/")
+    tree = page.locator("#tree")
+    for name in ("Virtual hosts", "default"):
+        await tree.locator(".node-row", has_text=re.compile(f"^{name}")).first.click()
+    folder = tree.locator('[data-folder="SlowConsumerPolicy"]')
+    await folder.get_by_role("button").first.click()
+    form = page.locator(".attributes-form")
+    await form.get_by_label("Name").fill("stuck")
+    await form.get_by_label("Topic").fill("prices.>")
+    await form.get_by_label("Message age").fill("60000")
+    await form.get_by_label("Policy").select_option("topicdelete")
+    await form.get_by_role("button", name="Create").click()
+    await expect(page.locator("#object h2")).to_have_text("stuck")
+    made = broker.do(lambda memory: memory.engine.slow_consumers.policy("default", "stuck"))
+    assert made.given == {"topic": "prices.>", "messageAge": 60_000, "policy": "topicdelete"}

@@ -66,6 +66,10 @@ class Operator:
     def publish(self, queue: str, *messages: Any) -> None:
         fill(self.broker, queue, list(messages))
 
+    def uncommitted(self, queue: str) -> int:
+        """Messages of open transactions."""
+        return int(self.read(queue)["uncommitted_messages"])
+
     def take(self, queue: str, count: int) -> list[Any]:
         """The bodies of so many messages, which are gone then. Not for bytes: Proton's view of them does not last."""
         with connected(self.broker) as connection:

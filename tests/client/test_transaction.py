@@ -1,11 +1,13 @@
-"""Messages that count together. Against a stub that plays the coordinator, since what counts here is what is told to
-it; `tests/interop` and the engine's own tests see what becomes of the messages."""
+"""Messages that count together: what the coordinator is told, against a stub that plays it; and what becomes of the
+messages, and of the transaction when a queue is full, against the real broker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from proton import Message
 
 from brokers.client import Connection, Rejected, SendTimeout, TransactionFailed, connect
 from tests.amqp.broker_thread import WITHIN, BrokerThread, wait_until
@@ -114,7 +116,9 @@ def test_a_lost_connection_loses_the_transaction(stub: StubBroker, connection: C
     assert stub.bodies == ["a", "b"]
 
 
-@pytest.mark.xfail(strict=True, raises=TransactionFailed, reason="not yet: the engine has no transactions")
+# -- against the real broker ------------------------------------------------------------------------------------------
+
+
 def test_messages_of_a_transaction_are_in_the_real_queue_from_the_commit_on(
     broker: BrokerThread, operator: Operator
 ) -> None:
@@ -122,5 +126,113 @@ def test_messages_of_a_transaction_are_in_the_real_queue_from_the_commit_on(
         publisher = connection.publisher("orders")
         with connection.transaction() as transaction:
             publisher.send("a", transaction=transaction)
-            assert operator.depth("orders") == 0
+            assert operator.uncommitted("orders") == operator.depth("orders") == 1
+        assert operator.uncommitted("orders") == 0
         assert operator.take("orders", 1) == ["a"]
+
+
+def test_a_rollback_leaves_nothing_in_the_real_queues(broker: BrokerThread, operator: Operator) -> None:
+    with connect(broker.url) as connection:
+        orders, bills = connection.publisher("orders"), connection.publisher("bills")
+        transaction = connection.transaction()
+        orders.send("a", transaction=transaction)
+        bills.send(Message(body="b", durable=True), transaction=transaction)
+        transaction.rollback()
+        assert operator.depth("orders") == operator.depth("bills") == 0
+        with connection.transaction() as another:
+            orders.send("c", transaction=another)
+        assert operator.take("orders", 1) == ["c"]
+
+
+def test_durable_messages_of_a_transaction_survive_a_restart_together(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker, connect(broker.url) as connection:
+        with connection.transaction() as committed:
+            for queue in ("orders", "bills"):
+                connection.publisher(queue).send(Message(body="kept", durable=True), transaction=committed)
+        lost = connection.transaction()
+        connection.publisher("orders").send(Message(body="lost", durable=True), transaction=lost)
+    with BrokerThread(tmp_path) as broker:
+        operator = Operator(broker)
+        assert operator.depth("orders") == operator.depth("bills") == 1
+        assert operator.take("orders", 1) == operator.take("bills", 1) == ["kept"]
+
+
+@pytest.mark.domain("2 client")
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_send_that_times_out_on_a_full_queue_leaves_session_and_transaction_usable(
+    broker: BrokerThread, operator: Operator, clock: FakeClock, ending: str
+) -> None:
+    operator.create("orders", capacity_messages=2)
+    with connect(broker.url, clock=clock) as connection:
+        orders, elsewhere = connection.publisher("orders", send_timeout=30), connection.publisher("elsewhere")
+        transaction = connection.transaction()
+        elsewhere.send("before", transaction=transaction)
+        for body in "abc":
+            orders.send(body, transaction=transaction)
+        late = begin(orders.send, "late", transaction=transaction)
+        operator.until_blocked("orders")
+        assert "3 of them in open transactions" in operator.producers("orders")[0]["release"]
+        clock.advance(30)
+        with pytest.raises(SendTimeout):
+            late.result(WITHIN)
+        elsewhere.send("after", transaction=transaction)
+        if ending == "commit":
+            transaction.commit()
+            assert operator.take("orders", 3) == ["a", "b", "c"]
+            assert operator.take("elsewhere", 2) == ["before", "after"]
+        else:
+            transaction.rollback()
+            assert operator.depth("orders") == operator.depth("elsewhere") == 0
+        orders.send("later")
+        assert operator.take("orders", 1) == ["later"]
+
+
+def test_a_transaction_that_fills_a_queue_goes_on_when_others_consume(
+    broker: BrokerThread, operator: Operator, clock: FakeClock
+) -> None:
+    operator.create("orders", capacity_messages=2)
+    operator.publish("orders", "x", "y")
+    with connect(broker.url, clock=clock) as connection:
+        orders = connection.publisher("orders")
+        with connection.transaction() as transaction:
+            orders.send("a", transaction=transaction)
+            second = begin(orders.send, "b", transaction=transaction)
+            operator.until_blocked("orders")
+            assert operator.take("orders", 2) == ["x", "y"]
+            second.result(WITHIN)
+        assert operator.take("orders", 2) == ["a", "b"]
+
+
+def test_a_message_that_the_real_queue_rejects_leaves_the_transaction(broker: BrokerThread, operator: Operator) -> None:
+    operator.create("orders", capacity_messages=1, mechanism="reject")
+    with connect(broker.url) as connection:
+        publisher = connection.publisher("orders")
+        with connection.transaction() as transaction:
+            publisher.send("a", transaction=transaction)
+            publisher.send("b", transaction=transaction)
+            with pytest.raises(Rejected, match="amqp:resource-limit-exceeded: queue orders is full"):
+                publisher.send("c", transaction=transaction)
+        assert operator.take("orders", 2) == ["a", "b"]
+
+
+def test_transactions_of_threads_on_one_connection_are_apart(broker: BrokerThread, operator: Operator) -> None:
+    def work(connection: Connection, number: int) -> None:
+        publisher = connection.publisher("orders")
+        for turn in range(10):
+            transaction = connection.transaction()
+            publisher.send(f"{number}.{turn} a", transaction=transaction)
+            publisher.send(f"{number}.{turn} b", transaction=transaction)
+            if turn % 3:
+                transaction.commit()
+            else:
+                transaction.rollback()
+
+    with connect(broker.url) as connection:
+        working = [begin(work, connection, number) for number in range(8)]
+        for each in working:
+            each.result(WITHIN)
+    found = operator.take("orders", 8 * 6 * 2)
+    assert operator.depth("orders") == 0
+    for at in range(0, len(found), 2):
+        assert [found[at].split()[1], found[at + 1].split()[1]] == ["a", "b"]
+        assert found[at].split()[0] == found[at + 1].split()[0], "each is seen as a whole"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from brokers.engine.broker import Broker
 
@@ -15,6 +15,8 @@ class FakeStore:
         self.failed: dict[tuple[int, int], int] = {}
         self.puts: list[tuple[int, int, bytes]] = []
         self.removed: list[tuple[int, int]] = []
+        self.wholes: dict[int, tuple[list[tuple[int, int, bytes]], list[tuple[int, int]]]] = {}
+        self.whole = 0  # the transaction that is being buffered
         self.ticket = 1
         self.used_bytes = 0
         self.full = False
@@ -22,16 +24,24 @@ class FakeStore:
         self.loads = 0
 
     def put(self, queue: int, number: int, body: bytes) -> int:
-        self.puts.append((queue, number, body))
+        (self.wholes[self.whole][0] if self.whole else self.puts).append((queue, number, body))
         return self.ticket
 
     def remove(self, queue: int, number: int) -> int:
-        self.removed.append((queue, number))
+        (self.wholes[self.whole][1] if self.whole else self.removed).append((queue, number))
         return self.ticket
 
     def fail(self, queue: int, number: int, count: int) -> int:
         self.failed[queue, number] = count
         return self.ticket
+
+    def begin(self, transaction: int) -> int:
+        self.whole = transaction
+        self.wholes[transaction] = ([], [])
+        return self.ticket
+
+    def end(self) -> None:
+        self.whole = 0
 
     def drop_queue(self, queue: int) -> int:
         self.removed += [place for place in self.stored if place[0] == queue]
@@ -44,16 +54,23 @@ class FakeStore:
             return None
         return {number: self.stored[queue, number] for number in numbers}
 
-    def write(self, broker: Broker, virtualhost: str = "default", *, fault: bool = False) -> None:
-        """Write what is buffered, and tell the broker. `fault`: the messages are refused, removals are not."""
+    def write(
+        self, broker: Broker, virtualhost: str = "default", *, fault: bool = False, refused: Collection[int] = ()
+    ) -> None:
+        """Write what is buffered, and tell the broker. `fault`: the messages are refused, removals are not. `refused`:
+        transactions that are."""
         if not fault:
             self.stored.update({(queue, number): body for queue, number, body in self.puts})
+        for transaction, (puts, removed) in self.wholes.items():
+            if transaction not in refused:
+                self.stored.update({(queue, number): body for queue, number, body in puts})
+                self.removed += removed
         for place in self.removed:
             self.stored.pop(place, None)
-        self.puts, self.removed = [], []
+        self.puts, self.removed, self.wholes = [], [], {}
         ticket, self.ticket = self.ticket, self.ticket + 1
         if virtualhost:
-            broker.committed(virtualhost, ticket, stored=not fault, removed=True)
+            broker.committed(virtualhost, ticket, stored=not fault, removed=True, refused=refused)
         else:
             broker.spooled(ticket, stored=not fault)
 

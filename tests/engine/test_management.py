@@ -13,6 +13,7 @@ from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, N
 from brokers.engine.attributes import GETTERS, TYPE_OF
 from brokers.engine.management import MAX_PAGE, Management
 from brokers.engine.stops import Scope
+from brokers.engine.subscription import Wish
 from brokers.engine.turn import Close
 from brokers.managed import TYPES, Kind, ObjectName, object_name
 from tests.engine.simulation import START, Simulation
@@ -50,6 +51,11 @@ def peopled() -> tuple[Simulation, Management]:
     stocks = world.broker.routing.create_exchange(world.host, "stocks", "topic", {"capacity_bytes": 10_000})
     world.broker.routing.bind(stocks, orders, "eu.#")
     world.broker.stopping.stop_producers(Scope(pattern="stocks.*"), "incident", "ann")
+    slow = {"topic": "stocks.>", "messageCount": 5, "policy": "log"}
+    world.broker.slow_consumers.create(world.host, "slow", slow)
+    wish = Wish("stocks.eu", "stocks", "eu", "client", "mine", durable=True, shared=True)
+    subscription = world.broker.subscriptions.subscribe(world.connection(), wish)
+    world.broker.attach_consumer(world.connection(), subscription.queue, "mine", None, browsing=False)
     world.settle()
     return world, Management(world.broker)
 

@@ -291,7 +291,7 @@ class EngineMachine(RuleBasedStateMachine):
         """It sends without credit, when nothing is on its way."""
         sender = self.sender(pick)
         producer = sender.producer
-        if producer.credit or producer.withdrawn or producer.lapsed:
+        if producer.credit or producer.withdrawn or producer.lapsed or producer.doubtful:
             return
         queue = producer.queue
         self.world.models[queue].leave(producer)
@@ -490,7 +490,7 @@ class EngineMachine(RuleBasedStateMachine):
         for queue, model in self.world.models.items():
             ledger, limits = queue.ledger, queue.limits
             members = list(ledger.members)
-            assert all(min(p.credit, p.withdrawn, p.lapsed) >= 0 for p in members)
+            assert all(min(p.credit, p.withdrawn, p.lapsed, p.doubtful) >= 0 for p in members)
             assert ledger.reserved == sum(p.credit + p.withdrawn for p in members)
             if queue.state is State.NORMAL and queue.room() < 0 and any(p.credit for p in members):
                 assert sum(p.withdrawn for p in members) >= -queue.room(), "too much credit is left out"

@@ -20,7 +20,7 @@ import pytest
 from proton.reactor import Container
 
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.managed import ObjectName, object_name
 from tests.faults.nursery import Nursery, nursery
 from tests.faults.traffic import Look, Promises, Traffic
 
@@ -28,38 +28,41 @@ KILLS = 50
 
 log = logging.getLogger(__name__)
 
-QUEUE = object_name("Queue", virtualhost="default", name="q")
+
+def _queue(name: str) -> ObjectName:
+    return object_name("Queue", virtualhost="default", name=name)
 
 
-async def _create_queue(data: Path, port: int) -> None:
+async def _create_queue(data: Path, port: int, name: str, capacity: int) -> None:
     secret = (data / "console.secret").read_text().strip()
     broker = await BundledBroker.connect("127.0.0.1", port, "console", secret, timeout=20)
-    await broker.create(QUEUE, {"durable": True, "capacity_messages": 400})
+    await broker.create(_queue(name), {"durable": True, "capacity_messages": capacity})
     await broker.close()
 
 
-async def _depth(data: Path, port: int) -> int:
+async def _depth(data: Path, port: int, name: str) -> int:
     secret = (data / "console.secret").read_text().strip()
     broker = await BundledBroker.connect("127.0.0.1", port, "console", secret, timeout=20)
-    depth = (await broker.read(QUEUE)).attributes["depth_messages"]
+    depth = (await broker.read(_queue(name))).attributes["depth_messages"]
     await broker.close()
     assert isinstance(depth, int)
     return depth
 
 
-def browse(data: Path, port: int) -> list[tuple[int, int]]:
+def browse(data: Path, port: int, queue: str = "q") -> list[tuple[int, int]]:
     """What the queue holds."""
-    depth = asyncio.run(_depth(data, port))
-    look = Look(port, depth)
+    depth = asyncio.run(_depth(data, port, queue))
+    look = Look(port, depth, queue)
     if depth:
         Container(look).run()
     assert len(look.found) == depth
     return look.found
 
 
-def begin(brokers: Nursery, data: Path) -> None:
+def begin(brokers: Nursery, data: Path, *queues: str, capacity: int = 400) -> None:
     pid, port = brokers.start()
-    asyncio.run(_create_queue(data, port))
+    for queue in queues or ("q",):
+        asyncio.run(_create_queue(data, port, queue, capacity))
     os.kill(pid, signal.SIGKILL)
 
 

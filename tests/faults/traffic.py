@@ -153,14 +153,14 @@ class Browse(LinkOption):  # type: ignore[misc]
 class Look(MessagingHandler):  # type: ignore[misc]
     """Copies of everything that a queue holds, in its order: until it has `depth` messages."""
 
-    def __init__(self, port: int, depth: int) -> None:
+    def __init__(self, port: int, depth: int, queue: str = "q") -> None:
         super().__init__(prefetch=0, auto_accept=True)
-        self.port, self.depth = port, depth
+        self.port, self.depth, self.queue = port, depth, queue
         self.found: list[Key] = []
 
     def on_start(self, event: Event) -> None:
         self.connection = event.container.connect(f"127.0.0.1:{self.port}", reconnect=False, allowed_mechs="ANONYMOUS")
-        event.container.create_receiver(self.connection, "q", options=Browse()).flow(self.depth + 1)
+        event.container.create_receiver(self.connection, self.queue, options=Browse()).flow(self.depth + 1)
         self.limit = event.container.schedule(20, self)
 
     def on_message(self, event: Event) -> None:

@@ -256,11 +256,11 @@ async def test_samples_are_stored_with_levels_and_quiet_queues_at_the_beginning(
 async def test_while_nothing_changes_it_says_that_it_looked_and_while_away_nothing(landing: Landing) -> None:
     memory = InMemoryBroker()
     await facts(memory, 1)
-    async with recording(memory, landing):
+    async with recording(memory, landing) as recorder:
         for _ in range(3):
             await looked(landing, memory, memory.engine.turn.now)
         memory.disconnect()
-        await asyncio.sleep(0)
+        await until(lambda: recorder._followed_from is None, "it has noticed")
         memory.advance(3_600_000, step=60_000)
         back = memory.engine.turn.now
         memory.reconnect()

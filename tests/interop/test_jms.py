@@ -227,7 +227,6 @@ def test_a_user_signs_in_with_the_right_password_only(jms: Peer, broker: BrokerT
 # -- transactions and topics ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: the engine has no transactions")
 def test_a_transacted_session_sends_and_acknowledges_at_its_commit(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
@@ -241,7 +240,6 @@ def test_a_transacted_session_sends_and_acknowledges_at_its_commit(
     assert operator.depth("orders") == 0
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: the engine has no transactions")
 def test_a_send_timeout_in_a_transacted_session_does_not_roll_it_back(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
@@ -252,7 +250,6 @@ def test_a_send_timeout_in_a_transacted_session_does_not_roll_it_back(
     assert seen["received"] == ["before", "after"]
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: the engine has no topics")
 def test_a_topic_gives_each_subscription_every_message_and_a_shared_one_each_message_once(
     jms: Peer, broker: BrokerThread
 ) -> None:
@@ -260,11 +257,22 @@ def test_a_topic_gives_each_subscription_every_message_and_a_shared_one_each_mes
     assert seen["one"] == seen["two"] == seen["shared"] == [f"m{n}" for n in range(4)]
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: the engine has no durable subscriptions")
 def test_a_durable_subscription_keeps_messages_while_its_subscriber_is_away(jms: Peer, broker: BrokerThread) -> None:
     seen = well(jms.play("durable-subscription", broker.port))
     assert seen["received"] == ["m0", "m1", "m2"]
     assert seen["after_unsubscribe"]
+
+
+def test_shared_and_durable_subscriptions_belong_to_a_client_or_to_all_and_end_when_unsubscribed(
+    jms: Peer, broker: BrokerThread
+) -> None:
+    seen = well(jms.play("subscriptions", broker.port))
+    assert seen["own"] == seen["everybody"] == ["m0"]
+    assert "amqp:resource-locked" in seen["in_use"]
+    assert seen["unknown"].startswith("InvalidDestinationException")
+    assert seen["not_local"] == ["another's"]
+    assert seen["anonymous"] == ["anonymous"]
+    assert broker.look(lambda s: [each.wish.client for each in s.broker.subscriptions.of.values()]) == ["me"]
 
 
 @pytest.mark.xfail(strict=True, reason="not yet: the engine has no selectors")

@@ -19,7 +19,9 @@ def manage(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_without_a_command_ours_are_named_first(arguments: tuple[str, ...]) -> None:
     done = manage(*arguments)
     assert done.returncode == 0, done.stderr
-    places = [done.stdout.index(f"manage.py {name}") for name in ("up", "broker", "demo", "web", "recorder", "import-log")]
+    places = [
+        done.stdout.index(f"manage.py {name}") for name in ("up", "broker", "demo", "web", "recorder", "import-log")
+    ]
     assert places == sorted(places)
     assert places[-1] < done.stdout.index("[auth]")
 

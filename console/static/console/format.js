@@ -64,9 +64,9 @@ export function duration(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-/** "producer-blocked" -> "Producer blocked" */
+/** "producer-blocked" -> "Producer blocked", "messageAge" -> "Message age" */
 export const words = (name) => {
-  const text = name.replaceAll(/[-_]/g, " ");
+  const text = name.replaceAll(/[-_]/g, " ").replaceAll(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
   return text.charAt(0).toUpperCase() + text.slice(1);
 };
 

@@ -66,7 +66,8 @@ pastAndPresent(live, (events, reset) => {
   seen.splice(0, Math.max(0, seen.length - 1500));
   shown?.notified?.(events, reset);
   // Queues, and all else whose coming and going is told, come and go in the tree as well.
-  for (const name of events.filter((e) => (e.kind.endsWith("-created") || e.kind.endsWith("-deleted")) && e.number > loadedAt).slice(-1)) tree?.refresh(name.object);
+  const moved = events.filter((e) => (e.kind.endsWith("-created") || e.kind.endsWith("-deleted")) && e.number > loadedAt);
+  for (const name of new Map(moved.map((e) => [parseName(e.object)?.type, e.object])).values()) tree?.refresh(name);
 });
 
 let pause = 0;

@@ -88,6 +88,7 @@ public final class Scenarios {
         known.put("transacted-send-timeout", this::transactedSendTimeout);
         known.put("topic", this::topic);
         known.put("durable-subscription", this::durableSubscription);
+        known.put("subscriptions", this::subscriptions);
         known.put("selector", this::selector);
         return known.get(name);
     }
@@ -403,6 +404,48 @@ public final class Scenarios {
         seen.put("after_unsubscribe", fresh.receive(NOTHING) == null);
         fresh.close();
         again.unsubscribe("mine");
+    }
+
+    /** Subscriptions beyond the simplest: shared and durable ones, of a client and of all, and their ends. */
+    private void subscriptions() throws Exception {
+        Session publishing = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = publishing.createProducer(publishing.createTopic("stocks.ibm"));
+        Connection named = connect("jms.clientID=me");
+        Session own = named.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        Session everybody = session(Session.AUTO_ACKNOWLEDGE);
+        Topic pattern = own.createTopic("stocks.*");
+        own.createSharedDurableConsumer(pattern, "both").close();
+        everybody.createSharedDurableConsumer(pattern, "both").close();
+        producer.send(publishing.createTextMessage("m0"));
+        seen.put("own", bodies(own.createSharedDurableConsumer(pattern, "both"), 1));
+        MessageConsumer first = everybody.createSharedDurableConsumer(pattern, "both");
+        seen.put("everybody", bodies(first, 1));
+        seen.put("in_use", thrownBy(() -> session(Session.AUTO_ACKNOWLEDGE).unsubscribe("both")));
+        first.close();
+        everybody.unsubscribe("both");
+        seen.put("unknown", thrownBy(() -> everybody.unsubscribe("both")));
+        MessageConsumer deaf = own.createConsumer(pattern, null, true);
+        MessageProducer local = own.createProducer(own.createTopic("stocks.ibm"));
+        local.send(own.createTextMessage("own"));
+        producer.send(publishing.createTextMessage("another's"));
+        seen.put("not_local", bodies(deaf, 1));
+        MessageProducer anywhere = publishing.createProducer(null);
+        anywhere.send(publishing.createTopic("stocks.sap"), publishing.createTextMessage("anonymous"));
+        anywhere.send(publishing.createTopic("nobody.listens"), publishing.createTextMessage("lost"));
+        seen.put("anonymous", bodies(deaf, 1));
+    }
+
+    private interface Attempt {
+        void run() throws Exception;
+    }
+
+    private static String thrownBy(Attempt attempt) throws Exception {
+        try {
+            attempt.run();
+            return "nothing";
+        } catch (JMSException error) {
+            return error.getClass().getSimpleName() + ": " + error.getMessage();
+        }
     }
 
     private void selector() throws Exception {

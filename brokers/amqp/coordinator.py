@@ -1,0 +1,168 @@
+"""The link to the transaction coordinator, by which a client begins and ends its local transactions (AMQP 1.0, 4.3).
+
+A transaction is its connection's: messages and acknowledgements of any link on any of its sessions may be in it. It
+ends with the link that it was declared on; what was not discharged by then is rolled back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proton import Described
+
+from brokers.amqp import proton as pn
+from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, IncomingLink
+from brokers.amqp.links import UNKNOWN_TRANSACTION, ConsumerLink
+from brokers.amqp.proton import ACCEPTED, delivery_settle, delivery_update, link_credit, link_flow
+from brokers.engine.transaction import MOST_OPEN, State, Transaction
+
+if TYPE_CHECKING:
+    from brokers.amqp.connection import AmqpConnection
+
+#: Requests that a client may send before they are answered.
+CREDIT = 64
+
+NOT_IMPLEMENTED, DECODE_ERROR = "amqp:not-implemented", "amqp:decode-error"
+
+_DECLARE = (0x31, "amqp:declare:list")
+_DISCHARGE = (0x32, "amqp:discharge:list")
+_VALUE = (0x77, "amqp:amqp-value:*")
+
+
+class CoordinatorLink(IncomingLink):
+    """`discharging`: what waits for its answer -> the delivery, and whether the client asked for a rollback."""
+
+    __slots__ = ("discharging",)
+
+    CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
+    max_size = 4096
+
+    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
+        super().__init__(connection, pointer)
+        self.discharging: dict[Transaction, tuple[Any, bool]] = {}
+
+    def open(self) -> None:
+        """The link is open: give the client credit, and look from now on at the state of each of its messages."""
+        self.connection.transacted = True
+        for link in self.connection.links.values():
+            if isinstance(link, IncomingLink):
+                link.plain = False
+        self._top_up()
+
+    def on_delivery(self, delivery: Any) -> None:
+        if self.closing or pn.delivery_aborted(delivery):
+            self.forget_parts()
+            delivery_settle(delivery)
+            return
+        if not pn.delivery_readable(delivery):
+            if pn.delivery_settled(delivery):
+                self._settled_by_client(delivery)
+            return
+        body = self.receive(delivery)
+        if body is None:
+            return
+        if link_credit(self.pointer) <= 0:
+            self.refuse(delivery, TRANSFER_LIMIT, "the request was not taken: the link had no credit")
+            return
+        try:
+            kind, fields = _request(body)
+        except ValueError as error:
+            self.refuse(delivery, DECODE_ERROR, f"not a request to a transaction coordinator: {error}")
+            return
+        if kind in _DECLARE:
+            self._declare(delivery, *[*fields, None][:1])
+        elif kind in _DISCHARGE:
+            self._discharge(delivery, *[*fields, None, None][:2])
+        else:
+            self.refuse(delivery, NOT_IMPLEMENTED, f"a transaction coordinator is not asked for {kind}")
+        self._top_up()
+
+    def _settled_by_client(self, delivery: Any) -> None:
+        """It does not wait for the answer any more."""
+        for transaction, (waiting, failed) in self.discharging.items():
+            if waiting == delivery:
+                self.discharging[transaction] = (None, failed)
+        delivery_settle(delivery)
+
+    def _declare(self, delivery: Any, global_id: Any) -> None:
+        engine = self.connection.engine
+        assert engine is not None
+        if global_id is not None:
+            self.reject(delivery, NOT_IMPLEMENTED, "distributed transactions are not supported")
+            return
+        if pn.delivery_settled(delivery):
+            self.refuse(
+                delivery, "amqp:not-allowed", "a declaration must not be sent settled: nobody would learn the id"
+            )
+            return
+        transaction = self.connection.container.broker.transactions.declare(engine, self)
+        if transaction is None:
+            self.reject(delivery, RESOURCE_LIMIT, f"the connection has {MOST_OPEN:,} transactions open")
+            return
+        pn.delivery_declared(delivery, transaction.id)
+        delivery_settle(delivery)
+
+    def _discharge(self, delivery: Any, identity: Any, failed: Any) -> None:
+        transaction = self._transactions.get(identity) if isinstance(identity, bytes) else None
+        if transaction is None or transaction in self.discharging or transaction.handle is not self:
+            self.reject(delivery, UNKNOWN_TRANSACTION, "there is no such transaction open on this link")
+            return
+        if pn.delivery_settled(delivery):
+            delivery_settle(delivery)
+            self.discharging[transaction] = (None, bool(failed))
+        else:
+            pn.link_advance(self.pointer)
+            self.discharging[transaction] = (delivery, bool(failed))
+        transactions = self.connection.container.broker.transactions
+        if failed:
+            transactions.roll_back(transaction)
+        else:
+            transactions.commit(transaction)
+
+    def discharged(self, transaction: Transaction) -> None:
+        """It is over. If it was the broker that ended it, its client hears so when it asks for the discharge."""
+        for acknowledgement in transaction.acknowledged:
+            if acknowledgement.delivery is not None:
+                link: ConsumerLink = acknowledgement.consumer.handle
+                link.discharged(acknowledgement)
+        transaction.acknowledged.clear()
+        delivery, failed = self.discharging.pop(transaction, (None, False))
+        if delivery is None:
+            return
+        if transaction.state is State.COMMITTED or failed:
+            delivery_update(delivery, ACCEPTED)
+            delivery_settle(delivery)
+        else:
+            condition, text = transaction.fault or (UNKNOWN_TRANSACTION, "the transaction is over")
+            self.reject(delivery, condition, text)
+        self._top_up()
+        self.connection.dirty()
+
+    def _top_up(self) -> None:
+        credit = link_credit(self.pointer)
+        if not self.closing and credit <= CREDIT // 2:
+            link_flow(self.pointer, CREDIT - credit - len(self.discharging))
+        self.connection.dirty()
+
+    def on_flow(self) -> None:
+        pass
+
+    def let_go(self) -> None:
+        self.discharging.clear()
+        transactions = self.connection.container.broker.transactions
+        for transaction in [t for t in self._transactions.values() if t.handle is self]:
+            transactions.roll_back(transaction)
+
+
+def _request(message: bytes) -> tuple[Any, list[Any]]:
+    """(descriptor, fields) of the message's value. Raises ValueError."""
+    at = 0
+    while at < len(message):
+        length, section = pn.decode_first(memoryview(message)[at:])
+        at += length
+        if isinstance(section, Described) and section.descriptor in _VALUE:
+            request = section.value
+            if isinstance(request, Described) and isinstance(request.value, list):
+                return request.descriptor, request.value
+            break
+    raise ValueError("the message's body is not a described list")

@@ -1,0 +1,293 @@
+"""Links on which clients send: messages of many frames, transactions, outcomes; and those that publish to one queue.
+
+What is asked of every message is written out flat in `ProducerLink.on_delivery`: that is where the broker's speed is
+made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from brokers.amqp import proton as pn
+from brokers.amqp.links import UNKNOWN_TRANSACTION, Link
+from brokers.amqp.proton import (
+    ACCEPTED,
+    REJECTED,
+    TRANSACTIONAL,
+    delivery_aborted,
+    delivery_partial,
+    delivery_pending,
+    delivery_remote_state,
+    delivery_settle,
+    delivery_settled,
+    delivery_update,
+    link_advance,
+    link_credit,
+    link_flow,
+    link_recv,
+    unpack,
+)
+from brokers.engine.overflow import Verdict
+from brokers.engine.producer import Producer
+from brokers.engine.receipt import Outcome
+from brokers.engine.transaction import ROLLED_BACK, State, Transaction
+
+if TYPE_CHECKING:
+    from brokers.amqp.connection import AmqpConnection
+
+#: The largest message that is taken, in bytes; announced to clients, and held against them.
+MAX_MESSAGE_SIZE = 128 << 20
+
+TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
+RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
+
+#: AMQP error condition and text.
+WHY_REJECTED = {
+    Outcome.REFUSED: (RESOURCE_LIMIT, "queue {queue} is full"),
+    Outcome.NOT_STORED: (RESOURCE_LIMIT, "queue {queue} cannot store the message now: see the broker's log"),
+    Outcome.ROLLED_BACK: (ROLLED_BACK, "the message's transaction was rolled back"),
+}
+
+TAKEN, HELD, REFUSED = Verdict.TAKEN, Verdict.HELD, Verdict.REFUSED
+
+_SCRATCH_SIZE = 1 << 20
+_SCRATCH = pn.new("char[]", _SCRATCH_SIZE)
+
+
+class IncomingLink(Link):
+    """A link on which the client sends: puts messages of many frames together, and finds the transactions of those that
+    are in one. `plain`: messages are taken to be in none; so they are on a connection that has no coordinator, once the
+    link's first was not, since to ask each one costs a hundredth of the broker's speed."""
+
+    __slots__ = ("parts", "plain", "size")
+
+    max_size = MAX_MESSAGE_SIZE
+
+    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
+        super().__init__(connection, pointer)
+        self.parts: list[bytes] = []
+        self.plain = False
+        self.size = 0
+
+    def receive(self, delivery: Any) -> bytes | None:
+        """The whole message, once its last frame is here. Larger than `max_size`: the link has ended."""
+        length = delivery_pending(delivery)
+        if length <= _SCRATCH_SIZE:
+            taken = link_recv(self.pointer, _SCRATCH, length)
+            data = unpack(_SCRATCH, taken) if taken > 0 else b""
+        else:
+            buffer = pn.new("char[]", length)
+            taken = link_recv(self.pointer, buffer, length)
+            data = unpack(buffer, taken) if taken > 0 else b""
+        if self.parts or delivery_partial(delivery):
+            return self._join(delivery, data)
+        return bytes(data)
+
+    def _join(self, delivery: Any, data: bytes) -> bytes | None:
+        self.parts.append(data)
+        self.size += len(data)
+        if self.size > self.max_size:
+            self.forget_parts()
+            text = f"a message may have {self.max_size:,} bytes at most"
+            self.refuse(delivery, "amqp:link:message-size-exceeded", text)
+            return None
+        if delivery_partial(delivery):
+            return None
+        whole = b"".join(self.parts)
+        self.forget_parts()
+        return whole
+
+    def forget_parts(self) -> None:
+        self.parts.clear()
+        self.size = 0
+
+    def refuse(self, delivery: Any, condition: str, text: str) -> None:
+        """Reject a delivery that breaks the protocol, and end the link. It is settled, since a client that sends on
+        regardless must not fill our memory with deliveries that are not."""
+        self.reject(delivery, condition, text)
+        self.end(condition, text)
+
+    def accept(self, delivery: Any) -> None:
+        """Accept and settle it, in its transaction if it is in one."""
+        if self.plain or delivery_remote_state(delivery) != TRANSACTIONAL:
+            delivery_update(delivery, ACCEPTED)
+        else:
+            pn.delivery_update_in(delivery, self._accepted_in(pn.transactional_state(delivery)[0]))
+        delivery_settle(delivery)
+
+    def _accepted_in(self, identity: bytes) -> Any:
+        transaction = self._transactions.get(identity)
+        if transaction is None:  # it is over
+            return pn.accepted_in(identity)
+        if transaction.accepted is None:
+            transaction.accepted = pn.accepted_in(identity)
+        return transaction.accepted
+
+    def reject(self, delivery: Any, condition: str, text: str) -> None:
+        """Reject and settle it, in its transaction if it is in one that is open."""
+        identity = b""
+        if not self.plain and delivery_remote_state(delivery) == TRANSACTIONAL:
+            identity = pn.transactional_state(delivery)[0]
+        if identity in self._transactions:
+            pn.delivery_update_in(delivery, pn.rejected_in(identity, condition, text))
+        else:
+            pn.delivery_error(delivery, condition, text)
+            delivery_update(delivery, REJECTED)
+        delivery_settle(delivery)
+
+    @property
+    def _transactions(self) -> dict[bytes, Transaction]:
+        engine = self.connection.engine
+        return {} if engine is None else engine.transactions
+
+    def in_transaction(self, delivery: Any) -> bool:
+        """Whether a whole message is in one; asked of every message unless the link is plain."""
+        if delivery_remote_state(delivery) == TRANSACTIONAL:
+            return True
+        self.plain = not self.connection.transacted
+        return False
+
+    def transaction_of(self, delivery: Any) -> Transaction | None:
+        """The open transaction of a message that is in one. None: there is none, and the message has been rejected,
+        or the link ended if its client would not have heard of that."""
+        transaction = self._transactions.get(pn.transactional_state(delivery)[0])
+        if transaction is not None and transaction.state is State.OPEN:
+            return transaction
+        if transaction is not None and transaction.fault is not None:
+            self.reject(delivery, *transaction.fault)
+        elif delivery_settled(delivery):
+            self.refuse(delivery, UNKNOWN_TRANSACTION, "a message is in a transaction that is not open")
+        else:
+            self.reject(delivery, UNKNOWN_TRANSACTION, "the message is in a transaction that is not open")
+        return None
+
+
+class ProducerLink(IncomingLink):
+    """`held`: deliveries whose outcome is withheld, oldest first; None for one that the client settled itself."""
+
+    __slots__ = ("held", "producer")
+
+    producer: Producer
+
+    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
+        super().__init__(connection, pointer)
+        self.held: deque[Any] = deque()
+
+    def on_delivery(self, delivery: Any) -> None:
+        # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
+        length = delivery_pending(delivery)
+        if length < 2 or not self.plain:  # Proton says 1 for one that was aborted
+            body = self._odd(delivery)
+        elif length > _SCRATCH_SIZE or self.parts or delivery_partial(delivery):
+            body = self._odd(delivery) if delivery_aborted(delivery) else self.receive(delivery)
+        else:
+            taken = link_recv(self.pointer, _SCRATCH, length)
+            body = unpack(_SCRATCH, taken) if taken >= 0 else self._odd(delivery)
+        if body is None:
+            return
+        producer = self.producer
+        verdict = producer.queue.publish(producer, body)
+        if verdict is TAKEN:
+            delivery_update(delivery, ACCEPTED)
+            delivery_settle(delivery)
+        elif verdict is HELD:
+            self._hold(delivery)
+        elif verdict is REFUSED:
+            self._reject(delivery)
+        else:
+            self._refuse_without_credit(delivery)
+
+    def _refuse_without_credit(self, delivery: Any) -> None:
+        text = f"the message was not taken: the link had no credit on queue {self.producer.queue.name}"
+        self.refuse(delivery, TRANSFER_LIMIT, text)
+
+    def _publish_in_transaction(self, delivery: Any, body: bytes) -> None:
+        transaction = self.transaction_of(delivery)
+        if transaction is None:
+            self.producer.queue.abort(self.producer)  # its credit is used
+            return
+        verdict = transaction.publish(self.producer, body, told=not delivery_settled(delivery))
+        if verdict is TAKEN:
+            self.accept(delivery)
+        elif verdict is HELD:
+            self._hold(delivery)
+        elif verdict is REFUSED:
+            self._reject(delivery)
+        else:
+            self._refuse_without_credit(delivery)
+
+    def _hold(self, delivery: Any) -> None:
+        """Its outcome comes later. One that the client has settled needs none, but keeps its place in the line."""
+        if delivery_settled(delivery):
+            delivery_settle(delivery)
+            self.held.append(None)
+        else:
+            link_advance(self.pointer)
+            self.held.append(delivery)
+
+    def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
+        condition, text = WHY_REJECTED[outcome]
+        self.reject(delivery, condition, text.format(queue=self.producer.queue.name))
+
+    def settle(self, count: int, outcome: Outcome) -> None:
+        """The oldest `count` held deliveries have their outcome."""
+        for _ in range(min(count, len(self.held))):
+            delivery = self.held.popleft()
+            if delivery is None:
+                continue
+            if outcome is Outcome.ACCEPTED:
+                self.accept(delivery)
+            else:
+                self._reject(delivery, outcome)
+        self.connection.dirty()
+
+    def refuse(self, delivery: Any, condition: str, text: str) -> None:
+        self.connection.container.broker.refuse_producer(self.producer, condition, text)
+        super().refuse(delivery, condition, text)
+
+    def _odd(self, delivery: Any) -> bytes | None:
+        """A delivery without new bytes, or aborted, or on a link that we have closed or that is not plain. The message,
+        if it is one after all, in no transaction."""
+        if self.closing:
+            delivery_settle(delivery)
+        elif delivery_aborted(delivery):
+            self.forget_parts()
+            delivery_settle(delivery)
+            self.producer.queue.abort(self.producer)
+        elif pn.delivery_readable(delivery):
+            body = self.receive(delivery)
+            if body is None or not self.in_transaction(delivery):
+                return body
+            self._publish_in_transaction(delivery, body)
+        elif delivery_settled(delivery):
+            if delivery in self.held:
+                self.held[self.held.index(delivery)] = None
+            delivery_settle(delivery)
+        return None
+
+    def on_flow(self) -> None:
+        """The client answered a drain: what it did not use comes back."""
+        producer = self.producer
+        if producer.draining:
+            back = producer.credit - link_credit(self.pointer)
+            if back > 0 or not pn.link_get_drain(self.pointer):
+                pn.link_drained(self.pointer)
+                producer.queue.credit_returned(producer, max(0, back))
+
+    def sync_credit(self) -> None:
+        """Tell the client how much credit it has."""
+        if not self.closing:
+            more = self.producer.credit - link_credit(self.pointer)
+            link_flow(self.pointer, more)
+            self.connection.dirty()
+
+    def drain(self) -> None:
+        if not self.closing:
+            pn.link_drain(self.pointer, 0)
+            self.connection.dirty()
+
+    def let_go(self) -> None:
+        self.plain = False  # so that what still comes is looked at
+        self.held.clear()
+        self.connection.container.broker.detach(self.producer)

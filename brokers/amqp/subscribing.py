@@ -1,0 +1,137 @@
+"""What links ask of topics, in the words of Qpid JMS: capabilities, names, filters, durability; and their own link.
+
+| what | how it is asked for |
+|---|---|
+| a topic | capability `topic` or `temporary-topic` of the terminus, or an address `topic://NAME` |
+| an exchange | of a source, its name or `exchange/routing-key` will do |
+| a durable subscription | the source's durability, or its expiry policy `never`; named by the link, up to a `|` |
+| a shared one | capability `shared` of the source; with `global` it belongs to all clients |
+| only others' messages | the filter `no-local` |
+| an end to a durable one | a link of that name that is attached without a source, and closed |
+
+A durable subscription outlives a detach, a lost connection and a restart. *Closing* its link ends it, unless others
+share it, as the standard has it: a client that means to come back detaches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proton import Described, symbol
+
+from brokers.amqp import proton as pn
+from brokers.amqp.links import ConsumerLink
+from brokers.engine.broker import Broker
+from brokers.engine.connection import Connection
+from brokers.engine.subscription import Subscription, Wish
+from brokers.engine.subscriptions import everything
+
+if TYPE_CHECKING:
+    from brokers.amqp.connection import AmqpConnection
+
+TOPIC, TEMPORARY_TOPIC, QUEUE, SHARED, GLOBAL = "topic", "temporary-topic", "queue", "shared", "global"
+SCHEME = "topic://"
+
+#: Between a subscription's name and what a client adds to make the name of its link unique.
+DELIMITER = "|"
+
+#: How a filter may be described: by its symbol, or by its number.
+_NO_LOCAL = ("apache.org:no-local-filter:list", 0x0000468C00000003)
+_SELECTOR = ("apache.org:selector-filter:string", 0x0000468C00000004)
+
+
+class SubscriberLink(ConsumerLink):
+    """A link that consumes from a subscription."""
+
+    __slots__ = ("subscription",)
+
+    def __init__(
+        self, connection: AmqpConnection, pointer: Any, subscription: Subscription, *, presettled: bool
+    ) -> None:
+        super().__init__(connection, pointer, presettled=presettled)
+        self.subscription = subscription
+
+    def oldest(self) -> int | None:
+        """Of the messages that the client has not settled the oldest, as `Consumer.oldest` has it."""
+        return min((message[0] for message in self.unsettled.values()), default=None)
+
+    def peer_closed(self) -> None:
+        self.connection.container.broker.subscriptions.unsubscribe(self.subscription)
+
+
+def topic_name(terminus: Any) -> str | None:
+    """The topic that a terminus names; None if it does not say that it is one."""
+    address = pn.terminus_address(terminus)
+    if address.startswith(SCHEME):
+        return address.removeprefix(SCHEME)
+    capabilities = pn.terminus_capabilities(terminus)
+    return address if TOPIC in capabilities or TEMPORARY_TOPIC in capabilities else None
+
+
+def wish_of(broker: Broker, engine: Connection, pointer: Any) -> Wish | None:
+    """The subscription that a receiving link asks for; None: its source is a queue. Raises AdminError."""
+    source = pn.link_remote_source(pointer)
+    address, topic = pn.terminus_address(source), topic_name(source)
+    host = broker.virtualhosts[engine.virtualhost]
+    capabilities = pn.terminus_capabilities(source)
+    if topic is not None:
+        exchange, key = broker.routing.topic(host, topic)
+    else:
+        found = None if QUEUE in capabilities else broker.routing.find(host, address)
+        if not isinstance(found, tuple):
+            return None
+        topic, (exchange, key) = address, found
+    shared, durable = SHARED in capabilities, _is_durable(source)
+    everybody = shared and GLOBAL in capabilities
+    filters = pn.terminus_filters(source)
+    return Wish(
+        topic=topic,
+        exchange=exchange.name,
+        key=everything(exchange) if key is None else key,
+        client="" if everybody else engine.container_id,
+        name=subscription_name(pn.link_name(pointer)) if shared or durable else "",
+        durable=durable,
+        shared=shared,
+        selector=_selector(filters) if broker.subscriptions.compile is not None else "",
+        no_local=any(f.descriptor in _NO_LOCAL for f in filters.values()),
+    )
+
+
+def _is_durable(source: Any) -> bool:
+    return bool(pn.terminus_durability(source) != pn.NONDURABLE or pn.terminus_expiry_policy(source) == pn.EXPIRE_NEVER)
+
+
+def _selector(filters: dict[str, Described]) -> str:
+    return next((f.value for f in filters.values() if f.descriptor in _SELECTOR and isinstance(f.value, str)), "")
+
+
+def subscription_name(link: str) -> str:
+    return link.partition(DELIMITER)[0]
+
+
+def is_global(link: str) -> bool:
+    """Whether a link without a source means a subscription of all clients, by its name."""
+    return link.partition(DELIMITER)[2].startswith(GLOBAL)
+
+
+def confirm(pointer: Any, wish: Wish) -> None:
+    """Say in the local source, which is a copy of the remote one, which of its filters are applied."""
+    applied = {}
+    if wish.no_local:
+        applied[symbol("no-local")] = Described(symbol(_NO_LOCAL[0]), [])
+    if wish.selector:
+        applied[symbol("jms-selector")] = Described(symbol(_SELECTOR[0]), wish.selector)
+    pn.set_terminus_filter(pn.link_source(pointer), applied)
+
+
+def describe(pointer: Any, wish: Wish) -> None:
+    """Tell a client that asked for a durable subscription by its name alone what it is."""
+    source = pn.link_source(pointer)
+    pn.terminus_set_type(source, pn.SOURCE)
+    pn.set_terminus_address(source, wish.topic)
+    pn.terminus_set_durability(source, pn.DELIVERIES)
+    pn.terminus_set_expiry_policy(source, pn.EXPIRE_NEVER)
+    shared = (SHARED,) if wish.shared else ()
+    everybody = (GLOBAL,) if wish.shared and not wish.client else ()
+    pn.set_terminus_capabilities(source, TOPIC, *shared, *everybody)
+    confirm(pointer, wish)

@@ -1,0 +1,97 @@
+"""What makes a consumer slow: policies by topic and subscription name, the best match, and the triggers. Pure values.
+
+A consumer of a subscription is slow when its subscription's queue is at or above one of the policy's triggers: `depth`
+in bytes, `messageAge` in ms of the oldest message that is not acknowledged, `messageCount`. Of several policies the one
+with the best match of the topic counts, then of the subscription's name; both are matched as policies of queues are
+(`brokers/patterns.py`). Wildcards of what a client subscribed to stand for themselves there: `stocks.*` in a policy
+covers the subscription to `stocks.>`, `stocks.ibm` does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from brokers.admin import InvalidValue
+from brokers.engine.subscription import Subscription
+from brokers.managed import ObjectName, object_name
+from brokers.patterns import Rank, match_rank, matches, pattern_fault
+
+Value = int | str
+
+TOPIC_DELETE, LOG = "topicdelete", "log"
+TRIGGERS = ("depth", "messageAge", "messageCount")
+FIELDS = ("topic", "subscription", *TRIGGERS, "policy")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlowConsumerPolicy:
+    """`given`: what is set of `FIELDS`. It never changes: another takes its place. The higher its `rank`, the better
+    its match, for all subscriptions that it covers."""
+
+    virtualhost: str
+    name: str
+    given: Mapping[str, Value]
+    version: int = 1
+    object_name: ObjectName = field(init=False)
+    rank: tuple[Rank, Rank, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        named = object_name("SlowConsumerPolicy", virtualhost=self.virtualhost, name=self.name)
+        object.__setattr__(self, "object_name", named)
+        object.__setattr__(self, "rank", (match_rank(self.topic), match_rank(self.subscription), self.name))
+
+    @property
+    def topic(self) -> str:
+        return str(self.given["topic"])
+
+    @property
+    def subscription(self) -> str:
+        return str(self.given.get("subscription") or ">")
+
+    @property
+    def deletes(self) -> bool:
+        return self.given["policy"] == TOPIC_DELETE
+
+    def covers(self, subscription: Subscription) -> bool:
+        wish = subscription.wish
+        return matches(self.topic, wish.topic) and matches(self.subscription, wish.name)
+
+    def reached(self, subscription: Subscription, now: int) -> dict[str, tuple[int, int]]:
+        """The triggers that it is at or above: trigger -> (what it is, the limit)."""
+        found = {}
+        for trigger in TRIGGERS:
+            limit = self.given.get(trigger)
+            if isinstance(limit, int) and limit:
+                measured = _measured(trigger, subscription, now)
+                if measured >= limit:
+                    found[trigger] = (measured, limit)
+        return found
+
+
+def _measured(trigger: str, subscription: Subscription, now: int) -> int:
+    if trigger == "depth":
+        return subscription.queue.depth_bytes
+    return subscription.message_age(now) if trigger == "messageAge" else subscription.queue.depth_messages
+
+
+def best(policies: Iterable[SlowConsumerPolicy], subscription: Subscription) -> SlowConsumerPolicy | None:
+    return max((p for p in policies if p.covers(subscription)), key=lambda p: p.rank, default=None)
+
+
+def check(given: Mapping[str, Value]) -> None:
+    """Raises InvalidValue."""
+    wrong = {name: fault for name in ("topic", "subscription") if (fault := pattern_fault(str(given.get(name) or "")))}
+    if not given.get("topic"):
+        wrong["topic"] = "topic is empty: > stands for every topic"
+    if not any(given.get(trigger) for trigger in TRIGGERS):
+        wrong["messageCount"] = f"none of {', '.join(TRIGGERS)} is set: nobody would be slow"
+    if wrong:
+        raise InvalidValue(wrong)
+
+
+def words(policy: SlowConsumerPolicy, reached: Mapping[str, tuple[int, int]]) -> str:
+    """The words of the event."""
+    told = {"depth": "Size : {:,} bytes, Limit : {:,}", "messageAge": "Age : {:,} ms, Limit : {:,}"}
+    each = [told.get(trigger, "Messages : {:,}, Limit : {:,}").format(*both) for trigger, both in reached.items()]
+    return f"Slow Consumer : {', '.join(each)}, Policy : {policy.name} ({policy.given['policy']})"

@@ -1,0 +1,154 @@
+"""Slow consumers at work: policies created, changed and removed while traffic runs, and the look once a second.
+
+What is slow is told by `slow_consumer.py`. With the policy `topicdelete` the consumers are disconnected with an error
+and the subscription is deleted with its messages, durable or not; so whoever published to it goes on. With `log` an
+event says so, each time that it becomes slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from brokers.admin import AlreadyExists, NotFound
+from brokers.engine.events import policy_words, queue_subject
+from brokers.engine.names import check_name
+from brokers.engine.slow_consumer import FIELDS, SlowConsumerPolicy, Value, best, check, words
+from brokers.engine.subscription import Subscription
+from brokers.engine.turn import Keep
+from brokers.engine.virtualhost import VirtualHost
+
+if TYPE_CHECKING:
+    from brokers.engine.broker import Broker
+
+
+class SlowConsumers:
+    """`watched`: subscriptions with their best matching policy, if they have one."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.watched: dict[Subscription, SlowConsumerPolicy] = {}
+
+    # -- by time --------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Once a second or so."""
+        now = self.broker.turn.now
+        for subscription in self.broker.subscriptions.of.values():
+            subscription.arrivals.look(subscription.queue.enqueued, now)
+        for subscription, policy in list(self.watched.items()):
+            reached = policy.reached(subscription, now) if subscription.queue.depth_messages else {}
+            if not reached:
+                subscription.slow_since = None
+            elif subscription.slow_since is None:
+                subscription.slow_since = now
+                self._state_slow(subscription, policy, reached)
+            if reached and policy.deletes:
+                why = f"subscription {subscription.queue.name} was deleted: {words(policy, reached)}"
+                self.broker.delete_queue(subscription.queue, why)
+
+    def _state_slow(
+        self, subscription: Subscription, policy: SlowConsumerPolicy, reached: Mapping[str, tuple[int, int]]
+    ) -> None:
+        queue, wish = subscription.queue, subscription.wish
+        facts = {
+            "policy": policy.name,
+            "action": policy.given["policy"],
+            "topic": wish.topic,
+            "subscription": wish.name,
+            "client": wish.client,
+            "clients": [consumer.connection.client for consumer in queue.takers],
+            "reached": {trigger: {"value": value, "limit": limit} for trigger, (value, limit) in reached.items()},
+        }
+        subject = queue_subject(queue.virtualhost, queue.name)
+        self.broker.turn.state(
+            "slow-consumer", queue.object_name, subject, words(policy, reached), {**queue.shown(), **facts}
+        )
+
+    def add(self, subscription: Subscription) -> None:
+        host = self.broker.virtualhosts[subscription.queue.virtualhost]
+        self._watch(subscription, best(host.slow_consumer_policies.values(), subscription))
+
+    def forget(self, subscription: Subscription) -> None:
+        self.watched.pop(subscription, None)
+
+    def _watch(self, subscription: Subscription, policy: SlowConsumerPolicy | None) -> None:
+        if policy is not self.watched.get(subscription):
+            subscription.slow_since = None  # another policy has its own say
+        if policy is None:
+            self.watched.pop(subscription, None)
+        else:
+            self.watched[subscription] = policy
+
+    # -- policies -------------------------------------------------------------------------------------------------
+
+    def policy(self, virtualhost: str, name: str) -> SlowConsumerPolicy:
+        try:
+            return self.broker.virtualhost(virtualhost).slow_consumer_policies[name]
+        except KeyError:
+            raise NotFound(f"there is no slow-consumer policy {name} in virtual host {virtualhost}") from None
+
+    def create(
+        self, host: VirtualHost, name: str, given: Mapping[str, Value], *, actor: str = ""
+    ) -> SlowConsumerPolicy:
+        """Raises InvalidValue, AlreadyExists."""
+        check_name("slow-consumer policy", name)
+        if name in host.slow_consumer_policies:
+            raise AlreadyExists(f"there is a slow-consumer policy {name} in virtual host {host.name} already")
+        check(given)
+        policy = SlowConsumerPolicy(host.name, name, dict(given))
+        self._replace(host, None, policy, actor)
+        return policy
+
+    def update(self, policy: SlowConsumerPolicy, changes: Mapping[str, Any], *, actor: str = "") -> SlowConsumerPolicy:
+        """The policy that takes its place; None among the changes: not set. Raises InvalidValue."""
+        merged = {**policy.given, **changes}
+        given = {name: value for name, value in merged.items() if value is not None}
+        check(given)
+        after = SlowConsumerPolicy(policy.virtualhost, policy.name, given, policy.version + 1)
+        self._replace(self.broker.virtualhosts[policy.virtualhost], policy, after, actor)
+        return after
+
+    def delete(self, policy: SlowConsumerPolicy, *, actor: str = "") -> None:
+        self._replace(self.broker.virtualhosts[policy.virtualhost], policy, None, actor)
+
+    def _replace(
+        self, host: VirtualHost, before: SlowConsumerPolicy | None, after: SlowConsumerPolicy | None, actor: str
+    ) -> None:
+        policy = after or before
+        assert policy is not None
+        if after is None:
+            del host.slow_consumer_policies[policy.name]
+        else:
+            host.slow_consumer_policies[policy.name] = after
+        for subscription in self.broker.subscriptions.of.values():
+            if subscription.queue.virtualhost == host.name:
+                self.add(subscription)
+        self._state(policy, before.given if before else {}, after.given if after else {}, actor)
+        record = None if after is None else _record(after)
+        self.broker.turn.keep.append(Keep("slow-consumer-policy", str(policy.object_name), record))
+
+    def _state(
+        self, policy: SlowConsumerPolicy, before: Mapping[str, Value], after: Mapping[str, Value], actor: str
+    ) -> None:
+        changed = [name for name in FIELDS if before.get(name) != after.get(name)]
+        old, new = {name: before.get(name) for name in changed}, {name: after.get(name) for name in changed}
+        change = "created" if not before else "deleted" if not after else "changed"
+        told = policy_words(old, new, change) if change == "changed" else policy_words(before, after, change)
+        facts = {"before": old, "after": new, "change": change, "actor": actor}
+        subject = f"vh(/{policy.virtualhost})/slow-consumer-policy({policy.name})"
+        self.broker.turn.state("policy-changed", policy.object_name, subject, told, facts)
+
+    def restore(self, record: Mapping[str, Any]) -> None:
+        """Take up a record of an earlier run, before its virtual host has subscriptions."""
+        policy = SlowConsumerPolicy(record["virtualhost"], record["name"], dict(record["given"]), record["version"])
+        self.broker.virtualhost(policy.virtualhost).slow_consumer_policies[policy.name] = policy
+
+
+def _record(policy: SlowConsumerPolicy) -> dict[str, Any]:
+    return {
+        "virtualhost": policy.virtualhost,
+        "name": policy.name,
+        "given": dict(policy.given),
+        "version": policy.version,
+    }

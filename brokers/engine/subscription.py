@@ -1,0 +1,136 @@
+"""A subscription: what a client wants of a topic, and the queue of its own that gathers it. Pure values.
+
+An *ordinary* subscription belongs to one link and ends with it. A *shared* one has a name and belongs to all links that
+give that name: each message goes to one of them. A *durable* one has a name, too, and stays when nobody is there, also
+through a restart. Names belong to a client (its container-id) or, for a shared one, to everybody.
+
+The queue is called `subscriptions.TOPIC.CLIENT|NAME`: the topic comes first, so that `subscriptions.stocks.>` is a
+pattern for all that is subscribed there, and the last word tells whose it is. In that word what would not read back is
+written as `%` and two digits. An ordinary one has `#` and a number for a name, a shared one that is not durable the
+ending `|volatile`, and one that is everybody's no client.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from brokers.managed import ObjectName, object_name
+
+if TYPE_CHECKING:
+    from brokers.engine.connection import Connection
+    from brokers.engine.queue import Queue
+
+PREFIX = "subscriptions"
+
+_ESCAPES = str.maketrans({c: f"%{ord(c):02X}" for c in "%.|#"})
+
+#: So many moments are remembered for each subscription; then every other one is forgotten.
+MOMENTS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a client asks for. `topic`: the address that it gave. `client`: "" for everybody's. `name`: "" for an
+    ordinary subscription. `selector`: only messages that match it; "": all. `no_local`: none of its own."""
+
+    topic: str
+    exchange: str
+    key: str
+    client: str
+    name: str = ""
+    durable: bool = False
+    shared: bool = False
+    selector: str = ""
+    no_local: bool = False
+
+    @property
+    def identity(self) -> str:
+        """By which the subscription is found again; only for one that has a name."""
+        return identity(self.client, self.name, durable=self.durable)
+
+
+def identity(client: str, name: str, *, durable: bool) -> str:
+    return f"{_word(client)}|{_word(name)}{'' if durable else '|volatile'}"
+
+
+def queue_name(wish: Wish, number: int) -> str:
+    """`number`: of an ordinary subscription, which no other has."""
+    whose = wish.identity if wish.name else f"{_word(wish.client)}|#{number}"
+    return f"{PREFIX}.{wish.topic}.{whose}"
+
+
+def _word(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+class Arrivals:
+    """When messages came, known to the second and at no cost for any of them: at each look the number of the newest is
+    remembered. A message is said to be no older than is certain."""
+
+    __slots__ = ("_numbers", "_times")
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._times: list[int] = []
+
+    def look(self, newest: int, now: int) -> None:
+        if not self._numbers or newest > self._numbers[-1]:
+            self._numbers.append(newest)
+            self._times.append(now)
+            if len(self._numbers) > MOMENTS:  # the last one stays: all that came are at or before it
+                del self._numbers[::2], self._times[::2]
+
+    def age(self, number: int | None, now: int) -> int:
+        """ms since the message with this number came, of which all before it are gone; None: there is none."""
+        if number is None:
+            return 0
+        past = bisect_left(self._numbers, number)
+        del self._numbers[:past], self._times[:past]
+        return max(0, now - self._times[0]) if self._times else 0
+
+
+class Subscription:
+    """`connection`: whose own messages an ordinary one leaves out, with `no_local`. `matches`: what its selector says
+    of an encoded message. Times in ms since the epoch; `slow_since`: a slow-consumer policy found it slow."""
+
+    __slots__ = (
+        "arrivals",
+        "connection",
+        "created",
+        "matches",
+        "object_name",
+        "queue",
+        "slow_since",
+        "version",
+        "wish",
+    )
+
+    def __init__(self, wish: Wish, queue: Queue, created: int, connection: Connection | None = None) -> None:
+        self.wish = wish
+        self.queue = queue
+        self.created = created
+        self.connection = connection
+        self.version = 1
+        self.matches: Callable[[bytes], bool] | None = None
+        self.arrivals = Arrivals()
+        self.slow_since: int | None = None
+        self.object_name: ObjectName = object_name("Subscription", virtualhost=queue.virtualhost, name=queue.name)
+
+    def wants(self, body: bytes, publisher: Connection) -> bool:
+        """Whether a message of this client is for it, by what it asked for beside the topic."""
+        wish = self.wish
+        if wish.no_local and (publisher.container_id == wish.client if wish.name else publisher is self.connection):
+            return False
+        return self.matches is None or self.matches(body)
+
+    def oldest(self) -> int | None:
+        """Of the messages that are neither settled nor gone the oldest: as so manieth of all did it come."""
+        held = (c.oldest() for c in self.queue.takers)
+        return min((n for n in (self.queue.oldest(), *held) if n is not None), default=None)
+
+    def message_age(self, now: int) -> int:
+        """ms since its oldest message came, to about a second; of messages from before a restart, since then."""
+        return self.arrivals.age(self.oldest(), now)

@@ -1,0 +1,75 @@
+"""What open transactions have published to a destination: counted in its depth, and not to be seen yet.
+
+It counts from its arrival on, since otherwise concurrent transactions would overshoot the stop level together at their
+commits, each by all it holds. It gets its number, and so its place in the line, at the commit. A rollback takes it out
+again, which may end overfull.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from brokers.engine.gate import Gate
+from brokers.engine.overflow import Verdict
+from brokers.engine.receipt import Outcome
+from brokers.engine.turn import Turn
+
+if TYPE_CHECKING:
+    from brokers.engine.transaction import Enrolment, Transaction
+
+
+class UncommittedGate(Gate):
+    """`uncommitted_messages`, `uncommitted_bytes`: the part of the depth that open transactions hold."""
+
+    __slots__ = ("uncommitted_bytes", "uncommitted_messages")
+
+    def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
+        super().__init__(virtualhost, name, turn)
+        self.uncommitted_messages = 0
+        self.uncommitted_bytes = 0
+
+    def enrol(self, body: bytes, enrolment: Enrolment) -> Verdict:
+        self._count_uncommitted(1, len(body))
+        enrolment.transaction.published.append((self, body))
+        if self.depth_bytes > self.stop_bytes or self.depth_messages > self.stop_messages:
+            self.overflow.above(self)
+        self.touch()
+        return Verdict.TAKEN
+
+    def keeps(self, body: bytes) -> bool:
+        """Whether the message goes to, or is in, the store."""
+        return False
+
+    def commit(self, body: bytes) -> None:
+        """The message's transaction is committed, with nothing left to wait for."""
+        self._count_uncommitted(-1, -len(body))
+        if self.full is not None and self.limits.spools:
+            self.spool(body)
+        else:
+            self.enqueue(body)
+
+    def commit_stored(self, body: bytes, ticket: int, transaction: int) -> bool:
+        """The message's transaction goes to the store, in the group with this ticket. True: the message is seen, or
+        forgotten, when the store has answered; False: not kept there, so `commit` or `roll_back` follows."""
+        return False
+
+    def roll_back(self, messages: int, size: int) -> None:
+        """So many messages, of so many bytes together, will never be."""
+        self._count_uncommitted(-messages, -size)
+        self.measure()
+        self.touch()
+
+    def held_in_transactions(self) -> str:
+        count = self.uncommitted_messages
+        return f", {count:,} of them in open transactions" if count else ""
+
+    def _count_uncommitted(self, messages: int, size: int) -> None:
+        self.uncommitted_messages += messages
+        self.uncommitted_bytes += size
+        self.depth_messages += messages
+        self.depth_bytes += size
+
+    def abandon(self, transaction: Transaction) -> None:
+        for waiting in [w for w in self.outside if w.enrolment is not None and w.enrolment.transaction is transaction]:
+            self.outside.remove(waiting)
+            self.resolve(waiting.receipt, Outcome.ROLLED_BACK)

@@ -1,0 +1,86 @@
+"""`manage.py make-history`: a generated year, to try the history with and to measure it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from console.history.landing import Landing, LandingError
+from console.history.make_history import AlreadyMade, Plan, make_history
+
+HELP = """Generate a believable history into the landing folder: traffic with a daily and weekly rhythm, incidents, full
+queues and their blocked producers, policy edits, operators' stops with who and why, gaps in which nobody looked.
+
+Try it in a data folder of its own; what is generated cannot be told from what happened, except by its broker's name:
+
+    HEADGATE_DATA=./demo-year uv run manage.py make-history
+    uv run manage.py up --data ./demo-year
+
+Samples are a minute apart in the last --fine-days and an hour apart before; events are whole. The default (1,000 queues
+for a year) takes some minutes and about half a gigabyte. The same options and --seed make the same numbers.
+"""
+
+
+class Command(BaseCommand):
+    help = HELP
+    requires_system_checks = ()
+
+    def create_parser(self, *args: Any, **options: Any) -> Any:
+        return super().create_parser(*args, formatter_class=RawDescriptionHelpFormatter, **options)
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--queues", type=_count(1, 100_000), default=1000, help="default: 1000")
+        parser.add_argument("--days", type=_count(1, 3660), default=365, help="default: 365")
+        parser.add_argument("--fine-days", type=_count(0, 3660), default=7, help="with a sample a minute; default: 7")
+        parser.add_argument("--seed", type=_count(0, 1 << 31), default=942, help="default: 942")
+        parser.add_argument("--broker", default="made", help="the name that the history shows it by; default: made")
+        parser.add_argument("--until", type=_moment, metavar="TIME", help="it ends then; default: this hour")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["broker"] in {entry["slug"] for entry in settings.HEADGATE_BROKERS}:
+            self._refuse(f"--broker {options['broker']} is a real broker's name: choose another one")
+        until = options["until"] or datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        plan = Plan(options["queues"], options["days"], options["seed"], until, options["fine_days"], options["broker"])
+        began = time.monotonic()
+        try:
+            made = make_history(Landing(settings.HEADGATE_HISTORY_URL), plan, self._bar)
+        except (AlreadyMade, LandingError) as error:
+            self._refuse(str(error))
+        self.stdout.write(
+            f"{plan.days} days of {plan.queues:,} queues of broker {plan.broker}: {made.samples:,} samples,"
+            f" {made.events:,} events, {made.episodes:,} overfull episodes in {time.monotonic() - began:.0f} s,"
+            f" in {settings.HEADGATE_HISTORY_URL}"
+        )
+
+    def _bar(self, done: int, days: int) -> None:
+        if sys.stderr.isatty():
+            bar = ("#" * round(done / days * 30)).ljust(30, ".")
+            self.stderr.write(f"\r[{bar}] day {done} of {days}", ending="\n" if done == days else "")
+            self.stderr.flush()
+
+    def _refuse(self, why: str) -> None:
+        self.stderr.write(why)
+        sys.exit(1)
+
+
+def _count(least: int, most: int) -> Any:
+    def count(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise ArgumentTypeError(f"{text!r} is not a number from {least:,} to {most:,}")
+        return int(text)
+
+    return count
+
+
+def _moment(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a time: write it as 2026-11-01T00:00Z") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

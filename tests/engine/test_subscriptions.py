@@ -1,0 +1,356 @@
+"""Subscriptions: their queues and names, who shares what, what ends them, and what survives a restart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokers.admin import AlreadyExists, InvalidValue, NotFound
+from brokers.engine.broker import Broker
+from brokers.engine.connection import Connection
+from brokers.engine.consumer import Consumer
+from brokers.engine.management import Management
+from brokers.engine.outlet import Outlet
+from brokers.engine.stops import Scope
+from brokers.engine.subscription import Arrivals, Subscription, Wish, queue_name
+from brokers.engine.turn import Detach
+from brokers.managed import object_name
+from tests.engine.simulation import START, Simulation
+
+
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation()
+
+
+def wish(world: Simulation, topic: str = "prices", **more: Any) -> Wish:
+    exchange, key = world.broker.routing.topic(world.host, topic)
+    return Wish(topic, exchange.name, "#" if key is None else key, **{"client": "client", **more})
+
+
+def durable(world: Simulation, topic: str = "prices", **more: Any) -> Wish:
+    return wish(world, topic, **{"name": "mine", "durable": True, **more})
+
+
+def subscribe(world: Simulation, asked: Wish, connection: Connection | None = None) -> tuple[Subscription, Consumer]:
+    """With a consumer that gives no credit yet."""
+    connection = connection or world.connection()
+    subscription = world.broker.subscriptions.subscribe(connection, asked)
+    consumer = world.broker.attach_consumer(connection, subscription.queue, "link", None, browsing=False)
+    world.held[consumer] = []
+    world.settle()
+    return subscription, consumer
+
+
+class Publisher:
+    """Publishes to topics; `accepted`: how many of its messages were."""
+
+    def __init__(self, world: Simulation, connection: Connection | None = None) -> None:
+        self.world = world
+        self.accepted = 0
+        self.connection = connection or world.connection()
+        self.outlet = Outlet(world.broker, self.connection, "out", 1, self._settled)
+
+    def _settled(self, parcel: Any) -> None:
+        self.accepted += 1
+
+    def publish(self, topic: str = "prices", count: int = 1) -> None:
+        for number in range(count):
+            body = f"{topic} {number}".encode()
+            exchange, key = self.world.broker.routing.topic(self.world.host, topic)
+            found = self.world.broker.subscriptions.wanting(exchange.route(key or ""), body, self.connection)
+            if found:
+                self.outlet.publish(body, found, number)
+                self.turn()
+
+    def turn(self) -> None:
+        for tap in list(self.outlet.taps.values()):
+            if tap.producer.id not in self.world.broker.producers:
+                tap.end("amqp:resource-deleted", "as the container does")
+        self.world.settle()
+        self.outlet.pump()  # the simulation grants credit, and knows nothing of taps
+        self.world.settle()
+
+
+def restarted(world: Simulation) -> Broker:
+    broker = Broker(START + 60_000)
+    broker.records.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    return broker
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+parts = st.text(alphabet="ab.|#%:", min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(parts, parts, st.booleans(), st.booleans()), max_size=8, unique=True), parts)
+def test_no_two_subscriptions_have_the_same_queue_name(whose, topic):
+    wishes = [Wish(topic, "topics", topic, c if not g else "", n, durable=d, shared=g) for c, n, d, g in whose]
+    wishes += [Wish(topic, "topics", topic, c) for c, *_ in whose]
+    names = {queue_name(w, number) for number, w in enumerate(wishes)}
+    identities = {(w.client, w.name, w.durable) for w in wishes if w.name}
+    assert len(names) == len(identities) + len(whose)
+
+
+def test_the_name_of_a_queue_tells_topic_client_and_subscription(world):
+    assert queue_name(wish(world, client="c1"), 7) == "subscriptions.prices.c1|#7"
+    assert queue_name(durable(world, client="host.eu"), 0) == "subscriptions.prices.host%2Eeu|mine"
+    assert queue_name(wish(world, "a.>", client="", name="x", shared=True), 0) == "subscriptions.a.>.|x|volatile"
+
+
+# -- who gets what -------------------------------------------------------------------------------------------------
+
+
+def test_each_ordinary_subscription_gets_every_message_and_a_shared_one_each_once(world):
+    _, one = subscribe(world, wish(world))
+    _, two = subscribe(world, wish(world))
+    sharing = wish(world, name="ours", shared=True)
+    together, first = subscribe(world, sharing)
+    same, second = subscribe(world, sharing)
+    assert same is together
+    for consumer in (one, two, first, second):
+        world.give(consumer, 100)
+    publisher = Publisher(world)
+    publisher.publish(count=10)
+    assert publisher.accepted == 10
+    assert len(world.held[one]) == len(world.held[two]) == 10
+    assert len(world.held[first]) == len(world.held[second]) == 5
+
+
+def test_wildcards_get_what_they_match(world):
+    _, star = subscribe(world, wish(world, "stocks.*"))
+    _, rest = subscribe(world, wish(world, "stocks.>"))
+    _, plain = subscribe(world, wish(world, "stocks.ibm"))
+    publisher = Publisher(world)
+    for topic in ("stocks.ibm", "stocks.eu.sap", "bonds"):
+        publisher.publish(topic)
+    assert [c.queue.depth_messages for c in (star, rest, plain)] == [1, 2, 1]
+
+
+def test_a_topic_that_is_an_exchange_is_routed_by_that_exchange(world):
+    world.broker.routing.create_exchange(world.host, "stocks", "topic")
+    _, everything = subscribe(world, wish(world, "stocks"))
+    _, some = subscribe(world, wish(world, "stocks/eu.*"))
+    Publisher(world).publish("stocks/eu.sap")
+    Publisher(world).publish("stocks/us.ibm")
+    assert (everything.queue.depth_messages, some.queue.depth_messages) == (2, 1)
+    assert "topics" not in world.host.exchanges
+
+
+def test_a_subscription_without_local_messages_gets_those_of_others_only(world):
+    mine = world.connection()
+    _, deaf = subscribe(world, wish(world, no_local=True), mine)
+    _, hearing = subscribe(world, wish(world), mine)
+    Publisher(world, mine).publish()
+    assert (deaf.queue.depth_messages, hearing.queue.depth_messages) == (0, 1)
+    Publisher(world).publish()
+    assert (deaf.queue.depth_messages, hearing.queue.depth_messages) == (1, 2)
+
+
+def test_a_selector_keeps_what_does_not_match_out_of_the_queue(world):
+    world.broker.subscriptions.compile = lambda text: lambda body: text.encode() in body
+    _, choosy = subscribe(world, wish(world, selector="1"))
+    Publisher(world).publish(count=3)
+    assert choosy.queue.depth_messages == 1
+
+
+def test_topics_are_not_created_where_clients_may_not_create(world):
+    world.host.create_on_attach = False
+    with pytest.raises(NotFound, match="there is no topic prices in virtual host default"):
+        world.broker.routing.topic(world.host, "prices")
+    world.broker.routing.create_exchange(world.host, "topics", "topic")
+    subscribe(world, wish(world))
+
+
+def test_an_exchange_that_cannot_route_topics_is_named_in_the_refusal(world):
+    world.broker.routing.create_exchange(world.host, "topics", "direct")
+    with pytest.raises(InvalidValue, match="exchange topics is a direct exchange: it cannot route topic prices"):
+        world.broker.routing.topic(world.host, "prices")
+
+
+def test_a_topic_that_cannot_be_bound_leaves_no_queue_behind(world):
+    with pytest.raises(InvalidValue, match="stand for whole words"):
+        subscribe(world, wish(world, "stocks.a*"))
+    assert not world.host.queues
+    assert not world.broker.subscriptions.of
+
+
+# -- flow control --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["exchange", "pattern"])
+def test_a_full_subscription_holds_its_publishers_until_it_is_read(world, place):
+    topics, _ = world.broker.routing.topic(world.host, "prices")
+    if place == "exchange":
+        world.broker.routing.set_policy(topics, {"capacity_messages": 5})
+    else:
+        world.broker.enforcement.create_policy(world.host, "subscriptions.prices.>", {"capacity_messages": 5})
+    _, slow = subscribe(world, wish(world))
+    _, fast = subscribe(world, wish(world))
+    _, elsewhere = subscribe(world, wish(world, "news"))
+    world.give(fast, 1000)
+    publisher = Publisher(world)
+    publisher.publish(count=20)
+    assert publisher.accepted == 6  # to all or waits; overfull is above the capacity
+    assert slow.queue.depth_messages == fast.queue.depth_messages == 6
+    blocked = [p for p in world.broker.producers.values() if p.blocked]
+    assert {reason for p in blocked for reason in p.reasons} >= {f"queue-overfull:{slow.queue.name}"}
+    publisher.publish("news")
+    assert elsewhere.queue.depth_messages == 1
+    world.leave(slow)
+    for _ in range(20):
+        world.accept(fast)
+        publisher.turn()
+    assert publisher.accepted == 21
+
+
+def test_a_ring_subscription_drops_its_oldest_and_holds_nobody(world):
+    pattern = {"capacity_messages": 5, "overflow": "ring"}
+    world.broker.enforcement.create_policy(world.host, "subscriptions.>", pattern)
+    _, slow = subscribe(world, wish(world))
+    publisher = Publisher(world)
+    publisher.publish(count=20)
+    assert publisher.accepted == 20
+    assert slow.queue.depth_messages == 5
+
+
+# -- ends ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_ordinary_subscription_ends_with_its_link(world):
+    subscription, consumer = subscribe(world, wish(world))
+    Publisher(world).publish()
+    world.give(consumer, 1)
+    world.leave(consumer)
+    assert not world.host.queues
+    assert not world.broker.subscriptions.of
+    assert not world.host.exchanges["topics"].bindings
+    kinds = world.kinds()
+    assert kinds.count("subscription-created") == kinds.count("subscription-deleted") == 1
+    assert world.broker.subscriptions.of.get(subscription.queue) is None
+
+
+def test_a_shared_subscription_ends_with_the_last_that_share_it(world):
+    sharing = wish(world, name="ours", shared=True)
+    (_, one), (_, two) = subscribe(world, sharing), subscribe(world, sharing)
+    world.leave(one)
+    assert two.queue.name in world.host.queues
+    world.leave(two)
+    assert not world.host.queues
+    assert not world.host.subscriptions
+
+
+def test_a_durable_subscription_stays_and_gathers_until_it_is_unsubscribed(world):
+    subscription, consumer = subscribe(world, durable(world))
+    world.leave(consumer)
+    Publisher(world).publish(count=3)
+    again, consumer = subscribe(world, durable(world))
+    assert again is subscription
+    assert world.consume(consumer, 10) == 3
+    with pytest.raises(AlreadyExists, match="subscription mine is in use"):
+        world.broker.subscriptions.named(consumer.connection, "mine", everybody=False)
+    world.leave(consumer)
+    found = world.broker.subscriptions.named(consumer.connection, "mine", everybody=False)
+    world.broker.subscriptions.unsubscribe(found)
+    world.settle()
+    assert not world.host.queues
+    assert not [key for key in world.kept if key[0] in ("subscription", "queue", "binding")]
+    with pytest.raises(NotFound, match="no durable subscription mine of client client"):
+        world.broker.subscriptions.named(consumer.connection, "mine", everybody=False)
+
+
+def test_a_name_belongs_to_a_client_or_to_everybody(world):
+    shared = {"shared": True, "name": "mine"}
+    wishes = [durable(world, client=c) for c in ("a", "b")] + [durable(world, client="", **shared)]
+    wishes.append(wish(world, client="", **shared))
+    assert len({subscribe(world, each)[0] for each in wishes}) == 4
+
+
+def test_another_topic_under_the_same_name_replaces_an_unused_subscription_and_not_a_used_one(world):
+    old, consumer = subscribe(world, durable(world))
+    with pytest.raises(AlreadyExists, match="subscription mine is in use for Topic : prices"):
+        subscribe(world, durable(world, "news"))
+    world.leave(consumer)
+    new, _ = subscribe(world, durable(world, "news"))
+    assert old.queue.name not in world.host.queues
+    assert new.queue.name == "subscriptions.news.client|mine"
+
+
+def test_the_same_durable_link_again_takes_the_place_of_the_first(world):
+    _, first = subscribe(world, durable(world))
+    world.broker.subscriptions.subscribe(world.connection(), durable(world))
+    (effect,) = world.broker.turn.take_effects()
+    assert isinstance(effect, Detach)
+    assert (effect.link, effect.condition) == (first, "amqp:link:stolen")
+
+
+@pytest.mark.parametrize("type_name", ["Subscription", "Queue"])
+def test_deleting_it_through_management_detaches_its_consumers(world, type_name):
+    subscription, _ = subscribe(world, durable(world))
+    name = object_name(type_name, virtualhost="default", name=subscription.queue.name)
+    Management(world.broker).delete(name, actor="ann")
+    (effect,) = [e for e in world.broker.turn.effects if isinstance(e, Detach)]
+    assert effect.condition == "amqp:resource-deleted"
+    world.settle()
+    assert not world.broker.subscriptions.of
+    assert not world.host.subscriptions
+    with pytest.raises(NotFound, match="there is no"):
+        Management(world.broker).read(name)
+
+
+# -- restarts ------------------------------------------------------------------------------------------------------
+
+
+def test_durable_subscriptions_survive_a_restart_and_others_leave_no_trace(world):
+    subscribe(world, durable(world, shared=True, no_local=True))
+    _, ordinary = subscribe(world, wish(world))
+    subscribe(world, wish(world, name="ours", shared=True))
+    world.broker.set_own_policy(ordinary.queue, {"capacity_messages": 3})
+    world.broker.stopping.stop_producers(Scope("default", ordinary.queue.name), "", "ann")
+    world.settle()
+    broker = restarted(world)
+    (restored,) = broker.subscriptions.of.values()
+    assert restored.wish == durable(world, shared=True, no_local=True)
+    host = broker.virtualhosts["default"]
+    assert set(host.queues) == {restored.queue.name}
+    assert broker.routing.topic(host, "prices")[0].route("prices") == (restored.queue,)
+    assert not broker.stops
+    assert not broker.turn.take_facts()
+
+
+def test_a_virtual_host_takes_its_subscriptions_and_policies_with_it(world):
+    world.broker.create_virtualhost("other")
+    other = world.broker.virtualhosts["other"]
+    exchange = world.broker.routing.create_exchange(other, "topics", "topic")
+    connection = world.connection("other")
+    asked = Wish("prices", exchange.name, "prices", "client", "mine", durable=True)
+    world.broker.subscriptions.subscribe(connection, asked)
+    world.broker.slow_consumers.create(other, "slow", {"topic": ">", "depth": 5, "policy": "log"})
+    world.broker.close_connection(connection)
+    world.broker.delete_virtualhost(other)
+    world.settle()
+    assert not world.broker.subscriptions.of
+    assert not world.broker.slow_consumers.watched
+    assert not [key for key in world.kept if "other" in key[1]]
+
+
+# -- ages ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=40))
+def test_a_message_is_known_to_be_as_old_as_it_is_but_for_the_time_between_two_looks(seconds):
+    arrivals, came, newest, oldest = Arrivals(), {}, 0, 1
+    for second, (arriving, leaving) in enumerate(seconds):
+        for _ in range(arriving):
+            newest += 1
+            came[newest] = second * 1000 - 999  # just after the look before
+        arrivals.look(newest, second * 1000)
+        oldest = min(oldest + leaving, newest + 1)
+        if oldest <= newest:
+            true = second * 1000 - came[oldest]
+            assert true - 1000 < arrivals.age(oldest, second * 1000) <= true
+        else:
+            assert arrivals.age(None, second * 1000) == 0

@@ -1,0 +1,518 @@
+"""Transactions and flow control: what counts when, what a full queue does to them, and what they do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from brokers.engine.durable_queue import DurableQueue
+from brokers.engine.flow import State as QueueState
+from brokers.engine.outlet import Outlet, Parcel
+from brokers.engine.overflow import Verdict
+from brokers.engine.producer import Producer
+from brokers.engine.queue import Queue
+from brokers.engine.receipt import Outcome
+from brokers.engine.stops import Scope
+from brokers.engine.transaction import MOST_OPEN, ROLLED_BACK, TIMED_OUT, Acknowledgement, State, Transaction
+from brokers.engine.turn import Discharged, Effect, Settled
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from tests.engine.fake_store import FakeStore, FakeStores
+
+
+class Recording(InMemoryBroker):
+    """Remembers every effect."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        super().__init__()
+
+    def _carry_out(self, effect: Effect) -> None:
+        self.effects.append(effect)
+        super()._carry_out(effect)
+
+    def queue(self, name: str = "q", **policy: Any) -> Queue:
+        return self.engine.create_queue(self.engine.virtualhost("default"), name, policy)
+
+    def begin(self, producer: Producer) -> Transaction:
+        transaction = self.engine.transactions.declare(producer.connection, None)
+        assert transaction is not None
+        return transaction
+
+    def send(self, transaction: Transaction, producer: Producer, *bodies: bytes, told: bool = True) -> list[Verdict]:
+        verdicts = []
+        for body in bodies:
+            verdicts.append(transaction.publish(producer, body, told=told))
+            self._end_turn()
+        return verdicts
+
+    def commit(self, transaction: Transaction) -> State:
+        self.engine.transactions.commit(transaction)
+        self._end_turn()
+        return transaction.state
+
+    def roll_back(self, transaction: Transaction) -> None:
+        self.engine.transactions.roll_back(transaction)
+        self._end_turn()
+
+    def stop(self) -> None:
+        self.engine.stopping.stop_producers(Scope(), "a test", "somebody")
+        self._end_turn()
+
+    def start(self) -> None:
+        self.engine.stopping.start_producers(Scope(), "", "somebody")
+        self._end_turn()
+
+    def settled(self, producer: Producer) -> list[Outcome]:
+        return [
+            e.outcome for e in self.effects if isinstance(e, Settled) and e.producer is producer for _ in range(e.count)
+        ]
+
+    def discharged(self, transaction: Transaction) -> bool:
+        return any(isinstance(e, Discharged) and e.transaction is transaction for e in self.effects)
+
+
+@pytest.fixture
+def broker() -> Iterator[Recording]:
+    running = Recording()
+    yield running
+    for connection in list(running.engine.connections.values()):
+        running.engine.close_connection(connection)
+    running._end_turn()
+    assert not running.engine.transactions._open
+    for queue in running.engine.queues():
+        assert (queue.uncommitted_messages, queue.uncommitted_bytes) == (0, 0)
+
+
+def bodies(queue: Queue) -> list[bytes]:
+    return [body for _, body in queue.copies(0, 10_000)]
+
+
+# -- what counts when -------------------------------------------------------------------------------------------------
+
+
+def test_a_message_counts_from_its_arrival_and_is_seen_from_the_commit_on(broker: Recording) -> None:
+    queue, producer = broker.queue(), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"a", b"bb")
+    assert (queue.depth_messages, queue.depth_bytes, queue.uncommitted_messages) == (2, 3, 2)
+    assert bodies(queue) == []
+    assert queue.unacknowledged == 0
+    assert broker.commit(transaction) is State.COMMITTED
+    assert (queue.depth_messages, queue.depth_bytes, queue.uncommitted_messages) == (2, 3, 0)
+    assert bodies(queue) == [b"a", b"bb"]
+    assert broker.discharged(transaction)
+
+
+@pytest.mark.domain("3 known weakness")
+def test_concurrent_transactions_overshoot_by_one_message_at_most_before_and_after_their_commits(
+    broker: Recording,
+) -> None:
+    queue = broker.queue(capacity_messages=10)
+    producers = [broker.attach_producer("q") for _ in range(20)]
+    transactions = [broker.begin(p) for p in producers]
+    for _ in range(200):
+        broker.advance(100)
+        for transaction, producer in zip(transactions, producers, strict=True):
+            if producer.credit:
+                broker.send(transaction, producer, b"x")
+    assert queue.depth_messages == 11
+    assert sum(len(t.published) for t in transactions) == 11
+    assert sum(bool(t.published) for t in transactions) > 1, "they are concurrent"
+    for transaction in transactions:
+        assert broker.commit(transaction) is State.COMMITTED
+    assert queue.depth_messages == len(bodies(queue)) == 11
+
+
+def test_messages_take_their_places_at_the_commit(broker: Recording) -> None:
+    queue = broker.queue()
+    first, second = broker.attach_producer("q"), broker.attach_producer("q")
+    one, two = broker.begin(first), broker.begin(second)
+    broker.send(one, first, b"a")
+    broker.send(two, second, b"b")
+    queue.publish(first, b"c")
+    broker.commit(two)
+    broker.commit(one)
+    assert bodies(queue) == [b"c", b"b", b"a"]
+
+
+def test_a_rollback_ends_overfull_and_gives_the_others_credit(broker: Recording) -> None:
+    queue = broker.queue(capacity_messages=3)
+    producer, other = broker.attach_producer("q"), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.advance(1000)
+    while producer.credit:
+        broker.send(transaction, producer, b"x")
+        broker.advance(500)
+    assert queue.state is QueueState.OVERFULL
+    assert not other.credit
+    assert "4 of them in open transactions" in other.release_condition()
+    broker.roll_back(transaction)
+    assert queue.state is QueueState.NORMAL
+    assert queue.depth_messages == 0
+    assert other.credit
+
+
+def test_a_closed_connection_rolls_back(broker: Recording) -> None:
+    queue, producer = broker.queue(), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"x")
+    broker.engine.close_connection(producer.connection)
+    assert transaction.state is State.ROLLED_BACK
+    assert queue.depth_messages == 0
+
+
+def test_a_queue_that_is_deleted_takes_its_part_of_the_transaction_with_it(broker: Recording) -> None:
+    gone, queue = broker.queue("gone"), broker.queue()
+    producer, other = broker.attach_producer("gone"), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"x")
+    broker.send(transaction, other, b"y")
+    broker.engine.delete_queue(gone)
+    assert broker.commit(transaction) is State.COMMITTED
+    assert bodies(queue) == [b"y"]
+    gone.uncommitted_messages = gone.uncommitted_bytes = 0
+
+
+def test_a_connection_has_so_many_transactions_at_most(broker: Recording) -> None:
+    producer = broker.attach_producer("q")
+    opened = [broker.begin(producer) for _ in range(MOST_OPEN)]
+    assert broker.engine.transactions.declare(producer.connection, None) is None
+    broker.roll_back(opened[0])
+    broker.begin(producer)
+
+
+# -- the ways of being full -------------------------------------------------------------------------------------------
+
+
+def test_a_message_that_is_rejected_leaves_the_rest_to_be_committed(broker: Recording) -> None:
+    queue, producer = broker.queue(capacity_messages=2, mechanism="reject"), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    assert broker.send(transaction, producer, b"a", b"b", b"c", b"d") == [Verdict.TAKEN] * 3 + [Verdict.REFUSED]
+    assert broker.commit(transaction) is State.COMMITTED
+    assert bodies(queue) == [b"a", b"b", b"c"]
+
+
+def test_a_settled_message_that_is_rejected_dooms_the_transaction(broker: Recording) -> None:
+    queue, producer = broker.queue(capacity_messages=2, mechanism="reject"), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"a", b"b", b"c", b"d", told=False)
+    assert transaction.fault is not None
+    assert transaction.fault[0] == ROLLED_BACK
+    assert queue.depth_messages == 0
+    assert broker.commit(transaction) is State.ROLLED_BACK
+    assert transaction not in transaction.connection.transactions.values()
+
+
+def test_a_commit_waits_for_a_message_that_waits_outside_until_there_is_room(broker: Recording) -> None:
+    queue = broker.queue(capacity_messages=1, mechanism="reject-after", reject_after_ms=60_000)
+    producer = broker.attach_producer("q")
+    queue.publish(producer, b"1")
+    queue.publish(producer, b"2")
+    transaction = broker.begin(producer)
+    assert broker.send(transaction, producer, b"a") == [Verdict.HELD]
+    assert broker.commit(transaction) is State.COMMITTING
+    queue.purge()
+    broker._end_turn()
+    assert transaction.state is State.COMMITTED
+    assert bodies(queue) == [b"a"]
+    assert broker.settled(producer) == [Outcome.ACCEPTED]
+
+
+def test_a_message_whose_time_outside_is_up_is_none_of_the_transactions(broker: Recording) -> None:
+    queue = broker.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=200)
+    producer = broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    verdicts = broker.send(transaction, producer, b"a", b"b", b"c", b"late")
+    assert verdicts == [Verdict.TAKEN] * 3 + [Verdict.HELD]
+    assert broker.commit(transaction) is State.COMMITTING
+    broker.advance(300)
+    assert broker.settled(producer) == [Outcome.REFUSED]
+    assert transaction.state is State.COMMITTED
+    assert bodies(queue) == [b"a", b"b", b"c"]
+
+
+def test_a_settled_message_whose_time_outside_is_up_dooms_the_commit_that_waits(broker: Recording) -> None:
+    queue = broker.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=200)
+    producer = broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"a", b"b", b"c", b"late", told=False)
+    broker.commit(transaction)
+    broker.advance(300)
+    assert transaction.state is State.ROLLED_BACK
+    assert broker.discharged(transaction)
+    assert queue.depth_messages == 0
+
+
+def test_a_rollback_rejects_what_waits_outside(broker: Recording) -> None:
+    queue = broker.queue(capacity_messages=1, mechanism="reject-after", reject_after_ms=60_000)
+    producer = broker.attach_producer("q")
+    queue.publish(producer, b"1")
+    queue.publish(producer, b"2")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"a")
+    broker.roll_back(transaction)
+    assert broker.settled(producer) == [Outcome.ROLLED_BACK]
+    queue.purge()
+    broker._end_turn()
+    assert queue.depth_messages == 0
+
+
+def test_a_link_that_ends_with_a_message_outside_rolls_the_waiting_commit_back(broker: Recording) -> None:
+    queue = broker.queue(capacity_messages=1, mechanism="reject-after", reject_after_ms=60_000)
+    producer, elsewhere = broker.attach_producer("q"), broker.attach_producer("elsewhere")
+    queue.publish(producer, b"1")
+    queue.publish(producer, b"2")
+    transaction = broker.begin(producer)
+    broker.send(transaction, elsewhere, b"x")
+    broker.send(transaction, producer, b"a")
+    broker.commit(transaction)
+    broker.engine.detach(producer)
+    broker._end_turn()
+    assert transaction.state is State.ROLLED_BACK
+    assert elsewhere.queue.depth_messages == 0
+
+
+def test_a_settlement_that_is_withheld_does_not_hold_up_the_commit(broker: Recording) -> None:
+    queue, producer = broker.queue(capacity_messages=1, mechanism="hold"), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    assert broker.send(transaction, producer, b"a", b"b", b"c") == [Verdict.TAKEN, Verdict.TAKEN, Verdict.HELD]
+    assert broker.commit(transaction) is State.COMMITTED
+    assert bodies(queue) == [b"a", b"b", b"c"]
+    assert broker.settled(producer) == []
+    queue.purge()
+    broker._end_turn()
+    assert broker.settled(producer) == [Outcome.ACCEPTED]
+
+
+def test_a_ring_drops_its_oldest_at_the_commit_and_nothing_for_a_rollback(broker: Recording) -> None:
+    queue, producer = broker.queue(capacity_messages=3, overflow="ring"), broker.attach_producer("q")
+    for body in (b"1", b"2", b"3"):
+        queue.publish(producer, body)
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"a", b"b")
+    assert bodies(queue) == [b"1", b"2", b"3"]
+    queue.publish(producer, b"4")
+    assert bodies(queue) == [b"2", b"3", b"4"]
+    broker.roll_back(transaction)
+    assert bodies(queue) == [b"2", b"3", b"4"]
+    again = broker.begin(producer)
+    broker.send(again, producer, b"a", b"b")
+    broker.commit(again)
+    assert bodies(queue) == [b"4", b"a", b"b"]
+
+
+def test_a_committed_message_of_a_spooling_queue_goes_to_the_temp_store(broker: Recording) -> None:
+    stores = FakeStores()
+    broker.engine.stores = stores
+    broker.queue(capacity_messages=2, spool="disk")
+    producer = broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, *(b"%d" % n for n in range(5)))
+    broker.commit(transaction)
+    assert [body for _, _, body in stores.by_name[""].puts], "what came above the capacity is spooled"
+    consumer = broker.attach_consumer("q")
+    assert broker.consume(consumer, 10) == 5
+
+
+def test_a_commit_goes_through_while_an_operator_stops_the_producers(broker: Recording) -> None:
+    queue, producer = broker.queue(), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"a")
+    broker.stop()
+    assert broker.commit(transaction) is State.COMMITTED
+    assert bodies(queue) == [b"a"]
+
+
+def test_a_commit_waits_for_a_message_that_an_operators_stop_holds_outside(broker: Recording) -> None:
+    queue, producer = broker.queue(), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.stop()
+    assert broker.send(transaction, producer, b"on its way") == [Verdict.HELD]
+    assert broker.commit(transaction) is State.COMMITTING
+    assert queue.depth_messages == 0
+    broker.start()
+    assert transaction.state is State.COMMITTED
+    assert bodies(queue) == [b"on its way"]
+
+
+# -- an outlet --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def outlet(broker: Recording) -> Outlet:
+    producer = broker.attach_producer("other")
+    settled: list[Parcel] = []
+    outlet = Outlet(broker.engine, producer.connection, "link", 0, settled.append)
+    outlet.delivered = settled  # type: ignore[attr-defined]
+    return outlet
+
+
+def pump(broker: Recording, *queues: Queue) -> None:
+    for queue in queues:
+        for producer in queue.grant():
+            if producer.handle is not None:
+                producer.handle.sync_credit()
+
+
+def declare(broker: Recording, outlet: Outlet) -> Transaction:
+    transaction = broker.engine.transactions.declare(outlet.connection, None)
+    assert transaction is not None
+    return transaction
+
+
+def test_a_routed_message_is_in_all_of_its_queues_from_the_commit_on(broker: Recording, outlet: Outlet) -> None:
+    one, two = broker.queue("one"), broker.queue("two")
+    transaction = declare(broker, outlet)
+    outlet.publish(b"a", [one, two], 1, transaction.enrolment(told=True))
+    pump(broker, one, two)
+    assert (one.uncommitted_messages, two.uncommitted_messages) == (1, 1)
+    assert broker.commit(transaction) is State.COMMITTED
+    assert bodies(one) == bodies(two) == [b"a"]
+
+
+def test_a_commit_waits_for_a_routed_message_until_its_queues_have_room(broker: Recording, outlet: Outlet) -> None:
+    full, free = broker.queue("full", capacity_messages=1), broker.queue("free")
+    filling = broker.attach_producer("full")
+    full.publish(filling, b"1")
+    full.publish(filling, b"2")
+    transaction = declare(broker, outlet)
+    outlet.publish(b"a", [full, free], 1, transaction.enrolment(told=True))
+    pump(broker, full, free)
+    assert broker.commit(transaction) is State.COMMITTING
+    full.purge()
+    pump(broker, full, free)
+    assert transaction.state is State.COMMITTED
+    assert bodies(full) == bodies(free) == [b"a"]
+
+
+def test_a_rollback_rejects_a_routed_message_that_waits(broker: Recording, outlet: Outlet) -> None:
+    full = broker.queue("full", capacity_messages=1)
+    filling = broker.attach_producer("full")
+    full.publish(filling, b"1")
+    full.publish(filling, b"2")
+    transaction = declare(broker, outlet)
+    outlet.publish(b"a", [full], 1, transaction.enrolment(told=True))
+    broker.roll_back(transaction)
+    assert [p.outcome for p in outlet.delivered] == [Outcome.ROLLED_BACK]  # type: ignore[attr-defined]
+    full.purge()
+    pump(broker, full)
+    assert full.depth_messages == 0
+
+
+# -- the idle ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_holds_messages_idly_is_rolled_back_and_its_client_told_at_the_commit(
+    broker: Recording,
+) -> None:
+    broker.engine.virtualhost("default").transaction_idle_limit_ms = 1000
+    queue, producer = broker.queue(), broker.attach_producer("q")
+    transaction, empty = broker.begin(producer), broker.begin(producer)
+    broker.send(transaction, producer, b"a")
+    broker.engine.turn.now += 999
+    broker.engine.transactions.sweep()
+    assert transaction.state is State.OPEN
+    broker.engine.turn.now += 1
+    broker.engine.transactions.sweep()
+    broker._end_turn()
+    assert transaction.fault == (TIMED_OUT, "nothing was done in the transaction for 1,000 ms")
+    assert queue.depth_messages == 0
+    assert "CON-1011 : Idle Transaction : 1,000 ms" in broker._events[-1].text
+    assert empty.state is State.OPEN, "it holds nothing"
+    assert broker.commit(transaction) is State.ROLLED_BACK
+    assert broker.commit(empty) is State.COMMITTED
+
+
+# -- the store --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def durable(broker: Recording) -> DurableQueue:
+    broker.engine.stores = FakeStores()
+    broker.engine.turn.is_durable = lambda body: body.startswith(b"D")
+    queue = broker.engine.create_queue(broker.engine.virtualhost("default"), "durable", durable=True)
+    assert isinstance(queue, DurableQueue)
+    return queue
+
+
+def store(queue: DurableQueue) -> FakeStore:
+    assert isinstance(queue.store, FakeStore)
+    return queue.store
+
+
+def test_nothing_of_a_transaction_is_seen_before_the_store_has_it(broker: Recording, durable: DurableQueue) -> None:
+    other = broker.queue()
+    producer, elsewhere = broker.attach_producer("durable"), broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"T", b"D")
+    broker.send(transaction, elsewhere, b"not stored")
+    assert not store(durable).puts
+    assert broker.commit(transaction) is State.WRITING
+    durable.publish(producer, b"behind")
+    assert bodies(durable) == bodies(other) == []
+    assert not broker.discharged(transaction)
+    store(durable).write(broker.engine)
+    broker._end_turn()
+    assert bodies(durable) == [b"T", b"D", b"behind"]
+    assert bodies(other) == [b"not stored"]
+    assert broker.discharged(transaction)
+
+
+def test_a_transaction_that_the_store_cannot_take_is_rolled_back_everywhere(
+    broker: Recording, durable: DurableQueue
+) -> None:
+    other = broker.queue()
+    producer, elsewhere = broker.attach_producer("durable"), broker.attach_producer("q")
+    consumer = broker.attach_consumer("q", 0)
+    other.publish(elsewhere, b"taken")
+    consumer.credit = 1
+    broker._end_turn()
+    ((_, message),) = broker.acquired
+    transaction = broker.begin(producer)
+    acknowledgement = Acknowledgement(consumer, message, removes=True, failed=False, barred=False, settled=True)
+    transaction.acknowledge(acknowledgement)
+    broker.send(transaction, producer, b"D")
+    broker.send(transaction, elsewhere, b"not stored")
+    broker.commit(transaction)
+    store(durable).write(broker.engine, refused=[transaction.number])
+    broker._end_turn()
+    assert transaction.state is State.ROLLED_BACK
+    assert transaction.fault is not None
+    assert transaction.fault[0] == ROLLED_BACK
+    assert (durable.depth_messages, durable.rejected) == (0, 0)
+    assert bodies(other) == [b"taken"]
+    assert other.deliveries == {message[0]: 1}
+    assert not store(durable).stored
+
+
+def test_a_virtual_host_that_goes_takes_a_commit_with_it_that_has_no_answer(
+    broker: Recording, durable: DurableQueue
+) -> None:
+    producer = broker.attach_producer("durable")
+    transaction = broker.begin(producer)
+    broker.send(transaction, producer, b"D")
+    broker.commit(transaction)
+    broker.engine.close_connection(producer.connection)
+    broker.engine.delete_virtualhost(broker.engine.virtualhost("default"))
+    broker.engine.transactions.sweep()
+    assert not broker.engine.transactions._open
+
+
+# -- management -------------------------------------------------------------------------------------------------------
+
+
+def test_open_transactions_are_attributes_of_what_holds_them(broker: Recording) -> None:
+    broker.queue()
+    producer = broker.attach_producer("q")
+    first, _second = broker.begin(producer), broker.begin(producer)
+    broker.send(first, producer, b"abc")
+    read = broker.management.read
+    assert read(object_name("Broker")).attributes["open_transactions"] == 2
+    assert read(object_name("VirtualHost", name="default")).attributes["open_transactions"] == 2
+    connection = read(producer.connection.name).attributes
+    assert (connection["open_transactions"], connection["oldest_transaction"]) == (2, first.began)
+    queue = read(object_name("Queue", virtualhost="default", name="q")).attributes
+    assert (queue["uncommitted_messages"], queue["uncommitted_bytes"]) == (1, 3)

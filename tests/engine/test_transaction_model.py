@@ -1,0 +1,241 @@
+"""Transactions against plain lists: whatever happens in whatever order, each counts as a whole or not at all."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from brokers.engine.queue import Message, Queue
+from brokers.engine.transaction import Acknowledgement, State, Transaction
+from brokers.testing import InMemoryBroker
+from tests.engine.fake_store import FakeStores
+
+CAPACITY = 12
+
+
+class Client:
+    """A producer of each queue, a consumer of each, and what it has done in its transaction."""
+
+    def __init__(self, broker: InMemoryBroker, queues: list[Queue]) -> None:
+        engine = broker.engine
+        self.connection = broker._client("default")
+        self.producers = [engine.attach_producer(self.connection, q, "s", 0, None) for q in queues]
+        self.consumers = [engine.attach_consumer(self.connection, q, "r", None, browsing=False) for q in queues]
+        self.held: list[tuple[int, Message]] = []  # (queue, message)
+        self.transaction: Transaction | None = None
+        self.sent: list[tuple[int, bytes]] = []  # in it
+        self.acknowledged: list[tuple[int, Message, bool]] = []  # in it; whether it goes for good
+
+
+class TransactionModel(RuleBasedStateMachine):
+    """`lines`: what each of two queues holds and nobody has, in order: a durable queue, and one that is not. `unsafe`:
+    what the durable queue shows only when the store has answered for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker = InMemoryBroker()
+        engine = self.broker.engine
+        self.stores = FakeStores()
+        engine.stores = self.stores
+        engine.turn.is_durable = lambda body: body.startswith(b"D")
+        host = engine.virtualhost("default")
+        policy = {"capacity_messages": CAPACITY}
+        self.queues = [
+            engine.create_queue(host, "d", policy, durable=True),
+            engine.create_queue(host, "t", policy),
+        ]
+        self.store = self.stores.by_name["default"]
+        self.clients = [Client(self.broker, self.queues) for _ in range(2)]
+        self.over: list[Client] = []  # with a commit that the store has and has not answered
+        self.lines: list[list[bytes]] = [[], []]
+        self.unsafe: set[bytes] = set()
+        self.in_doubt: dict[Client, list[bytes]] = {}
+        self.count = 0
+        self.broker._end_turn()
+
+    def end_turn(self) -> None:
+        self.broker._end_turn()
+
+    def body(self, durable: bool) -> bytes:
+        self.count += 1
+        return b"%s%d" % (b"D" if durable else b"T", self.count)
+
+    # -- what clients do ------------------------------------------------------------------------------------------
+
+    def in_transaction(self, client: Client) -> Transaction | None:
+        """The client's open transaction, declared if need be; None while a commit of it has no answer."""
+        if client.transaction is None:
+            client.transaction = self.broker.engine.transactions.declare(client.connection, None)
+        assert client.transaction is not None
+        return client.transaction if client.transaction.state is State.OPEN else None
+
+    @rule(who=st.integers(0, 1), where=st.integers(0, 1), durable=st.booleans(), count=st.integers(1, 5))
+    def send(self, who: int, where: int, durable: bool, count: int) -> None:
+        client = self.clients[who]
+        transaction = self.in_transaction(client)
+        for _ in range(count):
+            if transaction is None or not client.producers[where].credit:
+                break
+            body = self.body(durable)
+            assert transaction.publish(client.producers[where], body, told=True)
+            client.sent.append((where, body))
+            self.end_turn()
+
+    @rule(who=st.integers(0, 1), where=st.integers(0, 1), count=st.integers(1, 5))
+    def send_in_none(self, who: int, where: int, count: int) -> None:
+        for _ in range(count):
+            producer = self.clients[who].producers[where]
+            if producer.credit:
+                body = self.body(durable=False)
+                assert self.queues[where].publish(producer, body)
+                self.lines[where].append(body)
+                self.end_turn()
+
+    def visible(self, where: int) -> list[bytes]:
+        line = self.lines[where]
+        return line[: next((at for at, body in enumerate(line) if body in self.unsafe), len(line))]
+
+    @precondition(lambda self: self.visible(0) or self.visible(1))
+    @rule(who=st.integers(0, 1), count=st.integers(1, 4), data=st.data())
+    def take(self, who: int, count: int, data: st.DataObject) -> None:
+        client = self.clients[who]
+        where = data.draw(st.sampled_from([w for w in (0, 1) if self.visible(w)]))
+        consumer = client.consumers[where]
+        consumer.credit = count
+        self.queues[where].touch()
+        self.end_turn()
+        consumer.credit = 0
+        got, self.broker.acquired = [m for _, m in self.broker.acquired], []
+        assert [m[1] for m in got] == self.visible(where)[:count]
+        del self.lines[where][: len(got)]
+        client.held += [(where, m) for m in got]
+
+    @precondition(lambda self: any(c.held for c in self.clients))
+    @rule(removes=st.booleans(), settled=st.booleans(), data=st.data())
+    def acknowledge(self, removes: bool, settled: bool, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from([c for c in self.clients if c.held]))
+        transaction = self.in_transaction(client)
+        if transaction is None:
+            return
+        where, message = client.held.pop(0)
+        transaction.acknowledge(
+            Acknowledgement(
+                client.consumers[where], message, removes=removes, failed=False, barred=False, settled=settled
+            )
+        )
+        client.acknowledged.append((where, message, removes))
+
+    @precondition(lambda self: self.busy())
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.busy()))
+        transaction = self.in_transaction(client)
+        assert transaction is not None
+        self.broker.engine.transactions.commit(transaction)
+        assert transaction.state in (State.COMMITTED, State.WRITING)
+        if transaction.state is State.COMMITTED:
+            self.committed(client)
+        else:
+            self.over.append(client)
+            self.lines[0] += (durable := [body for where, body in client.sent if where == 0])
+            self.unsafe.update(durable)
+            client.sent = [(where, body) for where, body in client.sent if where == 1]
+            self.in_doubt[client] = durable
+        self.end_turn()
+
+    @precondition(lambda self: self.busy())
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.busy()))
+        transaction = self.in_transaction(client)
+        assert transaction is not None
+        self.broker.engine.transactions.roll_back(transaction)
+        self.rolled_back(client)
+        self.end_turn()
+
+    def busy(self) -> list[Client]:
+        """Who has done something in a transaction that is open."""
+        return [c for c in self.clients if c not in self.over and (c.sent or c.acknowledged)]
+
+    @precondition(lambda self: self.over)
+    @rule(data=st.data())
+    def write(self, data: st.DataObject) -> None:
+        fates = [data.draw(st.booleans()) for _ in self.over]
+        numbers = [c.transaction.number for c in self.over if c.transaction is not None]
+        refused = [number for number, fate in zip(numbers, fates, strict=True) if not fate]
+        self.store.write(self.broker.engine, refused=refused)
+        self.unsafe = set()
+        for client, fate in zip(self.over, fates, strict=True):
+            durable = self.in_doubt.pop(client)
+            assert client.transaction is not None
+            assert client.transaction.state is (State.COMMITTED if fate else State.ROLLED_BACK)
+            if fate:
+                self.committed(client)
+            else:
+                assert client.transaction.fault is not None
+                self.lines[0] = [body for body in self.lines[0] if body not in durable]
+                self.rolled_back(client)
+        self.over = []
+        self.end_turn()
+
+    # -- what should come of it -----------------------------------------------------------------------------------
+
+    def committed(self, client: Client) -> None:
+        for where, body in client.sent:
+            self.lines[where].append(body)
+        for where, message, removes in client.acknowledged:
+            if not removes:
+                self.give_back(where, message)
+        self.begin_again(client)
+
+    def rolled_back(self, client: Client) -> None:
+        transaction = client.transaction
+        assert transaction is not None
+        for (where, message, _), acknowledgement in zip(client.acknowledged, transaction.acknowledged, strict=True):
+            if acknowledgement.settled:
+                self.give_back(where, message)
+                assert self.queues[where].deliveries[message[0]]
+            else:
+                assert acknowledgement.returned
+                client.held.append((where, message))
+        self.begin_again(client)
+
+    def give_back(self, where: int, message: Message) -> None:
+        numbers = {body: number for number, body in [*self.queues[where].returned, *self.queues[where].ready]}
+        assert numbers[message[1]] == message[0]
+        line = self.lines[where]
+        line.insert(sum(numbers.get(body, message[0] + 1) < message[0] for body in line), message[1])
+
+    def begin_again(self, client: Client) -> None:
+        client.transaction, client.sent, client.acknowledged = None, [], []
+
+    @invariant()
+    def everything_is_counted_once(self) -> None:
+        for where, queue in enumerate(self.queues):
+            sent = [b for c in self.clients for w, b in c.sent if w == where]
+            away = [m for c in self.clients for w, m in c.held if w == where]
+            away += [m for c in self.clients for w, m, _ in c.acknowledged if w == where]
+            assert queue.depth_messages == len(self.lines[where]) + len(sent) + len(away)
+            assert queue.depth_messages <= CAPACITY + 1
+            assert queue.unacknowledged == len(away)
+            assert [m[1] for m in queue.copies(0, 100)] == self.visible(where)
+
+    @invariant()
+    def what_is_stored_is_what_has_been_committed(self) -> None:
+        if not self.over:
+            there = {b for b in self.lines[0] if b.startswith(b"D")}
+            there |= {m[1] for c in self.clients for w, m in c.held if w == 0 and m[1].startswith(b"D")}
+            there |= {m[1] for c in self.clients for w, m, _ in c.acknowledged if w == 0 and m[1].startswith(b"D")}
+            assert set(self.store.stored.values()) == there
+
+    def teardown(self) -> None:
+        for client in self.clients:
+            self.broker.engine.close_connection(client.connection)
+        self.store.write(self.broker.engine)
+        assert not self.broker.engine.transactions._open
+        assert [q.uncommitted_messages for q in self.queues] == [0, 0]
+
+
+TransactionModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTransactions = TransactionModel.TestCase

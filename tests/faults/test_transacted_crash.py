@@ -1,0 +1,43 @@
+"""kill -9 under clients that work in transactions: each transaction is wholly there after the start, or wholly not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.nursery import nursery
+from tests.faults.test_crash import begin, browse
+from tests.faults.transacted import Books, Business
+
+KILLS = 20
+
+QUEUES = ("in", "book", "out")
+
+log = logging.getLogger(__name__)
+
+
+@pytest.mark.timeout(200)
+def test_a_transaction_survives_a_kill_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    random_, books = random.Random(os.getpid()), Books()
+    with nursery(tmp_path) as brokers:
+        begin(brokers, tmp_path, *QUEUES, capacity=100_000)
+        busy = 0
+        for _ in range(KILLS):
+            pid, port = brokers.start()
+            books.check({queue: browse(tmp_path, port, queue) for queue in QUEUES})
+            before = len(books.moved)
+            Business(books, port, pid=pid, after=random_.uniform(0.05, 0.5)).run()
+            busy += len(books.moved) > before
+        pid, port = brokers.start()
+        found = {queue: browse(tmp_path, port, queue) for queue in QUEUES}
+        books.check(found)
+        os.kill(pid, signal.SIGKILL)
+    assert busy > KILLS // 2, "most rounds had time to move something"
+    assert books.undone, "some were rolled back"
+    counts = len(books.committed), len(books.undone), len(books.moved)
+    log.info("%d kills: %d orders committed, %d rolled back, %d moved", KILLS, *counts)

@@ -1,0 +1,274 @@
+"""Whole logs: what they come to, that a second time adds nothing, and what is said of what cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from console.history.import_log import LogError, LogImport
+from console.history.landing import KEYS, Landing
+from tests.up.running import ROOT
+
+LOGS = Path(__file__).parent / "logs"
+Kept = dict[tuple[Any, ...], dict[str, Any]]
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Landing:
+    return Landing(str(tmp_path / "history"))
+
+
+def importing(landing: Landing, zone: str = "UTC", **options: Any) -> LogImport:
+    return LogImport(landing, "old", ZoneInfo(zone), **options)
+
+
+def kept(landing: Landing) -> Kept:
+    """What remains of all rows, in the order that they tell."""
+    rows = landing.read_all("events").to_pylist()
+    found = {tuple(row[column] for column in KEYS["events"]): row for row in rows}
+    return dict(sorted(found.items(), key=lambda item: (item[1]["at"], item[1]["sequence"])))
+
+
+def kinds(landing: Landing) -> list[str]:
+    return [row["kind"] for row in kept(landing).values()]
+
+
+def test_a_log_of_an_old_java_broker_is_read(landing: Landing) -> None:
+    report = importing(landing, "Europe/Paris").take(LOGS / "broker-j-old.log")
+    assert kinds(landing) == [
+        "broker-ready",
+        "connection-opened",
+        "queue-created",
+        "queue-overfull",
+        "producer-blocked",
+        "queue-underfull",
+        "producer-released",
+    ]
+    assert (report.lines, report.total, report.other_lines) == (12, 7, 2)
+    assert dict(report.other_messages) == {"CHN-1001": 1}
+    assert report.unreadable == 2
+    assert sorted(shape.partition(":")[0] for shape in report.samples) == ["no timestamp", "unknown form"]
+    overfull, underfull = (row for row in kept(landing).values() if row["kind"].endswith("full"))
+    # The clocks went forward in between: 5 seconds, not an hour.
+    assert (underfull["at"] - overfull["at"]).total_seconds() == 4.607
+    assert overfull["at"] == datetime(2012, 3, 25, 0, 59, 58, 400_000, UTC)
+    (coverage,) = landing.read_all("coverage").to_pylist()
+    assert (coverage["broker"], coverage["source"]) == ("old", "log")
+    assert coverage["at"] == datetime(2012, 3, 25, 0, 58, 59, 120_000, UTC)
+
+
+def test_a_log_of_todays_java_broker_is_read(landing: Landing) -> None:
+    report = importing(landing).take(LOGS / "broker-j-new.log")
+    assert report.unreadable == 0
+    assert kinds(landing)[3:] == [
+        "queue-overfull",
+        "producer-blocked",
+        "producer-blocked",
+        "queue-underfull",
+        "producer-released",
+        "queue-dropped",
+        "store-overfull",
+        "store-underfull",
+        "store-overfull",
+    ]
+    overfull = next(row for row in kept(landing).values() if row["kind"] == "queue-overfull")
+    assert (overfull["queue"], overfull["depth_bytes"], overfull["stop_bytes"]) == ("orders.eu", 1_310_720, 1_048_576)
+    assert overfull["connection"] == "con:0(guest@/127.0.0.1:60521/default)"
+
+
+def test_a_log_of_a_cpp_broker_is_read_with_and_without_syslog(landing: Landing, tmp_path: Path) -> None:
+    importing(landing).take(LOGS / "qpidd.log")
+    assert kinds(landing) == ["queue-overfull", "queue-underfull", "queue-overfull"]
+    syslog = tmp_path / "syslog"
+    syslog.write_bytes((LOGS / "qpidd-syslog.log").read_bytes())
+    written = datetime(2026, 1, 1, 6, tzinfo=UTC).timestamp()
+    os.utime(syslog, (written, written))
+    importing(landing).take(syslog)
+    assert [row["at"].isoformat() for row in kept(landing).values()][-2:] == [
+        "2025-12-31T23:59:59+00:00",
+        "2026-01-01T00:00:07+00:00",
+    ]
+
+
+def test_a_clients_warnings_are_kept_as_such(landing: Landing) -> None:
+    importing(landing).take(LOGS / "client.log")
+    assert [row["lasted_ms"] for row in kept(landing).values()] == [5000, 10000, None]
+    assert set(kinds(landing)) == {"client-warning"}
+
+
+def log(count: int, seed: int = 3) -> list[str]:
+    """Lines of a busy log, of which many are alike in time and text."""
+    dice = random.Random(seed)
+    at, lines = 1_700_000_000, []
+    for _ in range(count):
+        at += dice.random() < 0.3
+        stamp = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        queue = dice.choice("ab")
+        words = dice.choice(
+            [
+                f"[vh(/default)/qu({queue})] QUE-1003 : Overfull : Size : 12 bytes, Capacity : 10",
+                f"[vh(/default)/qu({queue})] QUE-1004 : Underfull : Size : 6 bytes, Resume Capacity : 8",
+                "nothing of interest",
+            ]
+        )
+        lines.append(f"{stamp} INFO {words}\n")
+    return lines
+
+
+def events_of(lines: list[str]) -> int:
+    return sum("QUE-" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["again", "renamed", "packed", "longer", "carriage returns"])
+def test_the_same_lines_again_add_nothing(landing: Landing, tmp_path: Path, name: str) -> None:
+    lines = log(3000)
+    first, second = tmp_path / "broker.log", tmp_path / "broker.log.1"
+    first.write_text("".join(lines))
+    importing(landing).take(first)
+    assert len(kept(landing)) == events_of(lines) > 1500
+    files = len(landing.names("events"))
+    added = 0
+    match name:
+        case "again":
+            second = first
+        case "renamed":
+            second.write_text("".join(lines))
+        case "packed":
+            second.write_bytes(gzip.compress("".join(lines).encode()))
+        case "longer":
+            more = ["2030-01-01 00:00:00 INFO [vh(/default)/qu(c)] QUE-1001 : Create : x\n"]
+            second.write_text("".join(lines + more))
+            added = 1
+        case "carriage returns":
+            second.write_bytes("".join(lines).replace("\n", "\r\n").encode())
+    report = importing(landing).take(second)
+    assert report.total == events_of(lines) + added
+    assert len(kept(landing)) == events_of(lines) + added
+    assert len(landing.names("events")) == files + added  # the very same file, unless it is longer
+
+
+def test_a_log_in_two_parts_is_the_same_as_in_one(landing: Landing, tmp_path: Path) -> None:
+    lines = log(2000)
+    cut = next(n for n in range(1000, 2000) if lines[n][:19] != lines[n - 1][:19])
+    for name, part in (("broker.log.1", lines[:cut]), ("broker.log", lines[cut:]), ("whole", lines)):
+        (tmp_path / name).write_text("".join(part))
+        importing(landing).take(tmp_path / name)
+    assert len(kept(landing)) == events_of(lines)
+
+
+def test_the_same_lines_of_another_broker_are_other_events(landing: Landing, tmp_path: Path) -> None:
+    path = tmp_path / "broker.log"
+    path.write_text("".join(log(100)))
+    for broker in ("one", "two"):
+        LogImport(landing, broker, UTC).take(path)
+    assert len(kept(landing)) == 2 * events_of(log(100))
+
+
+def test_blocks_cut_lines_nowhere(landing: Landing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.history.import_log._BLOCK", 64)
+    monkeypatch.setattr("console.history.import_log.BATCH", 7)
+    lines = log(300)
+    for name, content in (("plain", "".join(lines).encode()), ("packed", gzip.compress("".join(lines).encode()))):
+        (tmp_path / name).write_bytes(content)
+        assert importing(landing).take(tmp_path / name).total == events_of(lines)
+    assert len(kept(landing)) == events_of(lines)
+
+
+def test_a_packed_log_that_breaks_off_is_taken_as_far_as_it_goes(landing: Landing, tmp_path: Path) -> None:
+    lines = log(5000)
+    path = tmp_path / "broker.log.gz"
+    path.write_bytes(gzip.compress("".join(lines).encode())[:-2000])
+    report = importing(landing).take(path)
+    assert "breaks off" in report.damage
+    assert 1000 < report.total < events_of(lines)
+
+
+def test_two_packed_logs_in_one_file_are_both_read(landing: Landing, tmp_path: Path) -> None:
+    lines = log(1000)
+    path = tmp_path / "broker.log.gz"
+    path.write_bytes(b"".join(gzip.compress("".join(part).encode()) for part in (lines[:400], lines[400:])))
+    report = importing(landing).take(path)
+    assert (report.total, report.damage) == (events_of(lines), "")
+
+
+def test_rubbish_is_counted_and_never_fatal(landing: Landing, tmp_path: Path) -> None:
+    dice = random.Random(7)
+    good = [line.encode() for line in log(200)]
+    bad = [dice.randbytes(dice.randrange(200)).replace(b"\n", b"") + b"\n" for _ in range(200)]
+    bad += [b"\xff\xfe QUE-1003 : Overfull\n", b"[vh(/\xff)/qu(\xfe)] QUE-1003 : Overfull : Size : \xff bytes\n"]
+    mixed = good + bad
+    dice.shuffle(mixed)
+    path = tmp_path / "log"
+    path.write_bytes(b"first line\n" + b"".join(mixed))
+    report = importing(landing).take(path)
+    assert report.total == events_of([line.decode() for line in good])
+    assert report.lines == len(mixed) + 1
+    assert report.unreadable == 1
+
+
+@pytest.mark.parametrize("what", ["missing", "folder", "utf-16"])
+def test_a_file_that_cannot_be_read_is_named(landing: Landing, tmp_path: Path, what: str) -> None:
+    path = tmp_path / what
+    if what == "folder":
+        path.mkdir()
+    elif what == "utf-16":
+        path.write_text("x", encoding="utf-16")
+    with pytest.raises(LogError, match=str(path)):
+        importing(landing).take(path)
+
+
+def test_events_from_before_on_are_left_out_on_request(landing: Landing, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(log(1000)))
+    middle = 1_700_000_100_000
+    report = importing(landing, before=middle).take(path)
+    assert report.skipped > 0
+    assert all(row["at"].timestamp() * 1000 < middle for row in kept(landing).values())
+    assert report.total + report.skipped == events_of(log(1000))
+
+
+def command(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", "import-log", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "HEADGATE_DATA": str(data)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_command_reports_each_file_and_goes_on_after_one_it_cannot_read(tmp_path: Path) -> None:
+    old, missing = LOGS / "broker-j-old.log", tmp_path / "missing.log"
+    done = command(tmp_path, "--broker", "qpid-1", "--timezone", "Europe/Paris", str(missing), str(old))
+    assert done.returncode == 1
+    assert f"{missing} cannot be read: No such file or directory" in done.stderr
+    assert f"{old}: 12 lines, 7 events" in done.stdout
+    assert "unknown form: 2012-03-25 03:10:00,000" in done.stdout
+    assert "Europe/Paris" in done.stdout
+    assert len(kept(Landing(str(tmp_path / "history")))) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--broker", "x", "--timezone", "Mars/Olympus"], "'Mars/Olympus' is not a time zone"),
+        (["--broker", "x", "--before", "yesterday"], "'yesterday' is not a time"),
+        (["--broker", "local"], "the recorder follows a broker of that name"),
+        ([], "--broker"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = command(tmp_path, *arguments, str(LOGS / "client.log"))
+    assert done.returncode != 0
+    assert said in done.stderr

@@ -1,0 +1,77 @@
+"""Timestamps of logs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from console.history.log_times import LogTimes
+
+WRITTEN = int(datetime(2014, 6, 3, tzinfo=UTC).timestamp() * 1000)
+AT = int(datetime(2014, 6, 2, 12, 14, 5, tzinfo=UTC).timestamp() * 1000)
+
+
+def read(head: str, zone: str = "UTC") -> int | None:
+    return LogTimes(ZoneInfo(zone), WRITTEN).read(head)
+
+
+@pytest.mark.parametrize(
+    ("head", "ms"),
+    [
+        ("2014-06-02 12:14:05,123 INFO  [main] (q.m.q) - ", 123),
+        ("2014-06-02 12:14:05.123456789 [Broker] info ", 123),
+        ("2014-06-02 12:14:05 [Broker] info ", 0),
+        ("2014-jun-02 12:14:05 info ", 0),
+        ("2014/06/02 12:14:05 ", 0),
+        ("2014-06-02T12:14:05.1Z ", 100),
+        ("2014-06-02T14:14:05+02:00 ", 0),
+        ("2014-06-02 08:14:05,001 -0400 INFO", 1),
+        ("[2014-06-02 12:14:05,123] ", 123),
+        ("qpidd: 2014-06-02 12:14:05 ", 0),
+        ("02 Jun 2014 12:14:05,123 ", 123),
+        ("[02/Jun/2014:14:14:05 +0200] ", 0),
+        ("Mon Jun  2 12:14:05 2014 ", 0),
+        ("Mon Jun 02 12:14:05 UTC 2014 ", 0),
+        ("Jun  2 12:14:05 host qpidd[12]: ", 0),
+        ("<30>Jun  2 12:14:05 host qpidd[12]: ", 0),
+        ("Jun  2 23:00:00 host qpidd[12]: 2014-06-02 12:14:05 [Broker] ", 0),
+        ("1401711245123 INFO ", 123),
+        ("1401711245 INFO ", 0),
+        ("1401711245.5 INFO ", 500),
+    ],
+)
+def test_a_common_timestamp_is_read(head: str, ms: int) -> None:
+    assert read(head) == AT + ms
+
+
+@pytest.mark.parametrize(
+    "head", ["", "12:14:05.123 [main] INFO", "2014-13-02 12:14:05 ", "Feb 30 12:14:05 host", "INFO"]
+)
+def test_no_timestamp_is_none(head: str) -> None:
+    assert read(head) is None
+
+
+def test_a_time_without_a_zone_is_local_and_one_with_a_zone_is_not() -> None:
+    assert read("2014-06-02 14:14:05 x", "Europe/Paris") == AT
+    assert read("2014-06-02 12:14:05Z x", "Europe/Paris") == AT
+
+
+def test_the_hour_that_autumn_has_twice_is_told_apart_by_the_order_of_lines() -> None:
+    times = LogTimes(ZoneInfo("Europe/Paris"), WRITTEN)
+    heads = ["2013-10-27 01:59:59 ", "2013-10-27 02:00:10 ", "2013-10-27 02:59:59 ", "2013-10-27 02:00:10 "]
+    heads += ["2013-10-27 02:59:59 ", "2013-10-27 03:00:00 "]
+    read = [times.read(head) for head in heads]
+    assert None not in read
+    assert read == sorted(read)  # type: ignore[type-var]
+    assert read[-1] - read[0] == 7_201_000  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("head", "year"), [("Jun  3 23:00:00 h", 2014), ("Jun  5 00:00:00 h", 2013), ("Feb 29 00:00:00 h", 2012)]
+)
+def test_a_year_that_is_not_told_is_the_last_that_makes_it_older_than_the_file(head: str, year: int) -> None:
+    at = read(head)
+    assert at is not None
+    assert datetime.fromtimestamp(at / 1000, UTC).year == year
