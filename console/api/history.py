@@ -214,7 +214,7 @@ def _events_in(request: Request) -> incident.Wanted:
         virtualhost=queue.virtualhost if queue else query.get("virtualhost", ""),
         queue=queue.name if queue else "",
         kinds=tuple(query.getlist("kind")),
-        groups=choices_in(query, "group", tuple(incident.GROUPS)),
+        groups=choices_in(query.getlist("group"), "group", tuple(incident.GROUPS)),
         search=query.get("search", "").strip(),
     )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from django.conf import settings
-from django.http import QueryDict
 
 from brokers.admin import InvalidValue
 from console.history.reader import Reader
@@ -34,7 +34,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def time_in(query: QueryDict, field: str, default: int) -> int:
+def time_in(query: Mapping[str, str], field: str, default: int) -> int:
     """A moment in ms: given as ms since the epoch, or in ISO 8601 with its zone. Raises InvalidValue."""
     text = query.get(field, "").strip()
     if not text:
@@ -56,7 +56,7 @@ def time_in(query: QueryDict, field: str, default: int) -> int:
     return found
 
 
-def range_in(query: QueryDict, *, longest: int = LONGEST, default: int = _DEFAULT) -> tuple[int, int]:
+def range_in(query: Mapping[str, str], *, longest: int = LONGEST, default: int = _DEFAULT) -> tuple[int, int]:
     """`from` and `until`, ms; left out: the last day. Raises InvalidValue."""
     now = now_ms()
     until = time_in(query, "until", now)
@@ -75,26 +75,26 @@ def range_in(query: QueryDict, *, longest: int = LONGEST, default: int = _DEFAUL
     return begin, until
 
 
-def choice_in(query: QueryDict, field: str, choices: tuple[str, ...], default: str) -> str:
+def choice_in(query: Mapping[str, str], field: str, choices: tuple[str, ...], default: str) -> str:
     value = query.get(field, "") or default
     if value not in choices:
         raise InvalidValue({field: f"{field} is {value!r}: it must be one of {', '.join(choices)}"})
     return value
 
 
-def choices_in(query: QueryDict, field: str, choices: tuple[str, ...]) -> tuple[str, ...]:
-    for value in query.getlist(field):
+def choices_in(given: Sequence[str], field: str, choices: tuple[str, ...]) -> tuple[str, ...]:
+    for value in given:
         if value not in choices:
             raise InvalidValue({field: f"{field} is {value!r}: it must be one of {', '.join(choices)}"})
-    return tuple(query.getlist(field))
+    return tuple(given)
 
 
-def broker_in(query: QueryDict) -> str:
+def broker_in(query: Mapping[str, str]) -> str:
     """The broker's name in the history; imported logs have names that are not configured. Empty: all."""
     return query.get("broker", "").strip()
 
 
-def queue_in(query: QueryDict) -> QueueKey:
+def queue_in(query: Mapping[str, str]) -> QueueKey:
     """`broker`, `virtualhost` and `queue`; without a broker the first configured one. Raises InvalidValue."""
     if not query.get("queue"):
         raise InvalidValue({"queue": "queue is missing: it is the queue's name"})
@@ -102,6 +102,6 @@ def queue_in(query: QueryDict) -> QueueKey:
     return QueueKey(broker, query.get("virtualhost") or "default", query["queue"])
 
 
-def maybe_queue_in(query: QueryDict) -> QueueKey | None:
+def maybe_queue_in(query: Mapping[str, str]) -> QueueKey | None:
     """As `queue_in`; None if no queue is named."""
     return queue_in(query) if query.get("queue") else None

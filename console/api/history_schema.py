@@ -240,3 +240,35 @@ class EventPage(serializers.Serializer[Any]):
 
 
 EventPage.__name__ = "HistoryEventPage"
+
+
+def _float(says: str) -> serializers.FloatField:
+    return serializers.FloatField(help_text=says, allow_null=True)
+
+
+FleetAdvice = type(
+    "FleetAdvice",
+    (serializers.Serializer,),
+    {
+        "broker": _text("The queue's broker."),
+        "virtualhost": _text("Its virtual host."),
+        "queue": _text("Its name."),
+        "kind": _text("raise-capacity, add-consumers, lower-resume, never-reached, no-limit or none."),
+        "text": _text("A sentence for people."),
+        "observed_seconds": _float("Time that was replayed."),
+        "recorded_blocked_seconds": _float("How long its producers were held in fact."),
+        "replayed_blocked_seconds": _float("The same as the replay makes it out."),
+        "replayed_episodes": _int("Times overfull, as the replay makes it out.", null=True),
+        "peak_messages": _float("Greatest depth in fact."),
+        "peak_bytes": _float("Greatest depth in fact."),
+        **{
+            f"{prefix}{level}_{unit}": _float(f"{'Recommended ' if prefix else ''}{level} level; 0: none.".capitalize())
+            for prefix in ("", "recommended_")
+            for level in ("stop", "resume")
+            for unit in ("messages", "bytes")
+        },
+        "recommended_blocked_seconds": _float("What the recommended limits would have come to."),
+        "recommended_episodes": _int("What they would have come to.", null=True),
+        "recommended_peak_bytes": _float("The memory or disk that they need."),
+    },
+)

@@ -19,6 +19,7 @@ from console.api.history import (
     SeriesView,
     TopView,
 )
+from console.api.history_what_if import AdviceView, WhatIfView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView
@@ -46,6 +47,8 @@ _v1 = [
     path("history/heat/", HeatView.as_view()),
     path("history/episodes/", EpisodesView.as_view()),
     path("history/episodes/file/", EpisodesFileView.as_view()),
+    path("history/what-if/", WhatIfView.as_view()),
+    path("history/advice/", AdviceView.as_view()),
     path("history/events/", HistoryEventsView.as_view()),
     path("history/events/file/", HistoryEventsFileView.as_view()),
 ]

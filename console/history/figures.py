@@ -1,7 +1,7 @@
 """Figures of the history as plain dicts for Plotly, without data: the pages' scripts put in what the API tells.
 
 Pure, as `console/charts.py`, whose conventions hold: colours are names of custom properties, `meta` says which values a
-trace shows. Spans are told by colour, by pattern and by a word in the legend; time of which nothing is known is hatched.
+trace shows. Spans are told by colour, by pattern and by a word in the legend; time that nobody looked is hatched.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def queue_figure(unit: Unit) -> dict[str, Any]:
     stopped (axis `y3`), for ranges that are answered from rollups."""
     traces = [_span(*span) for span in SPANS]
     traces += [
-        _line(f"{unit}_p95", "95 % of the time below", "var(--chart-depth)", width=1, dash="dash", visible="legendonly"),
+        _line(
+            f"{unit}_p95", "95 % of the time below", "var(--chart-depth)", width=1, dash="dash", visible="legendonly"
+        ),
         _line(unit, "Depth", "var(--chart-depth)", width=2, fill="tozeroy", fillcolor="var(--chart-depth-fill)"),
         _line(
             f"{unit}_max",
@@ -189,7 +191,12 @@ def heat_figure() -> dict[str, Any]:
             "zmin": 0,
             "hoverongaps": False,
             "hovertemplate": "%{text}<extra></extra>",
-            "colorscale": [[0, "var(--heat-0)"], [0.001, "var(--heat-1)"], [0.5, "var(--heat-2)"], [1, "var(--heat-3)"]],
+            "colorscale": [
+                [0, "var(--heat-0)"],
+                [0.001, "var(--heat-1)"],
+                [0.5, "var(--heat-2)"],
+                [1, "var(--heat-3)"],
+            ],
             "colorbar": {
                 "thickness": 10,
                 "len": 1,

@@ -1,7 +1,7 @@
 """What the pages of the history have around them, besides the frame of every page.
 
-The history knows brokers that this console is not connected to, such as those of imported logs: `?broker=` may name one,
-and the frame is then that of the default broker.
+The history knows brokers that this console is not connected to, such as those of imported logs: `?broker=` may name
+one, and the frame is then that of the default broker.
 """
 
 from __future__ import annotations

@@ -19,5 +19,8 @@ def history_queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResp
     key = {"broker": broker, "virtualhost": virtualhost, "queue": name}
     figures = {"messages": queue_figure("messages"), "bytes": queue_figure("bytes"), "rates": rates_figure()}
     context = history_frame(request, "history", f"{name}, history", key=key, figures=figures)
-    live = reverse("queue", args=(virtualhost, name)) + (f"?{urlencode({'broker': broker})}" if "broker" in request.GET else "")
-    return render(request, "console/history_queue.html", {**context, "key": key, "live_url": live if connected(broker) else ""})
+    live = ""
+    if connected(broker):
+        live = reverse("queue", args=(virtualhost, name))
+        live += f"?{urlencode({'broker': broker})}" if "broker" in request.GET else ""
+    return render(request, "console/history_queue.html", {**context, "key": key, "live_url": live})

@@ -399,6 +399,8 @@ def _samples(episodes: list[Row], now: int) -> list[Row]:
                     stop_messages=limit,
                     resume_messages=limit * 8 // 10,
                     whole=at % (5 * MINUTE) == 0,
+                    enqueued_messages=at // SECOND * 40 + depth,
+                    dequeued_messages=at // SECOND * 40,
                 )
             )
     return rows
