@@ -1,0 +1,366 @@
+"""Rollups: what each minute, hour and day was like, for each queue, virtual host and producer. Pure.
+
+A sample holds until the queue's next one, for `HOLDS_MS` at most and only while somebody looked (`spans.py`); each
+moment counts for as long as it lasted. So a mean is the mean over time, and time of which nothing is known counts
+nowhere. Events tell a queue's depth as well and are points like samples are; those of an imported log hold for no time,
+since nobody knows what came after: they give a maximum and no mean.
+
+| column | meaning |
+|---|---|
+| `watched_ms` | time that somebody looked at the broker; a row is a share of this where `known_ms` is 0 |
+| `known_ms` | time for which the depth is known; of a virtual host: the sum over its queues |
+| `overfull_ms`, `stopped_ms` | of that time, how long; of a virtual host: the sum over its queues |
+| `…_p95` | of a minute: the depth not exceeded for 95 % of its known time. Of hours and days: the same over the means of |
+| | their minutes, each counted by its known time |
+| `…_max` | of a virtual host: the sum of its queues' maxima, which it did not exceed |
+| `blocked_ms` | producer-milliseconds that flow control held |
+
+An hour is worked out from its minutes, a day from its minutes, so late rows need no more than those of their hours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: How long a sample says what a queue is like. Above the time between two samples of all queues.
+HOLDS_MS = 15 * 60_000
+
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+
+_QUEUE = ("broker", "virtualhost", "queue")
+_LEVELS = (
+    "capacity_messages",
+    "stop_messages",
+    "resume_messages",
+    "capacity_bytes",
+    "stop_bytes",
+    "resume_bytes",
+)
+_ROW = ("broker", "virtualhost", "kind", "name", "queue", "slot")
+_STOPPED = "state IN ('STOPPED', 'OVERFULL_STOPPED')"
+
+
+def minutes(
+    samples: DataFrame,
+    events: DataFrame,
+    spans: DataFrame,
+    sampled: DataFrame,
+    episodes: DataFrame,
+    holds: DataFrame,
+    ranges: DataFrame,
+) -> DataFrame:
+    """Rows of the table `minutes` within `ranges`: (range_from, range_to), ms, whole hours, apart from each other.
+
+    `samples` and `events`: of the ranges and of `HOLDS_MS` before each. `spans`: `spans.spans` of the ranges' days;
+    `sampled`: the same of samples only. `episodes` and `holds`: all that touch a range.
+    """
+    ranges = F.broadcast(ranges)
+    pieces = _pieces(_points(samples, events), sampled, ranges)
+    watched = _watched(spans, ranges)
+    parts = (
+        _of_queues(pieces)
+        .unionByName(_of_episodes(episodes, spans, ranges), allowMissingColumns=True)
+        .unionByName(_of_holds(holds, spans, ranges), allowMissingColumns=True)
+    )
+    rows = _one_each(parts)
+    rows = rows.unionByName(_virtual_hosts(rows))
+    return _finished(rows, watched, MINUTE)
+
+
+def coarser(minutes: DataFrame, spans: DataFrame, ranges: DataFrame, step: int) -> DataFrame:
+    """Rows of `hours` or `days` from rows of `minutes`. `step`: ms; `ranges`: whole steps, as (range_from, range_to)."""
+    at = F.unix_millis("at")
+    weight = F.col("known_ms")
+    slot = (at - at % step).alias("slot")
+    rows = minutes.groupBy("broker", "virtualhost", "kind", "name", "queue", slot).agg(
+        *(F.sum(name).alias(name) for name in _SUMS),
+        *(
+            expression
+            for unit in ("messages", "bytes")
+            for expression in (
+                _mean(F.col(f"{unit}_mean"), weight).alias(f"{unit}_mean"),
+                _p95(F.col(f"{unit}_mean"), weight).alias(f"{unit}_p95"),
+                F.max(f"{unit}_max").alias(f"{unit}_max"),
+            )
+        ),
+        F.max("blocked_producers_max").alias("blocked_producers_max"),
+        F.max("producers_max").alias("producers_max"),
+        F.max_by(F.struct(*_LEVELS), F.when(F.col("capacity_messages").isNotNull(), at)).alias("levels"),
+    )
+    rows = rows.select("*", *(F.col(f"levels.{name}").alias(name) for name in _LEVELS)).drop("levels")
+    return _finished(rows, _watched(spans, F.broadcast(ranges), step), step)
+
+
+_SUMS = (
+    "known_ms",
+    "overfull_ms",
+    "stopped_ms",
+    "messages_in",
+    "messages_out",
+    "episodes",
+    "blocks",
+    "blocked_ms",
+)
+
+
+def _points(samples: DataFrame, events: DataFrame) -> DataFrame:
+    """What is known of a queue at a moment. `holds`: whether it says anything of the time after it."""
+    sampled = samples.select(
+        *_QUEUE,
+        F.unix_millis("at").alias("ms"),
+        F.lit(-1).cast("bigint").alias("seq"),
+        "state",
+        "depth_messages",
+        "depth_bytes",
+        "blocked_producers",
+        "producers",
+        "enqueued_messages",
+        "dequeued_messages",
+        *_LEVELS,
+        F.lit(True).alias("holds"),
+    )
+    gone = F.col("kind") == "queue-deleted"
+    told = events.where("queue IS NOT NULL AND (depth_messages IS NOT NULL OR depth_bytes IS NOT NULL)").select(
+        *_QUEUE,
+        F.unix_millis("at").alias("ms"),
+        F.col("sequence").alias("seq"),
+        F.when(~gone, F.col("state")).alias("state"),
+        F.when(~gone, F.col("depth_messages")).alias("depth_messages"),
+        F.when(~gone, F.col("depth_bytes")).alias("depth_bytes"),
+        "blocked_producers",
+        (F.col("source") != "log").alias("holds"),
+    )
+    return sampled.unionByName(told, allowMissingColumns=True)
+
+
+def _pieces(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame:
+    """The time for which each point holds, cut at minutes: `slot` is the minute, `piece_ms` its part of it."""
+    inside = points.join(ranges, (F.col("ms") >= F.col("range_from") - HOLDS_MS) & (F.col("ms") < F.col("range_to")))
+    day = F.expr(f"ms div {DAY}")
+    looked = (
+        inside.withColumn("day", day)
+        .join(F.broadcast(sampled.withColumnsRenamed({"broker": "its_broker", "day": "its_day"})), _within(), "left")
+        .drop("its_broker", "its_day")
+    )
+    ordered = Window.partitionBy(*_QUEUE, "range_from").orderBy("ms", "seq")
+    before = ordered.rowsBetween(Window.unboundedPreceding, -1)
+    counted = F.when(F.col("enqueued_messages").isNotNull(), F.struct("ms", "enqueued_messages", "dequeued_messages"))
+    held = (
+        looked.withColumn("next_ms", F.lead("ms").over(ordered))
+        .withColumn("last", F.last(counted, ignorenulls=True).over(before))
+        .withColumn("begin", F.greatest("ms", "range_from"))
+        .withColumn(
+            "end",
+            F.when(
+                F.col("holds") & F.col("span_to").isNotNull(),
+                F.least("next_ms", F.col("ms") + HOLDS_MS, "span_to", "range_to"),
+            ).otherwise(F.col("ms")),
+        )
+        .where("ms >= range_from OR end > begin")
+    )
+    joined = F.expr(f"last.ms >= ms - {HOLDS_MS} AND last.ms >= span_from")
+    grown = {
+        name: F.when(
+            joined & (F.col("ms") >= F.col("range_from")),
+            F.when(F.col(column) >= F.col(f"last.{column}"), F.col(column) - F.col(f"last.{column}")).otherwise(
+                F.col(column)
+            ),
+        )
+        for name, column in (("messages_in", "enqueued_messages"), ("messages_out", "dequeued_messages"))
+    }
+    held = held.withColumns(grown)
+    slots = F.sequence(F.expr(f"begin div {MINUTE}"), F.expr(f"greatest(begin, end - 1) div {MINUTE}"))
+    cut = held.withColumn("minute", F.explode(slots)).withColumn("slot", F.col("minute") * MINUTE)
+    from_ms = F.greatest("begin", "slot")
+    to_ms = F.least("end", F.col("slot") + MINUTE)
+    first = F.col("slot") <= F.col("ms")
+    return (
+        cut.withColumn("from_ms", from_ms)
+        .withColumn("piece_ms", F.greatest(F.lit(0).cast("bigint"), to_ms - F.col("from_ms")))
+        .withColumns({name: F.when(first, F.col(name)) for name in grown})
+    )
+
+
+def _within() -> Column:
+    return F.expr("broker = its_broker AND day = its_day AND ms >= span_from AND ms <= span_to")
+
+
+def _of_queues(pieces: DataFrame) -> DataFrame:
+    known = F.when(F.col("depth_messages").isNotNull() | F.col("depth_bytes").isNotNull(), F.col("piece_ms"))
+    levels = F.when(F.col("capacity_messages").isNotNull() | F.col("stop_messages").isNotNull(), F.struct(*_LEVELS))
+    return pieces.select(
+        "broker",
+        "virtualhost",
+        F.lit("queue").alias("kind"),
+        F.col("queue").alias("name"),
+        "queue",
+        "slot",
+        "from_ms",
+        known.alias("known_ms"),
+        F.when(F.expr(_STOPPED), F.col("piece_ms")).alias("stopped_ms"),
+        "depth_messages",
+        "depth_bytes",
+        "messages_in",
+        "messages_out",
+        "blocked_producers",
+        "producers",
+        levels.alias("levels"),
+    )
+
+
+def _of_episodes(episodes: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Overfull time, where somebody looked, and the episodes that began."""
+    queues = episodes.where("kind = 'overfull'").select(
+        "broker",
+        "virtualhost",
+        F.lit("queue").alias("kind"),
+        F.col("queue").alias("name"),
+        "queue",
+        F.unix_millis("start").alias("begin"),
+        F.unix_millis("end").alias("end"),
+    )
+    return _laid_out(queues, spans, ranges, "overfull_ms", "episodes")
+
+
+def _of_holds(holds: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Time that producers were held: of each queue, and of each producer."""
+    bounds = (F.unix_millis("start").alias("begin"), F.unix_millis("end").alias("end"))
+    queues = holds.select(
+        "broker", "virtualhost", F.lit("queue").alias("kind"), F.col("queue").alias("name"), "queue", *bounds
+    )
+    who = F.concat_ws(" ", F.coalesce("client", "connection", "producer"), F.coalesce("link", "channel"))
+    producers = holds.select(
+        "broker", "virtualhost", F.lit("producer").alias("kind"), who.alias("name"), "queue", *bounds
+    )
+    return _laid_out(queues.unionByName(producers), spans, ranges, "blocked_ms", "blocks")
+
+
+def _laid_out(intervals: DataFrame, spans: DataFrame, ranges: DataFrame, time: str, count: str) -> DataFrame:
+    """Intervals (`begin`, `end`, null: open) as their parts within spans and ranges, cut at minutes."""
+    inside = intervals.where("queue IS NOT NULL").join(
+        ranges, F.expr("begin < range_to AND (end IS NULL OR end >= range_from)")
+    )
+    seen = F.broadcast(_once(spans))
+    parts = (
+        inside.join(seen, "broker")
+        .withColumn("from_ms", F.greatest("begin", "span_from", "range_from"))
+        .withColumn("to_ms", F.least("end", "span_to", "range_to"))
+        .where("to_ms > from_ms")
+        .withColumn(
+            "minute", F.explode(F.sequence(F.expr(f"from_ms div {MINUTE}"), F.expr(f"(to_ms - 1) div {MINUTE}")))
+        )
+        .withColumn("slot", F.col("minute") * MINUTE)
+    )
+    length = F.least("to_ms", F.col("slot") + MINUTE) - F.greatest("from_ms", "slot")
+    of_time = parts.select(*_ROW, length.alias(time))
+    begun = inside.where("begin >= range_from").select(
+        *_ROW[:-1], (F.col("begin") - F.col("begin") % MINUTE).alias("slot"), F.lit(1).cast("bigint").alias(count)
+    )
+    return of_time.unionByName(begun, allowMissingColumns=True)
+
+
+def _one_each(parts: DataFrame) -> DataFrame:
+    """One row for each slot, from all that was found of it."""
+    weight = F.coalesce("known_ms", F.lit(0).cast("bigint"))
+    zero = F.lit(0).cast("bigint")
+    return (
+        parts.groupBy(*_ROW)
+        .agg(
+            F.coalesce(F.sum("known_ms"), zero).alias("known_ms"),
+            F.coalesce(F.sum("overfull_ms"), zero).alias("overfull_ms"),
+            F.when(F.max("known_ms").isNotNull(), F.coalesce(F.sum("stopped_ms"), zero)).alias("stopped_ms"),
+            *(
+                expression
+                for unit in ("messages", "bytes")
+                for expression in (
+                    _mean(F.col(f"depth_{unit}"), weight).alias(f"{unit}_mean"),
+                    _p95(F.col(f"depth_{unit}"), weight).alias(f"{unit}_p95"),
+                    F.max(f"depth_{unit}").alias(f"{unit}_max"),
+                )
+            ),
+            F.sum("messages_in").alias("messages_in"),
+            F.sum("messages_out").alias("messages_out"),
+            F.coalesce(F.sum("episodes"), zero).alias("episodes"),
+            F.coalesce(F.sum("blocks"), zero).alias("blocks"),
+            F.coalesce(F.sum("blocked_ms"), zero).alias("blocked_ms"),
+            F.max("blocked_producers").alias("blocked_producers_max"),
+            F.max("producers").alias("producers_max"),
+            F.max_by("levels", F.when(F.col("levels").isNotNull(), F.col("from_ms"))).alias("levels"),
+        )
+        .select("*", *(F.col(f"levels.{name}").alias(name) for name in _LEVELS))
+        .drop("levels")
+    )
+
+
+def _virtual_hosts(rows: DataFrame) -> DataFrame:
+    """The sums of their queues'."""
+    hosts = (
+        rows.where("kind = 'queue'")
+        .groupBy("broker", "virtualhost", "slot")
+        .agg(
+            *(F.sum(name).alias(name) for name in _SUMS),
+            *(F.sum(f"{unit}_{of}").alias(f"{unit}_{of}") for unit in ("messages", "bytes") for of in ("mean", "max")),
+            F.sum("blocked_producers_max").alias("blocked_producers_max"),
+            F.sum("producers_max").alias("producers_max"),
+        )
+    )
+    empty = F.lit(None)
+    return hosts.select(
+        "*",
+        F.lit("virtualhost").alias("kind"),
+        F.col("virtualhost").alias("name"),
+        empty.cast("string").alias("queue"),
+        *(F.col(f"{unit}_mean").alias(f"{unit}_p95") for unit in ("messages", "bytes")),
+        *(empty.cast("bigint").alias(name) for name in _LEVELS),
+    )
+
+
+def _finished(rows: DataFrame, watched: DataFrame, step: int) -> DataFrame:
+    seconds = F.when(F.col("known_ms") > 0, F.col("known_ms") / 1000)
+    whole = F.coalesce("watched_ms", F.lit(0).cast("bigint")).alias("watched_ms")
+    told = rows.join(F.broadcast(watched), ["broker", "slot"], "left")
+    # A virtual host's known time is that of many queues; its rate is per second of time.
+    seconds = F.when(F.col("kind") == "virtualhost", F.col("watched_ms") / 1000).otherwise(seconds)
+    rate = {f"rate_{way}": F.when(seconds > 0, F.col(f"messages_{way}") / seconds) for way in ("in", "out")}
+    return told.select(
+        *(name for name in rows.columns if name != "slot"),
+        whole,
+        F.timestamp_millis("slot").alias("at"),
+        *(value.alias(name) for name, value in rate.items()),
+    )
+
+
+def _watched(spans: DataFrame, ranges: DataFrame, step: int = MINUTE) -> DataFrame:
+    """(broker, slot, watched_ms)."""
+    parts = (
+        _once(spans)
+        .join(ranges, F.expr("span_from < range_to AND span_to > range_from"))
+        .select(
+            "broker",
+            F.greatest("span_from", "range_from").alias("from_ms"),
+            F.least("span_to", "range_to").alias("to_ms"),
+        )
+        .withColumn("number", F.explode(F.sequence(F.expr(f"from_ms div {step}"), F.expr(f"(to_ms - 1) div {step}"))))
+        .withColumn("slot", F.col("number") * step)
+    )
+    length = F.least("to_ms", F.col("slot") + step) - F.greatest("from_ms", "slot")
+    return parts.groupBy("broker", "slot").agg(F.sum(length).alias("watched_ms"))
+
+
+def _once(spans: DataFrame) -> DataFrame:
+    return spans.select("broker", "span_from", "span_to").distinct()
+
+
+def _mean(value: Column, weight: Column) -> Column:
+    return F.try_divide(F.sum(value * weight), F.sum(F.when(value.isNotNull(), weight)))
+
+
+def _p95(value: Column, weight: Column) -> Column:
+    """Exact, weighted by time."""
+    return F.percentile(value.cast("double"), 0.95, F.when(value.isNotNull(), weight).otherwise(F.lit(0)))
