@@ -50,10 +50,15 @@ export class Range extends EventTarget {
   #inputs;
   #words;
   #newest = null;
+  #lengths;
 
-  /** `initial`: name of a length. `fixed`: the page is about two moments; lengths are shortcuts to such. */
-  constructor(box, { initial = "24h", fixed = false } = {}) {
+  /**
+   * `initial`: name of a length, `lengths`: those that are offered. `fixed`: the page is about two moments; lengths
+   * are shortcuts to such.
+   */
+  constructor(box, { initial = "24h", fixed = false, lengths = Object.keys(LENGTHS) } = {}) {
     super();
+    this.#lengths = lengths;
     this.#box = box;
     this.fixed = fixed;
     this.initial = initial;
@@ -136,7 +141,7 @@ export class Range extends EventTarget {
       this.until = until;
     } else {
       const asked = search.get("range");
-      this.length = asked in LENGTHS ? asked : this.initial;
+      this.length = this.#lengths.includes(asked) ? asked : this.initial;
       this.#toLength(this.length);
       if (this.fixed) this.length = null;
     }
@@ -161,7 +166,8 @@ export class Range extends EventTarget {
 
   #build() {
     const lengths = h("div", { class: "segmented lengths", role: "group", "aria-label": "Length of the range" });
-    for (const [name, [label]] of Object.entries(LENGTHS)) {
+    for (const name of this.#lengths) {
+      const [label] = LENGTHS[name];
       const button = h("button", { type: "button", data: { length: name }, on: { click: () => this.choose(name) } }, label);
       this.#buttons.set(name, button);
       lengths.append(button);

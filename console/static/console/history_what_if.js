@@ -17,7 +17,7 @@ const MOST = 10;
 const byId = (id) => document.getElementById(id);
 const { key } = settings;
 const loading = new Loading();
-const range = new Range(byId("range"), { initial: "7d" });
+const range = new Range(byId("range"), { initial: "7d", lengths: ["1h", "6h", "24h", "7d", "30d", "90d"] });
 
 // -- candidates ---------------------------------------------------------------------------------------------------
 
