@@ -11,8 +11,6 @@ from console.history.layout import LAYOUTS
 from console.history.reader import NothingRecorded, Reader
 
 TABLE = "advice"
-#: Nothing to do about these.
-QUIET = ("none",)
 
 _WHERE = """
 FROM {advice}

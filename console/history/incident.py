@@ -72,7 +72,7 @@ WHERE epoch_ms("at") >= $begin AND epoch_ms("at") < $end
     AND ($broker = '' OR broker = $broker)
     AND ($virtualhost = '' OR virtualhost IS NULL OR virtualhost = $virtualhost)
     AND ($queue = '' OR queue = $queue
-        OR (queue IS NULL AND object_type IN ('Broker', 'VirtualHost', 'Policy', 'Exchange')
+        OR (queue IS NULL AND (scope IS NOT NULL OR object_type IN ('Broker', 'VirtualHost', 'Policy', 'Exchange'))
             AND NOT list_contains($beside::VARCHAR[], concat(broker, chr(10), run, chr(10), number))))
     AND (len($kinds::VARCHAR[]) = 0 OR list_contains($kinds::VARCHAR[], kind))
     AND ($search = '' OR contains(lower(concat_ws(chr(10), text, object, client, actor, reason)), $search))

@@ -10,6 +10,7 @@ Nothing here knows what rows mean, and nothing here writes. Spark is not needed.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -331,4 +332,6 @@ def _next_month(day: dt.date) -> dt.date:
 
 
 def _first(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of what a library said, without its own name for the kind of error."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"^[A-Z][\w ]* Error: ", "", line)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import pytest
+from deltalake import DeltaTable
+
 from console.history import blocked, episode_list, incident, known
+from console.history.layout import table_url
 from console.history.reader import Reader
 from console.history.series import QueueKey, series
 from tests.history.conftest import History
+from tests.history.delta import DAY, episode, rollup, write
 from tests.history.rows import NOON, Story, land
 
 START = round(NOON.timestamp() * 1000)
@@ -42,6 +49,7 @@ def told(history: History) -> Reader:
     return Reader(history.url)
 
 
+@pytest.mark.timeout(600)  # Spark starts for it, if no other test of the run needed it
 def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> None:
     reader = told(history)
     now = at(600)
@@ -85,11 +93,45 @@ def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> 
     ]
 
 
-def test_new_rows_are_seen_by_a_reader_that_has_the_tables_open(history: History) -> None:
-    reader = told(history)
-    assert episode_list.page(reader, episode_list.Wanted(START, at(900), at(900)), 1, 10)[0] == 2
-    land(history.url, Story("b").watch(200, 400).overfull(300).underfull(310).rows)
-    history.run()
-    for table in reader._tables.values():
-        table._looked = float("-inf")  # a list of files is believed for a second
-    assert episode_list.page(reader, episode_list.Wanted(START, at(900), at(900)), 1, 10)[0] == 3
+def test_new_rows_are_seen_by_a_reader_that_has_the_table_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.history.reader.FRESH_SECONDS", 0)
+    url = str(tmp_path)
+    reader = Reader(url)
+    assert not reader.has("episodes")
+    for number in (1, 2):
+        write(url, "episodes", [episode(at(number), at(number + 1))])
+        assert episode_list.page(reader, episode_list.Wanted(START, at(60), at(60)), 1, 10)[0] == number
+
+
+def test_file_that_a_newer_version_dropped_makes_the_reader_look_again(tmp_path: Path) -> None:
+    url = str(tmp_path)
+    write(url, "episodes", [episode(at(1), at(2))])
+    wanted = episode_list.Wanted(START, at(60), at(60))
+    reader = Reader(url)
+    assert episode_list.page(reader, wanted, 1, 10)[0] == 1
+    table = DeltaTable(table_url(url, "episodes"))
+    table.delete()
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    assert episode_list.page(reader, wanted, 1, 10)[0] == 0
+
+
+def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path) -> None:
+    url = str(tmp_path)
+    for day in range(3):
+        write(url, "minutes", [rollup(START + day * DAY, messages_mean=float(day))])
+    spoiled = [path for path in (tmp_path / "tables" / "minutes").rglob("*.parquet") if "2026-03-14" not in str(path)]
+    assert len(spoiled) == 2
+    for path in spoiled:
+        path.write_bytes(b"broken")
+    found = series(Reader(url), QueueKey("local", "default", "orders"), START, at(120), asked="minute", now=at(600))
+    assert found["messages"] == [0.0, None]
+
+
+def test_threads_read_side_by_side(tmp_path: Path) -> None:
+    url = str(tmp_path)
+    write(url, "episodes", [episode(at(n), at(n + 1)) for n in range(50)])
+    reader = Reader(url)
+    wanted = episode_list.Wanted(START, at(600), at(600))
+    with ThreadPoolExecutor(8) as threads:
+        counts = list(threads.map(lambda _: episode_list.page(reader, wanted, 1, 10)[0], range(64)))
+    assert counts == [50] * 64

@@ -192,12 +192,24 @@ export class TimeChart {
     const narrow = this.#element.clientWidth < 520;
     figure.layout.xaxis.range = [...this.#range];
     figure.layout.xaxis.nticks = narrow ? 4 : 9;
+    if (narrow) this.#narrow(figure);
     if (narrow) figure.layout.margin = { ...figure.layout.margin, l: Math.min(figure.layout.margin.l, 92), r: Math.min(figure.layout.margin.r, 30) };
     if (!this.#drawn) this.#element.replaceChildren();
     // Plotly's own double click would go back to its first range: the page has its own way out.
     Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false, responsive: true, doubleClick: false });
     if (!this.#drawn) this.#listen();
     this.#drawn = true;
+  }
+
+  /** The words of a legend stand below each other: the figure grows for them, and what is least needed goes. */
+  #narrow(figure) {
+    for (const one of figure.data) {
+      if (one.visible === "legendonly") one.visible = false;
+      if (one.type === "heatmap") one.showscale = false;
+    }
+    const words = figure.data.filter((one) => one.visible !== false && one.showlegend !== false && one.name).length;
+    figure.layout.legend = { ...figure.layout.legend, entrywidth: 95, itemwidth: 30, font: { ...figure.layout.legend.font, size: 11 } };
+    figure.layout.height += Math.max(0, Math.ceil(words / 2) - 1) * 18;
   }
 
   #listen() {

@@ -83,10 +83,14 @@ export class QueueChart {
 
   /** `height`: px, for a page that has several. */
   show(series, episodes, marks, { height } = {}) {
+    // Plotly carries axes over from one drawing to the next: one that had nothing to show has no length to go on from.
+    const alike = (shown) => [shown.series.resolution, ...["messages", "bytes"].map((unit) => shown.series[unit].some((value) => value !== null))].join();
+    if (this.#shown && alike(this.#shown) !== alike({ series })) this.#depth.clear();
     this.#shown = { series, episodes, marks };
     this.#depth.figure(this.#figures[this.unit]);
     this.#depth.show(series.from, series.until, (figure) => this.#putDepth(figure, height));
-    this.#rates?.show(series.from, series.until, (figure) => this.#putRates(figure));
+    if (["rate_in", "rate_out", "blocked_producers"].every((name) => series[name].every((value) => value === null))) this.#rates?.clear();
+    else this.#rates?.show(series.from, series.until, (figure) => this.#putRates(figure));
     const all = series.unwatched.length === 1 && series.unwatched[0][0] <= series.from && series.unwatched[0][1] >= Math.min(series.until, Date.now() - 60_000);
     this.#element.setAttribute("aria-label", all ? "No data in this range" : `Depth of the queue in ${this.unit} from ${moment(series.from)} to ${moment(series.until)}, with ${exact(episodes.length)} episodes and ${exact(marks.length)} edits and actions`);
   }

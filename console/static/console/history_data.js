@@ -44,7 +44,7 @@ export function showTrouble(element, error, again) {
     return;
   }
   fill(element, h("div", { class: "empty trouble", role: "alert" }, icon("info"),
-    h("p", {}, h("strong", {}, "The history cannot be shown. "), error.message || String(error)),
+    h("p", {}, h("strong", {}, "This cannot be shown. "), error.message || String(error)),
     again ? h("p", {}, h("button", { type: "button", on: { click: again } }, "Try again")) : null));
 }
 

@@ -6,7 +6,7 @@ import { ask, fileUrl, historyQueueUrl, incidentUrl, Loading, showNothing } from
 import { addressMoment } from "./history_range.js";
 import { stopInWords } from "./objectname.js";
 
-const SIZE = 25;
+const SIZE = matchMedia("(max-width: 760px)").matches ? 10 : 25;
 const COLUMNS = [
   ["start", "From", ""],
   ["queue", "What", ""],
@@ -44,7 +44,7 @@ export class Episodes {
       return h("th", { scope: "col", class: kind }, content);
     });
     this.#body = h("tbody", {});
-    this.#table = h("table", { class: "grid episodes-table" }, h("thead", {}, h("tr", {}, headers)), this.#body);
+    this.#table = h("table", { class: "grid episodes-table", hidden: true }, h("thead", {}, h("tr", {}, headers)), this.#body);
     this.#note = h("div", {});
     this.#pager = h("nav", { class: "pager", "aria-label": "Pages of episodes", hidden: true });
     this.#files = h("span", { class: "files" });

@@ -44,9 +44,10 @@ function facts() {
   const lost = whole ? overfull.reduce((all, episode) => all + (episode.blocked_ms ?? 0), 0) : sum("blocked_ms");
   const unwatched = series.unwatched.reduce((all, [from, until]) => all + until - from, 0);
   const seen = Math.max(0, Math.min(Date.now(), series.until) - series.from - unwatched);
+  const unknown = series.known === 0 && !spans.count;
   const rows = [
-    ["Overfull", overfullTime === null ? "–" : `${duration(overfullTime)}${seen ? ` (${((overfullTime / seen) * 100).toFixed(1)} % of the time)` : ""}`, overfullTime === null ? "" : `${exact(Math.round(overfullTime))} ms`],
-    ["Producers lost", lost === null ? "–" : duration(lost), "Time of all producers that flow control held, in the episodes of this range"],
+    ["Overfull", unknown || overfullTime === null ? "–" : `${duration(overfullTime)}${seen ? ` (${((overfullTime / seen) * 100).toFixed(1)} % of the time)` : ""}`, overfullTime === null ? "" : `${exact(Math.round(overfullTime))} ms`],
+    ["Producers lost", unknown || lost === null ? "–" : duration(lost), "Time of all producers that flow control held, in the episodes of this range"],
     ["Peak", peakInWords(series, unit ?? "messages"), "Greatest depth that was seen"],
     ["Nobody recorded", unwatched ? duration(unwatched) : "all was recorded", `${exact(unwatched)} ms`],
   ];
