@@ -265,8 +265,6 @@ def test_deleting_a_subscription_through_management_detaches_its_consumer(broker
 
 @pytest.mark.domain("3 second cause")
 @pytest.mark.domain("2 slow consumers")
-@pytest.mark.domain("3 second cause")
-@pytest.mark.domain("2 slow consumers")
 def test_a_subscription_that_never_acknowledges_holds_its_publishers_until_it_is_found_slow(
     broker: BrokerThread,
 ) -> None:
