@@ -349,6 +349,19 @@ TYPES: dict[str, ManagedType] = {
                 _A("rejected_messages", Kind.INTEGER, "Messages rejected because it was full.", "messages"),
                 _A("longest_wait_ms", Kind.INTEGER, "The longest that it has held a producer or a message.", "ms"),
                 _A("dropped_messages", Kind.INTEGER, "Messages that a ring queue has dropped.", "messages"),
+                _A("expired_messages", Kind.INTEGER, "Messages that went because their time was up.", "messages"),
+                _A(
+                    "dead_lettered_messages",
+                    Kind.INTEGER,
+                    "Messages moved to the dead-letter queue: rejected, or their deliveries failed too often.",
+                    "messages",
+                ),
+                _A(
+                    "discarded_messages",
+                    Kind.INTEGER,
+                    "Messages removed for the same reasons, there being no dead-letter queue.",
+                    "messages",
+                ),
                 _A("overfull_count", Kind.INTEGER, "How often it became overfull.", "times"),
                 _A("overfull_ms", Kind.INTEGER, "How long it has been overfull in all.", "ms"),
                 _A("stops", Kind.LIST, "Operator stops that hold it: maps of scope, reason, actor, since (ms)."),
@@ -393,6 +406,10 @@ TYPES: dict[str, ManagedType] = {
                 Notification("queue-underfull", "QUE-1004", "The queue came down to its resume level."),
                 Notification("queue-dropped", "QUE-1005", "A full ring queue dropped its oldest messages."),
                 Notification("queue-purged", "HGT-1004", "An operator removed the queue's messages."),
+                Notification("queue-dead-lettered", "HGT-1011", "Messages were moved to the dead-letter queue."),
+                Notification(
+                    "queue-discarded", "HGT-1012", "Messages that consumers gave up were removed: no dead-letter queue."
+                ),
                 SLOW_CONSUMER,
                 _POLICY_CHANGED,
                 _STOPPED,

@@ -114,4 +114,21 @@ POLICY: tuple[Attribute, ...] = (
         writable=True,
         nullable=True,
     ),
+    _A(
+        "maximum_deliveries",
+        Kind.INTEGER,
+        "A message whose delivery has failed so often goes to the dead-letter queue, or away if there is none."
+        " 0 or not set: no limit.",
+        "times",
+        writable=True,
+        nullable=True,
+    ),
+    _A(
+        "dead_letter_queue",
+        Kind.STRING,
+        "The queue of the same virtual host for messages that consumers reject or whose deliveries fail too often;"
+        " created when it is needed. Empty, or the queue itself: none, such messages are discarded. Not set: none.",
+        writable=True,
+        nullable=True,
+    ),
 )

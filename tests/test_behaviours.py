@@ -28,6 +28,7 @@ ROWS = {
     "2 slow consumers": "a policy by topic and subscription finds them by depth, age or count; it logs, or deletes",
     "3 first cause": "a consumer lags or has gone: its queue's producers wait, and go on when somebody consumes again",
     "3 second cause": "subscriptions that never acknowledge hold their publishers, visibly, until something gives",
+    "3 third cause": "poison messages that stay unacknowledged hold producers, until the delivery maximum frees them",
     "3 send": "blocks, or fails at once, by the policy",
     "3 check after enqueue": "the check costs the same at any depth and any number of queues",
     "3 policies on queues and exchanges": "a queue without its own policy inherits its exchange's",

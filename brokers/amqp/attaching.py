@@ -5,12 +5,13 @@ One function for the two directions; rights are checked here, and the link is op
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AdminError, NotFound
 from brokers.amqp import proton as pn
 from brokers.amqp.coordinator import CoordinatorLink
+from brokers.amqp.filters import read_filters
 from brokers.amqp.incoming import IncomingLink, ProducerLink
 from brokers.amqp.links import ConsumerLink, Link
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
@@ -67,12 +68,13 @@ class _Attaching:
             pn.terminus_copy(pn.link_source(pointer), remote)
             confirm(pointer, wish)
             return self._open_subscriber(pointer, subscription)
+        filters = read_filters(pn.terminus_filters(remote))
         queue = self.container.broker.find_or_create_queue(self.engine, address)
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
         link = ConsumerLink(self.connection, pointer, presettled=_presettled(pointer))
         pn.terminus_copy(pn.link_source(pointer), remote)
-        pn.clear_terminus_filter(pn.link_source(pointer))  # none is applied, so none is confirmed
-        return self._open_consumer(pointer, link, queue, browsing=browsing)
+        pn.set_terminus_filter(pn.link_source(pointer), filters.applied)  # what is not confirmed is not applied
+        return self._open_consumer(pointer, link, queue, browsing=browsing, selects=filters.selects)
 
     def _attach_by_name(self, pointer: Any) -> Link:
         """No source, or none with an address: the durable subscription of the link's name, as a client asks that will
@@ -93,14 +95,22 @@ class _Attaching:
         link.consumer.oldest = link.oldest
         return link
 
-    def _open_consumer(self, pointer: Any, link: ConsumerLink, queue: Queue, *, browsing: bool) -> Link:
+    def _open_consumer(
+        self,
+        pointer: Any,
+        link: ConsumerLink,
+        queue: Queue,
+        *,
+        browsing: bool,
+        selects: Callable[[bytes], bool] | None = None,
+    ) -> Link:
         """The link's local source is set."""
         pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
         pn.link_open(pointer)
         link.consumer = self.container.broker.attach_consumer(
-            self.engine, queue, pn.link_name(pointer), link, browsing=browsing
+            self.engine, queue, pn.link_name(pointer), link, browsing=browsing, selects=selects
         )
         return link
 

@@ -205,11 +205,12 @@ class AmqpConnection:
         pn.decref(connection)
         pn.collector_free(collector)
 
-    def end(self, condition: str, description: str) -> None:
-        """Close our end, with an error; the peer answers or its idle time-out ends it."""
+    def end(self, condition: str, description: str, *, orderly: bool = False) -> None:
+        """Close our end, with an error; the peer answers or its idle time-out ends it. `orderly`: the client is not to
+        blame."""
         if self._transport is not None and not self.closing:
             self.closing, self._waiting_since = True, 0
-            self._let_go_of(list(self.links.values()))
+            self._let_go_of(list(self.links.values()), orderly=orderly)
             pn.set_condition(pn.connection_condition(self._connection), condition, description)
             pn.connection_close(self._connection)
             self.dirty()
@@ -260,7 +261,7 @@ class AmqpConnection:
 
     def _connection_closed(self, event: Any) -> None:
         self.closing = True
-        self._let_go_of(list(self.links.values()))
+        self._let_go_of(list(self.links.values()), orderly=True)
         pn.connection_close(self._connection)
         self.dirty()
 
@@ -278,7 +279,7 @@ class AmqpConnection:
     def _session_closed(self, event: Any) -> None:
         session = pn.event_session(event)
         gone = [p for p in self.links if pn.link_session(p) == session]
-        self._let_go_of([self.links[p] for p in gone])
+        self._let_go_of([self.links[p] for p in gone], orderly=True)
         for pointer in gone:
             del self.links[pointer]
         self.sessions.pop(session, None)
@@ -308,7 +309,7 @@ class AmqpConnection:
         link = self.links.pop(pointer, None)
         if link is not None:
             by_peer = not link.closing
-            self._let_go_of([link])
+            self._let_go_of([link], orderly=True)
             if for_good and by_peer:
                 link.peer_closed()
         pn.link_close(pointer)
@@ -323,9 +324,10 @@ class AmqpConnection:
             pn.link_detach(pointer)
         self._link_closed(event, for_good=False)
 
-    def _let_go_of(self, links: list[Link]) -> None:
+    def _let_go_of(self, links: list[Link], *, orderly: bool = False) -> None:
         for link in links:
             if not link.closing:
+                link.orderly = orderly
                 link.closing = True
                 link.let_go()
 

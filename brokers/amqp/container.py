@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, cast
 
-from brokers.amqp.header import is_durable
+from brokers.amqp.dead_letter import as_dead_letter
+from brokers.amqp.filters import compile_selector
+from brokers.amqp.header import header
 from brokers.amqp.incoming import ProducerLink
 from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
@@ -43,7 +45,9 @@ class Container:
         self.commit: Callable[[], None] = lambda: None
         #: Called when there is more to do, in a turn of its own.
         self.again: Callable[[], None] = lambda: None
-        broker.turn.is_durable = is_durable
+        broker.turn.header = header
+        broker.turn.as_dead_letter = as_dead_letter
+        broker.subscriptions.compile = compile_selector
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
         self.speaking: AmqpConnection | None = None  # this turn's input came from it
@@ -67,6 +71,7 @@ class Container:
         """After any input: see the module."""
         turn = self.broker.turn
         touched, changed = turn.touched, turn.changed
+        more: list[ConsumerLink] = []
         while touched or turn.effects or self.draining:
             while touched:
                 queue = touched.pop()
@@ -78,7 +83,11 @@ class Container:
             for effect in turn.take_effects():
                 self._carry_out(effect)
             while self.draining and not touched:
-                self.draining.pop().finish_drain()
+                link = self.draining.pop()
+                if link.consumer.queue in turn.later:
+                    more.append(link)  # for the next turn: there may be messages for it
+                else:
+                    link.finish_drain()
         unwritten = self.unwritten
         if turn.facts or turn.keep:
             for connection in [c for c in unwritten if c is not self.speaking]:
@@ -92,6 +101,7 @@ class Container:
         self.commit()
         while unwritten:
             unwritten.pop().flush()
+        self.draining.update(more)
         if turn.later:
             touched.update(turn.later)
             turn.later.clear()

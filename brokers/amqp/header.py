@@ -1,11 +1,12 @@
-"""The header section of an encoded message: read whether it is durable, and tell the receiver how often its delivery
-has failed before.
+"""The header section of an encoded message: read what it asks for, and write it anew for a receiver.
 
 Only the header is written anew; every other byte of the message stays what the producer sent. Whatever that was,
 nothing is raised: a producer must not be able to break its consumers' delivery.
 """
 
 from __future__ import annotations
+
+from brokers.engine.message import HIGHEST_PRIORITY, PLAIN, USUAL_PRIORITY, Header
 
 #: How a header section may begin: its descriptor as a small number, a number, a symbol.
 _DESCRIPTORS = (b"\x00\x53\x70", b"\x00\x80" + (0x70).to_bytes(8, "big"), b"\x00\xa3\x10amqp:header:list")
@@ -21,34 +22,80 @@ _FIELDS = (_BOOLEAN, _UBYTE, _UINT, _BOOLEAN, _UINT)
 
 _NULL, _FALSE = b"\x40", b"\x42"
 
-#: A header as nearly every client begins it, and the other ways.
-_USUAL, _RARE = b"\x00\x53\x70\xc0", (b"\x00\x53\x70\xd0", b"\x00\x80", b"\x00\xa3")
+#: Header sections that were seen, and what they ask for: clients send the same ones again and again.
+_known: dict[bytes, Header] = {}
+_MOST_KNOWN = 4096
 
 
-def is_durable(body: bytes) -> bool:
-    """Whether the message asks to be stored. Runs for every message of a durable queue."""
-    if body.startswith(_USUAL):
-        return body.startswith((b"\x41", b"\x56\x01"), 6)
-    return body.startswith(_RARE) and _is_durable_slowly(body)
+def header(body: bytes) -> Header:
+    """What the message asks of its queue; PLAIN itself if it is nothing unusual. Runs for every message."""
+    try:
+        if body[2] != 0x70 and body[1] == 0x53:
+            return PLAIN  # another section comes first
+        if body[3] == 0x45:
+            return PLAIN  # an empty list
+        if body[3] == 0xC0:
+            return _known[body[: 5 + body[4]]]
+    except (IndexError, KeyError):
+        pass
+    return _read(body)
 
 
-def _is_durable_slowly(body: bytes) -> bool:
-    start = next((len(d) for d in _DESCRIPTORS if body.startswith(d)), 0)
-    fields, _ = _fields(body, start) if start else ([], 0)
-    return fields is not None and fields[:1] in ([b"\x41"], [b"\x56\x01"])
+def _read(body: bytes) -> Header:
+    start = _start(body)
+    fields, end = _fields(body, start) if start else (None, 0)
+    if not fields:
+        return PLAIN
+    durable, priority, ttl = [*fields, _NULL, _NULL][:3]
+    asked = Header(
+        durable in (b"\x41", b"\x56\x01"),
+        USUAL_PRIORITY if priority == _NULL else min(HIGHEST_PRIORITY, priority[1]),
+        int.from_bytes(ttl[1:], "big"),
+    )
+    asked = PLAIN if asked == PLAIN else asked
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[body[:end]] = asked
+    return asked
 
 
-def with_failed_deliveries(body: bytes, count: int) -> bytes:
-    """The message with `delivery-count` set; a message whose header cannot be read is returned as it is."""
+def for_delivery(body: bytes, failed: int, ttl: int | None = None) -> bytes:
+    """The message with `delivery-count` set and, unless it is None, with this time to live in ms; a message whose
+    header cannot be read is returned as it is."""
+    read = _sections(body)
+    if read is None:
+        return body
+    (durable, priority, given), rest = read
+    left = given if ttl is None else b"\x70" + min(ttl, 0xFFFFFFFF).to_bytes(4, "big")
+    return _written(durable, priority, left, b"\x70" + failed.to_bytes(4, "big")) + rest
+
+
+def without_ttl(body: bytes) -> tuple[bytes, bytes] | None:
+    """(a header with neither a time to live nor failed deliveries, what comes after it); None if it cannot be read."""
+    read = _sections(body)
+    if read is None:
+        return None
+    (durable, priority, _), rest = read
+    return _written(durable, priority, _NULL, _NULL), rest
+
+
+def _written(durable: bytes, priority: bytes, ttl: bytes, failed: bytes) -> bytes:
+    items = durable + priority + ttl + _FALSE + failed
+    return _DESCRIPTORS[0] + bytes([0xC0, len(items) + 1, len(_FIELDS)]) + items
+
+
+def _sections(body: bytes) -> tuple[list[bytes], bytes] | None:
+    """(the first three fields of the header as they are encoded, what comes after it)."""
     if not body.startswith(_SECTIONS):
-        return body
-    start = next((len(d) for d in _DESCRIPTORS if body.startswith(d)), 0)
+        return None
+    start = _start(body)
     fields, end = _fields(body, start) if start else ([], 0)
-    if fields is None:
-        return body
-    durable, priority, ttl = [*fields, _NULL, _NULL, _NULL][:3]
-    items = durable + priority + ttl + _FALSE + b"\x70" + count.to_bytes(4, "big")
-    return _DESCRIPTORS[0] + bytes([0xC0, len(items) + 1, len(_FIELDS)]) + items + body[end:]
+    return None if fields is None else ([*fields, _NULL, _NULL, _NULL][:3], body[end:])
+
+
+def _start(body: bytes) -> int:
+    """Where the header's list begins; 0 if there is no header."""
+    return next((len(d) for d in _DESCRIPTORS if body.startswith(d)), 0)
 
 
 def _fields(body: bytes, at: int) -> tuple[list[bytes] | None, int]:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from brokers.amqp import proton as pn
-from brokers.amqp.header import with_failed_deliveries
+from brokers.amqp.header import for_delivery
 from brokers.amqp.proton import (
     ACCEPTED,
     MODIFIED,
@@ -47,14 +47,16 @@ _TERMINAL = frozenset((ACCEPTED, REJECTED, pn.RELEASED, MODIFIED))
 
 
 class Link:
-    """What every link has. `closing`: our end is closed, and what still arrives is thrown away."""
+    """What every link has. `closing`: our end is closed, and what still arrives is thrown away. `orderly`: nobody broke
+    off: the client ended it, or the broker ends."""
 
-    __slots__ = ("closing", "connection", "pointer")
+    __slots__ = ("closing", "connection", "orderly", "pointer")
 
     def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
         self.connection = connection
         self.pointer = pointer
         self.closing = False
+        self.orderly = False
 
     def on_delivery(self, delivery: Any) -> None:
         raise NotImplementedError
@@ -102,15 +104,15 @@ class ConsumerLink(Link):
         pointer, unsettled, tag = self.pointer, self.unsettled, self.tag
         consumer = self.consumer
         queue = consumer.queue
-        failed = queue.deliveries
+        failed, expiring = queue.deliveries, queue.deadlines.at
         settle_now = self.presettled or consumer.browsing
         for message in messages:
             tag += 1
             _TAG[0] = tag
             delivery = _new_delivery(pointer, _TAG_VALUE)
             body = message[1]
-            if failed and failed.get(message[0]):
-                body = with_failed_deliveries(body, failed[message[0]])
+            if failed or expiring:
+                body = self._told(message, failed.get(message[0], 0), expiring.get(message[0]))
             link_send(pointer, body, len(body))
             link_advance(pointer)
             if settle_now:
@@ -124,6 +126,13 @@ class ConsumerLink(Link):
                 unsettled[delivery] = message
         self.tag = tag
         self.connection.dirty()
+
+    def _told(self, message: Message, failed: int, expires: int | None) -> bytes:
+        """The message as the receiver gets it: with its failed deliveries and what is left of its time to live."""
+        if expires is not None:
+            left = max(1, expires - self.connection.container.broker.turn.now)
+            return for_delivery(message[1], failed, left)
+        return for_delivery(message[1], failed) if failed else message[1]
 
     def on_delivery(self, delivery: Any) -> None:
         state = delivery_remote_state(delivery)
@@ -141,7 +150,10 @@ class ConsumerLink(Link):
         if consumer.browsing:
             pass  # it had a copy
         elif state in (ACCEPTED, REJECTED):
-            ticket = consumer.queue.remove(consumer, message)
+            if state == ACCEPTED:
+                ticket = consumer.queue.remove(consumer, message)
+            else:
+                ticket = consumer.queue.reject(consumer, message, pn.rejection_text(delivery))
             if ticket and not delivery_settled(delivery):
                 self.removing.append(delivery)
                 consumer.queue.confirm(consumer, ticket)
@@ -191,7 +203,8 @@ class ConsumerLink(Link):
         acknowledgement = Acknowledgement(
             self.consumer,
             message,
-            removes=outcome in (ACCEPTED, REJECTED),
+            removes=outcome == ACCEPTED,
+            rejected=outcome == REJECTED,
             failed=bool(failed),
             barred=bool(barred),
             settled=settled,
@@ -211,7 +224,8 @@ class ConsumerLink(Link):
         if acknowledgement.returned:
             self.unsettled[delivery] = acknowledgement.message
         else:
-            delivery_update(delivery, ACCEPTED if acknowledgement.removes else pn.RELEASED)
+            goes = acknowledgement.removes or acknowledgement.rejected
+            delivery_update(delivery, ACCEPTED if goes else pn.RELEASED)
             delivery_settle(delivery)
             self.connection.dirty()
 
@@ -245,15 +259,16 @@ class ConsumerLink(Link):
             self.connection.dirty()
 
     def let_go(self) -> None:
-        """Messages that it held go back to their places, as delivered once in vain."""
+        """Messages that it held go back to their places: released if the client ended the link itself, for then most
+        were only waiting for their turn there; as delivered once in vain if it was lost or thrown out."""
         consumer = self.consumer
         if not consumer.browsing:
             for message in self.unsettled.values():
-                consumer.queue.put_back(consumer, message, failed=True)
+                consumer.queue.put_back(consumer, message, failed=not self.orderly)
             for acknowledgement in self.acknowledged.values():
                 acknowledgement.delivery = None
                 if acknowledgement.returned:
-                    acknowledgement.put_back(failed=True)
+                    acknowledgement.put_back(failed=not self.orderly)
         self.unsettled.clear()
         self.acknowledged.clear()
         self.removing.clear()

@@ -181,6 +181,11 @@ def condition_text(pointer: Any) -> str:
     return f"{_text(name)}: {_text(description)}"
 
 
+def rejection_text(delivery: Any) -> str:
+    """What the peer said about a delivery that it rejected; "" if nothing."""
+    return condition_text(lib.pn_disposition_condition(lib.pn_delivery_remote(delivery)))
+
+
 def delivery_error(pointer: Any, name: str, description: str) -> None:
     """Set the error that goes with a rejected outcome."""
     set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(pointer)), name, description)

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 from proton import Described, symbol
 
 from brokers.amqp import proton as pn
+from brokers.amqp.filters import SELECTOR, selector_of
 from brokers.amqp.links import ConsumerLink
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
+from brokers.engine.message import sequence_of
 from brokers.engine.subscription import Subscription, Wish
 from brokers.engine.subscriptions import everything
 
@@ -37,7 +39,6 @@ DELIMITER = "|"
 
 #: How a filter may be described: by its symbol, or by its number.
 _NO_LOCAL = ("apache.org:no-local-filter:list", 0x0000468C00000003)
-_SELECTOR = ("apache.org:selector-filter:string", 0x0000468C00000004)
 
 
 class SubscriberLink(ConsumerLink):
@@ -53,7 +54,7 @@ class SubscriberLink(ConsumerLink):
 
     def oldest(self) -> int | None:
         """Of the messages that the client has not settled the oldest, as `Consumer.oldest` has it."""
-        return min((message[0] for message in self.unsettled.values()), default=None)
+        return min((sequence_of(message[0]) for message in self.unsettled.values()), default=None)
 
     def peer_closed(self) -> None:
         self.connection.container.broker.subscriptions.unsubscribe(self.subscription)
@@ -92,17 +93,13 @@ def wish_of(broker: Broker, engine: Connection, pointer: Any) -> Wish | None:
         name=subscription_name(pn.link_name(pointer)) if shared or durable else "",
         durable=durable,
         shared=shared,
-        selector=_selector(filters) if broker.subscriptions.compile is not None else "",
+        selector=selector_of(filters)[1] if broker.subscriptions.compile is not None else "",
         no_local=any(f.descriptor in _NO_LOCAL for f in filters.values()),
     )
 
 
 def _is_durable(source: Any) -> bool:
     return bool(pn.terminus_durability(source) != pn.NONDURABLE or pn.terminus_expiry_policy(source) == pn.EXPIRE_NEVER)
-
-
-def _selector(filters: dict[str, Described]) -> str:
-    return next((f.value for f in filters.values() if f.descriptor in _SELECTOR and isinstance(f.value, str)), "")
 
 
 def subscription_name(link: str) -> str:
@@ -120,7 +117,7 @@ def confirm(pointer: Any, wish: Wish) -> None:
     if wish.no_local:
         applied[symbol("no-local")] = Described(symbol(_NO_LOCAL[0]), [])
     if wish.selector:
-        applied[symbol("jms-selector")] = Described(symbol(_SELECTOR[0]), wish.selector)
+        applied[symbol("jms-selector")] = Described(symbol(SELECTOR[0]), wish.selector)
     pn.set_terminus_filter(pn.link_source(pointer), applied)
 
 

@@ -1,6 +1,7 @@
-"""The part of a deep queue whose bodies are elsewhere: numbers, sizes and places, in order, 17 bytes for each message.
+"""The part of a line whose bodies are elsewhere: numbers, sizes and places, in order, 17 bytes for each message.
 
-A message that is kept nowhere else may wait among them; its body waits with it.
+A message that is kept nowhere else may wait among them; its body waits with it. Where messages expire, each has 8 bytes
+more. Those that are due are found a part at a time, the first always, so that a long backlog holds nothing up.
 """
 
 from __future__ import annotations
@@ -8,51 +9,87 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
+from brokers.engine.message import NEVER
+
 #: Where a body is: in memory, in the message store, in the temp store.
 HERE, STORE, TEMP = 0, 1, 2
 
-#: (number, size in bytes, place, body if it is here)
-Entry = tuple[int, int, int, bytes | None]
+#: (number, size in bytes, place, body if it is here, when it expires, ms)
+Entry = tuple[int, int, int, bytes | None, int]
 
 #: Entries at the front that have been taken, before they are cut off.
 _SLACK = 8192
 
 
 class Backlog:
-    """`bytes`: of all the bodies that are elsewhere."""
+    """`bytes`: of all the bodies that are elsewhere. `soonest`: no message expires before, ms."""
 
-    __slots__ = ("_at", "_bodies", "_numbers", "_places", "_sizes", "bytes")
+    __slots__ = ("_at", "_bodies", "_expiries", "_hand", "_later", "_numbers", "_places", "_sizes", "bytes", "soonest")
 
     def __init__(self) -> None:
-        self._numbers = array("Q")
+        self._numbers = array("q")
         self._sizes = array("Q")
         self._places = array("B")
+        self._expiries: array[int] | None = None
         self._at = 0
         self._bodies: dict[int, bytes] = {}
+        self._hand = 0  # how far from the front those that are due have been looked for
+        self._later = NEVER  # the soonest of those that were left on the way
+        self.soonest = NEVER
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._numbers) - self._at
 
-    def append(self, number: int, size: int, place: int, body: bytes | None = None) -> None:
-        """`number` is above all others. `body`: given if its place is here."""
+    def append(self, number: int, size: int, place: int, body: bytes | None = None, expires: int = NEVER) -> None:
+        """`number` is above all others. `body`: given if its place is here. `expires`: ms."""
+        if expires != NEVER and self._expiries is None:
+            self._expiries = array("q", [NEVER]) * len(self._numbers)
         self._numbers.append(number)
         self._sizes.append(size)
         self._places.append(place)
+        if self._expiries is not None:
+            self._expiries.append(expires)
+            self.soonest = min(self.soonest, expires)
         if body is None:
             self.bytes += size
         else:
             self._bodies[number] = body
 
+    @property
+    def first(self) -> int:
+        """The number of the first message; above all numbers if there is none."""
+        return self._numbers[self._at] if self._at < len(self._numbers) else NEVER
+
+    @property
+    def last(self) -> int:
+        """The number of the last message; below all numbers if there is none."""
+        return self._numbers[-1] if self._at < len(self._numbers) else -NEVER
+
+    def insert(self, number: int, size: int, place: int, body: bytes | None, expires: int) -> None:
+        """As `append`, amid the others."""
+        self.append(number, size, place, body, expires)
+        at = bisect_left(self._numbers, number, self._at, len(self._numbers) - 1)
+        for each in (self._numbers, self._sizes, self._places, self._expiries):
+            if each is not None:
+                each.insert(at, each.pop())
+        if at < self._at + self._hand:
+            self._hand += 1
+            self._later = min(self._later, expires)
+
     def moved(self, number: int) -> bool:
         """The body of a message that was here is in the temp store now. False: the message is no longer there."""
-        at = bisect_left(self._numbers, number, lo=self._at)
-        if at == len(self._numbers) or self._numbers[at] != number:
+        at = self._find(number)
+        if at is None:
             return False
         del self._bodies[number]
         self._places[at] = TEMP
         self.bytes += self._sizes[at]
         return True
+
+    def _find(self, number: int) -> int | None:
+        at = bisect_left(self._numbers, number, lo=self._at)
+        return at if at < len(self._numbers) and self._numbers[at] == number else None
 
     def head(self, count: int, most_bytes: int) -> list[Entry]:
         """The first messages: `count` at most, and as many as `most_bytes` hold, but one in any case."""
@@ -65,21 +102,78 @@ class Backlog:
     def _slice(self, start: int, count: int, most_bytes: int) -> list[Entry]:
         found: list[Entry] = []
         for at in range(start, min(start + count, len(self._numbers))):
-            number, size = self._numbers[at], self._sizes[at]
-            most_bytes -= size
+            most_bytes -= self._sizes[at]
             if found and most_bytes < 0:
                 break
-            found.append((number, size, self._places[at], self._bodies.get(number)))
+            found.append(self._entry(at))
         return found
+
+    def _entry(self, at: int) -> Entry:
+        number = self._numbers[at]
+        expires = NEVER if self._expiries is None else self._expiries[at]
+        return number, self._sizes[at], self._places[at], self._bodies.get(number), expires
 
     def drop(self, count: int) -> None:
         """Forget the first `count` messages."""
         for at in range(self._at, self._at + count):
-            if self._bodies.pop(self._numbers[at], None) is None:
-                self.bytes -= self._sizes[at]
+            self._forget(at)
         self._at += count
+        self._hand = max(0, self._hand - count)
         if self._at >= _SLACK and self._at * 2 >= len(self._numbers):
-            del self._numbers[: self._at]
-            del self._sizes[: self._at]
-            del self._places[: self._at]
+            self._cut(0, self._at)
             self._at = 0
+
+    def pick(self, number: int) -> Entry | None:
+        """Take out the message with this number, if it is there."""
+        at = self._find(number)
+        if at is None:
+            return None
+        entry = self._entry(at)
+        self._forget(at)
+        self._cut(at, at + 1)
+        if at < self._at + self._hand:
+            self._hand -= 1
+        return entry
+
+    def _forget(self, at: int) -> None:
+        if self._bodies.pop(self._numbers[at], None) is None:
+            self.bytes -= self._sizes[at]
+
+    def _cut(self, start: int, end: int) -> None:
+        for each in (self._numbers, self._sizes, self._places, self._expiries):
+            if each is not None:
+                del each[start:end]
+        if not self._numbers:
+            self._expiries, self.soonest, self._hand = None, NEVER, 0
+
+    def expired(self, now: int, most: int) -> list[Entry]:
+        """Take out messages that are due, looking at so many at most; those at the front first."""
+        expiries = self._expiries
+        if expiries is None or self.soonest > now:
+            return []
+        front = self._at
+        while front < len(expiries) and front - self._at < most and expiries[front] <= now:
+            front += 1
+        found = [self._entry(at) for at in range(self._at, front)]
+        self.drop(len(found))
+        if self._expiries is not None:
+            found += self._go_round(self._expiries, now, most)
+        return found
+
+    def _go_round(self, expiries: array[int], now: int, most: int) -> list[Entry]:
+        """Look at the next `most`, wherever the last look ended."""
+        start = self._at + self._hand
+        end = min(start + most, len(expiries))
+        due = [at for at in range(start, end) if expiries[at] <= now]
+        left = [at for at in range(start, end) if expiries[at] > now]
+        found = [self._entry(at) for at in due]
+        self._later = min([self._later, *(expiries[at] for at in left)])
+        if due:
+            for at in due:
+                self._forget(at)
+            for each in (self._numbers, self._sizes, self._places, expiries):
+                each[start:end] = array(each.typecode, [each[at] for at in left])
+        self._hand += end - start - len(due)
+        if self._at + self._hand >= len(self._numbers):  # once round: what was left says how soon the next is due
+            self.soonest, self._later, self._hand = self._later, NEVER, 0
+        return found

@@ -6,13 +6,14 @@ node and the links both answer with them. What must survive a restart is left in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count, groupby
 from typing import Any
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.connection import ANONYMOUS, Connection
 from brokers.engine.consumer import Consumer
+from brokers.engine.dead_letters import DeadLetters
 from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.enforcement import Enforcement
@@ -61,6 +62,7 @@ class Broker:
         self.subscriptions = Subscriptions(self)
         self.slow_consumers = SlowConsumers(self)
         self.records = Records(self)
+        self.dead_letters = DeadLetters(self)
         self.transactions = Transactions(self)
         self._numbers = count(1)
         self._temp_ids = count(1)
@@ -180,7 +182,7 @@ class Broker:
     def delete_queue(self, queue: Queue, why: str = "") -> None:
         """Its links are detached, and its messages are gone. `why`: for those who used it."""
         self.subscriptions.forget(queue)
-        links: list[Producer | Consumer] = [*queue.producers, *queue.consumers, *queue.browsers]
+        links: list[Producer | Consumer] = [*queue.producers, *queue.takers, *queue.browsers]
         for link in links:
             self.turn.effects.append(Detach(link, "amqp:resource-deleted", why or f"queue {queue.name} was deleted"))
             self.detach(link)
@@ -214,9 +216,10 @@ class Broker:
 
     # -- stores -----------------------------------------------------------------------------------------------
 
-    def recover(self, host: VirtualHost, messages: Iterable[tuple[int, int, int, int]]) -> int:
-        """Take up the stored messages of a virtual host: (number of the queue, number, size, failed deliveries), by
-        queue and number. Those of queues that are no more are dropped from the store. Returns how many there are."""
+    def recover(self, host: VirtualHost, messages: Iterable[tuple[int, int, int, int, int]]) -> int:
+        """Take up the stored messages of a virtual host: (number of the queue, number, size, failed deliveries, when it
+        expires), by queue and number. Those of queues that are no more are dropped from the store. Returns how
+        many there are."""
         queues = {q.store_id: q for q in host.queues.values() if isinstance(q, DurableQueue)}
         count = 0
         for number, rows in groupby(messages, lambda row: row[0]):
@@ -225,8 +228,8 @@ class Broker:
                 if host.store is not None:
                     host.store.drop_queue(number)
                 continue
-            for _, place, size, failed in rows:
-                queue.recover(place, size, failed)
+            for _, place, size, failed, expires in rows:
+                queue.recover(place, size, failed, expires)
             count += queue.depth_messages
             queue.measure()
             self.turn.changed.add(queue)
@@ -318,9 +321,19 @@ class Broker:
         return producer
 
     def attach_consumer(
-        self, connection: Connection, queue: Queue, link: str, handle: Any, *, browsing: bool
+        self,
+        connection: Connection,
+        queue: Queue,
+        link: str,
+        handle: Any,
+        *,
+        browsing: bool,
+        selects: Callable[[bytes], bool] | None = None,
     ) -> Consumer:
-        consumer = Consumer(next(self._numbers), connection, queue, link, browsing=browsing, handle=handle)
+        """`selects`: which messages it wants, by their encoded form."""
+        consumer = Consumer(
+            next(self._numbers), connection, queue, link, browsing=browsing, handle=handle, selects=selects
+        )
         self.consumers[consumer.id] = consumer
         connection.consumers.add(consumer)
         queue.attach_consumer(consumer)
@@ -361,6 +374,12 @@ class Broker:
             self._minute = minute
             for queue in self.queues():
                 queue.ledger.new_minute()
+
+    def expire(self) -> None:
+        """Once a second or so: remove messages whose time is up."""
+        for queue in list(self.turn.expiring):
+            if not queue.expire_all():
+                self.turn.expiring.discard(queue)
 
     def sample(self) -> list[Queue]:
         """Once a second: look for slow consumers; tell which queues have changed since the last time, with their rates

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from brokers.engine.backlog import HERE, TEMP, Backlog, Entry
+from brokers.engine.backlog import HERE, TEMP, Entry
 from brokers.engine.consumer import Consumer
+from brokers.engine.line import Line
+from brokers.engine.message import NEVER, number_of
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
-from brokers.engine.receipt import Receipt
 from brokers.engine.turn import Turn
 
 #: What is loaded at a time.
@@ -23,79 +24,75 @@ LOAD_MESSAGES = 512
 LOAD_BYTES = 1 << 20
 #: How often that is done in one turn; then others have theirs.
 LOADS = 4
+#: How many messages of a backlog are looked at in one sweep for those that have expired.
+SWEEP_MESSAGES = 50_000
 
 
 class DeepQueue(Queue):
-    """`deep`: there is a backlog. `temp_id`: what the temp store knows the queue by."""
+    """`temp_id`: what the temp store knows the queue by."""
 
-    __slots__ = ("backlog", "deep", "spooling", "temp_id")
+    __slots__ = ("spooling", "temp_id")
 
     def __init__(self, virtualhost: str, name: str, turn: Turn, temp_id: int) -> None:
         super().__init__(virtualhost, name, turn)
         self.temp_id = temp_id
-        self.backlog = Backlog()
-        self.deep = False
         self.spooling: deque[tuple[int, int]] = deque()  # (ticket, number) of bodies on their way to the temp store
 
     # -- in -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
-        # The same as Queue's but for one question; written out, since it runs for every message.
-        self.enqueued = number = self.enqueued + 1
-        if self.deep:
-            self.put_behind(number, body)
-        else:
-            self.ready.append((number, body))
-        self.depth_messages = messages = self.depth_messages + 1
-        self.depth_bytes = depth = self.depth_bytes + len(body)
-        if depth > self.stop_bytes or messages > self.stop_messages:
-            self.overflow.above(self)
-        self.mark_touched(self)
-        return Verdict.TAKEN
-
     def spool(self, body: bytes, producer: Producer | None = None) -> Verdict:
-        self.deep = True
+        self.line_of(number_of(0, self.header(body).priority)).deep = True
         return self.enqueue(body, producer)
 
-    def put_behind(self, number: int, body: bytes) -> None:
-        """Add a message that is not stored to the backlog; with its body to the temp store, if the queue spools."""
-        self.deep = True
-        self.backlog.append(number, len(body), HERE, body)
+    def put_behind(self, line: Line, number: int, body: bytes) -> None:
+        """Put a message that is not stored behind the backlog; its body goes to the temp store, if the queue spools."""
+        line.deep = True
+        line.backlog.append(number, len(body), HERE, body, self.deadlines.forget(number))
         temp = self.turn.temp() if self.limits.spools else None
         if temp is not None:
             self.spooling.append((temp.put(self.temp_id, number, body), number))
             self.turn.spooling.add(self)
 
+    def restore(self, message: Message) -> None:
+        line = self.line_of(message[0])
+        if message[0] > line.backlog.first:
+            self.restore_behind(line, message)
+        else:
+            line.put_back(message)
+
+    def restore_behind(self, line: Line, message: Message) -> None:
+        """Its place is in the backlog: a consumer had chosen it there."""
+        number, body = message
+        line.backlog.insert(number, len(body), HERE, body, self.deadlines.forget(number))
+
     def spooled(self, ticket: int, *, stored: bool) -> bool:
         """What became of bodies on their way to the temp store. False: nothing is left to wait for."""
-        spooling, backlog, temp = self.spooling, self.backlog, self.turn.temp()
+        spooling, temp = self.spooling, self.turn.temp()
         while spooling and spooling[0][0] <= ticket:
             _, number = spooling.popleft()
-            if stored and not backlog.moved(number) and temp is not None:
+            if stored and not self.line_of(number).backlog.moved(number) and temp is not None:
                 temp.remove(self.temp_id, number)  # its turn came first
         return bool(spooling)
 
     # -- out ----------------------------------------------------------------------------------------------------
 
-    def dispatch(self) -> list[tuple[Consumer, list[Message]]]:
-        batches = super().dispatch()
-        if not self.deep:
-            return batches
+    def serve(self, line: Line, batches: list[tuple[Consumer, list[Message]]]) -> bool:
+        super().serve(line, batches)
         loads = LOADS
-        while self.deep and not self.ready and self._wanted():
+        while line.deep and not line.ready and self._wanted():
             if not loads:
                 self.turn.later.add(self)
-                break
-            if not self._load():
+                return False
+            if not self._load(line):
                 self.watch()  # it is tried again by time
-                break
+                return False
             loads -= 1
-            batches.extend(super().dispatch())
-        return batches
+            super().serve(line, batches)
+        return True
 
     def sweep(self) -> bool:
         more = super().sweep()
-        if self.deep and not self.ready and self._wanted():
+        if any(line.deep and not line.ready for line in self.lines) and self._wanted():
             self.touch()
             return True
         return more
@@ -103,32 +100,46 @@ class DeepQueue(Queue):
     def _wanted(self) -> bool:
         return any(c.credit > 0 and c.connection.writable for c in self.consumers)
 
-    def _load(self) -> bool:
+    def _load(self, line: Line) -> bool:
         """Make the first of the backlog ready. False: the store cannot be read now."""
-        head = self.backlog.head(LOAD_MESSAGES, LOAD_BYTES)
-        bodies = self.bodies(head)
+        now, head = self.turn.now, line.backlog.head(LOAD_MESSAGES, LOAD_BYTES)
+        bodies = self.bodies([entry for entry in head if entry[4] > now])
         if bodies is None:
             return False
-        self._drop_head(len(head))
-        for number, size, place, _ in head:
+        self._drop_head(line, len(head))
+        before = self.expired
+        for entry in head:
+            number, size, place, _, expires = entry
             body = bodies.get(number)
-            if body is None:  # a store that was damaged from outside
+            if expires <= now:
+                self.forget_behind(entry)
+                self.expired += 1
+            elif body is None:  # a store that was damaged from outside
                 self.discount(number, size)
                 self.dropped += 1
-                continue
-            self.ready.append((number, body))
-            if place == TEMP:
-                self.drop_spooled(number)
+            else:
+                line.ready.append((number, body))
+                self._leaves_backlog(number, place, expires)
+        if self.expired > before:
+            self.measure()
         return True
 
-    def _drop_head(self, count: int) -> None:
-        self.backlog.drop(count)
-        self.deep = len(self.backlog) > 0
+    def _leaves_backlog(self, number: int, place: int, expires: int) -> None:
+        """The body of a message is in memory from now on."""
+        if expires != NEVER:
+            self.expires(number, expires)
+        if place == TEMP:
+            self.drop_spooled(number)
+
+    @staticmethod
+    def _drop_head(line: Line, count: int) -> None:
+        line.backlog.drop(count)
+        line.deep = len(line.backlog) > 0
 
     def bodies(self, found: list[Entry]) -> dict[int, bytes] | None:
         """By number; None if a store cannot be read now."""
-        bodies = {number: body for number, _, _, body in found if body is not None}
-        spooled = [number for number, _, place, _ in found if place == TEMP]
+        bodies = {number: body for number, _, _, body, _ in found if body is not None}
+        spooled = [number for number, _, place, *_ in found if place == TEMP]
         if spooled:
             temp = self.turn.temp()
             loaded = temp.load(self.temp_id, spooled) if temp is not None else None
@@ -142,60 +153,75 @@ class DeepQueue(Queue):
         if temp is not None:
             temp.remove(self.temp_id, number)
 
-    def copies(self, seen: int, count: int) -> list[Message]:
-        copies = super().copies(seen, count)
-        if self.deep and len(copies) < count:
+    def copies(self, line: Line, seen: int, count: int) -> list[Message]:
+        copies = super().copies(line, seen, count)
+        if line.deep and len(copies) < count:
             last = max(seen, copies[-1][0]) if copies else seen
-            found = self.backlog.after(last, min(count - len(copies), LOAD_MESSAGES), LOAD_BYTES)
+            behind = line.backlog.after(last, min(count - len(copies), LOAD_MESSAGES), LOAD_BYTES)
+            found = [entry for entry in behind if entry[4] > self.turn.now]
             bodies = self.bodies(found) or {}
             copies.extend((number, bodies[number]) for number, *_ in found if number in bodies)
-            if found:
+            if behind:
                 self.turn.later.add(self)  # there may be more for its credit
+                if not found:
+                    self.expire_all()
         return copies
 
-    def drop_oldest(self) -> bool:
-        return super().drop_oldest() or bool(self._drop_backlog(1))
+    def pick(self, line: Line, number: int) -> None:
+        if line.pick(number) is None and (entry := line.backlog.pick(number)) is not None:
+            line.deep = len(line.backlog) > 0
+            self._leaves_backlog(number, entry[2], entry[4])
+
+    def drop_behind(self, line: Line) -> bool:
+        return self._drop_backlog(line, 1) > 0
 
     def purge(self) -> int:
-        return super().purge() + self._drop_backlog(len(self.backlog))
+        behind = sum(self._drop_backlog(line, len(line.backlog)) for line in self.lines)
+        return behind + super().purge()
 
-    def _drop_backlog(self, count: int) -> int:
+    def _drop_backlog(self, line: Line, count: int) -> int:
         dropped = 0
-        while dropped < count and self.deep:
-            head = self.backlog.head(min(LOAD_MESSAGES, count - dropped), 1 << 62)
-            self._drop_head(len(head))
+        while dropped < count and len(line.backlog):
+            head = line.backlog.head(min(LOAD_MESSAGES, count - dropped), 1 << 62)
+            self._drop_head(line, len(head))
             for entry in head:
                 self.forget_behind(entry)
             dropped += len(head)
-        if dropped:
-            self.measure()
         return dropped
+
+    def expire_all(self) -> bool:
+        more, now, before = super().expire_all(), self.turn.now, self.expired
+        for line in self.lines:
+            if line.backlog.soonest == NEVER:
+                continue
+            more = True
+            for entry in line.backlog.expired(now, SWEEP_MESSAGES):
+                self.forget_behind(entry)
+                self.expired += 1
+            line.deep = line.deep and len(line.backlog) > 0
+        if self.expired > before:
+            self.measure()
+            self.touch()
+        return more
 
     def forget_behind(self, entry: Entry) -> None:
         """A message of the backlog goes that no consumer had."""
-        number, size, place, _ = entry
+        number, size, place, *_ = entry
         self.discount(number, size)
         if place == TEMP:
             self.drop_spooled(number)
 
-    def oldest(self) -> int | None:
-        waiting = super().oldest()
-        behind = self.backlog.head(1, 0) if waiting is None else []
-        return behind[0][0] if behind else waiting
-
     @property
     def memory_bytes(self) -> int:
-        return self.depth_bytes - self.backlog.bytes
-
-    @property
-    def unacknowledged(self) -> int:
-        return super().unacknowledged - len(self.backlog)
+        return self.depth_bytes - sum(line.backlog.bytes for line in self.lines)
 
     def let_go(self) -> None:
         """The queue has been deleted: what it spooled goes with it."""
-        temp = self.turn.temp() if self.deep or self.spooling else None
+        deep = any(line.deep for line in self.lines)
+        temp = self.turn.temp() if deep or self.spooling else None
         if temp is not None:
             temp.drop_queue(self.temp_id)
         self.spooling.clear()
         self.turn.spooling.discard(self)
+        super().let_go()
         self.turn.later.discard(self)

@@ -13,6 +13,8 @@ from collections.abc import Collection
 from brokers.engine.backlog import STORE, Entry
 from brokers.engine.consumer import Consumer
 from brokers.engine.deep_queue import DeepQueue
+from brokers.engine.line import Line
+from brokers.engine.message import NEVER, Header, sequence_of
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
@@ -26,107 +28,121 @@ READY_BYTES = 4 << 20
 
 
 class Unsafe:
-    """A message that is not in the store yet, or not to be stored but behind one that is not. `transaction`: the number
-    of the one that it is stored or lost with; 0: it is in none."""
+    """A message that is not in the store yet, or not to be stored but behind one that is not. `moved`: it is in the
+    store, as another queue's. `transaction`: the number of the one that it is stored or lost with; 0: it is in none."""
 
-    __slots__ = ("body", "number", "receipt", "stored", "ticket", "transaction")
+    __slots__ = ("body", "late", "moved", "number", "receipt", "stored", "ticket", "transaction")
 
     def __init__(
-        self, number: int, body: bytes, ticket: int, receipt: Receipt | None, *, stored: bool, transaction: int = 0
+        self,
+        number: int,
+        body: bytes,
+        ticket: int,
+        receipt: Receipt | None = None,
+        *,
+        stored: bool,
+        moved: bool = False,
+        transaction: int = 0,
     ) -> None:
         self.number = number
         self.body = body
         self.ticket = ticket
         self.receipt = receipt
         self.stored = stored
+        self.moved = moved
+        self.late = False  # others that came later are seen already
         self.transaction = transaction
 
 
 class DurableQueue(DeepQueue):
     """`stored`: how many of its messages are in the store or on their way."""
 
-    __slots__ = ("is_durable", "removing", "store", "stored", "unsafe")
+    __slots__ = ("removing", "store", "stored")
 
     def __init__(self, virtualhost: str, name: str, turn: Turn, temp_id: int, store: Store) -> None:
         super().__init__(virtualhost, name, turn, temp_id)
-        self.is_durable = turn.is_durable  # bound once: it is called for every message
         self.store = store
         self.stored = 0
-        self.unsafe: deque[Unsafe] = deque()
         self.removing: deque[tuple[int, Consumer]] = deque()  # settled by consumers who wait to hear that it is safe
 
     # -- in -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
-        if self.is_durable(body):
-            return self._store(body, producer, receipt)
+    def place(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
+        if header.durable:
+            return self._store(header, body, producer, receipt)
         if not self.unsafe:
-            return DeepQueue.enqueue(self, body, producer, receipt)
-        self.unsafe.append(Unsafe(self._count(body), body, self.unsafe[-1].ticket, None, stored=False))
-        self._check_depth()
+            return super().place(header, body, producer, receipt)
+        self.unsafe.append(Unsafe(self.count(header, body), body, self.unsafe[-1].ticket, stored=False))
+        self.check_depth()
         return Verdict.TAKEN
 
-    def _store(self, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
-        number = self._count(body)
+    def _store(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
+        number = self.count(header, body)
         if receipt is None and producer is not None:
             receipt = self.defer(producer, 0)
         if receipt is not None:
             receipt.pending += 1
-        ticket = self.store.put(self.store_id, number, body)
-        self.stored += 1
-        self.unsafe.append(Unsafe(number, body, ticket, receipt, stored=True))
-        self.turn.unsafe.add(self)
-        self._check_depth()
+        ticket = self.store.put(self.store_id, number, body, self.deadlines.at.get(number, 0))
+        self._wait(Unsafe(number, body, ticket, receipt, stored=True))
         return Verdict.HELD
+
+    def adopt(self, body: bytes, queue: int, number: int) -> int:
+        """Take over a stored message of another queue of the same store; its body may have changed. Returns the
+        ticket."""
+        place = self.count(self.header(body), body)
+        ticket = self.store.move((queue, number), (self.store_id, place), body, self.deadlines.at.get(place, 0))
+        self._wait(Unsafe(place, body, ticket, stored=True, moved=True))
+        return ticket
 
     def commit_stored(self, body: bytes, ticket: int, transaction: int) -> bool:
         self._count_uncommitted(-1, -len(body))
-        number, stored = self._count(body), self.is_durable(body)
-        if stored:
-            self.store.put(self.store_id, number, body)
-            self.stored += 1
-        self.unsafe.append(Unsafe(number, body, ticket, None, stored=stored, transaction=transaction))
-        self.turn.unsafe.add(self)
-        self._check_depth()
+        header = self.header(body)
+        number = self.count(header, body)
+        if header.durable:
+            self.store.put(self.store_id, number, body, self.deadlines.at.get(number, 0))
+        self._wait(Unsafe(number, body, ticket, stored=header.durable, transaction=transaction))
         return True
 
-    def _count(self, body: bytes) -> int:
-        self.enqueued += 1
-        self.depth_messages += 1
-        self.depth_bytes += len(body)
-        return self.enqueued
+    def _wait(self, unsafe: Unsafe) -> None:
+        self.stored += unsafe.stored
+        self.unsafe.append(unsafe)
+        self.turn.unsafe.add(self)
+        self.check_depth()
 
-    def _check_depth(self) -> None:
-        if self.depth_bytes > self.stop_bytes or self.depth_messages > self.stop_messages:
-            self.overflow.above(self)
-        self.mark_touched(self)
-
-    def recover(self, number: int, size: int, failed: int) -> None:
+    def recover(self, number: int, size: int, failed: int, expires: int) -> None:
         """Take up a stored message of an earlier run; in the order of their numbers. The caller measures afterwards."""
-        self.enqueued = number
+        self.enqueued = max(self.enqueued, sequence_of(number))
         self.depth_messages += 1
         self.depth_bytes += size
         self.stored += 1
-        self.backlog.append(number, size, STORE)
-        self.deep = True
+        line = self.line_of(number)
+        line.backlog.append(number, size, STORE, None, expires or NEVER)
+        line.deep = True
         if failed:
             self.deliveries[number] = failed
+        if expires:
+            self.turn.expiring.add(self)
 
     # -- what the store says ------------------------------------------------------------------------------------
 
     def committed(self, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()) -> bool:
         """What became of the changes with this ticket: whether its messages are stored, whether all changes up to it
         are safe, and which transactions the store refused. False: nothing is left to wait for."""
-        unsafe, lost = self.unsafe, False
+        unsafe, lost, kept = self.unsafe, False, list[Unsafe]()
         while unsafe and unsafe[0].ticket <= ticket:
             each = unsafe.popleft()
-            if each.transaction in refused if each.transaction else each.stored and not stored:
+            if each.moved and not removed:
+                each.late = True  # the store goes on trying
+                kept.append(each)
+                continue
+            if each.transaction in refused if each.transaction else each.stored and not (each.moved or stored):
                 self._lose(each)
                 lost = True
                 continue
             self._make_visible(each)
             if each.receipt is not None:
                 self.resolve(each.receipt, Outcome.ACCEPTED)
+        unsafe.extendleft(reversed(kept))
         if lost:
             self.measure()
         if removed:
@@ -135,14 +151,18 @@ class DurableQueue(DeepQueue):
         return bool(unsafe or self.removing)
 
     def _make_visible(self, each: Unsafe) -> None:
-        body = each.body
-        if each.stored and (self.deep or self.memory_bytes > READY_BYTES or len(self.ready) >= READY_MESSAGES):
-            self.backlog.append(each.number, len(body), STORE)
-            self.deep = True
-        elif self.deep:
-            self.put_behind(each.number, body)
+        number, body = each.number, each.body
+        line, expires = self.line_of(number), self.deadlines.at.get(number, NEVER)
+        if each.late:
+            self.restore((number, body))
+        elif each.stored and (line.deep or self.memory_bytes > READY_BYTES or len(line.ready) >= READY_MESSAGES):
+            self.deadlines.forget(number)
+            line.backlog.append(number, len(body), STORE, None, expires)
+            line.deep = True
         else:
-            self.ready.append((each.number, body))
+            self.show(number, body)
+        if expires <= self.turn.now:
+            self.expires(number, expires)  # it fell due while it waited
 
     def _lose(self, each: Unsafe) -> None:
         """The store did not take it, so neither does the queue."""
@@ -150,6 +170,7 @@ class DurableQueue(DeepQueue):
         self.depth_bytes -= len(each.body)
         self.stored -= each.stored
         self.rejected += not each.transaction
+        self.deadlines.forget(each.number)
         if each.receipt is not None:
             self.resolve(each.receipt, Outcome.NOT_STORED)
 
@@ -164,7 +185,7 @@ class DurableQueue(DeepQueue):
 
     def bodies(self, found: list[Entry]) -> dict[int, bytes] | None:
         bodies = super().bodies(found)
-        stored = [number for number, _, place, _ in found if place == STORE]
+        stored = [number for number, _, place, *_ in found if place == STORE]
         if bodies is None or not stored:
             return bodies
         loaded = self.store.load(self.store_id, stored)
@@ -172,21 +193,21 @@ class DurableQueue(DeepQueue):
 
     def remove(self, consumer: Consumer, message: Message) -> int:
         Queue.remove(self, consumer, message)
-        if not self.stored or not self.is_durable(message[1]):
+        if not self.stored or not self.header(message[1]).durable:
             return 0
         self.stored -= 1
         return self.store.remove(self.store_id, message[0])
 
     def retire_stored(self, message: Message) -> None:
-        if self.stored and self.is_durable(message[1]):
+        if self.stored and self.header(message[1]).durable:
             self.store.remove(self.store_id, message[0])
 
     def retire(self, consumer: Consumer, message: Message) -> None:
         Queue.remove(self, consumer, message)
-        self.stored -= bool(self.stored and self.is_durable(message[1]))
+        self.stored -= bool(self.stored and self.header(message[1]).durable)
 
     def keeps(self, body: bytes) -> bool:
-        return self.is_durable(body)
+        return self.header(body).durable
 
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         self.removing.append((ticket, consumer))
@@ -194,8 +215,23 @@ class DurableQueue(DeepQueue):
 
     def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
         super().put_back(consumer, message, failed=failed, barred=barred)
-        if failed and self.is_durable(message[1]):
-            self.store.fail(self.store_id, message[0], self.deliveries[message[0]])
+        count = self.deliveries.get(message[0]) if failed else 0
+        if count and self.header(message[1]).durable:  # and it is still there
+            self.store.fail(self.store_id, message[0], count)
+
+    def restore_behind(self, line: Line, message: Message) -> None:
+        number, body = message
+        if self.header(body).durable:
+            line.backlog.insert(number, len(body), STORE, None, self.deadlines.forget(number))
+        else:
+            super().restore_behind(line, message)
+
+    def hand_over(self, consumer: Consumer, message: Message, target: Queue, body: bytes) -> int:
+        if not (self.stored and isinstance(target, DurableQueue) and self.header(message[1]).durable):
+            return super().hand_over(consumer, message, target, body)
+        Queue.remove(self, consumer, message)
+        self.stored -= 1
+        return target.adopt(body, self.store_id, message[0])
 
     def forget_behind(self, entry: Entry) -> None:
         super().forget_behind(entry)
@@ -205,17 +241,9 @@ class DurableQueue(DeepQueue):
 
     def forget(self, message: Message) -> None:
         super().forget(message)
-        if self.stored and self.is_durable(message[1]):
+        if self.stored and self.header(message[1]).durable:
             self.stored -= 1
             self.store.remove(self.store_id, message[0])
-
-    def oldest(self) -> int | None:
-        waiting = super().oldest()
-        return self.unsafe[0].number if waiting is None and self.unsafe else waiting
-
-    @property
-    def unacknowledged(self) -> int:
-        return super().unacknowledged - len(self.unsafe)
 
     def let_go(self) -> None:
         """The queue has been deleted: its messages go with it, and nobody waits for them."""

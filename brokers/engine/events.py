@@ -65,6 +65,13 @@ def dropped_words(count: int, depth_bytes: int, depth_messages: int, stop_bytes:
     )
 
 
+def dead_letter_words(count: int, target: str, reason: str) -> str:
+    """The words of HGT-1011 and, without a dead-letter queue, of HGT-1012."""
+    if target:
+        return f"Dead-lettered : {count:,} messages, To : {target}, Reason : {reason}"
+    return f"Discarded : {count:,} messages, Reason : {reason}"
+
+
 def policy_words(before: Mapping[str, Any], after: Mapping[str, Any], change: str = "changed") -> str:
     """The words of HGT-1003; None: not set. `change`: created, changed or deleted."""
     if change == "changed":

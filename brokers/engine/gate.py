@@ -341,6 +341,8 @@ class Gate:
         ledger = self.ledger
         if self.outside and state is State.NORMAL:
             self.let_in_while_room()
+            if self.state is not state:
+                return []  # what was let in has filled it
         if not ledger.waiting and not ledger.idle and not ledger.pending:
             return []
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now)

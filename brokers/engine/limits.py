@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from brokers.engine.names import name_fault
 from brokers.engine.policy import BROKER, BUILT, OWN, VIRTUALHOST, Setting
 
 #: Stands for "no limit" in `Limits.stop_*` and `resume_*`: above every depth, so that comparing needs no special case.
@@ -25,7 +26,7 @@ class Limits:
     """The limits of one queue in bytes and messages. `capacity_*`: 0 = no limit. `stop_*`, `resume_*`: UNLIMITED =
     no limit. `window`, `window_bytes`: the most credit that one producer may hold, in messages, and in bytes (0: no
     limit). `full`: what the queue does when it is full, by the names of `overflow.WAYS`; `reject_after_ms` is how long
-    reject-after waits."""
+    reject-after waits. `maximum_deliveries`: 0 = no limit. `dead_letter_queue`: "" = none."""
 
     capacity_bytes: int = 0
     stop_bytes: int = UNLIMITED
@@ -37,6 +38,8 @@ class Limits:
     window_bytes: int = 0
     full: str = "block"
     reject_after_ms: int = 1000
+    maximum_deliveries: int = 0
+    dead_letter_queue: str = ""
 
     @property
     def ring(self) -> bool:
@@ -76,6 +79,9 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
             f"producer_window_messages is {window}{_from(settings['producer_window_messages'])}:"
             f" a link can carry a credit of {LARGEST_WINDOW} at most"
         )
+    dead_letters = settings["dead_letter_queue"]
+    if dead_letters.value and (fault := name_fault("queue", str(dead_letters.value))):
+        errors["dead_letter_queue"] = f"dead_letter_queue{_from(dead_letters)}: {fault}"
     if errors:
         raise InvalidPolicy(errors)
     return Limits(
@@ -89,6 +95,8 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         window_bytes=_number(settings["producer_window_bytes"]),
         full="ring" if ring else "spool" if settings["spool"].value == "disk" else str(settings["mechanism"].value),
         reject_after_ms=_number(settings["reject_after_ms"]),
+        maximum_deliveries=_number(settings["maximum_deliveries"]),
+        dead_letter_queue=str(settings["dead_letter_queue"].value),
     )
 
 

@@ -22,16 +22,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from brokers.engine.flow import Input
+from brokers.engine.message import NEVER
 from brokers.engine.receipt import Outcome, Receipt
 
 if TYPE_CHECKING:
     from brokers.engine.gate import Gate
     from brokers.engine.producer import Producer
     from brokers.engine.transaction import Enrolment
-
-
-#: Later than any time, ms.
-NEVER = 1 << 62
 
 
 class Verdict(Enum):

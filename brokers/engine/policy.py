@@ -65,6 +65,8 @@ BUILT_IN: Mapping[str, Value | None] = {
     "overflow": "producers",
     "producer_window_bytes": 0,
     "producer_window_messages": 1000,
+    "maximum_deliveries": 0,
+    "dead_letter_queue": "",
 }
 
 OWN, VIRTUALHOST, BROKER, BUILT = "own", "virtualhost", "broker", "built-in"
@@ -170,6 +172,7 @@ _ZERO_IS_NO_LIMIT = {
     "flow_stop_bytes",
     "flow_stop_messages",
     "producer_window_bytes",
+    "maximum_deliveries",
 }
 _CHOICES = {a.name: a.choices for a in POLICY if a.choices}
 _ENDLESS = 1 << 64
@@ -187,6 +190,8 @@ def _laxity(name: str, value: Value, capacity: int) -> Fraction | int:
     """The lower, the stricter."""
     if name in _CHOICES:
         return _CHOICES[name].index(str(value))
+    if name == "dead_letter_queue":
+        return 0  # no queue is stricter than another
     if isinstance(value, str):
         if not capacity:
             return _ENDLESS

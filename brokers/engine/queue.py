@@ -1,56 +1,49 @@
-"""A first-in first-out queue: its messages and its consumers, behind the gate that holds its producers.
+"""A queue: producers publish to it, and consumers take from it what `contents.py` keeps in order.
 
-Publishing checks the depth after the enqueue, in constant time; what follows from it is the gate's. Messages are opaque
-bytes here, and their number in the queue keeps their order for ever: one that comes back takes its old place.
+Publishing checks the depth after the enqueue, in constant time; what follows from it is the gate's. A message's number
+keeps its place for ever: one that comes back takes its old place.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from collections import deque
 from typing import TYPE_CHECKING
 
-from brokers.engine.consumer import Consumer
+from brokers.engine.choosing import dispatch_chosen
+from brokers.engine.consumer import BATCH, Consumer
+from brokers.engine.contents import Contents
 from brokers.engine.credit import Late
-from brokers.engine.events import dropped_words
+from brokers.engine.dead_letters import MAXIMUM, REJECTED
 from brokers.engine.flow import State
-from brokers.engine.gate import level
+from brokers.engine.line import Line
+from brokers.engine.message import NEVER, Message
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
-from brokers.engine.receipt import Receipt
 from brokers.engine.turn import CreditChanged, Turn
-from brokers.engine.uncommitted import UncommittedGate
 
 if TYPE_CHECKING:
     from brokers.engine.transaction import Enrolment
 
-#: (number in the queue, encoded message). A bare tuple, since one is made for every message.
-Message = tuple[int, bytes]
+__all__ = ["BATCH", "Message", "Queue"]
 
 #: Looked up for every message: members of an enumeration are slow to reach by their class.
-TAKEN, NORMAL = Verdict.TAKEN, State.NORMAL
-
-#: How many messages one of several consumers gets at a time.
-BATCH = 16
+NORMAL = State.NORMAL
 
 
-class Queue(UncommittedGate):
+class Queue(Contents):
     """See the module. `store_id`: what a store knows it by, no other queue having or having had it; 0: it is not
     durable. `transient`: it goes with those who use it, and no record of it is kept."""
 
     __slots__ = (
         "__weakref__",
         "browsers",
+        "choosers",
         "consumers",
-        "deliveries",
-        "dequeued",
-        "dropped",
-        "excluded",
-        "mark_touched",
+        "dead_lettered",
+        "deleted",
+        "discarded",
         "rate_in",
         "rate_out",
-        "ready",
-        "returned",
         "sampled",
         "store_id",
         "transient",
@@ -58,17 +51,14 @@ class Queue(UncommittedGate):
 
     def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
         super().__init__(virtualhost, name, turn)
-        self.mark_touched = turn.touched.add  # bound once: it is called for every message
         self.consumers: deque[Consumer] = deque()  # in turns
         self.browsers: list[Consumer] = []
-        self.ready: deque[Message] = deque()
-        self.returned: list[Message] = []  # came back from a consumer; sorted, all before those in `ready`
-        self.deliveries: dict[int, int] = {}  # message number -> failed deliveries, where there were any
-        self.excluded: dict[int, set[Consumer]] = {}  # message number -> consumers that must not get it again
+        self.choosers: deque[Consumer] = deque()  # consumers with a selector
+        self.deleted = False
         self.store_id = 0
+        self.dead_lettered = 0
+        self.discarded = 0
         self.transient = False
-        self.dequeued = 0
-        self.dropped = 0
         self.rate_in = 0.0
         self.rate_out = 0.0
         self.sampled = (0, 0)  # enqueued, dequeued at the last sample
@@ -149,73 +139,47 @@ class Queue(UncommittedGate):
         if size > self.ledger.recent:
             self.ledger.saw(producer, size)
 
-    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
-        self.enqueued = number = self.enqueued + 1
-        message = (number, body)
-        self.ready.append(message)
-        self.depth_messages = messages = self.depth_messages + 1
-        self.depth_bytes = depth = self.depth_bytes + len(body)
-        if depth > self.stop_bytes or messages > self.stop_messages:
-            self.overflow.above(self)
-        self.mark_touched(self)
-        return TAKEN
-
-    def drop_excess(self) -> None:
-        """Drop the oldest messages until the depth is at or below the stop level. Messages of open transactions push
-        nothing out before their commit."""
-        limits, count = self.limits, 0
-        while (
-            self.depth_bytes - self.uncommitted_bytes > limits.stop_bytes
-            or self.depth_messages - self.uncommitted_messages > limits.stop_messages
-        ):
-            if not self.drop_oldest():
-                break  # all that is left is with consumers
-            count += 1
-        if count:
-            self.dropped += count
-            words = dropped_words(
-                count,
-                self.depth_bytes,
-                self.depth_messages,
-                level(limits.stop_bytes),
-                level(limits.stop_messages),
-            )
-            self.state_fact("queue-dropped", words, {"messages": count})
-
-    def drop_oldest(self) -> bool:
-        """Drop the oldest message that no consumer has acquired; False if there is none."""
-        if self.returned:
-            self.forget(self.returned.pop(0))
-        elif self.ready:
-            self.forget(self.ready.popleft())
-        else:
-            return False
-        return True
-
     # -- consuming --------------------------------------------------------------------------------------------
 
     def dispatch(self) -> list[tuple[Consumer, list[Message]]]:
         """Assign messages to consumers that have credit, in turns. What is returned is acquired by them."""
         batches: list[tuple[Consumer, list[Message]]] = []
+        if self.deadlines.soonest <= self.turn.now:
+            self.expire()
         if self.browsers:
             looking = [b for b in self.browsers if b.credit > 0 and b.connection.writable]
             batches.extend((b, copies) for b in looking if (copies := self._browse(b)))
-        if self.returned:
-            self._dispatch_returned(batches)
-        ready, consumers = self.ready, self.consumers
+        if self.choosers:
+            dispatch_chosen(self, batches)
+        for line in self.lines:
+            if not self.serve(line, batches):
+                break
+        return batches
+
+    def serve(self, line: Line, batches: list[tuple[Consumer, list[Message]]]) -> bool:
+        """Assign the messages of a line. False: there are more to come, before those of lower priority."""
+        if line.returned:
+            self._dispatch_returned(line, batches)
+        ready, consumers = line.ready, self.consumers
         while ready:
+            if self.excluded and ready[0][0] in self.excluded:
+                line.returned.append(ready.popleft())
+                self._dispatch_returned(line, batches)
+                continue
             consumer = self._next_consumer()
             if consumer is None:
                 break
             count = min(consumer.credit, len(ready))
             if len(consumers) > 1 and count > BATCH:
                 count = BATCH
+            if self.excluded:
+                count = next((at for at in range(count) if ready[at][0] in self.excluded), count)
             take = ready.popleft
             batches.append((consumer, [take() for _ in range(count)]))
             consumer.credit -= count
             consumer.messages += count
             consumer.unacknowledged += count
-        return batches
+        return True
 
     def _next_consumer(self) -> Consumer | None:
         consumers = self.consumers
@@ -226,10 +190,10 @@ class Queue(UncommittedGate):
                 return consumer
         return None
 
-    def _dispatch_returned(self, batches: list[tuple[Consumer, list[Message]]]) -> None:
+    def _dispatch_returned(self, line: Line, batches: list[tuple[Consumer, list[Message]]]) -> None:
         """Messages that came back go first, one by one, past consumers that must not have them."""
         waiting: list[Message] = []
-        for index, message in enumerate(self.returned):
+        for index, message in enumerate(line.returned):
             barred = self.excluded.get(message[0], ())
             consumer = next(
                 (c for c in self.consumers if c.credit > 0 and c.connection.writable and c not in barred), None
@@ -237,7 +201,7 @@ class Queue(UncommittedGate):
             if consumer is None and not barred:  # nobody is ready, and will not be for those after it
                 if index == 0:
                     return
-                waiting.extend(self.returned[index:])
+                waiting.extend(line.returned[index:])
                 break
             if consumer is None:
                 waiting.append(message)
@@ -248,30 +212,25 @@ class Queue(UncommittedGate):
             consumer.messages += 1
             consumer.unacknowledged += 1
             batches.append((consumer, [message]))
-        self.returned = waiting
+        line.returned = waiting
 
     def _browse(self, browser: Consumer) -> list[Message]:
-        """Copies of messages after the last that it saw, as far as it has credit. What a consumer holds is passed over,
-        and not shown if it comes back."""
-        copies = self.copies(browser.seen, browser.credit)
-        if copies:
-            browser.seen = copies[-1][0]
-            browser.credit -= len(copies)
-            browser.messages += len(copies)
-        return copies
-
-    def copies(self, seen: int, count: int) -> list[Message]:
-        """The first `count` messages that no consumer holds, of those with numbers above `seen`."""
-        ready = self.ready
-        first = bisect_right(self.returned, seen, key=lambda m: m[0])
-        copies = self.returned[first : first + count]
-        if ready and len(copies) < count:
-            # Numbers ascend, mostly without gaps: the place can be told, or is a little before.
-            start = min(len(ready), max(0, seen + 1 - ready[0][0]))
-            while start and ready[start - 1][0] > seen:
-                start -= 1
-            copies.extend(ready[i] for i in range(start, min(len(ready), start + count - len(copies))))
-        return copies
+        """Copies of messages after the last that it saw of each priority, as far as it has credit. What a consumer
+        holds is passed over, and not shown if it comes back."""
+        shown: list[Message] = []
+        for line in self.lines:
+            copies = self.copies(line, browser.seen_of(line.rank), browser.credit)
+            if copies:
+                browser.seen[line.rank] = copies[-1][0]
+                if browser.selects is not None:
+                    copies = [m for m in copies if browser.selects(m[1])]
+                    self.turn.later.add(self)  # there may be more for its credit
+                browser.credit -= len(copies)
+                browser.messages += len(copies)
+                shown += copies
+            if line.backlog.last > browser.seen_of(line.rank):
+                break  # there is more to come, before those of lower priority
+        return shown
 
     def remove(self, consumer: Consumer, message: Message) -> int:
         """A consumer has done with a message. 0: for good; else the ticket of the change that must be safe first, see
@@ -283,6 +242,8 @@ class Queue(UncommittedGate):
         if self.deliveries:
             self.deliveries.pop(message[0], None)
             self.excluded.pop(message[0], None)
+        if self.deadlines.at:
+            self.deadlines.forget(message[0])
         if self.state is not NORMAL:
             self.measure()
         self.mark_touched(self)
@@ -299,79 +260,71 @@ class Queue(UncommittedGate):
         """Tell the consumer, by a Removed effect, when the removal with this ticket is safe."""
         raise NotImplementedError
 
+    def reject(self, consumer: Consumer, message: Message, said: str = "") -> int:
+        """A consumer will have a message neither now nor later: it goes to the dead-letter queue, or away. Returns as
+        `remove` does. `said`: why, in the consumer's words."""
+        ticket = self.turn.give_up(self, consumer, message, REJECTED, said)
+        if ticket is None:  # there is nowhere to put it now
+            self.put_back(consumer, message, barred=True)
+        return ticket or 0
+
     def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
-        """A consumer gave a message back: it takes its old place. `failed`: counts as a failed delivery. `barred`:
-        this consumer must not get it again."""
-        consumer.unacknowledged -= 1
+        """A consumer gave a message back: it takes its old place. `failed`: counts as a failed delivery, and may have
+        been one too many. `barred`: this consumer must not get it again."""
         number = message[0]
         if failed:
-            self.deliveries[number] = self.deliveries.get(number, 0) + 1
+            self.deliveries[number] = count = self.deliveries.get(number, 0) + 1
+            if count >= self.limits.maximum_deliveries > 0:
+                gone = self.turn.give_up(self, consumer, message, MAXIMUM, "")
+                if gone is not None:
+                    return
+        consumer.unacknowledged -= 1
         if barred:
             self.deliveries.setdefault(number, 0)
             self.excluded.setdefault(number, set()).add(consumer)
-        insort(self.returned, message, key=lambda m: m[0])
+        self.restore(message)
+        if self.deadlines.at and (at := self.deadlines.at.get(number, NEVER)) <= self.turn.now:
+            self.expires(number, at)  # it fell due while the consumer had it
+        for chooser in self.choosers:
+            chooser.look_again(number)
         self.turn.touched.add(self)
 
-    def purge(self) -> int:
-        """Remove every message that no consumer has acquired; how many there were."""
-        messages = [*self.returned, *self.ready]
-        self.returned.clear()
-        self.ready.clear()
-        for message in messages:
-            self.forget(message)
-        self.measure()
-        self.turn.touched.add(self)
-        return len(messages)
-
-    def forget(self, message: Message) -> None:
-        """A message goes that no consumer had; whoever calls measures afterwards."""
-        self.discount(message[0], len(message[1]))
-
-    def discount(self, number: int, size: int) -> None:
-        self.depth_messages -= 1
-        self.depth_bytes -= size
-        self.dequeued += 1
-        self.deliveries.pop(number, None)
-        self.excluded.pop(number, None)
+    def hand_over(self, consumer: Consumer, message: Message, target: Queue, body: bytes) -> int:
+        """Take a message that a consumer has out of this queue, and put what was made of it into another. Returns as
+        `remove` does."""
+        ticket = self.remove(consumer, message)
+        target.enqueue(body)
+        return ticket
 
     def let_go(self) -> None:
         """The queue has been deleted."""
+        self.deleted = True
+        self.turn.expiring.discard(self)
 
     # -- links ------------------------------------------------------------------------------------------------
 
     @property
     def consumer_count(self) -> int:
-        return len(self.consumers) + len(self.browsers)
+        return len(self.consumers) + len(self.choosers) + len(self.browsers)
+
+    def attached(self, consumer: Consumer) -> list[Consumer] | deque[Consumer]:
+        """Those of its kind."""
+        if consumer.browsing:
+            return self.browsers
+        return self.consumers if consumer.selects is None else self.choosers
 
     @property
     def takers(self) -> list[Consumer]:
         """The consumers that take messages away: all but those that browse."""
-        return list(self.consumers)
-
-    def oldest(self) -> int | None:
-        """Of the messages that no consumer holds the oldest: as so manieth of all did it come."""
-        first = [each[0][0] for each in (self.returned, self.ready) if each]
-        return min(first, default=None)
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of the messages whose bodies are in memory."""
-        return self.depth_bytes
-
-    @property
-    def unacknowledged(self) -> int:
-        return self.depth_messages - self.uncommitted_messages - len(self.ready) - len(self.returned)
+        return [*self.consumers, *self.choosers]
 
     def attach_consumer(self, consumer: Consumer) -> None:
-        if consumer.browsing:
-            self.browsers.append(consumer)
-        else:
-            self.consumers.append(consumer)
+        self.attached(consumer).append(consumer)
         self.turn.touched.add(self)
 
     def detach_consumer(self, consumer: Consumer) -> None:
         """Messages that it had acquired must have been put back before."""
-        (self.browsers if consumer.browsing else self.consumers).remove(consumer)
+        self.attached(consumer).remove(consumer)
         for barred in self.excluded.values():
             barred.discard(consumer)
         self.turn.touched.add(self)

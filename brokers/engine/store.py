@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+#: (queue, number) of a message.
+Place = tuple[int, int]
+
 
 class Store(Protocol):
     """Queues and messages are known by their numbers. `used_bytes`: what the store takes on disk. `full`: it has
@@ -19,7 +22,13 @@ class Store(Protocol):
     @property
     def full(self) -> bool: ...
 
-    def put(self, queue: int, number: int, body: bytes) -> int: ...
+    def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
+        """`expires`: ms, 0 for never."""
+        ...
+
+    def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
+        """A stored message becomes another queue's, with another body. It is a change: never refused."""
+        ...
 
     def remove(self, queue: int, number: int) -> int: ...
 

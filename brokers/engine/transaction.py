@@ -50,18 +50,28 @@ class Place(Protocol):
 
 
 class Acknowledgement:
-    """What becomes of a consumer's message at the commit. `removes`: it goes for good; else it goes back, see
-    `Queue.put_back`. `settled`: its client has forgotten it, so that after a rollback it goes back to the queue.
-    `returned`: after a rollback it is its consumer's as before. `delivery` belongs to the protocol layer."""
+    """What becomes of a consumer's message at the commit. `removes`: it goes for good; `rejected`: see `Queue.reject`;
+    else it goes back, see `Queue.put_back`. `settled`: its client has forgotten it, so that after a rollback it goes
+    back to the queue. `returned`: after a rollback it is its consumer's as before. `delivery` belongs to the protocol
+    layer."""
 
-    __slots__ = ("barred", "consumer", "delivery", "failed", "message", "removes", "returned", "settled")
+    __slots__ = ("barred", "consumer", "delivery", "failed", "message", "rejected", "removes", "returned", "settled")
 
     def __init__(
-        self, consumer: Consumer, message: Message, *, removes: bool, failed: bool, barred: bool, settled: bool
+        self,
+        consumer: Consumer,
+        message: Message,
+        *,
+        removes: bool,
+        failed: bool,
+        barred: bool,
+        settled: bool,
+        rejected: bool = False,
     ) -> None:
         self.consumer = consumer
         self.message = message
         self.removes = removes
+        self.rejected = rejected
         self.failed = failed
         self.barred = barred
         self.settled = settled
@@ -264,6 +274,8 @@ class Transactions:
         for each in transaction.acknowledged:
             if each.removes:
                 each.consumer.queue.retire(each.consumer, each.message)
+            elif each.rejected:
+                each.consumer.queue.reject(each.consumer, each.message)
             else:
                 each.put_back(failed=each.failed, barred=each.barred and self._attached(each.consumer))
         self._end(transaction)

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.events import Fact, text
+from brokers.engine.message import PLAIN, Header, Message
 from brokers.managed import ObjectName
 
 if TYPE_CHECKING:
     from brokers.engine.connection import Connection
     from brokers.engine.consumer import Consumer
+    from brokers.engine.contents import Contents
     from brokers.engine.deep_queue import DeepQueue
     from brokers.engine.durable_queue import DurableQueue
     from brokers.engine.producer import Producer
@@ -94,14 +96,24 @@ class Keep:
     value: Mapping[str, Any] | None
 
 
+#: (encoded message, why it was given up, the queue it was in, its failed deliveries, the consumer's words) -> what the
+#: dead-letter queue gets: the message with these in its annotations, and without its time to live.
+DeadLetter = Callable[[bytes, str, str, int, str], bytes]
+
+GiveUp = Callable[["Queue", "Consumer", Message, str, str], int | None]
+
+
 class Turn:
     """See the module. `now`: ms since the epoch."""
 
     __slots__ = (
+        "as_dead_letter",
         "changed",
         "effects",
+        "expiring",
         "facts",
-        "is_durable",
+        "give_up",
+        "header",
         "keep",
         "later",
         "now",
@@ -121,8 +133,13 @@ class Turn:
         self.spooling: set[DeepQueue] = set()  # wait for the temp store
         self.temp: Callable[[], Store | None] = lambda: None  # the temp store, opened when it is first asked for
         self.later: set[Queue] = set()  # have more to dispatch, in a turn of its own
-        #: Whether an encoded message asks to be stored; the protocol layer knows.
-        self.is_durable: Callable[[bytes], bool] = lambda body: False
+        self.expiring: set[Contents] = set()  # have messages that expire
+        #: What an encoded message asks for; the protocol layer knows.
+        self.header: Callable[[bytes], Header] = lambda body: PLAIN
+        #: What a dead-letter queue gets: see `DeadLetter`; the protocol layer writes it.
+        self.as_dead_letter: DeadLetter = lambda body, reason, queue, failed, said: body
+        #: What becomes of a message that a consumer gives up: see `dead_letters.DeadLetters.give_up`.
+        self.give_up: GiveUp = lambda queue, consumer, message, reason, said: queue.remove(consumer, message)
         self.effects: list[Effect] = []
         self.facts: list[Fact] = []
         self.keep: list[Keep] = []

@@ -20,12 +20,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from brokers.engine.store import Place
 from brokers.server.disk_reserve import DiskReserve
+from brokers.server.message_groups import COLUMNS, Changes, Group, Whole, Written, together
 from brokers.server.sqlite_file import StoreError, failures_named, open_sqlite, transaction
 
 PAGE_BYTES = 8192
@@ -39,17 +40,33 @@ DROP_ROWS = 5000
 
 _SCHEMA = (
     "CREATE TABLE message (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, number INTEGER NOT NULL,"
-    " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL)",
-    "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed)",
+    " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL,"
+    " expires INTEGER NOT NULL DEFAULT 0)",
+    "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed, expires)",
 )
+
+#: Version -> what makes the next one of it.
+_UPGRADES = {
+    1: (
+        "ALTER TABLE message ADD COLUMN expires INTEGER NOT NULL DEFAULT 0",
+        "DROP INDEX message_place",
+        _SCHEMA[1],
+    )
+}
 
 #: Up to so many rows have a statement of their very number, above that there is one for each multiple.
 STEP = 32
 
+_MOVE = (
+    "UPDATE message SET queue = ?, number = ?, size = ?, body = ?, expires = ?, failed = 0"
+    " WHERE queue = ? AND number = ?"
+)
+
 
 @lru_cache(None)
 def _insert(rows: int) -> str:
-    return f"INSERT INTO message (queue, number, size, body) VALUES {','.join(['(?,?,?,?)'] * rows)}"  # noqa: S608
+    values = ",".join(["(?,?,?,?,?)"] * rows)
+    return f"INSERT INTO message (queue, number, size, body, expires) VALUES {values}"  # noqa: S608
 
 
 @lru_cache(None)
@@ -60,63 +77,6 @@ def _delete_of(rows: int) -> str:
 @lru_cache(None)
 def _load_of(rows: int) -> str:
     return f"SELECT number, body FROM message WHERE queue = ? AND number IN ({','.join('?' * rows)})"  # noqa: S608
-
-
-@dataclass(slots=True)
-class Changes:
-    """What is done to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped."""
-
-    removed: dict[int, set[int]] = field(default_factory=dict)
-    failed: dict[tuple[int, int], int] = field(default_factory=dict)
-    dropped: list[int] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.removed or self.failed or self.dropped)
-
-    def add(self, later: Changes) -> None:
-        for queue, numbers in later.removed.items():
-            self.removed.setdefault(queue, set()).update(numbers)
-        self.failed.update(later.failed)
-        self.dropped += later.dropped
-
-
-@dataclass(slots=True)
-class Whole:
-    """What is written whole or not at all: the transaction with this number. `rows` as in a group."""
-
-    transaction: int
-    rows: list[int | bytes] = field(default_factory=list)
-    changes: Changes = field(default_factory=Changes)
-
-
-@dataclass(slots=True)
-class Group:
-    """What is written together. `rows`: queue, number, size and body of each message, one after the other. `bytes`: of
-    all messages, those of transactions included."""
-
-    ticket: int
-    rows: list[int | bytes] = field(default_factory=list)
-    bytes: int = 0
-    changes: Changes = field(default_factory=Changes)
-    wholes: list[Whole] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.rows or self.changes or self.wholes)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What became of the group with this ticket and so many messages. `fault`: None if they are safe, else why none of
-    them is stored. `removed`: every change up to and including this group's is safe. `unfinished`: there is more to do
-    even if no new group comes. `refused`: the numbers of transactions of which nothing is done, and why; all others of
-    the group are safe."""
-
-    ticket: int
-    messages: int
-    fault: StoreError | None
-    removed: bool
-    unfinished: bool
-    refused: Mapping[int, StoreError] = field(default_factory=dict)
 
 
 class MessageStore:
@@ -140,8 +100,9 @@ class MessageStore:
         self._db = open_sqlite(
             path,
             kind="headgate-messages",
-            version=1,
+            version=2,
             schema=_SCHEMA,
+            upgrades=_UPGRADES,
             synchronous="FULL" if durable else "OFF",
             check=False,
             exclusive=False,
@@ -165,11 +126,12 @@ class MessageStore:
 
     # -- the loop's side ----------------------------------------------------------------------------------------
 
-    def put(self, queue: int, number: int, body: bytes) -> int:
-        """Buffer a message; no other with this queue and number may be there. Returns the ticket of its group."""
+    def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
+        """Buffer a message; no other with this queue and number may be there. `expires`: ms, 0 for never.
+        Returns the ticket of its group."""
         whole = self._whole
         group = self._open_group() if whole is None else self._waiting[-1]
-        (group if whole is None else whole).rows.extend((queue, number, len(body), body))
+        (group if whole is None else whole).rows.extend((queue, number, len(body), body, expires))
         group.bytes += len(body)
         return group.ticket
 
@@ -196,6 +158,14 @@ class MessageStore:
         """Buffer how often the message's delivery has failed. Returns the ticket."""
         group = self._waiting[-1]
         (self._whole or group).changes.failed[queue, number] = count
+        return group.ticket
+
+    def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
+        """Buffer that a written message becomes another queue's, with another body: a crash finds it at one of the two
+        places. Returns the ticket."""
+        group = self._open_group()
+        group.changes.moved[place] = (*to, len(body), body, expires)
+        group.bytes += len(body)
         return group.ticket
 
     def drop_queue(self, queue: int) -> int:
@@ -248,12 +218,13 @@ class MessageStore:
                 bodies.update(self._reader.execute(_load_of(count), (queue, *numbers[at : at + count])).fetchall())
         return bodies
 
-    def recover(self) -> Iterator[tuple[int, int, int, int]]:
-        """(queue, number, size in bytes, failed deliveries) of every written message, by queue and number; bodies are
-        not touched. Raises StoreError."""
+    def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """(queue, number, size in bytes, failed deliveries, expiry in ms or 0) of every written message, by queue and
+        number; bodies are not touched. Raises StoreError."""
         with failures_named(self.path), contextlib.closing(self._reader.cursor()) as cursor:
             cursor.execute(
-                "SELECT queue, number, size, failed FROM message INDEXED BY message_place ORDER BY queue, number"
+                "SELECT queue, number, size, failed, expires FROM message INDEXED BY message_place"
+                " ORDER BY queue, number"
             )
             while rows := cursor.fetchmany(10_000):
                 yield from rows
@@ -270,7 +241,7 @@ class MessageStore:
         try:
             if self._reserve is not None and not self._reserve.hold():
                 raise StoreError(f"cannot use {self.path}: the disk is full")
-            self._execute(*_together(group))
+            self._execute(*together(group))
             self._owed = Changes()
         except StoreError as error:
             fault, refused = self._write_in_need(group, error)
@@ -282,7 +253,7 @@ class MessageStore:
         if fault is not None or refused:
             self._refused = True
         unfinished = bool(self._owed or self._dropping)
-        return Written(group.ticket, len(group.rows) // 4, fault, not self._owed, unfinished, refused)
+        return Written(group.ticket, len(group.rows) // COLUMNS, fault, not self._owed, unfinished, refused)
 
     def close(self) -> None:
         """Release the file. What is buffered and was not written is lost."""
@@ -311,7 +282,7 @@ class MessageStore:
 
     def _squeeze_in(self, rows: Sequence[int | bytes], changes: Changes) -> bool:
         """Write it where the file has room for the messages. Whether it is done."""
-        size = sum(each for each in rows[2::4] if isinstance(each, int))
+        size = sum(each for each in rows[2::COLUMNS] if isinstance(each, int))
         done = False
         with contextlib.suppress(StoreError):
             if not rows or self._room_inside() > 2 * size + 16 * PAGE_BYTES:
@@ -323,6 +294,8 @@ class MessageStore:
     def _parts(self, changes: Changes) -> Iterator[Changes]:
         """The same changes, in parts that the log has room for in the reserve."""
         most = max(1, self._group_bytes // (2 * PAGE_BYTES))  # a message touches a page, and one of the index
+        for place, moved in changes.moved.items():  # first: they may be removed from their new places
+            yield Changes(moved={place: moved})
         for queue, numbers in changes.removed.items():
             ascending = sorted(numbers)
             for at in range(0, len(ascending), most):
@@ -335,8 +308,10 @@ class MessageStore:
             return
         db = self._db
         with failures_named(self.path), transaction(db):
-            for at, count in _batches(len(rows) // 4):
-                db.execute(_insert(count), rows[4 * at : 4 * (at + count)])
+            for at, count in _batches(len(rows) // COLUMNS):
+                db.execute(_insert(count), rows[COLUMNS * at : COLUMNS * (at + count)])
+            for place, moved in changes.moved.items():
+                db.execute(_MOVE, (*moved, *place))
             for (queue, number), failed in changes.failed.items():
                 db.execute("UPDATE message SET failed = ? WHERE queue = ? AND number = ?", (failed, queue, number))
             for queue, removed in changes.removed.items():
@@ -387,18 +362,6 @@ class MessageStore:
             pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
         self._room_inside_then = self._room_inside()
         self.used_bytes = pages * PAGE_BYTES - self._room_inside_then
-
-
-def _together(group: Group) -> tuple[Sequence[int | bytes], Changes]:
-    """Rows and changes of the group, those of its transactions included."""
-    if not group.wholes:
-        return group.rows, group.changes
-    rows, changes = list(group.rows), Changes()
-    changes.add(group.changes)
-    for whole in group.wholes:
-        rows += whole.rows
-        changes.add(whole.changes)
-    return rows, changes
 
 
 def _delete(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:

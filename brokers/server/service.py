@@ -31,7 +31,8 @@ from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.listener import Listener
 from brokers.server.management_node import ManagementNode
-from brokers.server.message_store import RESERVE_BYTES, Written
+from brokers.server.message_groups import Written
+from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
 from brokers.server.users import Users
@@ -158,7 +159,7 @@ class Service:
             self._server.close()
         self.container.begin()
         for connection in list(self.container.connections):
-            connection.end("amqp:connection:forced", "the broker is shutting down")
+            connection.end("amqp:connection:forced", "the broker is shutting down", orderly=True)
         self.container.finish()
         await asyncio.gather(*(listener.shut() for listener in list(self._listeners)))
         await self.messages.close()
@@ -257,6 +258,7 @@ class Service:
             connection.tick(now)
         if self._save_failed:
             self._save()
+        self.broker.expire()
         self.broker.shortages.look(self._available())
         self.broker.transactions.sweep()
         self.samples.publish(self.broker.sample())

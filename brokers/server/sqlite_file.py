@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,11 +30,13 @@ def open_sqlite(
     check: bool,
     exclusive: bool = True,
     page_bytes: int = 4096,
+    upgrades: Mapping[int, Sequence[str]] | None = None,
 ) -> sqlite3.Connection:
     """Open or create `path` in WAL mode, locked against every other process, with autocommit (BEGIN is the caller's).
 
     `kind` and `version` are kept in a table of one row, `schema_version`; a file of another kind or of a later
-    version is refused. `schema`: the statements that create version `version`. `synchronous`: FULL when a commit
+    version is refused. `schema`: the statements that create version `version`; `upgrades`: for each version before it,
+    those that make the next one of it. `synchronous`: FULL when a commit
     must outlive a power cut, NORMAL when it need only outlive the process. `check`: read the whole file through to
     see that it is sound, which is only for files that stay small. Not `exclusive`: a second connection may read while
     this one writes, and keeping other processes away is the caller's business. `page_bytes` acts on a new file only.
@@ -56,14 +58,22 @@ def open_sqlite(
             db.execute(f"PRAGMA synchronous={synchronous}")
             if check and (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
                 raise StoreError(f"{path} is damaged: {found}")
-            _ensure_schema(db, path, kind, version, schema)
+            _ensure_schema(db, path, kind, version, schema, upgrades=upgrades or {})
         except BaseException:
             db.close()
             raise
     return db
 
 
-def _ensure_schema(db: sqlite3.Connection, path: Path, kind: str, version: int, schema: Sequence[str]) -> None:
+def _ensure_schema(
+    db: sqlite3.Connection,
+    path: Path,
+    kind: str,
+    version: int,
+    schema: Sequence[str],
+    *,
+    upgrades: Mapping[int, Sequence[str]],
+) -> None:
     with transaction(db):
         if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
             db.execute("CREATE TABLE schema_version (kind TEXT NOT NULL, version INTEGER NOT NULL)")
@@ -71,6 +81,12 @@ def _ensure_schema(db: sqlite3.Connection, path: Path, kind: str, version: int, 
             for statement in schema:
                 db.execute(statement)
         found = db.execute("SELECT kind, version FROM schema_version").fetchone()
+        if found is not None and found[0] == kind and found[1] in upgrades:
+            for before in range(found[1], version):
+                for statement in upgrades[before]:
+                    db.execute(statement)
+            db.execute("UPDATE schema_version SET version = ?", (version,))
+            found = (kind, version)
     if found is None or found[0] != kind:
         raise StoreError(f"{path} is not a {kind} file")
     if found[1] > version:

@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 from brokers.admin import AdminError
 from brokers.server.commit import GroupCommitter
-from brokers.server.message_store import RESERVE_BYTES, MessageStore, Written
+from brokers.server.message_groups import Written
+from brokers.server.message_store import RESERVE_BYTES, MessageStore
 from brokers.server.sqlite_file import StoreError
 
 log = logging.getLogger("headgate.broker")
@@ -86,7 +87,7 @@ class VirtualHostStores:
         for committer in self._committers.values():
             committer.commit()
 
-    def recover(self, virtualhost: str) -> Iterator[tuple[int, int, int, int]]:
+    def recover(self, virtualhost: str) -> Iterator[tuple[int, int, int, int, int]]:
         """See `MessageStore.recover`."""
         return self._committers[virtualhost].store.recover()
 

@@ -151,7 +151,7 @@ def rates_figure() -> dict[str, Any]:
         _line("rate_in", "In, messages/s", "var(--chart-depth)", width=1.5),
         _line("rate_out", "Out, messages/s", "var(--chart-resume)", width=1.5, dash="dash"),
         {
-            **_line("blocked_producers", "Producers held, at most", "var(--chart-stop)", width=1.2),
+            **_line("blocked_producers", "Producers held", "var(--chart-stop)", width=1.2),
             "yaxis": "y3",
             "line": {"color": "var(--chart-stop)", "width": 1.2, "shape": "hv"},
         },

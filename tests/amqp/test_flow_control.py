@@ -77,7 +77,7 @@ def test_producers_hear_of_a_stop_before_it_is_on_disk_and_the_operator_after_it
         publisher = crowd.publisher("orders")
         wait_until(lambda: publisher.accepted == 11, "all that was sent is accepted")
         take(broker, "orders", 11)
-        wait_until(lambda: publisher.accepted == 22, "it has filled up again")
+        broker.until_queue("orders", lambda q: q.state.overfull, "it has filled up again")
         take(broker, "orders", 5)  # so that there is credit out
         broker.do(watch)
         assert operator.ask("stop-producers", name="type=Broker").status == 200

@@ -126,7 +126,7 @@ def transaction(client: Client) -> bytes:
 def seen(broker: BrokerThread, queue: str = "q") -> list[str]:
     """The bodies that consumers may have, in order."""
     found = []
-    for _, body in broker.see(queue, lambda q: q.copies(0, 1000)):
+    for _, body in broker.see(queue, lambda q: q.copies(q.line, 0, 1000)):
         message = Message()
         message.decode(body)
         found.append(message.body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from brokers.engine.broker import Broker
+from brokers.engine.store import Place
 
 
 class FakeStore:
@@ -12,6 +13,8 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.stored: dict[tuple[int, int], bytes] = {}
+        self.expiries: dict[tuple[int, int], int] = {}
+        self.moves: list[tuple[Place, Place, bytes]] = []
         self.failed: dict[tuple[int, int], int] = {}
         self.puts: list[tuple[int, int, bytes]] = []
         self.removed: list[tuple[int, int]] = []
@@ -23,8 +26,14 @@ class FakeStore:
         self.readable = True
         self.loads = 0
 
-    def put(self, queue: int, number: int, body: bytes) -> int:
+    def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         (self.wholes[self.whole][0] if self.whole else self.puts).append((queue, number, body))
+        self.expiries[queue, number] = expires
+        return self.ticket
+
+    def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
+        self.moves.append((place, to, body))
+        self.expiries[to] = expires
         return self.ticket
 
     def remove(self, queue: int, number: int) -> int:
@@ -61,6 +70,10 @@ class FakeStore:
         transactions that are."""
         if not fault:
             self.stored.update({(queue, number): body for queue, number, body in self.puts})
+        for place, new_place, body in self.moves:
+            del self.stored[place]
+            self.stored[new_place] = body
+        self.moves.clear()
         for transaction, (puts, removed) in self.wholes.items():
             if transaction not in refused:
                 self.stored.update({(queue, number): body for queue, number, body in puts})

@@ -215,6 +215,7 @@ class Simulation:
             self.broker.turn.now += SWEEP
             self.time_passed()
             self.broker.sweep()
+            self.broker.expire()
             self.settle()
 
     def time_passed(self) -> None:

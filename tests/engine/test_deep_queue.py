@@ -72,7 +72,7 @@ def test_above_the_capacity_producers_go_on_and_bodies_leave_memory(broker: InMe
     assert numbers(broker, count) == list(range(1, count + 1))
     write(broker)
     assert temp(broker).stored == {}
-    assert (queue.depth_messages, queue.memory_bytes, queue.deep) == (0, 0, False)
+    assert (queue.depth_messages, queue.memory_bytes, queue.line.deep) == (0, 0, False)
     assert queue.state.value == "NORMAL"
     broker.publish(producer, 3)
     assert len(queue.ready) == 3  # no longer by way of the disk

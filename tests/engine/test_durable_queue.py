@@ -1,4 +1,4 @@
-"""A durable queue against a plain list: what is seen when and in which order, what is stored, what a crash leaves."""
+"""A durable queue against a plain list: what is seen when and in which order, what expires, what a crash leaves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from brokers.engine import deep_queue, durable_queue
 from brokers.engine.durable_queue import DurableQueue
+from brokers.engine.message import NEVER, PLAIN, Header
 from brokers.engine.queue import Message
 from brokers.managed import object_name
 from brokers.testing import InMemoryBroker
@@ -22,8 +23,24 @@ SMALL = {"READY_MESSAGES": 4, "READY_BYTES": 120}
 SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 60, "LOADS": 2}
 
 
+def header(body: bytes) -> Header:
+    """Of `D|T number priority ttl filling`: D is durable."""
+    kind, _, priority, ttl, _ = body.split(b" ")
+    asked = Header(kind == b"D", int(priority), int(ttl))
+    return PLAIN if asked == PLAIN else asked
+
+
+def came(body: bytes) -> int:
+    return int(body.split(b" ")[1])
+
+
+def place(body: bytes) -> tuple[int, int]:
+    """Where it stands in the order of dispatch."""
+    return -header(body).priority, came(body)
+
+
 class DurableQueueModel(RuleBasedStateMachine):
-    """`line`: (body, safe) of what is in the queue and with nobody, in order. A body that begins with D is durable."""
+    """`line`: (body, safe) of what is in the queue and with nobody, as it came. `due`: body -> when it expires."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,6 +52,8 @@ class DurableQueueModel(RuleBasedStateMachine):
             patch.start()
         self.stores = FakeStores()
         self.line: list[tuple[bytes, bool]] = []
+        self.due: dict[bytes, int] = {}
+        self.now = 0
         self.held: list[Message] = []
         self.count = 0
         self.records: list[tuple[str, str, dict[str, object]]] = []
@@ -48,43 +67,67 @@ class DurableQueueModel(RuleBasedStateMachine):
         self.broker = InMemoryBroker()
         engine = self.broker.engine
         engine.stores = self.stores
-        engine.turn.is_durable = lambda body: body.startswith(b"D")
+        engine.turn.header = header
+        self.now = engine.turn.now = max(self.now, engine.turn.now)
         host = engine.virtualhost("default")
         engine.last_store_id = 0
         queue = engine.create_queue(host, "q", durable=True)
         assert isinstance(queue, DurableQueue)
         self.queue, self.store = queue, self.stores.by_name["default"]
-        rows = [(q, number, len(body), 0) for (q, number), body in sorted(self.store.stored.items())]
+        stored = sorted(self.store.stored.items())
+        rows = [(q, number, len(body), 0, self.store.expiries[q, number]) for (q, number), body in stored]
         assert engine.recover(host, rows) == len(rows)
         self.producer = self.broker.attach_producer("q")
         self.consumer = self.broker.attach_consumer("q")
 
     @property
     def visible(self) -> list[bytes]:
-        """What a consumer may have: all before the first that is not safe yet."""
+        """What a consumer may have, in its order: all that came before the first that is not safe yet."""
         bodies = []
         for body, safe in self.line:
             if not safe:
                 break
             bodies.append(body)
-        return bodies
+        return sorted(bodies, key=place)
 
-    @rule(durable=st.lists(st.booleans(), min_size=1, max_size=12), size=st.integers(0, 50))
-    def publish(self, durable: list[bool], size: int) -> None:
+    def end(self) -> None:
+        """End the turn, and let expire what is due."""
+        self.broker._end_turn()
+        self.broker.engine.expire()
+        self.broker._end_turn()
+        gone = [body for body in self.visible if self.due.get(body, NEVER) <= self.now]
+        self.line = [(body, safe) for body, safe in self.line if body not in gone]
+
+    @rule(
+        durable=st.lists(st.booleans(), min_size=1, max_size=12),
+        size=st.integers(0, 50),
+        priority=st.sampled_from([4, 4, 4, 0, 5, 9]),
+        ttl=st.sampled_from([0, 0, 0, 100, 1000]),
+    )
+    def publish(self, durable: list[bool], size: int, priority: int, ttl: int) -> None:
         for each in durable:
             self.count += 1
-            body = b"%c%d" % (b"T"[0] if not each else b"D"[0], self.count) + b"." * size
+            body = b"%s %d %d %d %s" % (b"D" if each else b"T", self.count, priority, ttl, b"." * size)
             self.producer.credit = 1
             self.queue.ledger.reserved += 1
             assert self.queue.publish(self.producer, body)
             self.line.append((body, not each))
-        self.broker._end_turn()
+            if ttl:
+                self.due[body] = self.now + ttl
+        self.end()
+
+    @rule(ms=st.sampled_from([50, 100, 900]))
+    def time_passes(self, ms: int) -> None:
+        self.broker.advance(ms)
+        self.now = self.broker.engine.turn.now
+        assert not self.broker.acquired
+        self.end()
 
     @rule(fault=st.booleans())
     def write(self, fault: bool) -> None:
         self.store.write(self.broker.engine, fault=fault)
-        self.broker._end_turn()
         self.line = [(body, True) for body, safe in self.line if safe or not fault]
+        self.end()
 
     @rule(count=st.integers(1, 15))
     def take(self, count: int) -> None:
@@ -95,8 +138,11 @@ class DurableQueueModel(RuleBasedStateMachine):
         self.broker.acquired.clear()
         self.consumer.credit = 0
         assert [body for _, body in got] == self.visible[:count]
-        self.line = self.line[len(got) :]
+        self.forget([body for _, body in got])
         self.held += got
+
+    def forget(self, bodies: list[bytes]) -> None:
+        self.line = [(body, safe) for body, safe in self.line if body not in bodies]
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -111,44 +157,77 @@ class DurableQueueModel(RuleBasedStateMachine):
     def give_back(self, failed: bool) -> None:
         for message in self.held:
             self.queue.put_back(self.consumer, message, failed=failed)
-        self.line = [(body, True) for _, body in sorted(self.held)] + self.line
+        self.line = sorted([*self.line, *((body, True) for _, body in self.held)], key=lambda e: came(e[0]))
         self.held = []
+        self.end()
 
     @rule(count=st.integers(1, 6))
     def drop_oldest(self, count: int) -> None:
         for _ in range(count):
-            if self.queue.drop_oldest():
-                self.line.pop(0)
-        assert self.queue.drop_oldest() is False or self.line.pop(0)
+            visible = self.visible
+            assert self.queue.drop_oldest() is bool(visible)
+            if visible:
+                lowest = min(header(body).priority for body in visible)
+                self.forget([next(body for body in visible if header(body).priority == lowest)])
 
     @rule()
     def purge(self) -> None:
         count = self.queue.purge()
         assert count == len(self.visible)
-        self.line = self.line[count:]
+        self.forget(self.visible)
 
-    @rule(seen=st.integers(0, 60), count=st.integers(1, 10))
-    def browse(self, seen: int, count: int) -> None:
-        found = self.queue.copies(seen, count)
-        assert [number for number, _ in found] == sorted(number for number, _ in found)
-        assert all(number > seen for number, _ in found)
-        every = self.queue.copies(0, 1)
-        assert [body for _, body in every] == self.visible[:1]
+    @rule(count=st.integers(1, 10), all_seen=st.booleans())
+    def browse(self, count: int, all_seen: bool) -> None:
+        """A browser is shown what a consumer would get, in that order, and none of it twice."""
+        connection = self.consumer.connection
+        browser = self.broker.engine.attach_consumer(connection, self.queue, "browser", None, browsing=True)
+        wanted = self.visible if all_seen else self.visible[:count]
+        shown: list[bytes] = []
+        while len(shown) < len(wanted):
+            browser.credit = min(count, len(wanted) - len(shown))
+            self.queue.touch()
+            self.broker._end_turn()
+            assert self.broker.acquired, "a browser was not shown all"
+            shown += [body for _, (_, body) in self.broker.acquired]
+            self.broker.acquired.clear()
+        assert shown == wanted
+        self.broker.engine.detach(browser)
         self.broker._end_turn()
+
+    @rule(kind=st.sampled_from([b"D", b"T"]), credit=st.integers(1, 6))
+    def choose(self, kind: bytes, credit: int) -> None:
+        """A consumer with a selector gets what it wants, in order, past what it does not want."""
+        connection = self.consumer.connection
+        chooser = self.broker.engine.attach_consumer(
+            connection, self.queue, "chooser", None, browsing=False, selects=lambda body: body.startswith(kind)
+        )
+        chooser.credit = credit
+        self.queue.touch()
+        self.broker._end_turn()
+        got = [message for _, message in self.broker.acquired]
+        self.broker.acquired.clear()
+        assert [body for _, body in got] == [body for body in self.visible if body.startswith(kind)][:credit]
+        self.forget([body for _, body in got])
+        for message in got[1:]:
+            self.queue.put_back(chooser, message)
+            self.line.append((message[1], True))
+        self.line.sort(key=lambda e: came(e[0]))
+        chooser.credit = 0
+        for message in got[:1]:
+            self.queue.remove(chooser, message)
+        self.broker.engine.detach(chooser)
+        self.end()
 
     @rule()
     def restart(self) -> None:
         """All that was only buffered is gone, and so is what is not durable; what consumers hold comes back."""
         kept = set(self.store.stored.values())
         self.store.puts, self.store.removed = [], []
-        everything = [body for _, body in sorted(self.held)] + [body for body, _ in self.line]
-        self.line = [(body, True) for body in everything if body in kept]
         self.held = []
-        # What was settled, and not yet out of the store, is there again: nobody had been told.
-        again = [body for _, body in sorted(self.store.stored.items()) if (body, True) not in self.line]
         self.begin()
-        in_order = [body for _, body in sorted(self.store.stored.items())]
-        self.line = sorted([*self.line, *((body, True) for body in again)], key=lambda e: in_order.index(e[0]))
+        # What was settled, and not yet out of the store, is there again: nobody had been told.
+        self.line = [(body, True) for body in sorted(kept, key=came)]
+        self.end()
 
     @invariant()
     def depth_and_places_agree(self) -> None:
@@ -174,7 +253,7 @@ TestDurableQueueModel = DurableQueueModel.TestCase
 def test_a_store_that_cannot_be_read_holds_up_its_queue_and_loses_nothing() -> None:
     broker = InMemoryBroker()
     broker.engine.stores = FakeStores()
-    broker.engine.turn.is_durable = lambda body: True
+    broker.engine.turn.header = lambda body: Header(durable=True)
     broker.management.create(NAME, {"durable": True})
     store = broker.engine.virtualhost("default").store
     queue = broker.engine.queue("default", "q")

@@ -19,6 +19,7 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.credit import GRACE_MS, draining
 from brokers.engine.flow import State
 from brokers.engine.limits import UNLIMITED
+from brokers.engine.message import NEVER, PLAIN, Header, number_of, rank_of
 from brokers.engine.overflow import Verdict
 from brokers.engine.policy import Value
 from brokers.engine.producer import Producer
@@ -57,8 +58,16 @@ policies = st.fixed_dictionaries(
         "flow_control": st.sampled_from(["on", "on", "off"]),
         "producer_window_bytes": st.integers(0, 500),
         "producer_window_messages": st.integers(0, 5),
+        "maximum_deliveries": st.sampled_from([0, 0, 1, 2]),
     },
 )
+
+
+def header(body: bytes) -> Header:
+    """What a message asks is told by its number among those of its producer."""
+    _, number = origin((0, body))
+    asked = Header(priority={0: 9, 1: 1}.get(number % 6, 4), ttl=400 if number % 7 == 0 else 0)
+    return PLAIN if asked == PLAIN else asked
 
 
 @dataclass
@@ -69,31 +78,37 @@ class Model:
     overfull: bool = False
     sizes: dict[int, int] = field(default_factory=dict)
     available: set[int] = field(default_factory=set)
+    due: dict[int, int] = field(default_factory=dict)  # when messages expire
+    failed: Counter[int] = field(default_factory=Counter)
     barred: dict[int, set[Consumer]] = field(default_factory=dict)
     held: Counter[Producer] = field(default_factory=Counter)  # messages in the queue whose outcome is withheld
-    outside: list[tuple[Producer, int, int]] = field(default_factory=list)  # producer, size, deadline
+    outside: list[tuple[Producer, bytes, int]] = field(default_factory=list)  # producer, body, deadline
     enqueued: int = 0
     bound: int = 0  # what depth and reserved credit may come to together
 
-    def publish(self, producer: Producer, size: int, now: int, *, very_late: bool) -> Verdict:
+    def publish(self, producer: Producer, body: bytes, now: int, *, very_late: bool) -> Verdict:
         """`very_late`: on credit for which nothing is reserved any more, and for which there is no room."""
         limits = self.queue.limits
         way = limits.full if self.overfull else "not full"
         if very_late or way == "reject-after":
-            self.outside.append((producer, size, now + limits.reject_after_ms))
+            self.outside.append((producer, body, now + limits.reject_after_ms))
             return Verdict.HELD
         if way == "reject":
             return Verdict.REFUSED
-        self.enqueue(size)
+        self.enqueue(body)
         if way == "hold":
             self.held[producer] += 1
             return Verdict.HELD
         return Verdict.TAKEN
 
-    def enqueue(self, size: int) -> None:
+    def enqueue(self, body: bytes) -> None:
         self.enqueued += 1
-        self.sizes[self.enqueued] = size
-        self.available.add(self.enqueued)
+        asked = header(body)
+        number = number_of(self.enqueued, asked.priority)
+        self.sizes[number] = len(body)
+        self.available.add(number)
+        if asked.ttl:
+            self.due[number] = self.queue.turn.now + asked.ttl
         self.drop()
         if self.above:
             self.overfull = True
@@ -107,6 +122,20 @@ class Model:
         del self.sizes[number]
         self.available.discard(number)
         self.barred.pop(number, None)
+        self.due.pop(number, None)
+        self.failed.pop(number, None)
+
+    def put_back(self, number: int) -> None:
+        """It is in its place again, if it has not expired meanwhile."""
+        self.available.add(number)
+        self.expire_messages(self.queue.turn.now)
+
+    def expire_messages(self, now: int) -> None:
+        due = [n for n in self.available if self.due.get(n, NEVER) <= now]
+        for number in due:
+            self.forget(number)
+        if due:
+            self.measure()
 
     def measure(self) -> None:
         limits = self.queue.limits
@@ -142,7 +171,7 @@ class Model:
         if way != self.queue.limits.full:
             self.held.clear()
             deadline = self.queue.turn.now + self.queue.limits.reject_after_ms
-            self.outside = [(producer, size, deadline) for producer, size, _ in self.outside]
+            self.outside = [(producer, body, deadline) for producer, body, _ in self.outside]
         self.drop()
         self.let_in()
         self.measure()
@@ -151,14 +180,14 @@ class Model:
         return self.held[producer] + sum(1 for w in self.outside if w[0] is producer)
 
     def drop(self) -> None:
-        """A ring makes room by its oldest messages."""
+        """A ring makes room by its oldest messages of the lowest priority."""
         limits = self.queue.limits
         while (
             limits.ring
             and self.available
             and (sum(self.sizes.values()) > limits.stop_bytes or len(self.sizes) > limits.stop_messages)
         ):
-            self.forget(min(self.available))
+            self.forget(min(self.available, key=lambda number: (-rank_of(number), number)))
 
     @property
     def state(self) -> State:
@@ -174,6 +203,7 @@ class Watched(Simulation):
     def __init__(self) -> None:
         self.models: dict[Queue, Model] = {}
         super().__init__()
+        self.broker.turn.header = header
 
     def dispatch(self, queue: Queue) -> None:
         model = self.models[queue]
@@ -191,6 +221,7 @@ class Watched(Simulation):
     def time_passed(self) -> None:
         for model in self.models.values():
             model.expire(self.broker.turn.now)
+            model.expire_messages(self.broker.turn.now)
 
     @staticmethod
     def _dispatched(model: Model, consumer: Consumer, message: Message) -> None:
@@ -308,13 +339,13 @@ class EngineMachine(RuleBasedStateMachine):
             most -= 1
             frame, expected = sender.frames[0], sender.verdicts.copy()
             if isinstance(frame, bytes):
-                known = producer.credit or producer.withdrawn or producer.lapsed
+                known = producer.credit or producer.withdrawn or producer.lapsed or producer.doubtful
                 assert known, "an honest client was taken for one that breaks the protocol"
                 reserved = producer.withdrawn and not queue.state.stopped
                 room = queue.state is State.NORMAL and queue.room() > 0
                 very_late = not producer.credit and not ((reserved or room) and not queue.outside)
                 now = self.world.broker.turn.now
-                expected[model.publish(producer, len(frame), now, very_late=very_late)] += 1
+                expected[model.publish(producer, frame, now, very_late=very_late)] += 1
             self.world.arrive(sender, 1)
             assert sender.verdicts == expected
 
@@ -349,14 +380,24 @@ class EngineMachine(RuleBasedStateMachine):
         message = held.pop(which % len(held))
         queue = consumer.queue
         model = self.world.models[queue]
-        if outcome in ("accept", "reject"):
-            model.forget(message[0])
-            queue.remove(consumer, message)
+        number, limits = message[0], queue.limits
+        if outcome in ("failed", "barred"):
+            model.failed[number] += 1
+        if outcome in ("accept", "reject") or 0 < limits.maximum_deliveries <= model.failed[number]:
+            discarded = queue.discarded + (outcome != "accept")
+            model.forget(number)
+            if outcome == "accept":
+                queue.remove(consumer, message)
+            elif outcome == "reject":
+                queue.reject(consumer, message)
+            else:
+                queue.put_back(consumer, message, failed=True, barred=outcome == "barred")
+            assert queue.discarded == discarded
             model.measure()
         else:
-            model.available.add(message[0])
             if outcome == "barred":
-                model.barred.setdefault(message[0], set()).add(consumer)
+                model.barred.setdefault(number, set()).add(consumer)
+            model.put_back(number)
             queue.put_back(consumer, message, failed=outcome != "release", barred=outcome == "barred")
         self.world.settle()
 
@@ -375,9 +416,10 @@ class EngineMachine(RuleBasedStateMachine):
     def detach_a_receiver(self, pick: int) -> None:
         consumer = self.receiver(pick)
         model = self.world.models[consumer.queue]
-        model.available.update(m[0] for m in self.world.held[consumer])
         for barred in model.barred.values():
             barred.discard(consumer)
+        model.available.update(m[0] for m in self.world.held[consumer])
+        model.expire_messages(self.world.broker.turn.now)
         self.world.leave(consumer)
 
     # -- operators ----------------------------------------------------------------------------------------------
@@ -447,7 +489,7 @@ class EngineMachine(RuleBasedStateMachine):
         for queue, model in self.world.models.items():
             assert queue.depth_messages == len(model.sizes)
             assert queue.depth_bytes == sum(model.sizes.values())
-            there = [*queue.returned, *queue.ready]
+            there = [m for line in queue.lines for m in (*line.returned, *line.ready)]
             assert [m[0] for m in there] == sorted(model.available)
             held = [m for c, messages in self.world.held.items() if c.queue is queue for m in messages]
             assert queue.unacknowledged == len(held) == sum(c.unacknowledged for c in queue.consumers)
@@ -455,15 +497,18 @@ class EngineMachine(RuleBasedStateMachine):
             assert queue.enqueued - queue.dequeued == queue.depth_messages
             assert set(queue.deliveries) <= set(model.sizes)
             assert set(queue.excluded) <= set(model.sizes)
+            assert queue.deadlines.at == model.due
+            assert {n: count for n, count in queue.deliveries.items() if count} == +model.failed
 
     @invariant()
     def each_producers_messages_are_in_the_order_in_which_it_sent_them(self) -> None:
         for queue in self.queues:
-            last: dict[int, int] = {}
-            for message in [*queue.returned, *queue.ready]:
-                producer, number = origin(message)
-                assert number > last.get(producer, 0)
-                last[producer] = number
+            last: dict[tuple[int, int], int] = {}
+            for line in queue.lines:
+                for message in [*line.returned, *line.ready]:
+                    producer, number = origin(message)
+                    assert number > last.get((producer, line.rank), 0)
+                    last[producer, line.rank] = number
 
     @invariant()
     def states_and_reasons_are_those_of_the_model(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.flow import State as QueueState
+from brokers.engine.message import PLAIN, Header
 from brokers.engine.outlet import Outlet, Parcel
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
@@ -87,7 +88,7 @@ def broker() -> Iterator[Recording]:
 
 
 def bodies(queue: Queue) -> list[bytes]:
-    return [body for _, body in queue.copies(0, 10_000)]
+    return [body for _, body in queue.copies(queue.line, 0, 10_000)]
 
 
 # -- what counts when -------------------------------------------------------------------------------------------------
@@ -432,7 +433,7 @@ def test_a_transaction_that_holds_messages_idly_is_rolled_back_and_its_client_to
 @pytest.fixture
 def durable(broker: Recording) -> DurableQueue:
     broker.engine.stores = FakeStores()
-    broker.engine.turn.is_durable = lambda body: body.startswith(b"D")
+    broker.engine.turn.header = lambda body: Header(durable=True) if body.startswith(b"D") else PLAIN
     queue = broker.engine.create_queue(broker.engine.virtualhost("default"), "durable", durable=True)
     assert isinstance(queue, DurableQueue)
     return queue

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from brokers.engine.message import PLAIN, Header
 from brokers.engine.queue import Message, Queue
 from brokers.engine.transaction import Acknowledgement, State, Transaction
 from brokers.testing import InMemoryBroker
@@ -38,7 +39,7 @@ class TransactionModel(RuleBasedStateMachine):
         engine = self.broker.engine
         self.stores = FakeStores()
         engine.stores = self.stores
-        engine.turn.is_durable = lambda body: body.startswith(b"D")
+        engine.turn.header = lambda body: Header(durable=True) if body.startswith(b"D") else PLAIN
         host = engine.virtualhost("default")
         policy = {"capacity_messages": CAPACITY}
         self.queues = [
@@ -219,7 +220,7 @@ class TransactionModel(RuleBasedStateMachine):
             assert queue.depth_messages == len(self.lines[where]) + len(sent) + len(away)
             assert queue.depth_messages <= CAPACITY + 1
             assert queue.unacknowledged == len(away)
-            assert [m[1] for m in queue.copies(0, 100)] == self.visible(where)
+            assert [m[1] for m in queue.copies(queue.line, 0, 100)] == self.visible(where)
 
     @invariant()
     def what_is_stored_is_what_has_been_committed(self) -> None:

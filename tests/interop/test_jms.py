@@ -275,8 +275,45 @@ def test_shared_and_durable_subscriptions_belong_to_a_client_or_to_all_and_end_w
     assert broker.look(lambda s: [each.wish.client for each in s.broker.subscriptions.of.values()]) == ["me"]
 
 
-@pytest.mark.xfail(strict=True, reason="not yet: the engine has no selectors")
 def test_a_selector_leaves_what_does_not_match(jms: Peer, broker: BrokerThread) -> None:
     seen = well(jms.play("selector", broker.port))
     assert seen["received"] == ["blue"]
     assert seen["nothing_more"]
+
+
+# -- what messages ask for --------------------------------------------------------------------------------------------
+
+
+def test_higher_priorities_are_received_first(jms: Peer, broker: BrokerThread) -> None:
+    assert well(jms.play("priority", broker.port))["received"] == ["p9", "p9", "p4", "p4", "p0"]
+
+
+def test_an_expired_message_is_not_received_and_the_other_knows_its_expiration(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    seen = well(jms.play("expiry", broker.port))
+    assert seen["received"] == "new"
+    assert 50_000 < seen["left_ms"] <= 60_000
+    assert seen["nothing_more"]
+    operator.until(lambda: operator.read("orders")["expired_messages"] == 1, "it is counted")
+
+
+def test_a_message_that_the_client_gives_up_goes_to_the_dead_letter_queue(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", maximum_deliveries=1, dead_letter_queue="dead")
+    seen = well(jms.play("poison", broker.port))
+    assert (seen["first"], seen["then"], seen["dead"]) == (["m0"], "m1", ["m0"])
+    assert operator.read("orders")["dead_lettered_messages"] == 1
+
+
+def test_what_a_lost_connection_held_too_often_goes_to_the_dead_letter_queue(
+    jms: Peer, broker: BrokerThread, operator: Operator
+) -> None:
+    operator.create("orders", maximum_deliveries=1, dead_letter_queue="dead")
+    operator.publish("orders", "m0", "m1", "m2")
+    with jms.playing("lost-connection", broker.port, mode="client", take=3, left=0) as running:
+        operator.until(lambda: operator.read("orders")["unacknowledged_messages"] == 3, "they are delivered")
+        lose(broker)
+        assert well(running.seen())["nothing_more"]
+    assert operator.take("dead", 3) == ["m0", "m1", "m2"]

@@ -10,7 +10,8 @@ import pytest
 
 from brokers.server import commit
 from brokers.server.commit import GroupCommitter
-from brokers.server.message_store import Changes, Group, MessageStore, Written
+from brokers.server.message_groups import COLUMNS, Changes, Group, Written
+from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
 
@@ -25,7 +26,7 @@ class HeldStore(MessageStore):
 
     def write(self, group: Group) -> Written:
         assert self.go.acquire(timeout=10)
-        self.groups.append(len(group.rows) // 4)
+        self.groups.append(len(group.rows) // COLUMNS)
         return super().write(group)
 
     def _execute(self, rows: object, changes: Changes) -> None:

@@ -12,7 +12,8 @@ from proton.utils import SendException
 
 from brokers.engine import durable_queue
 from brokers.engine.durable_queue import DurableQueue
-from brokers.server.message_store import Group, MessageStore, Written
+from brokers.server.message_groups import Group, Written
+from brokers.server.message_store import MessageStore
 from brokers.server.service import Service
 from brokers.server.sqlite_file import StoreError
 from tests.amqp.broker_thread import BrokerThread, wait_until
@@ -86,8 +87,7 @@ def test_durable_messages_are_there_again_after_a_restart_and_others_are_not(tmp
             receiver = connection.create_receiver("orders", credit=10)
             got = [receiver.receive() for _ in range(4)]
             assert [each.body for each in got] == [5, 7, 8, "new"]
-            assert got[0].delivery_count == 1  # it was with a consumer that went
-            assert got[3].delivery_count == 0
+            assert [each.delivery_count for each in got] == [0] * 4  # their consumer ended in order
 
 
 def test_a_durable_message_is_neither_accepted_nor_seen_before_it_is_stored(tmp_path: Path, held: HeldStore) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from brokers.server.message_store import DROP_ROWS, PAGE_BYTES, MessageStore, Written
+from brokers.engine.message import number_of
+from brokers.server.message_groups import Written
+from brokers.server.message_store import DROP_ROWS, PAGE_BYTES, MessageStore
 from brokers.server.sqlite_file import StoreError
 from tests.server import message_writer
 
@@ -54,7 +58,12 @@ def test_written_messages_are_recovered_in_order_without_their_bodies(path: Path
     store.close()
 
     store = MessageStore(path, reserve_bytes=RESERVE)
-    assert list(store.recover()) == [(1, 2, 100_000, 0), (1, 3, 0, 0), (2, 1, 3, 0), (2, 7, 5, 0)]
+    assert list(store.recover()) == [
+        (1, 2, 100_000, 0, 0),
+        (1, 3, 0, 0, 0),
+        (2, 1, 3, 0, 0),
+        (2, 7, 5, 0, 0),
+    ]
     assert store.load(2, [7, 1, 99]) == {1: b"one", 7: b"seven"}
     store.close()
 
@@ -94,7 +103,7 @@ def test_failed_deliveries_are_recovered(store: MessageStore) -> None:
     store.fail(1, 1, 2)
     store.fail(1, 99, 5)  # there is no such message
     write(store)
-    assert list(store.recover()) == [(1, 1, 6, 2)]
+    assert list(store.recover()) == [(1, 1, 6, 2, 0)]
 
 
 def test_a_dropped_queue_goes_in_parts_and_others_stay(store: MessageStore) -> None:
@@ -107,7 +116,7 @@ def test_a_dropped_queue_goes_in_parts_and_others_stay(store: MessageStore) -> N
     while written[-1].unfinished:
         written.append(write(store))
     assert len(written) == 3
-    assert list(store.recover()) == [(6, 1, 5, 0)]
+    assert list(store.recover()) == [(6, 1, 5, 0, 0)]
 
 
 def test_used_bytes_follow_what_is_stored_and_not_the_files_length(store: MessageStore) -> None:
@@ -273,6 +282,56 @@ def test_a_disk_filled_by_others_is_used_again_when_they_have_gone(small_disk: P
     store.close()
 
 
+def test_a_message_is_moved_in_one_change_with_another_body(store: MessageStore) -> None:
+    store.put(1, 1, b"dead")
+    store.fail(1, 1, 3)
+    write(store)
+    ticket = store.move((1, 1), (2, 5), b"dead letter", 0)
+    assert list(store.recover()) == [(1, 1, 4, 3, 0)]
+    store.remove(2, 5)
+    store.put(2, 6, b"next")
+    written = write(store)
+    assert (written.ticket, written.messages, written.removed) == (ticket, 1, True)
+    assert list(store.recover()) == [(2, 6, 4, 0, 0)]
+
+
+def test_a_full_disk_moves_messages_and_keeps_them(small_disk: Path) -> None:
+    store = MessageStore(small_disk / "messages.sqlite3", reserve_bytes=RESERVE)
+    end, _ = fill(store, 0)
+    for number in range(200):
+        store.move((1, number), (2, number), b"y" * 1100)
+    written = write(store)
+    assert (written.fault, written.removed) == (None, True)
+    assert [(q, n) for q, n, *_ in store.recover()] == [
+        *((1, number) for number in range(200, end)),
+        *((2, number) for number in range(200)),
+    ]
+    store.close()
+
+
+def test_a_file_of_the_first_release_opens_with_all_its_messages(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(
+            "CREATE TABLE schema_version (kind TEXT NOT NULL, version INTEGER NOT NULL);"
+            "INSERT INTO schema_version VALUES ('headgate-messages', 1);"
+            "CREATE TABLE message (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, number INTEGER NOT NULL,"
+            " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL);"
+            "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed);"
+            "INSERT INTO message (queue, number, size, failed, body)"
+            " VALUES (1, 2, 3, 0, x'616263'), (1, 3, 1, 2, x'64');"
+        )
+    for _ in range(2):  # it is upgraded once
+        store = MessageStore(path, reserve_bytes=RESERVE)
+        assert list(store.recover()) == [(1, 2, 3, 0, 0), (1, 3, 1, 2, 0)]
+        assert store.load(1, [2, 3]) == {2: b"abc", 3: b"d"}
+        store.close()
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    store.put(1, 4, b"e", 77)
+    write(store)
+    assert list(store.recover())[-1] == (1, 4, 1, 0, 77)
+    store.close()
+
+
 # -- a model ------------------------------------------------------------------------------------------------------
 
 QUEUES = st.integers(1, 3)
@@ -287,20 +346,40 @@ class StoreModel(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "messages.sqlite3"
         self.store = MessageStore(self.path, reserve_bytes=RESERVE)
-        self.safe: dict[tuple[int, int], tuple[bytes, int]] = {}
-        self.wanted: dict[tuple[int, int], tuple[bytes, int]] = {}
+        self.safe: dict[tuple[int, int], tuple[bytes, int, int]] = {}  # body, failed deliveries, expiry
+        self.wanted: dict[tuple[int, int], tuple[bytes, int, int]] = {}
         self.next = dict.fromkeys(range(1, 4), 1)
 
     def teardown(self) -> None:
         self.store.close()
         shutil.rmtree(self.folder)
 
-    @rule(queue=QUEUES, body=st.binary(max_size=40), times=st.integers(1, 300))
-    def put(self, queue: int, body: bytes, times: int) -> None:
+    @rule(
+        queue=QUEUES,
+        body=st.binary(max_size=40),
+        times=st.integers(1, 300),
+        priority=st.sampled_from([4, 4, 0, 9]),
+        expires=st.sampled_from([0, 0, 1_700_000_000_000]),
+    )
+    def put(self, queue: int, body: bytes, times: int, priority: int, expires: int) -> None:
         for _ in range(times):
-            number, self.next[queue] = self.next[queue], self.next[queue] + 1
-            self.store.put(queue, number, body)
-            self.wanted[queue, number] = (body, 0)
+            number = self.number(queue, priority)
+            self.store.put(queue, number, body, expires)
+            self.wanted[queue, number] = (body, 0, expires)
+
+    def number(self, queue: int, priority: int) -> int:
+        sequence, self.next[queue] = self.next[queue], self.next[queue] + 1
+        return number_of(sequence, priority)
+
+    @rule(queue=QUEUES, to=QUEUES, body=st.binary(max_size=40), data=st.data())
+    def move(self, queue: int, to: int, body: bytes, data: st.DataObject) -> None:
+        """Of written messages only, and none is moved or removed again before that is written."""
+        there = sorted(place for place in self.safe if place in self.wanted and place[0] == queue)
+        for place in there[: data.draw(st.integers(0, len(there)))]:
+            new_place = (to, self.number(to, 4))
+            self.store.move(place, new_place, body, 7)
+            del self.wanted[place]
+            self.wanted[new_place] = (body, 0, 7)
 
     @rule(queue=QUEUES, every=st.integers(1, 4), data=st.data())
     def remove(self, queue: int, every: int, data: st.DataObject) -> None:
@@ -313,7 +392,8 @@ class StoreModel(RuleBasedStateMachine):
     def fail(self, queue: int, number: int, count: int) -> None:
         if (queue, number) in self.wanted:
             self.store.fail(queue, number, count)
-            self.wanted[queue, number] = (self.wanted[queue, number][0], count)
+            body, _, expires = self.wanted[queue, number]
+            self.wanted[queue, number] = (body, count, expires)
 
     @rule()
     def write(self) -> None:
@@ -338,7 +418,9 @@ class StoreModel(RuleBasedStateMachine):
     @invariant()
     def what_is_safe_is_there(self) -> None:
         found = list(self.store.recover())
-        assert found == sorted((q, n, len(body), failed) for (q, n), (body, failed) in self.safe.items())
+        assert found == sorted(
+            (*place, len(body), failed, expires) for place, (body, failed, expires) in self.safe.items()
+        )
         for queue in range(1, 4):
             numbers = [n for q, n, *_ in found if q == queue]
             assert self.store.load(queue, numbers) == {n: self.safe[queue, n][0] for n in numbers}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from brokers.server.message_store import MessageStore, Written
+from brokers.server.message_groups import Written
+from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
 RESERVE = 1 << 20
@@ -105,10 +106,10 @@ def full(tmp_path: Path) -> Iterator[MessageStore]:
     store = MessageStore(folder / "messages.sqlite3", reserve_bytes=RESERVE)
     number, fault = 0, None
     while fault is None:
-        for each in range(number, number + 50):
+        for each in range(number, number + 10):  # small groups, so that little is left
             store.put(1, each, bytes(1000))
         fault = write(store).fault
-        number += 50
+        number += 10
     yield store
     store.close()
     subprocess.run([str(umount), "--lazy", str(folder)], check=True)

@@ -90,6 +90,9 @@ public final class Scenarios {
         known.put("durable-subscription", this::durableSubscription);
         known.put("subscriptions", this::subscriptions);
         known.put("selector", this::selector);
+        known.put("priority", this::priority);
+        known.put("expiry", this::expiry);
+        known.put("poison", this::poison);
         return known.get(name);
     }
 
@@ -459,6 +462,50 @@ public final class Scenarios {
         MessageConsumer consumer = session.createConsumer(queue(session), "color = 'blue'");
         seen.put("received", bodies(consumer, 1));
         seen.put("nothing_more", consumer.receive(NOTHING) == null);
+    }
+
+    private void priority() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(queue(session));
+        for (int priority : List.of(4, 0, 9, 4, 9)) {
+            producer.setPriority(priority);
+            producer.send(session.createTextMessage("p" + priority));
+        }
+        seen.put("received", bodies(session.createConsumer(queue(session)), 5));
+    }
+
+    /** One message that is soon too old, and one that is not; the consumer comes when the first has gone. */
+    private void expiry() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(queue(session));
+        producer.setTimeToLive(200);
+        producer.send(session.createTextMessage("old"));
+        producer.setTimeToLive(60_000);
+        producer.send(session.createTextMessage("new"));
+        for (int tries = 0; tries < 100; tries++) {
+            Enumeration<?> there = session.createBrowser(queue(session)).getEnumeration();
+            if (((TextMessage) there.nextElement()).getText().equals("new")) {
+                break;
+            }
+        }
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        Message message = needed(consumer);
+        seen.put("received", ((TextMessage) message).getText());
+        seen.put("left_ms", message.getJMSExpiration() - System.currentTimeMillis());
+        seen.put("nothing_more", consumer.receive(NOTHING) == null);
+    }
+
+    /** A message that the application fails on; the client's policy gives it up at once. */
+    private void poison() throws Exception {
+        Session session = session(Session.CLIENT_ACKNOWLEDGE, "jms.redeliveryPolicy.maxRedeliveries=0");
+        fill(session, 2);
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        seen.put("first", bodies(consumer, 1));
+        session.recover();
+        Message second = needed(consumer);
+        seen.put("then", ((TextMessage) second).getText());
+        second.acknowledge();
+        seen.put("dead", bodies(session.createConsumer(session.createQueue("dead")), 1));
     }
 
     // -- pieces -------------------------------------------------------------------------------------------------

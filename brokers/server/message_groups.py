@@ -1,0 +1,85 @@
+"""What is buffered for the message store and written together: groups, their changes, and the transactions in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from brokers.engine.store import Place
+from brokers.server.sqlite_file import StoreError
+
+#: Values in a row: queue, number, size, body and expiry of a message.
+COLUMNS = 5
+
+
+@dataclass(slots=True)
+class Changes:
+    """What is done to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped;
+    `moved`: (queue, number) -> queue, number, size, body and expiry from now on. A message is moved before anything is
+    done to it at its new place."""
+
+    removed: dict[int, set[int]] = field(default_factory=dict)
+    failed: dict[tuple[int, int], int] = field(default_factory=dict)
+    dropped: list[int] = field(default_factory=list)
+    moved: dict[Place, tuple[int, int, int, bytes, int]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.failed or self.dropped or self.moved)
+
+    def add(self, later: Changes) -> None:
+        for queue, numbers in later.removed.items():
+            self.removed.setdefault(queue, set()).update(numbers)
+        self.failed.update(later.failed)
+        self.dropped += later.dropped
+        self.moved.update(later.moved)
+
+
+@dataclass(slots=True)
+class Whole:
+    """What is written whole or not at all: the transaction with this number. `rows` as in a group."""
+
+    transaction: int
+    rows: list[int | bytes] = field(default_factory=list)
+    changes: Changes = field(default_factory=Changes)
+
+
+@dataclass(slots=True)
+class Group:
+    """What is written together. `rows`: queue, number, size, body and expiry of each message, one after the other.
+    `bytes`: of all messages, those of transactions included."""
+
+    ticket: int
+    rows: list[int | bytes] = field(default_factory=list)
+    bytes: int = 0
+    changes: Changes = field(default_factory=Changes)
+    wholes: list[Whole] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.changes or self.wholes)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of the group with this ticket and so many messages. `fault`: None if they are safe, else why none of
+    them is stored. `removed`: every change up to and including this group's is safe. `unfinished`: there is more to do
+    even if no new group comes. `refused`: the numbers of transactions of which nothing is done, and why; all others of
+    the group are safe."""
+
+    ticket: int
+    messages: int
+    fault: StoreError | None
+    removed: bool
+    unfinished: bool
+    refused: Mapping[int, StoreError] = field(default_factory=dict)
+
+
+def together(group: Group) -> tuple[Sequence[int | bytes], Changes]:
+    """Rows and changes of the group, those of its transactions included."""
+    if not group.wholes:
+        return group.rows, group.changes
+    rows, changes = list(group.rows), Changes()
+    changes.add(group.changes)
+    for whole in group.wholes:
+        rows += whole.rows
+        changes.add(whole.changes)
+    return rows, changes

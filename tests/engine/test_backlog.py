@@ -1,0 +1,81 @@
+"""The backlog against a plain list, above all where messages expire amid others or are picked out."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from brokers.engine.backlog import HERE, STORE, Backlog, Entry
+from brokers.engine.message import NEVER
+
+
+class BacklogModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.backlog = Backlog()
+        self.line: list[Entry] = []
+        self.number = 0
+        self.now = 0
+
+    @rule(count=st.integers(1, 9), ttl=st.sampled_from([0, 0, 3, 10]), here=st.booleans())
+    def append(self, count: int, ttl: int, here: bool) -> None:
+        for _ in range(count):
+            self.number += 2
+            body = b"x" * (self.number % 5) if here else None
+            entry = (self.number, self.number % 5, HERE if here else STORE, body, self.now + ttl if ttl else NEVER)
+            self.backlog.append(*entry)
+            self.line.append(entry)
+
+    @rule(data=st.data())
+    def pick_and_put_back(self, data: st.DataObject) -> None:
+        if not self.line:
+            assert self.backlog.pick(1) is None
+            return
+        entry = data.draw(st.sampled_from(self.line))
+        assert self.backlog.pick(entry[0]) == entry
+        assert self.backlog.pick(entry[0]) is None
+        self.line.remove(entry)
+        if self.line and data.draw(st.booleans()):
+            self.backlog.insert(*entry)
+            self.line = sorted([*self.line, entry])
+
+    @rule(count=st.integers(1, 7))
+    def drop(self, count: int) -> None:
+        count = min(count, len(self.line))
+        self.backlog.drop(count)
+        del self.line[:count]
+
+    @rule(ms=st.integers(1, 12))
+    def time_passes(self, ms: int) -> None:
+        self.now += ms
+
+    @rule(most=st.integers(1, 5))
+    def some_expire(self, most: int) -> None:
+        found = self.backlog.expired(self.now, most)
+        assert all(entry[4] <= self.now for entry in found)
+        assert len(found) <= 2 * most
+        for entry in found:
+            self.line.remove(entry)
+
+    @rule(most=st.integers(1, 5))
+    def all_expire_in_the_end(self, most: int) -> None:
+        """Twice round, at most, wherever the hand was."""
+        for _ in range(2 * (len(self.line) // most + 2)):
+            for entry in self.backlog.expired(self.now, most):
+                self.line.remove(entry)
+        assert all(entry[4] > self.now for entry in self.line)
+
+    @invariant()
+    def both_are_the_same(self) -> None:
+        backlog = self.backlog
+        assert len(backlog) == len(self.line)
+        assert backlog.head(1000, 1 << 30) == self.line
+        assert backlog.bytes == sum(size for _, size, _, body, _ in self.line if body is None)
+        assert backlog.first == (self.line[0][0] if self.line else NEVER)
+        assert backlog.last == (self.line[-1][0] if self.line else -NEVER)
+        assert backlog.soonest <= min((entry[4] for entry in self.line), default=NEVER)
+
+
+BacklogModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestBacklogModel = BacklogModel.TestCase
