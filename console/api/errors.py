@@ -19,6 +19,7 @@ from brokers.admin import (
     StaleVersion,
 )
 from console.brokers import UnknownBroker
+from console.history.reader import HistoryBroken, NothingRecorded
 
 _STATUS: dict[type[Exception], int] = {
     NotFound: status.HTTP_404_NOT_FOUND,
@@ -27,6 +28,8 @@ _STATUS: dict[type[Exception], int] = {
     AlreadyExists: status.HTTP_409_CONFLICT,
     BrokerUnreachable: status.HTTP_503_SERVICE_UNAVAILABLE,
     AdminError: status.HTTP_503_SERVICE_UNAVAILABLE,
+    NothingRecorded: status.HTTP_404_NOT_FOUND,
+    HistoryBroken: status.HTTP_503_SERVICE_UNAVAILABLE,
 }
 
 

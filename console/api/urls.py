@@ -18,6 +18,18 @@ from console.api.bulk import (
 )
 from console.api.conditions import ConditionsView
 from console.api.events import EventsView
+from console.api.history import (
+    EpisodesFileView,
+    EpisodesView,
+    HeatView,
+    HistoryEventsFileView,
+    HistoryEventsView,
+    KnownView,
+    QueuesKnownView,
+    SeriesView,
+    TopView,
+)
+from console.api.history_what_if import AdviceView, WhatIfView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
@@ -59,6 +71,17 @@ _v1 = [
     path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
     path("audit/<int:number>/revert/", RevertView.as_view()),
+    path("history/", KnownView.as_view()),
+    path("history/queues/", QueuesKnownView.as_view()),
+    path("history/series/", SeriesView.as_view()),
+    path("history/top/", TopView.as_view()),
+    path("history/heat/", HeatView.as_view()),
+    path("history/episodes/", EpisodesView.as_view()),
+    path("history/episodes/file/", EpisodesFileView.as_view()),
+    path("history/what-if/", WhatIfView.as_view()),
+    path("history/advice/", AdviceView.as_view()),
+    path("history/events/", HistoryEventsView.as_view()),
+    path("history/events/file/", HistoryEventsFileView.as_view()),
 ]
 
 urlpatterns = [

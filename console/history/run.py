@@ -160,7 +160,8 @@ class Run:
             "coverage": (no, no, no),
         }
         # What has become known may let a sample of before hold on.
-        covered = F.sequence(_hour(ms), _hour(F.greatest(ms, F.unix_millis("until")))) if "coverage" in landed else None
+        until = F.unix_millis("until") if "coverage" in landed else ms
+        covered = F.sequence(_hour(ms), _hour(F.greatest(ms, until)))
         parts = [
             rows.select(
                 "broker",

@@ -14,7 +14,7 @@ import datetime as dt
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -214,15 +214,21 @@ class Tables:
         if layout.partition == "month":
             time = pc.floor_temporal(time, unit="month")
         table = table.append_column(layout.partition, time.cast(pa.date32()))
-        condition = {} if ranges is None else {"predicate": _condition(name, ranges)}
-        write_deltalake(
-            self._table(name),
-            table,
-            mode="append" if ranges is None else "overwrite",
-            post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
-            commit_properties=CommitProperties(max_commit_retries=3),
-            **condition,
-        )
+        hooks = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+        commit = CommitProperties(max_commit_retries=3)
+        if ranges is None:
+            write_deltalake(
+                self._table(name), table, mode="append", post_commithook_properties=hooks, commit_properties=commit
+            )
+        else:
+            write_deltalake(
+                self._table(name),
+                table,
+                mode="overwrite",
+                predicate=_condition(name, ranges),
+                post_commithook_properties=hooks,
+                commit_properties=commit,
+            )
 
     def _commit_by_spark(self, name: str, rows: DataFrame, options: dict[str, str], mode: str) -> None:
         layout = LAYOUTS[name]
@@ -247,7 +253,7 @@ def schema(name: str) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     columns = LAYOUTS[name].columns
-    declared = StructType.fromDDL(columns) if columns else landing_schema(name)
+    declared = cast(StructType, StructType.fromDDL(columns)) if columns else landing_schema(name)
     return StructType([StructField(field.name, field.dataType, True) for field in declared])
 
 

@@ -14,9 +14,10 @@ OPERATE = "audit.operate"
 ADMINISTER = "audit.administer"
 
 
-def broker_of(request: HttpRequest) -> dict[str, Any]:
-    """The configured broker that `?broker=` names, or the first one; raises Http404 for one that is not configured."""
-    slug = request.GET.get("broker", "")
+def broker_of(request: HttpRequest, slug: str | None = None) -> dict[str, Any]:
+    """The configured broker that `?broker=` (or `slug`) names, or the first one; raises Http404 for one that is not
+    configured."""
+    slug = request.GET.get("broker", "") if slug is None else slug
     brokers: list[dict[str, Any]] = settings.HEADGATE_BROKERS
     for broker in brokers:
         if slug in ("", broker["slug"]):
@@ -35,9 +36,12 @@ def amqp_address(broker: dict[str, Any]) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{options['port']}"
 
 
-def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) -> dict[str, Any]:
-    """The template context of a page. `settings_of_page` reaches its script as JSON."""
-    broker = broker_of(request)
+def frame(
+    request: HttpRequest, page: str, title: str, *, slug: str | None = None, **settings_of_page: Any
+) -> dict[str, Any]:
+    """The template context of a page. `settings_of_page` reaches its script as JSON. `slug`: its broker, if that is not
+    simply the one of `?broker=`."""
+    broker = broker_of(request, slug)
     may_operate = request.user.has_perm(OPERATE)
     suffix = "" if broker is settings.HEADGATE_BROKERS[0] else f"?broker={broker['slug']}"
     return {
@@ -52,6 +56,7 @@ def frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) 
                 ("overview", "Overview"),
                 ("policies", "Policies"),
                 ("timeline", "Timeline"),
+                ("history", "History"),
                 ("objects", "Objects"),
                 ("audit", "Audit"),
                 ("api-docs", "API"),

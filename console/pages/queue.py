@@ -6,6 +6,8 @@ from dataclasses import asdict
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from brokers.managed import POLICY, object_name
@@ -26,4 +28,9 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
         policy=[asdict(attribute) for attribute in POLICY],
         figures={unit: depth_figure(unit) for unit in ("messages", "bytes")},
     )
-    return render(request, "console/queue.html", {**context, "virtualhost": virtualhost, "name": name})
+    past = reverse("history-queue", args=(virtualhost, name))
+    if context["broker"]["slug"] == request.GET.get("broker"):
+        past += f"?{urlencode({'broker': context['broker']['slug']})}"
+    return render(
+        request, "console/queue.html", {**context, "virtualhost": virtualhost, "name": name, "history_url": past}
+    )

@@ -7,6 +7,11 @@ from django.urls import path
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
 from console.pages.bulk import bulk, bulk_job
+from console.pages.history import history
+from console.pages.history_advice import history_advice
+from console.pages.history_incident import history_incident
+from console.pages.history_queue import history_queue
+from console.pages.history_what_if import history_what_if
 from console.pages.objects import objects
 from console.pages.overview import overview
 from console.pages.policies import export, policies, policy, policy_file
@@ -25,6 +30,11 @@ urlpatterns = [
     path("policies/export.yaml", export, name="policies-export"),
     path("timeline/", timeline, name="timeline"),
     path("why/", why, name="why"),
+    path("history/", history, name="history"),
+    path("history/incident/", history_incident, name="history-incident"),
+    path("history/advice/", history_advice, name="history-advice"),
+    path("history/what-if/<str:virtualhost>/<path:name>/", history_what_if, name="history-what-if"),
+    path("history/queues/<str:virtualhost>/<path:name>/", history_queue, name="history-queue"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
     path("api/", api_docs, name="api-docs"),

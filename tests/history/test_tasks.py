@@ -44,7 +44,7 @@ class Commands:
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     stand_in = Commands()
-    monkeypatch.setattr(tasks.subprocess, "run", stand_in)
+    monkeypatch.setattr(subprocess, "run", stand_in)
     return stand_in
 
 

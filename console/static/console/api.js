@@ -32,7 +32,7 @@ function sentence(status, body) {
 
 /** Calls of a page are about the page's broker. */
 const aboutBroker = (path) => {
-  if (path.startsWith("brokers/")) return path;
+  if (path.startsWith("brokers/") || path.startsWith("history/")) return path; // these name their broker themselves
   const broker = new URLSearchParams(location.search).get("broker");
   return broker ? `${path}${path.includes("?") ? "&" : "?"}broker=${encodeURIComponent(broker)}` : path;
 };

@@ -1,12 +1,9 @@
-// The only module that knows Plotly. A figure comes from the server (console/charts.py); samples are added to its
-// traces by the name in their `meta`, and colours are taken from the theme.
+// The only module that knows Plotly. A figure comes from the server (console/charts.py, console/history/figures.py);
+// samples are added to its traces by the name in their `meta`, and colours are taken from the theme.
 
 const KEPT = 2400; // samples of one chart; a changing queue makes one per second
 const SPACING = 900; // ms between two samples that are kept
 const TOKEN = /var\((--[\w-]+)\)/;
-
-/** Plotly draws times as if they were UTC; the viewer's own zone is wanted. */
-const local = (ms) => ms - new Date(ms).getTimezoneOffset() * 60_000;
 
 /** A copy of a figure with the theme's values; `read(token)` tells what a custom property is now. */
 function themed(value, read) {
@@ -113,7 +110,7 @@ export class DepthChart {
     const figure = themed(this.#figures[this.#unit], themeReader(document.body));
     // The last value holds until now.
     const rows = [...this.#samples, { ...this.#samples.at(-1), at: Math.max(Date.now(), this.#samples.at(-1).at) }];
-    const x = rows.map((sample) => local(sample.at));
+    const x = rows.map((sample) => sample.at); // a number of ms is drawn in the viewer's own zone
     for (const trace of figure.data) {
       trace.x = x;
       trace.y = rows.map((sample) => valueOf(sample, trace.meta));
@@ -134,5 +131,95 @@ export class DepthChart {
     if (!this.#drawn) this.#element.replaceChildren();
     this.#drawn = true;
     Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+  }
+}
+
+/** What Plotly tells of an axis, a text in the viewer's own zone, as ms since the epoch. */
+function unlocal(value) {
+  const text = String(value).trim().replace(" ", "T");
+  const shown = typeof value === "number" ? value : Date.parse(text.includes("T") ? `${text}Z` : text);
+  const near = shown + new Date(shown).getTimezoneOffset() * 60_000;
+  return shown + new Date(near).getTimezoneOffset() * 60_000;
+}
+
+const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
+/** Text of a broker as Plotly shows it unchanged: it takes some tags for markup. */
+export const plain = (text) => String(text).replaceAll(/[&<>]/g, (sign) => ENTITIES[sign]);
+
+/**
+ * A figure of the server over times of the past. `put(figure)` puts the data into a copy of it, times as ms since the
+ * epoch, which are drawn in the viewer's zone. `zoomed(from, until)` is called when the viewer drags over a range, `clicked(point)` for a click.
+ */
+export class TimeChart {
+  #element;
+  #figure;
+  #put = null;
+  #range = null;
+  #drawn = false;
+  #options;
+
+  constructor(element, figure, options = {}) {
+    this.#element = element;
+    this.#figure = figure;
+    this.#options = options;
+    addEventListener("headgate-theme", () => requestAnimationFrame(() => this.draw()));
+  }
+
+  /** Another figure for the same data. */
+  figure(figure) {
+    this.#figure = figure;
+    this.draw();
+  }
+
+  show(from, until, put) {
+    this.#range = [from, until];
+    this.#put = put;
+    this.draw();
+  }
+
+  /** Make room for words instead. */
+  clear() {
+    if (this.#drawn) Plotly.purge(this.#element);
+    this.#drawn = false;
+    this.#put = null;
+    this.#element.replaceChildren();
+  }
+
+  draw() {
+    if (!this.#put || typeof Plotly === "undefined") return;
+    const figure = themed(this.#figure, themeReader(document.body));
+    this.#put(figure);
+    const narrow = this.#element.clientWidth < 520;
+    figure.layout.xaxis.range = [...this.#range];
+    figure.layout.xaxis.nticks = narrow ? 4 : 9;
+    if (narrow) this.#narrow(figure);
+    if (narrow) figure.layout.margin = { ...figure.layout.margin, l: Math.min(figure.layout.margin.l, 92), r: Math.min(figure.layout.margin.r, 30) };
+    if (!this.#drawn) this.#element.replaceChildren();
+    // Plotly's own double click would go back to its first range: the page has its own way out.
+    Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false, responsive: true, doubleClick: false });
+    if (!this.#drawn) this.#listen();
+    this.#drawn = true;
+  }
+
+  /** The words of a legend stand below each other: the figure grows for them, and what is least needed goes. */
+  #narrow(figure) {
+    for (const one of figure.data) {
+      if (one.visible === "legendonly") one.visible = false;
+      if (one.type === "heatmap") one.showscale = false;
+    }
+    const words = figure.data.filter((one) => one.visible !== false && one.showlegend !== false && one.name).length;
+    figure.layout.legend = { ...figure.layout.legend, entrywidth: 95, itemwidth: 30, font: { ...figure.layout.legend.font, size: 11 } };
+    figure.layout.height += Math.max(0, Math.ceil(words / 2) - 1) * 18;
+  }
+
+  #listen() {
+    const { zoomed, clicked, widen } = this.#options;
+    this.#element.on("plotly_relayout", (change) => {
+      const from = change["xaxis.range[0]"];
+      const until = change["xaxis.range[1]"];
+      if (zoomed && from !== undefined && until !== undefined) zoomed(Math.round(unlocal(from)), Math.round(unlocal(until)));
+    });
+    if (clicked) this.#element.on("plotly_click", (event) => clicked(event.points[0]));
+    if (widen) this.#element.on("plotly_doubleclick", () => widen());
   }
 }

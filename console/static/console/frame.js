@@ -225,7 +225,9 @@ addEventListener("keydown", (event) => {
 });
 
 document.getElementById("broker-choice")?.addEventListener("change", (event) => {
-  const url = new URL(location.pathname.startsWith("/queues/") ? "/" : location.pathname, location.origin);
+  const about = { "/queues/": "/", "/history/": "/history/" };
+  const home = Object.keys(about).find((path) => location.pathname.startsWith(path));
+  const url = new URL(home ? about[home] : location.pathname, location.origin);
   url.searchParams.set("broker", event.target.value);
   location.assign(url);
 });
@@ -247,4 +249,4 @@ addEventListener("click", (event) => {
 
 if (themeButton) showTheme();
 // Pages with a watch of their own replace this one; the others still show the connection and the stops.
-if (settings.page === "audit" || settings.page === "api-docs") watch({ watch: "objects", object: "" });
+if (["audit", "api-docs", "history"].includes(settings.page)) watch({ watch: "objects", object: "" });

@@ -23,6 +23,11 @@ PAGES = [
     "/objects/",
     "/audit/",
     "/api/",
+    "/history/",
+    "/history/queues/default/orders/",
+    "/history/incident/",
+    "/history/what-if/default/orders/",
+    "/history/advice/",
 ]
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +108,19 @@ def test_queue_name_cannot_become_markup(operator: Client) -> None:
 def test_queue_page_carries_a_figure_for_each_unit(operator: Client) -> None:
     figures = settings_of(operator.get("/queues/default/orders/").content.decode())["figures"]
     assert set(figures) == {"messages", "bytes"}
+
+
+def test_live_queue_page_links_to_its_history(operator: Client) -> None:
+    assert 'href="/history/queues/default/orders/"' in operator.get("/queues/default/orders/").content.decode()
+
+
+def test_history_may_be_about_a_broker_that_is_not_connected(operator: Client) -> None:
+    html = operator.get("/history/queues/test/a%2Fb/?broker=old-log").content.decode()
+    told = settings_of(html)
+    assert told["key"] == {"broker": "old-log", "virtualhost": "test", "queue": "a/b"}
+    assert told["broker"] == "local"  # whose live state the frame shows
+    assert ">Live</a>" not in html
+    assert operator.get("/history/incident/?broker=old-log").status_code == 200
 
 
 def test_unknown_broker_is_not_found_and_says_which_there_are(operator: Client) -> None:

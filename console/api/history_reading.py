@@ -1,0 +1,107 @@
+"""What is common to requests about the history: the tables, time ranges, and which queue of which broker."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from django.conf import settings
+
+from brokers.admin import InvalidValue
+from console.history.reader import Reader
+from console.history.series import DAY, QueueKey
+
+#: Days and hours are kept for about three years; what is older is not asked for by mistake only.
+LONGEST = 1200 * DAY
+_DEFAULT = DAY
+#: A clock that is a little ahead is no mistake.
+_AHEAD = 2 * DAY
+
+
+@lru_cache(maxsize=4)
+def _reader(url: str) -> Reader:
+    return Reader(url)
+
+
+def history() -> Reader:
+    """The history of this console; its tables are opened once in a process."""
+    return _reader(settings.HEADGATE_HISTORY_URL)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def time_in(query: Mapping[str, str], field: str, default: int) -> int:
+    """A moment in ms: given as ms since the epoch, or in ISO 8601 with its zone. Raises InvalidValue."""
+    text = query.get(field, "").strip()
+    if not text:
+        return default
+    if text.lstrip("-").isdecimal():
+        found = int(text)
+    else:
+        try:
+            parsed = dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidValue(
+                {field: f"{field} is {text!r}: it must be ms since the epoch or a time such as 2026-03-14T12:00:00Z"}
+            ) from None
+        if parsed.tzinfo is None:
+            raise InvalidValue({field: f"{field} is {text!r}: it must name its zone, such as {text}Z or {text}+01:00"})
+        found = round(parsed.timestamp() * 1000)
+    if not 0 <= found <= 1 << 42:
+        raise InvalidValue({field: f"{field} is {text!r}: that is before 1970 or too far ahead"})
+    return found
+
+
+def range_in(query: Mapping[str, str], *, longest: int = LONGEST, default: int = _DEFAULT) -> tuple[int, int]:
+    """`from` and `until`, ms; left out: the last day. Raises InvalidValue."""
+    now = now_ms()
+    until = time_in(query, "until", now)
+    begin = time_in(query, "from", until - default)
+    if begin >= until:
+        raise InvalidValue({"from": f"from is {query.get('from', '')!r}: it must be before until"})
+    if begin > now + _AHEAD:
+        raise InvalidValue({"from": f"from is {query.get('from', '')!r}: that has not happened yet"})
+    if until - begin > longest:
+        raise InvalidValue(
+            {
+                "from": f"from {query.get('from', '')!r} to until are {(until - begin) // DAY:,} days:"
+                f" at most {longest // DAY:,} are answered"
+            }
+        )
+    return begin, until
+
+
+def choice_in(query: Mapping[str, str], field: str, choices: tuple[str, ...], default: str) -> str:
+    value = query.get(field, "") or default
+    if value not in choices:
+        raise InvalidValue({field: f"{field} is {value!r}: it must be one of {', '.join(choices)}"})
+    return value
+
+
+def choices_in(given: Sequence[str], field: str, choices: tuple[str, ...]) -> tuple[str, ...]:
+    for value in given:
+        if value not in choices:
+            raise InvalidValue({field: f"{field} is {value!r}: it must be one of {', '.join(choices)}"})
+    return tuple(given)
+
+
+def broker_in(query: Mapping[str, str]) -> str:
+    """The broker's name in the history; imported logs have names that are not configured. Empty: all."""
+    return query.get("broker", "").strip()
+
+
+def queue_in(query: Mapping[str, str]) -> QueueKey:
+    """`broker`, `virtualhost` and `queue`; without a broker the first configured one. Raises InvalidValue."""
+    if not query.get("queue"):
+        raise InvalidValue({"queue": "queue is missing: it is the queue's name"})
+    broker = broker_in(query) or settings.HEADGATE_BROKERS[0]["slug"]
+    return QueueKey(broker, query.get("virtualhost") or "default", query["queue"])
+
+
+def maybe_queue_in(query: Mapping[str, str]) -> QueueKey | None:
+    """As `queue_in`; None if no queue is named."""
+    return queue_in(query) if query.get("queue") else None

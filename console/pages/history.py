@@ -1,0 +1,17 @@
+"""The history of all brokers: who lost time to flow control, when, and every episode."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.history.figures import heat_figure
+from console.pages.history_frame import history_frame
+
+
+@require_safe
+def history(request: HttpRequest) -> HttpResponse:
+    """Its script reads `?range=` or `?from=&until=`, `?broker=` and `?measure=`, and keeps them in the address."""
+    context = history_frame(request, "history", "History", figures={"heat": heat_figure()})
+    return render(request, "console/history.html", context)

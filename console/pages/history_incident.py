@@ -1,0 +1,17 @@
+"""An incident: any range of time as a page that can be linked, `?from=&until=&broker=&virtualhost=&queue=`."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.history.figures import queue_figure
+from console.pages.history_frame import history_frame
+
+
+@require_safe
+def history_incident(request: HttpRequest) -> HttpResponse:
+    figures = {"messages": queue_figure("messages"), "bytes": queue_figure("bytes")}
+    context = history_frame(request, "history-incident", "Incident", figures=figures)
+    return render(request, "console/history_incident.html", context)

@@ -1,0 +1,26 @@
+"""One queue's past: its depth with the levels as they were then, its episodes, and what operators did."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from console.history.figures import queue_figure, rates_figure
+from console.pages.history_frame import connected, history_broker, history_frame
+
+
+@require_safe
+def history_queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
+    """The page is there for any name: only its script asks what is known of it."""
+    broker = history_broker(request)
+    key = {"broker": broker, "virtualhost": virtualhost, "queue": name}
+    figures = {"messages": queue_figure("messages"), "bytes": queue_figure("bytes"), "rates": rates_figure()}
+    context = history_frame(request, "history", f"{name}, history", key=key, figures=figures)
+    live = ""
+    if connected(broker):
+        live = reverse("queue", args=(virtualhost, name))
+        live += f"?{urlencode({'broker': broker})}" if "broker" in request.GET else ""
+    return render(request, "console/history_queue.html", {**context, "key": key, "live_url": live})

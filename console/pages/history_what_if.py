@@ -1,0 +1,18 @@
+"""What if: other limits over the recorded traffic of a queue, beside those in force."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.pages.history_frame import history_broker, history_frame
+
+
+@require_safe
+def history_what_if(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
+    """Its script reads the range and the candidates from the address, `?candidate=STOP:RESUME:STOP:RESUME`, and keeps
+    them there: messages first, then bytes."""
+    key = {"broker": history_broker(request), "virtualhost": virtualhost, "queue": name}
+    context = history_frame(request, "history", f"What if, {name}", key=key)
+    return render(request, "console/history_what_if.html", {**context, "key": key})

@@ -1,0 +1,82 @@
+// What history pages ask the API for, and what they show instead of data: nothing recorded, nothing found, trouble.
+
+import { get, query } from "./api.js";
+import { fill, h, icon } from "./elements.js";
+import { queueUrl } from "./objectname.js";
+
+export const ask = (what, values, signal) => get(`history/${what ? `${what}/` : ""}${manyQuery(values)}`, signal);
+
+/** As `query`, with lists: each of their values is a parameter of its own. */
+export function manyQuery(values) {
+  const single = Object.fromEntries(Object.entries(values).filter(([, value]) => !Array.isArray(value)));
+  const lists = Object.entries(values).filter(([, value]) => Array.isArray(value));
+  const text = query(single);
+  const more = lists.flatMap(([name, list]) => list.map((value) => `${name}=${encodeURIComponent(value)}`)).join("&");
+  return more ? `${text || "?"}${text ? "&" : ""}${more}` : text;
+}
+
+export const fileUrl = (what, values, kind) => `/api/v1/history/${what}/file/${manyQuery({ ...values, as: kind })}`;
+
+const params = (values) => query(values);
+
+/** Pages of the history. `range`: {from, until} as the address has them, or nothing. */
+export const historyQueueUrl = (key, range = {}) =>
+  `/history${queueUrl(key.virtualhost, key.queue ?? key.name)}${params({ broker: key.broker, ...range })}`;
+export const incidentUrl = (key, range = {}) =>
+  `/history/incident/${params({ ...range, broker: key.broker, virtualhost: key.queue ? key.virtualhost : "", queue: key.queue })}`;
+export const whatIfUrl = (key, range = {}) => `/history/what-if${queueUrl(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}${params({ broker: key.broker, ...range })}`;
+
+/** How to get a history, for a place that has none. */
+export const howToBegin = () => [
+  h("p", {}, h("strong", {}, "Nothing has been recorded yet.")),
+  h("p", {}, "Three commands fill the history; the pages show it within seconds:"),
+  h("ul", { class: "plain-list commands" },
+    h("li", {}, h("code", {}, "manage.py recorder"), " follows the brokers from now on (", h("code", {}, "manage.py up"), " runs it by itself);"),
+    h("li", {}, h("code", {}, "manage.py import-log FILE…"), " reads the logs that your Qpid brokers already have;"),
+    h("li", {}, h("code", {}, "manage.py make-history"), " makes up a year, to look around.")),
+];
+
+/** Put into `element` why there is nothing; `again` is what "Try again" does. */
+export function showTrouble(element, error, again) {
+  if (error.name === "AbortError") return;
+  if (error.status === 404) {
+    fill(element, h("div", { class: "empty" }, howToBegin()));
+    return;
+  }
+  fill(element, h("div", { class: "empty trouble", role: "alert" }, icon("info"),
+    h("p", {}, h("strong", {}, "This cannot be shown. "), error.message || String(error)),
+    again ? h("p", {}, h("button", { type: "button", on: { click: again } }, "Try again")) : null));
+}
+
+export const showNothing = (element, ...words) => fill(element, h("div", { class: "empty" }, h("p", {}, words)));
+
+/**
+ * Ask for several things at once, each asked again before the last answer came is given up. `load(name, call, show,
+ * element)`: `call(signal)` asks, `show(answer)` shows it; what goes wrong is told in `element`.
+ */
+export class Loading {
+  #running = new Map();
+
+  async load(name, call, show, element, again) {
+    this.#running.get(name)?.abort();
+    const control = new AbortController();
+    this.#running.set(name, control);
+    element.setAttribute("aria-busy", "true");
+    try {
+      const answer = await call(control.signal);
+      if (this.#running.get(name) === control) show(answer);
+    } catch (error) {
+      if (this.#running.get(name) === control && error.name !== "AbortError") {
+        if (!("status" in error)) console.error(error);
+        showTrouble(element, error, again);
+      }
+    } finally {
+      if (this.#running.get(name) === control) element.removeAttribute("aria-busy");
+    }
+  }
+}
+
+/** Call `look` every `ms` while the page is shown and `wanted()`. */
+export function repeat(look, wanted, ms = 15_000) {
+  setInterval(() => document.visibilityState === "visible" && wanted() && look(), ms);
+}

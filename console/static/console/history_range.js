@@ -1,0 +1,208 @@
+// The range of time that a history page is about: chosen by a length until now, by two moments or by zooming in, and
+// kept in the page's address, so that Back undoes a zoom and a link shows the same.
+
+import { h, setAttribute } from "./elements.js";
+import { moment } from "./format.js";
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+/** name in the address -> [label, ms] */
+export const LENGTHS = {
+  "15m": ["15 min", 15 * MINUTE],
+  "1h": ["1 h", HOUR],
+  "6h": ["6 h", 6 * HOUR],
+  "24h": ["24 h", DAY],
+  "7d": ["7 d", 7 * DAY],
+  "30d": ["30 d", 30 * DAY],
+  "90d": ["90 d", 90 * DAY],
+  "1y": ["1 y", 365 * DAY],
+};
+const LEAST = 10_000;
+const MOST = 1190 * DAY;
+
+const two = (n) => String(n).padStart(2, "0");
+
+/** ms -> what an input of type datetime-local takes, in the viewer's zone. */
+function inputValue(ms) {
+  const d = new Date(ms);
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}T${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}
+
+/** A moment of an address: ms, or ISO 8601 with its zone. null if it is none. */
+export function readMoment(text) {
+  if (!text) return null;
+  const ms = /^\d+$/.test(text) ? Number(text) : Date.parse(text);
+  return Number.isFinite(ms) ? ms : null;
+}
+
+/** "2026-03-14T12:00:00Z": for addresses, whole seconds. */
+export const addressMoment = (ms) => new Date(Math.round(ms / 1000) * 1000).toISOString().replace(".000Z", "Z");
+
+/** Fires "change" whenever the range is another one; the page then asks for its data anew. */
+export class Range extends EventTarget {
+  from = 0;
+  until = 0;
+  /** Name of a length until now; null for two fixed moments. */
+  length = null;
+  #box;
+  #buttons = new Map();
+  #inputs;
+  #words;
+  #newest = null;
+  #lengths;
+
+  /**
+   * `initial`: name of a length, `lengths`: those that are offered. `fixed`: the page is about two moments; lengths
+   * are shortcuts to such.
+   */
+  constructor(box, { initial = "24h", fixed = false, lengths = Object.keys(LENGTHS) } = {}) {
+    super();
+    this.#lengths = lengths;
+    this.#box = box;
+    this.fixed = fixed;
+    this.initial = initial;
+    this.#build();
+    this.#read();
+    addEventListener("popstate", () => {
+      this.#read();
+      this.#tell();
+    });
+  }
+
+  /** The last moment of which something is known: lengths end there if that is long ago. */
+  set newest(ms) {
+    this.#newest = ms;
+    if (this.length) this.#toLength(this.length);
+    this.#show();
+  }
+
+  /** Whether it ends now, so that looking again may show more. */
+  get live() {
+    return Boolean(this.length) && this.until > Date.now() - 5 * MINUTE;
+  }
+
+  /** Parameters of a call. */
+  get query() {
+    return { from: Math.floor(this.from), until: Math.ceil(this.until) };
+  }
+
+  /** Move the end to now. */
+  renew() {
+    if (this.length) this.#toLength(this.length);
+    this.#show();
+  }
+
+  /** Two moments, from a zoom or the form. */
+  set(from, until) {
+    if (until - from < LEAST) {
+      const middle = (from + until) / 2;
+      [from, until] = [middle - LEAST / 2, middle + LEAST / 2];
+    }
+    this.length = null;
+    this.from = Math.max(until - MOST, from, 0);
+    this.until = until;
+    this.#write();
+    this.#tell();
+  }
+
+  widen() {
+    const span = this.until - this.from;
+    this.set(this.from - span / 2, Math.min(this.until + span / 2, Math.max(this.until, Date.now())));
+  }
+
+  move(direction) {
+    const step = ((this.until - this.from) / 2) * direction;
+    this.set(this.from + step, this.until + step);
+  }
+
+  choose(length) {
+    this.length = length;
+    this.#toLength(length);
+    if (this.fixed) this.length = null;
+    this.#write();
+    this.#tell();
+  }
+
+  #toLength(length) {
+    const now = Date.now();
+    // An imported log may have ended years ago.
+    this.until = this.#newest !== null && this.#newest < now - DAY ? this.#newest + MINUTE : now;
+    this.from = this.until - LENGTHS[length][1];
+  }
+
+  #read() {
+    const search = new URLSearchParams(location.search);
+    const from = readMoment(search.get("from"));
+    const until = readMoment(search.get("until"));
+    if (from !== null && until !== null && from < until) {
+      this.length = null;
+      this.from = from;
+      this.until = until;
+    } else {
+      const asked = search.get("range");
+      this.length = this.#lengths.includes(asked) ? asked : this.initial;
+      this.#toLength(this.length);
+      if (this.fixed) this.length = null;
+    }
+    this.#show();
+  }
+
+  #write() {
+    const url = new URL(location.href);
+    for (const name of ["range", "from", "until"]) url.searchParams.delete(name);
+    if (this.length) url.searchParams.set("range", this.length);
+    else {
+      url.searchParams.set("from", addressMoment(this.from));
+      url.searchParams.set("until", addressMoment(this.until));
+    }
+    history.pushState(null, "", url);
+    this.#show();
+  }
+
+  #tell() {
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #build() {
+    const lengths = h("div", { class: "segmented lengths", role: "group", "aria-label": "Length of the range" });
+    for (const name of this.#lengths) {
+      const [label] = LENGTHS[name];
+      const button = h("button", { type: "button", data: { length: name }, on: { click: () => this.choose(name) } }, label);
+      this.#buttons.set(name, button);
+      lengths.append(button);
+    }
+    const input = (name, label) => {
+      const field = h("input", { type: "datetime-local", step: "1", required: true, name });
+      return [h("label", { class: "moment" }, h("span", { class: "sr" }, label), field), field];
+    };
+    const [fromLabel, from] = input("from", "From");
+    const [untilLabel, until] = input("until", "Until");
+    this.#inputs = [from, until];
+    const form = h("form", { class: "moments", on: { submit: (event) => this.#submitted(event) } },
+      fromLabel, h("span", { class: "muted", "aria-hidden": "true" }, "–"), untilLabel, h("button", { type: "submit" }, "Show"));
+    const step = (label, words, act) => h("button", { type: "button", title: words, "aria-label": words, on: { click: act } }, label);
+    const steps = h("div", { class: "segmented", role: "group", "aria-label": "Move the range" },
+      step("◀", "Earlier by half", () => this.move(-1)), step("Wider", "Twice as long", () => this.widen()), step("▶", "Later by half", () => this.move(1)));
+    this.#words = h("span", { class: "sr", role: "status" });
+    this.#box.append(lengths, steps, form, this.#words);
+  }
+
+  #submitted(event) {
+    event.preventDefault();
+    const [from, until] = this.#inputs.map((input) => new Date(input.value).getTime());
+    const wrong = !Number.isFinite(from) || !Number.isFinite(until) ? "Two moments are needed." : from >= until ? "The first must be before the second." : until - from > MOST ? "At most three years." : "";
+    this.#inputs[0].setCustomValidity(wrong);
+    if (wrong) this.#inputs[0].reportValidity();
+    else this.set(from, until);
+  }
+
+  #show() {
+    const length = this.length;
+    for (const [name, button] of this.#buttons) setAttribute(button, "aria-pressed", String(name === length));
+    this.#inputs[0].setCustomValidity("");
+    this.#inputs[0].value = inputValue(this.from);
+    this.#inputs[1].value = inputValue(this.until);
+    this.#words.textContent = `${moment(this.from)} to ${moment(this.until)}`;
+  }
+}

@@ -1,0 +1,219 @@
+"""The history in Chromium: from the fleet to a queue to an incident, in the viewer's zone; what if; trouble."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from console.history.layout import table_url
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import LIMIT, People
+from tests.history.delta import HOUR, MINUTE, SECOND, coverage, episode, event, rollup, sample, write
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+expect.set_options(timeout=LIMIT)
+
+#: An hour that is over, whole, and of one day in the zones below.
+T = (int(time.time() * 1000) // (24 * HOUR) - 1) * 24 * HOUR + 10 * HOUR
+QUEUE = {"object": "type=Queue,virtualhost=default,name=orders", "object_type": "Queue", "queue": "orders"}
+
+
+def iso(ms: int) -> str:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+WHOLE = f"from={iso(T)}&until={iso(T + HOUR)}"
+
+
+@pytest.fixture(autouse=True)
+def url(tmp_path: Path, settings: Any) -> str:
+    settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+    return str(tmp_path / "history")
+
+
+@pytest.fixture
+def told(url: str) -> str:
+    """An hour of `orders`: looked at but for its last ten minutes, overfull for a minute, stopped for a minute."""
+    write(url, "coverage", [coverage(T, T + 50 * MINUTE)])
+    levels = {"capacity_messages": 1000, "stop_messages": 1000, "resume_messages": 800}
+    samples = []
+    for second in range(0, 3000, 5):
+        filling = second < 1200
+        came = second * 30 if filling else 36_000
+        depth = max(0, came - second * 20)
+        samples.append(
+            sample(
+                T + second * SECOND, min(depth, 1001), enqueued_messages=came, dequeued_messages=came - depth, **levels
+            )
+        )
+    write(url, "samples", samples)
+    write(
+        url,
+        "minutes",
+        [
+            rollup(
+                T + m * MINUTE,
+                messages_mean=100.0 + m,
+                messages_max=1001 if m == 10 else 200,
+                overfull_ms=MINUTE if m == 10 else 0,
+                blocked_ms=3 * MINUTE if m == 10 else 0,
+                **levels,
+            )
+            for m in range(50)
+        ],
+    )
+    stop = {"scope": "virtualhost default", "object": "type=VirtualHost,name=default", "object_type": "VirtualHost"}
+    stopped = {"kind": "stopped", "virtualhost": None, "scope": stop["scope"], "actor": "olga", "reason": "deployment"}
+    write(
+        url,
+        "episodes",
+        [
+            episode(T + 10 * MINUTE, T + 11 * MINUTE),
+            episode(T + 30 * MINUTE, T + 31 * MINUTE, None, id="stop", **stopped),
+        ],
+    )
+    write(
+        url,
+        "events",
+        [
+            event(T + 10 * MINUTE, "queue-overfull", 1, **QUEUE, depth_messages=1001, text="QUE-1003 : Overfull"),
+            event(
+                T + 10 * MINUTE,
+                "producer-blocked",
+                2,
+                object_type="Producer",
+                queue="orders",
+                client="<img src=x onerror=alert(1)>",
+            ),
+            event(T + 11 * MINUTE, "queue-underfull", 3, **QUEUE, depth_messages=800),
+            event(
+                T + 20 * MINUTE,
+                "policy-changed",
+                4,
+                **QUEUE,
+                actor="olga",
+                before='{"capacity_messages": 500}',
+                after='{"capacity_messages": 1000}',
+            ),
+            event(T + 30 * MINUTE, "producers-stopped", 5, **stop, actor="olga", reason="deployment"),
+        ],
+    )
+    return url
+
+
+async def test_without_a_history_the_pages_say_how_to_get_one(people: People) -> None:
+    page = await people.page("ada", "viewers")
+    for path in ("/history/", "/history/queues/default/orders/", "/history/incident/", "/history/advice/"):
+        await page.goto(path)
+        await expect(page.locator("#nothing")).to_contain_text("Nothing has been recorded yet")
+        await expect(page.locator("#nothing code")).to_contain_text(
+            ["manage.py recorder", "manage.py up", "manage.py import-log", "manage.py make-history"]
+        )
+
+
+async def test_worst_queue_leads_to_its_charts_and_a_shorter_range_to_its_samples(people: People, told: str) -> None:
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/?{WHOLE}")
+    await expect(page.get_by_role("link", name="History", exact=True)).to_have_attribute("aria-current", "page")
+    await expect(page.locator("#top-queues .ranked")).to_contain_text(["orders"])
+    await expect(page.locator("#top-queues .ranked-value")).to_have_text("3 min 0 s")
+    await expect(page.locator("#heat .heatmaplayer image")).to_have_count(1)
+    await expect(page.locator(".episodes-table tbody tr")).to_have_count(2)
+    await page.get_by_role("searchbox", name="Search episodes").fill("deployment")
+    await expect(page.locator(".episodes-table tbody tr")).to_have_count(1)
+    await page.locator("#top-queues a").click()
+    await expect(page.locator("#resolution")).to_contain_text("as recorded")
+    await expect(page.locator("#chart .legend")).to_contain_text("Overfull")
+    await expect(page.locator("#chart .legend")).to_contain_text("No data")
+    await expect(page.locator("#actions li")).to_contain_text(["Producers stopped", "Policy changed"])
+    await expect(page.locator("#facts")).to_contain_text("1 min 0 s")
+    async with page.expect_response(lambda answer: "/history/series/" in answer.url):
+        await page.get_by_role("button", name="Twice as long").click()
+    await expect(page.locator("#resolution")).to_contain_text("Depth as recorded")
+    async with page.expect_response(lambda answer: "/history/series/" in answer.url):
+        await page.get_by_role("button", name="Twice as long").click()
+    await expect(page.locator("#resolution")).to_contain_text("one point a minute")
+    await page.go_back()
+    await expect(page.locator("#resolution")).to_contain_text("as recorded")
+
+
+async def test_dragging_over_the_chart_asks_for_that_part_in_more_detail(people: People, told: str) -> None:
+    page = await people.page("ada", "viewers", timezone_id="Asia/Kolkata")
+    await page.goto(f"/history/queues/default/orders/?from={iso(T - 2 * HOUR)}&until={iso(T + 2 * HOUR)}")
+    await expect(page.locator("#resolution")).to_contain_text("one point a minute")
+    box = await page.locator("#chart .nsewdrag").first.bounding_box()
+    assert box is not None
+    left, width, middle = box["x"], box["width"], box["y"] + box["height"] / 2
+    await page.mouse.move(left + width * 0.5, middle)
+    await page.mouse.down()
+    await page.mouse.move(left + width * 0.6, middle, steps=4)
+    await page.mouse.move(left + width * 0.75, middle, steps=4)
+    async with page.expect_response(lambda answer: "/history/series/" in answer.url) as asked:
+        await page.mouse.up()
+    found = await (await asked.value).json()
+    assert abs(found["from"] - T) < 3 * MINUTE  # half of the way, whatever the viewer's zone
+    assert abs(found["until"] - (T + HOUR)) < 3 * MINUTE
+    await expect(page.locator("#resolution")).to_contain_text("as recorded")
+    # 10:00 to 11:00 UTC are 15:30 to 16:30 there.
+    await expect(page.locator("#chart .xtick text").filter(has_text="16:00").first).to_be_visible()
+
+
+async def test_incident_has_everything_in_order_with_who_and_why(people: People, told: str) -> None:
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/incident/?{WHOLE}&broker=local&virtualhost=default&queue=orders")
+    lines = page.locator("#timeline li")
+    await expect(lines).to_contain_text(
+        ["Queue overfull", "Producer blocked", "Queue underfull", "Policy changed", "Producers stopped"]
+    )
+    await expect(lines.nth(1)).to_contain_text("<img src=x onerror=alert(1)>")
+    await expect(lines.nth(3)).to_contain_text("Capacity messages: 500 → 1,000")
+    await expect(lines.nth(4)).to_contain_text("olga")
+    await expect(lines.nth(4)).to_contain_text("“deployment”")
+    await expect(page.locator("#charts .chart .legend")).to_contain_text("Stopped by an operator")
+    await page.locator(".chip", has_text="Producers").click()
+    await expect(lines).to_have_count(4)
+    assert "group=" in page.url
+
+
+def spoil(url: str, table: str) -> None:
+    for path in Path(table_url(url, table)).rglob("*.parquet"):
+        path.write_bytes(b"broken")
+
+
+async def outcomes(page: Page) -> list[str]:
+    return await page.locator(".what-if-table tbody th strong").all_text_contents()
+
+
+async def test_candidates_are_replayed_beside_the_limits_in_force(people: People, told: str) -> None:
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/what-if/default/orders/?{WHOLE}")
+    await expect(page.locator(".what-if-table tbody tr")).to_have_count(3)  # now, twice and four times as much
+    await expect(page.locator("#caveat")).to_contain_text("not a forecast")
+    await page.locator("[name=resume_messages]").first.fill("9,000")
+    await page.get_by_role("button", name="Replay").click()
+    await expect(page.locator("#wrong")).to_contain_text("resumes at 9,000 messages, above its capacity of 2,000")
+    await page.locator("[name=capacity_messages]").first.fill("10k")
+    await page.get_by_role("button", name="Replay").click()
+    await expect(page.locator(".limits-words").nth(1)).to_have_text("10,000 messages, resume at 9,000")
+    assert await outcomes(page) == ["Now", "Candidate 1", "Candidate 2"]
+    assert "candidate=10000%3A9000%3A0%3A0" in page.url
+
+
+async def test_broken_table_is_told_where_its_data_would_be(people: People, told: str) -> None:
+    people.expected.append("503")  # Chromium reports the refusals
+    spoil(told, "minutes")
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/?{WHOLE}")
+    await expect(page.locator("#top-queues .trouble")).to_contain_text("This cannot be shown.")
+    await expect(page.locator(".episodes-table tbody tr")).to_have_count(2)  # these are in another table
+    await expect(page.locator("#top-queues").get_by_role("button", name="Try again")).to_be_visible()

@@ -1,0 +1,481 @@
+"""The history over HTTP: the tables' numbers, unknown time as unknown, refusals that name the field, downloads."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connection
+from rest_framework.test import APIClient
+
+from console.api.history_downloads import download
+from console.audit.models import AuditEntry
+from console.history.layout import table_url
+from tests.history.delta import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    coverage,
+    episode,
+    event,
+    rollup,
+    sample,
+    write,
+)
+
+pytestmark = pytest.mark.django_db
+
+BASE = "/api/v1/history/"
+#: A whole hour of yesterday.
+T = (int(time.time() * 1000) // HOUR - 24) * HOUR
+
+
+@pytest.fixture
+def url(tmp_path: Path, settings: Any) -> str:
+    settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+    return str(tmp_path / "history")
+
+
+@pytest.fixture
+def told(url: str) -> str:
+    """An hour of `orders`, looked at but for minutes 40 to 45: overfull from 10:00 to 12:00 and since 50:00."""
+    write(url, "coverage", [coverage(T, T + 40 * MINUTE), coverage(T + 45 * MINUTE, T + HOUR)])
+    samples = [sample(T + s * SECOND, s // 4) for s in range(0, 40 * 60, 10)]
+    samples += [sample(T + s * SECOND, 100) for s in range(45 * 60, 60 * 60, 10)]
+    write(url, "samples", samples)
+    known = [m for m in range(60) if not 40 <= m < 45]
+    minutes = [
+        rollup(
+            T + m * MINUTE,
+            messages_mean=float(m),
+            messages_max=m + 1,
+            overfull_ms=MINUTE if m in (10, 11) or m >= 50 else 0,
+            blocked_ms=2 * MINUTE if m in (10, 11) or m >= 50 else 0,
+            messages_in=60,
+            messages_out=60,
+            capacity_messages=1000,
+            stop_messages=1000,
+            resume_messages=800,
+        )
+        for m in known
+    ]
+    minutes += [rollup(T + 10 * MINUTE, "shop link-1", "producer", queue="orders", blocked_ms=MINUTE, blocks=1)]
+    minutes += [rollup(T + 20 * MINUTE, "invoices", overfull_ms=MINUTE, blocked_ms=MINUTE)]
+    write(url, "minutes", minutes)
+    write(
+        url,
+        "episodes",
+        [
+            episode(T + 10 * MINUTE, T + 12 * MINUTE),
+            episode(T + 50 * MINUTE, None),
+            episode(T + 20 * MINUTE, T + 21 * MINUTE, "invoices", peak_messages=7),
+            episode(
+                T + 30 * MINUTE,
+                T + 31 * MINUTE,
+                None,
+                id="stop",
+                kind="stopped",
+                virtualhost=None,
+                scope="virtualhost default ord.>",
+                actor="ada",
+                reason="a leak",
+            ),
+            episode(
+                T + 32 * MINUTE,
+                T + 33 * MINUTE,
+                None,
+                id="stop-all",
+                kind="stopped",
+                virtualhost=None,
+                scope="broker",
+                actor="=1+1",
+                reason="everything",
+            ),
+        ],
+    )
+    queue = {"object": "type=Queue,virtualhost=default,name=orders", "object_type": "Queue", "queue": "orders"}
+    host = {"object": "type=VirtualHost,name=default", "object_type": "VirtualHost"}
+    write(
+        url,
+        "events",
+        [
+            event(
+                T + 10 * MINUTE, "queue-overfull", 1, **queue, depth_messages=1001, state="OVERFULL", text="QUE-1003"
+            ),
+            event(T + 10 * MINUTE, "producer-blocked", 2, object_type="Producer", queue="orders", client="shop"),
+            event(T + 12 * MINUTE, "queue-underfull", 3, **queue, depth_messages=800, state="NORMAL"),
+            event(
+                T + 15 * MINUTE,
+                "policy-changed",
+                4,
+                **queue,
+                actor="olga",
+                before='{"capacity_messages": 500}',
+                after='{"capacity_messages": 1000}',
+            ),
+            event(T + 30 * MINUTE, "producers-stopped", 5, **host, scope="virtualhost default ord.>", actor="ada"),
+            event(T + 32 * MINUTE, "producers-stopped", 6, object_type="Broker", scope="broker", actor="ada"),
+            event(
+                T + 33 * MINUTE,
+                "policy-changed",
+                7,
+                object="type=Policy,virtualhost=default,pattern=inv*",
+                object_type="Policy",
+            ),
+            event(T + 34 * MINUTE, "connection-opened", 8, object_type="Connection"),
+        ],
+    )
+    return url
+
+
+def ask(client: APIClient, what: str, status: int = 200, **query: Any) -> Any:
+    given = {"from": T, "until": T + HOUR} | query
+    answer = client.get(f"{BASE}{what}/", {name: value for name, value in given.items() if value is not None})
+    assert answer.status_code == status, answer.content
+    return answer.json()
+
+
+# -- nothing, and broken tables -----------------------------------------------------------------------------------
+
+
+def test_signed_out_is_refused(told: str) -> None:
+    assert APIClient().get(BASE).status_code == 403
+    assert APIClient().get(f"{BASE}episodes/file/").status_code == 403
+
+
+def test_nothing_recorded_is_told_apart_from_nothing_happened(url: str, as_viewer: APIClient) -> None:
+    known = as_viewer.get(BASE).json()
+    assert (known["recorded"], known["brokers"]) == (False, [])
+    for what in ("top", "heat", "episodes", "events", "queues"):
+        assert "no table" in ask(as_viewer, what, 404)["detail"]
+
+
+def test_broken_table_is_told_in_a_sentence_that_names_it(told: str, as_viewer: APIClient) -> None:
+    assert ask(as_viewer, "episodes")["count"] == 5
+    log = Path(table_url(told, "episodes")) / "_delta_log"
+    (log / "00000000000000000001.json").write_text("{not json")
+    from console.api.history_reading import history
+
+    history()._tables["episodes"]._looked = float("-inf")  # a list of files is believed for a second
+    assert "episodes" in ask(as_viewer, "episodes", 503)["detail"]
+
+
+def test_lost_file_is_told_in_a_sentence(told: str, as_viewer: APIClient) -> None:
+    for path in Path(table_url(told, "minutes")).rglob("*.parquet"):
+        path.unlink()
+    assert "cannot be read" in ask(as_viewer, "top", 503)["detail"]
+
+
+def test_known_brokers_have_their_first_and_last_moment(told: str, as_viewer: APIClient) -> None:
+    write(told, "coverage", [coverage(T - DAY, T - DAY + HOUR, "old-log", source="log")])
+    brokers = {one["broker"]: one for one in as_viewer.get(BASE).json()["brokers"]}
+    assert (brokers["local"]["first"], brokers["local"]["last"], brokers["local"]["imported"]) == (T, T + HOUR, False)
+    assert brokers["old-log"]["imported"] is True
+
+
+# -- series -------------------------------------------------------------------------------------------------------
+
+
+def test_raw_series_holds_each_sample_and_has_a_gap_where_nobody_looked(told: str, as_viewer: APIClient) -> None:
+    found = ask(as_viewer, "series", queue="orders")
+    assert (found["resolution"], found["broker"], found["virtualhost"]) == ("raw", "local", "default")
+    assert found["unwatched"] == [[T + 40 * MINUTE, T + 45 * MINUTE]]
+    points = list(zip(found["at"], found["messages"], strict=True))
+    assert points[0] == (T, 0)
+    gap = [point for point in points if T + 40 * MINUTE <= point[0] < T + 45 * MINUTE]
+    assert gap == [(T + 40 * MINUTE, 597), (T + 40 * MINUTE, None)]  # up to there the last sample held
+    assert (T + 10 * MINUTE, 1001) in points  # an event's
+    assert found["capacity_messages"][points.index((T + 10 * MINUTE, 1001))] == 1000  # the sample's, which holds
+
+
+def test_event_of_a_log_says_nothing_of_the_time_after_it(url: str, as_viewer: APIClient) -> None:
+    write(url, "coverage", [coverage(T, T + HOUR, source="log")])
+    about = {"queue": "orders", "source": "log"}
+    write(url, "events", [event(T + m * MINUTE, "queue-overfull", m, **about, depth_messages=5) for m in (1, 2)])
+    found = ask(as_viewer, "series", queue="orders")
+    assert found["messages"] == [5, None, 5, None]
+    assert found["held"] == [False, True, False, True]
+    assert found["unwatched"] == []
+
+
+def test_rolled_series_has_null_for_what_is_not_known(told: str, as_viewer: APIClient) -> None:
+    found = ask(as_viewer, "series", queue="orders", resolution="minute")
+    assert found["step_ms"] == MINUTE
+    assert found["messages"][39:46] == [39.0, None, None, None, None, None, 45.0]
+    assert found["overfull_ms"][9:13] == [0, MINUTE, MINUTE, 0]
+
+
+@pytest.mark.parametrize(
+    ("span", "resolution"), [(15 * MINUTE, "raw"), (24 * HOUR, "minute"), (30 * DAY, "hour"), (365 * DAY, "day")]
+)
+def test_range_is_answered_from_the_rollup_that_fits(
+    told: str, as_viewer: APIClient, span: int, resolution: str
+) -> None:
+    for name, step in (("hours", HOUR), ("days", DAY)):
+        write(told, name, [rollup(T - T % step, messages_mean=4.0)])
+    found = ask(as_viewer, "series", queue="orders", **{"from": T + HOUR - span, "until": T + HOUR})
+    assert found["resolution"] == resolution
+    assert found["known"] > 0
+    assert len(found["at"]) <= 2200
+
+
+def test_range_whose_samples_are_forgotten_is_answered_from_minutes(url: str, as_viewer: APIClient) -> None:
+    write(url, "coverage", [coverage(T, T + HOUR)])
+    write(url, "minutes", [rollup(T, messages_mean=4.0)])
+    assert ask(as_viewer, "series", queue="orders")["resolution"] == "minute"
+    assert ask(as_viewer, "series", queue="orders", resolution="raw")["known"] == 0
+
+
+def test_unknown_queue_and_unwatched_range_are_no_data_and_no_error(told: str, as_viewer: APIClient) -> None:
+    assert ask(as_viewer, "series", queue="nowhere")["known"] == 0
+    begin = T - 9 * DAY
+    before = ask(as_viewer, "series", queue="orders", **{"from": begin, "until": begin + HOUR})
+    assert (before["known"], before["unwatched"]) == (0, [[begin, begin + HOUR]])
+
+
+# -- parameters ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "query", "field"),
+    [
+        ("series", {}, "queue"),
+        ("series", {"queue": "orders", "from": "yesterday"}, "from"),
+        ("series", {"queue": "orders", "from": "2026-03-14T12:00:00"}, "from"),
+        ("series", {"queue": "orders", "until": T - 1}, "from"),
+        ("series", {"queue": "orders", "from": T + 90 * DAY, "until": T + 91 * DAY}, "from"),
+        ("series", {"queue": "orders", "from": 0}, "from"),
+        ("series", {"queue": "orders", "from": "-5"}, "from"),
+        ("series", {"queue": "orders", "resolution": "year"}, "resolution"),
+        ("series", {"queue": "orders", "resolution": "raw", "from": T - 30 * DAY}, "resolution"),
+        ("top", {"of": "cats"}, "of"),
+        ("top", {"measure": "size"}, "measure"),
+        ("top", {"count": 0}, "count"),
+        ("heat", {"count": 101}, "count"),
+        ("episodes", {"sort": "colour"}, "sort"),
+        ("episodes", {"kind": "odd"}, "kind"),
+        ("episodes", {"page_size": 501}, "page_size"),
+        ("events", {"group": "odd"}, "group"),
+        ("events", {"order": "random"}, "order"),
+        ("episodes/file", {"as": "exe"}, "as"),
+    ],
+)
+def test_bad_parameter_is_refused_by_its_name(
+    told: str, as_viewer: APIClient, what: str, query: dict[str, Any], field: str
+) -> None:
+    assert list(ask(as_viewer, what, 400, **query)) == [field]
+
+
+def test_moment_may_be_given_with_a_zone(told: str, as_viewer: APIClient) -> None:
+    iso = dt.datetime.fromtimestamp(T / 1000, dt.timezone(dt.timedelta(hours=2))).isoformat()
+    found = ask(as_viewer, "series", queue="orders", **{"from": iso})
+    assert found["from"] == T
+
+
+def test_name_with_a_quote_is_data_and_no_query(told: str, as_viewer: APIClient) -> None:
+    assert ask(as_viewer, "series", queue="x' OR '1'='1")["known"] == 0
+    assert ask(as_viewer, "episodes", search="%' OR 1=1 --")["count"] == 0
+    assert ask(as_viewer, "episodes", search="{minutes}")["count"] == 0
+
+
+# -- top lists and heat map ---------------------------------------------------------------------------------------
+
+
+def test_top_queues_and_producers_are_those_that_lost_the_most(told: str, as_viewer: APIClient) -> None:
+    rows = ask(as_viewer, "top")["rows"]
+    assert [(row["name"], row["blocked_ms"]) for row in rows] == [("orders", 24 * MINUTE), ("invoices", MINUTE)]
+    assert [row["name"] for row in ask(as_viewer, "top", count=1)["rows"]] == ["orders"]
+    [producer] = ask(as_viewer, "top", of="producers")["rows"]
+    assert (producer["name"], producer["queues"], producer["blocks"]) == ("shop link-1", "orders", 1)
+    assert ask(as_viewer, "top", measure="stopped")["rows"] == []
+    assert ask(as_viewer, "top", broker="other")["rows"] == []
+
+
+def test_heat_map_has_zero_where_somebody_looked_and_null_where_nobody_did(told: str, as_viewer: APIClient) -> None:
+    found = ask(as_viewer, "heat")
+    assert found["bucket_ms"] == MINUTE
+    assert [queue["name"] for queue in found["queues"]] == ["orders", "invoices"]
+    orders = found["values"][0]
+    assert orders[9:13] == [0, 2 * MINUTE, 2 * MINUTE, 0]
+    assert orders[39:46] == [0, None, None, None, None, None, 0]
+
+
+# -- episodes -----------------------------------------------------------------------------------------------------
+
+
+def test_episodes_are_searched_sorted_and_in_pages(told: str, as_viewer: APIClient) -> None:
+    assert ask(as_viewer, "episodes", search="LEAK")["results"][0]["id"] == "stop"
+    by_peak = ask(as_viewer, "episodes", kind="overfull", sort="peak_messages")["results"]
+    assert by_peak[0]["queue"] == "invoices"
+    second = ask(as_viewer, "episodes", sort="start", page=2, page_size=2)
+    assert (second["count"], [one["id"] for one in second["results"]]) == (5, ["stop", "stop-all"])
+    assert ask(as_viewer, "episodes", page=9)["results"] == []
+    assert ask(as_viewer, "episodes", page=9)["count"] == 5
+
+
+def test_open_episode_has_no_end_and_is_the_longest(told: str, as_viewer: APIClient) -> None:
+    first = ask(as_viewer, "episodes", sort="-duration")["results"][0]
+    assert (first["start"], first["end"], first["duration_ms"]) == (T + 50 * MINUTE, None, None)
+
+
+def test_episodes_of_a_queue_have_the_stops_that_covered_it(told: str, as_viewer: APIClient) -> None:
+    found = ask(as_viewer, "episodes", queue="orders", sort="start")["results"]
+    assert [one["kind"] for one in found] == ["overfull", "stopped", "overfull"]
+    assert found[1]["id"] == "stop-all"  # ord.> does not cover orders
+
+
+def test_episodes_as_csv_have_times_and_no_formula(told: str, as_viewer: APIClient) -> None:
+    answer = as_viewer.get(f"{BASE}episodes/file/", {"from": T, "until": T + HOUR, "sort": "start"})
+    assert answer.headers["Content-Type"].startswith("text/csv")
+    assert 'filename="episodes.csv"' in answer.headers["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    assert len(rows) == 5
+    assert rows[0]["start"].startswith(dt.datetime.fromtimestamp(T / 1000, dt.UTC).strftime("%Y-%m-%d %H:10"))
+    assert rows[3]["actor"] == "'=1+1"
+
+
+def test_episodes_as_parquet_have_the_same_rows(told: str, as_viewer: APIClient) -> None:
+    answer = as_viewer.get(f"{BASE}episodes/file/", {"from": T, "until": T + HOUR, "as": "parquet", "search": "orders"})
+    table = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
+    assert table.column("queue").to_pylist() == ["orders", "orders"]
+
+
+async def test_download_is_sent_in_parts_by_the_server_that_runs() -> None:
+    schema = pa.schema([("queue", pa.string())])
+    batches = [pa.RecordBatch.from_pydict({"queue": [name]}, schema=schema) for name in ("a", "b")]
+    request = ASGIRequest({"type": "http", "method": "GET", "path": "/", "headers": []}, io.BytesIO())
+    answer = download(request, pa.RecordBatchReader.from_batches(schema, batches), "csv", "episodes")
+    assert answer.is_async
+    parts = [part async for part in answer.streaming_content]
+    assert parts[0] == b'"queue"\n"a"\n'
+    assert parts[1] == b'"b"\n'
+
+
+# -- events -------------------------------------------------------------------------------------------------------
+
+
+def test_events_come_in_order_with_what_was_done_to_scopes_around_the_queue(told: str, as_viewer: APIClient) -> None:
+    found = ask(as_viewer, "events", queue="orders")
+    assert [one["number"] for one in found["results"]] == [1, 2, 3, 4, 6]
+    assert found["groups"] == {"flow": 2, "producers": 1, "operators": 2, "broker": 0}
+    assert ask(as_viewer, "events")["count"] == 8
+    newest = ask(as_viewer, "events", order="descending", page_size=1)
+    assert (newest["count"], newest["results"][0]["number"]) == (8, 8)
+
+
+def test_groups_narrow_the_events_and_still_count_all_of_them(told: str, as_viewer: APIClient) -> None:
+    found = ask(as_viewer, "events", group="producers")
+    assert (found["count"], found["groups"]["flow"]) == (1, 2)
+    assert [one["kind"] for one in found["results"]] == ["producer-blocked"]
+
+
+def test_edit_has_its_values_and_the_reason_of_the_audit_trail(told: str, as_viewer: APIClient) -> None:
+    for user, reason in (("olga", "the consumers need an hour"), ("somebody else", "no")):
+        row = AuditEntry(
+            user_name=user,
+            broker="local",
+            object="type=Queue,virtualhost=default,name=orders",
+            operation="update",
+            outcome="done",
+            reason=reason,
+        )
+        row.save()
+        at = dt.datetime.fromtimestamp((T + 15 * MINUTE + 800) / 1000, dt.UTC)
+        with connection.cursor() as cursor:  # the model refuses to change a row
+            cursor.execute("UPDATE audit_auditentry SET at = %s WHERE id = %s", [at, row.pk])
+    [edit] = ask(as_viewer, "events", kind="policy-changed", queue="orders")["results"]
+    assert (edit["before"], edit["after"]) == ({"capacity_messages": 500}, {"capacity_messages": 1000})
+    assert edit["reason"] == "the consumers need an hour"
+
+
+# -- what if ------------------------------------------------------------------------------------------------------
+
+
+def replay(client: APIClient, status: int = 200, **body: Any) -> Any:
+    given = {"queue": "orders", "from": T, "until": T + HOUR} | body
+    answer = client.post(f"{BASE}what-if/", given, format="json")
+    assert answer.status_code == status, answer.content
+    return answer.json()
+
+
+@pytest.fixture
+def crossing(url: str) -> str:
+    """Ten minutes of 20 messages/s in and 10 out, then ten of none in: 6,000 messages at most, capacity 1,000."""
+    write(url, "coverage", [coverage(T, T + HOUR)])
+    rows = []
+    for second in range(0, 1800, 2):
+        came = min(second, 600) * 20
+        went = second * 10 if second <= 1200 else 12_000
+        depth = max(0, came - went)
+        rows.append(
+            sample(
+                T + second * SECOND,
+                depth,
+                enqueued_messages=came,
+                dequeued_messages=went,
+                stop_messages=1000,
+                resume_messages=800,
+            )
+        )
+    write(url, "samples", rows)
+    return url
+
+
+def test_candidates_stand_beside_the_current_limits(crossing: str, as_viewer: APIClient) -> None:
+    found = replay(
+        as_viewer,
+        candidates=[
+            {"capacity_messages": 3000, "resume_messages": 2400},
+            {"capacity_messages": 10_000, "resume_messages": 8000},
+        ],
+    )
+    assert found["source"] == "samples"
+    assert "not a forecast" in found["caveat"]
+    now, more, enough = found["current"], *found["candidates"]
+    assert (now["capacity_messages"], now["resume_messages"]) == (1000, 800)
+    assert now["blocked_ms"] > more["blocked_ms"] > enough["blocked_ms"] == 0
+    assert now["peak_messages"] <= 1001 < more["peak_messages"] <= 3001
+    assert enough["episodes"] == 0
+    assert found["advice"]["kind"] in ("raise-capacity", "lower-resume")
+
+
+def test_range_without_samples_is_replayed_from_minutes(told: str, as_viewer: APIClient) -> None:
+    found = replay(as_viewer, **{"from": T - 3 * DAY})
+    assert found["source"] == "minutes"
+    assert found["recorded_blocked_ms"] > 0
+
+
+def test_queue_without_traffic_says_so(told: str, as_viewer: APIClient) -> None:
+    found = replay(as_viewer, queue="nowhere")
+    assert (found["source"], found["current"], found["advice"]) == ("none", None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"candidates": [{"capacity_messages": 10, "resume_messages": 11}]}, "resume_messages 11 is above"),
+        ({"candidates": [{"resume_bytes": 11}]}, "without a capacity_bytes"),
+        ({"candidates": [{"capacity_messages": "many"}]}, "many"),
+        ({"candidates": [{"capacity_messages": -1}]}, "-1"),
+        ({"candidates": [{"colour": 1}]}, "colour"),
+        ({"candidates": [{}] * 11}, "at most 10"),
+        ({"candidates": "all"}, "a list"),
+        ({"from": T - 200 * DAY}, "at most 100"),
+    ],
+)
+def test_bad_candidate_is_refused_by_its_name(told: str, as_viewer: APIClient, body: dict[str, Any], says: str) -> None:
+    refused = replay(as_viewer, 400, **body)
+    assert says in str(refused)
+
+
+def test_advice_for_the_fleet_is_not_there_before_the_job(told: str, as_viewer: APIClient) -> None:
+    assert "no advice" in ask(as_viewer, "advice", 404)["detail"]

@@ -1,0 +1,137 @@
+"""The web side reads what the pipeline wrote: the same numbers, out of tables that Spark made."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from console.history import blocked, episode_list, incident, known
+from console.history.layout import table_url
+from console.history.reader import Reader
+from console.history.series import QueueKey, series
+from tests.history.conftest import History
+from tests.history.delta import DAY, episode, rollup, write
+from tests.history.rows import NOON, Story, land
+
+START = round(NOON.timestamp() * 1000)
+QUEUE = QueueKey("b", "default", "q")
+
+
+def at(seconds: float) -> int:
+    return START + round(seconds * 1000)
+
+
+def told(history: History) -> Reader:
+    """Three minutes: filling up, overfull from 60 to 90 s with one producer held, and empty; then nobody looks."""
+    story = Story().watch(0, 180)
+    for second in range(0, 180, 5):
+        overfull = 60 <= second < 90
+        story.sample(
+            second,
+            11 if overfull else second // 10,
+            state="OVERFULL" if overfull else "NORMAL",
+            whole=second == 0,
+            capacity_messages=10,
+            stop_messages=10,
+            resume_messages=8,
+            enqueued_messages=second * 2,
+            dequeued_messages=second,
+        )
+    story.overfull(60).blocked(60.5).released(89.5).underfull(90)
+    story.event(100, "producers-stopped", scope="virtualhost default q", actor="ada", reason="maintenance", producers=1)
+    story.event(110, "producers-started", scope="virtualhost default q", actor="ada")
+    land(history.url, story.rows)
+    history.run()
+    return Reader(history.url)
+
+
+@pytest.mark.timeout(600)  # Spark starts for it, if no other test of the run needed it
+def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> None:
+    reader = told(history)
+    now = at(600)
+    [one] = known.brokers(reader)
+    assert (one["broker"], one["first"], one["last"]) == ("b", START, at(180))
+
+    raw = series(reader, QUEUE, START, at(240), now=now)
+    assert raw["resolution"] == "raw"
+    assert raw["unwatched"] == [(at(180), at(240))]
+    depth: dict[int, Any] = dict(zip(raw["at"], raw["messages"], strict=True))
+    assert depth[at(65)] == 11
+    assert raw["messages"][-1] is None  # after the last look nothing is known
+
+    minutes = series(reader, QUEUE, START, at(240), asked="minute", now=now)
+    assert minutes["at"] == [at(0), at(60), at(120), at(180)]
+    assert minutes["overfull_ms"][:3] == [0, 30_000, 0]
+    assert minutes["messages"][3] is None
+    assert minutes["capacity_messages"][:3] == [10, 10, 10]
+
+    top = blocked.top(reader, "queues", START, at(240), now=now)
+    assert [(row["name"], row["overfull_ms"], row["blocked_ms"]) for row in top["rows"]] == [("q", 30_000, 29_000)]
+    [producer] = blocked.top(reader, "producers", START, at(240), now=now)["rows"]
+    assert (producer["queues"], producer["blocked_ms"]) == ("q", 29_000)
+    heat = blocked.heat(reader, START, at(240), now=now)
+    assert heat["values"] == [[0, 29_000, 0, None]]
+
+    count, episodes = episode_list.page(reader, episode_list.Wanted(START, at(240), now, sort="start"), 1, 10)
+    assert [(each["kind"], each["start"], each["duration_ms"]) for each in episodes] == [
+        ("overfull", at(60), 30_000),
+        ("stopped", at(100), 10_000),
+    ]
+    assert count == 2
+    happened = incident.page(reader, incident.Wanted(START, at(240), "b", "default", "q"), 1, 10)
+    assert [event["kind"] for event in happened["events"]] == [
+        "queue-overfull",
+        "producer-blocked",
+        "producer-released",
+        "queue-underfull",
+        "producers-stopped",
+        "producers-started",
+    ]
+
+
+def test_new_rows_are_seen_by_a_reader_that_has_the_table_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.history.reader.FRESH_SECONDS", 0)
+    url = str(tmp_path)
+    reader = Reader(url)
+    assert not reader.has("episodes")
+    for number in (1, 2):
+        write(url, "episodes", [episode(at(number), at(number + 1))])
+        assert episode_list.page(reader, episode_list.Wanted(START, at(60), at(60)), 1, 10)[0] == number
+
+
+def test_file_that_a_newer_version_dropped_makes_the_reader_look_again(tmp_path: Path) -> None:
+    url = str(tmp_path)
+    write(url, "episodes", [episode(at(1), at(2))])
+    wanted = episode_list.Wanted(START, at(60), at(60))
+    reader = Reader(url)
+    assert episode_list.page(reader, wanted, 1, 10)[0] == 1
+    table = DeltaTable(table_url(url, "episodes"))
+    table.delete()
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    assert episode_list.page(reader, wanted, 1, 10)[0] == 0
+
+
+def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path) -> None:
+    url = str(tmp_path)
+    for day in range(3):
+        write(url, "minutes", [rollup(START + day * DAY, messages_mean=float(day))])
+    spoiled = [path for path in (tmp_path / "tables" / "minutes").rglob("*.parquet") if "2026-03-14" not in str(path)]
+    assert len(spoiled) == 2
+    for path in spoiled:
+        path.write_bytes(b"broken")
+    found = series(Reader(url), QueueKey("local", "default", "orders"), START, at(120), asked="minute", now=at(600))
+    assert found["messages"] == [0.0, None]
+
+
+def test_threads_read_side_by_side(tmp_path: Path) -> None:
+    url = str(tmp_path)
+    write(url, "episodes", [episode(at(n), at(n + 1)) for n in range(50)])
+    reader = Reader(url)
+    wanted = episode_list.Wanted(START, at(600), at(600))
+    with ThreadPoolExecutor(8) as threads:
+        counts = list(threads.map(lambda _: episode_list.page(reader, wanted, 1, 10)[0], range(64)))
+    assert counts == [50] * 64
