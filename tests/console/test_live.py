@@ -29,7 +29,7 @@ SAME_ORIGIN = [("host", "localhost"), ("origin", "http://localhost")]
 class Page(WebSocket):
     def __init__(self, query: str = "", user: Any = None) -> None:
         super().__init__(LiveConsumer.as_asgi(), query=query)
-        self.scope["user"] = user or User(username="vera")
+        self.scope["user"] = user or User(username="vera", is_superuser=True)
 
 
 @pytest.fixture
