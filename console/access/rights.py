@@ -27,7 +27,7 @@ class Role(StrEnum):
 
     @property
     def words(self) -> str:
-        return self.value.replace("-", " ")
+        return "administrator" if self is Role.ADMIN else self.value.replace("-", " ")
 
 
 _INCLUDED: Mapping[Role, frozenset[Role]] = {

@@ -53,10 +53,17 @@ def amqp_address(broker: dict[str, Any]) -> str:
 
 
 def frame(
-    request: HttpRequest, page: str, title: str, *, slug: str | None = None, **settings_of_page: Any
+    request: HttpRequest,
+    page: str,
+    title: str,
+    *,
+    slug: str | None = None,
+    about: str | None = None,
+    **settings_of_page: Any,
 ) -> dict[str, Any]:
     """The template context of a page. `settings_of_page` reaches its script as JSON. `slug`: its broker, if that is not
-    simply the one of `?broker=`."""
+    simply the one of `?broker=`. `about`: the virtual host that all of it is about, if it is about one; else what they
+    may anywhere on the broker is what they may here."""
     broker, brokers, rights = broker_of(request, slug), brokers_of(request), rights_in(request)
     may = _may(rights, broker["slug"])
     suffix = "" if broker is brokers[0] else f"?broker={broker['slug']}"
@@ -65,8 +72,9 @@ def frame(
         "title": title,
         "broker": broker,
         "brokers": brokers,
-        "may_operate": may["operate"] != [],
-        "may_edit": may["edit"] != [],
+        "may_operate": _may_here(may["operate"], about),
+        "may_operate_all": may["operate"] is None,
+        "may_edit": _may_here(may["edit"], about),
         "may_administer": rights.administers,
         "role": _in_words(may),
         "navigation": [
@@ -88,6 +96,9 @@ def frame(
             "brokers": [{"slug": each["slug"], "title": each["title"]} for each in brokers],
             "amqp": amqp_address(broker),
             "may": may,
+            "mayOperate": _may_here(may["operate"], about),
+            "mayEdit": _may_here(may["edit"], about),
+            "mayAdminister": may["administer"] is None,
             "user": request.user.get_username(),
             "loginUrl": reverse("login"),
             **settings_of_page,
@@ -109,6 +120,10 @@ def _may(rights: Rights, broker: str) -> dict[str, list[str] | None]:
         "edit": hosts(Role.POLICY_EDITOR),
         "administer": hosts(Role.ADMIN),
     }
+
+
+def _may_here(hosts: list[str] | None, about: str | None) -> bool:
+    return hosts is None or (bool(hosts) if about is None else about in hosts)
 
 
 def _in_words(may: dict[str, list[str] | None]) -> str:

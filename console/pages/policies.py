@@ -33,8 +33,17 @@ def policy(request: HttpRequest) -> HttpResponse:
     check_sees(request, broker_of(request)["slug"], host_of(name))
     kind, title = ("Pattern", "New pattern") if new else (_KINDS[name.type], name.keys[-1][1] if name.keys else "")
     context = frame(
-        request, "policy", f"{kind} {title}".strip(), policy=_FIELDS, object=str(name), new=new, type=name.type
+        request,
+        "policy",
+        f"{kind} {title}".strip(),
+        policy=_FIELDS,
+        about=host_of(name),
+        object=str(name),
+        new=new,
+        type=name.type,
     )
+    if name.type == "Broker":
+        context["may_edit"] = context["page_settings"]["mayEdit"] = context["page_settings"]["may"]["edit"] is None
     return render(
         request,
         "console/policy.html",

@@ -22,6 +22,7 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
         request,
         "queue",
         name,
+        about=virtualhost,
         object=str(object_name("Queue", virtualhost=virtualhost, name=name)),
         virtualhost=virtualhost,
         name=name,

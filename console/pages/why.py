@@ -26,5 +26,9 @@ def why(request: HttpRequest) -> HttpResponse:
     return render(
         request,
         "console/why.html",
-        {**frame(request, "why", f"Why blocked: {short}", object=text), "short": short, "type": name.type},
+        {
+            **frame(request, "why", f"Why blocked: {short}", about=host_of(name), object=text),
+            "short": short,
+            "type": name.type,
+        },
     )
