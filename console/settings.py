@@ -97,6 +97,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "console",
+    "console.access",
     "console.audit",
     "console.history",
     "console.bulk",
@@ -281,7 +282,7 @@ LOGGING: dict[str, Any] = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": ["console.api.permission.SeesSomething"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "EXCEPTION_HANDLER": "console.api.errors.exception_handler",
@@ -293,7 +294,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Watch and steer the producer flow control of message brokers.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+    "SERVE_PERMISSIONS": ["console.api.permission.SeesSomething"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_PATCH": False,  # what a PATCH requires shall be seen as required
     "POSTPROCESSING_HOOKS": [],
