@@ -14,8 +14,9 @@ from console import operations
 from console.api import schema
 from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, number_in, text_in
 from console.brokers import link
-from console.bulk import work
+from console.bulk import tasks
 from console.bulk.models import BulkEdit, RowState
+from console.celery import send
 from console.operations import Actor, Selection
 
 _NAMED = 200
@@ -47,7 +48,7 @@ class BulkEditsView(BrokerView):
         job = operations.begin_bulk(
             self.actor, self.link, selection_in(body), map_in(body, "attributes"), reason=text_in(body, "reason")
         )
-        work.start(job.pk)
+        send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
 
@@ -122,7 +123,7 @@ class BulkResumeView(APIView):
     def post(self, request: Request, number: int) -> Response:
         job = _found(number)
         operations.resume_bulk(Actor.of(request._request), job)
-        work.start(job.pk)
+        send(tasks.carry_out, job.pk)
         return Response(_job(_found(number)))
 
 
@@ -156,7 +157,7 @@ class BulkUndoView(APIView):
     def post(self, request: Request, number: int) -> Response:
         reason = text_in(body_of(request), "reason")
         job = operations.begin_undo(Actor.of(request._request), _found(number), reason=reason)
-        work.start(job.pk)
+        send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
 

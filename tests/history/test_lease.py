@@ -11,7 +11,7 @@ import psutil
 import pytest
 from django.utils import timezone
 
-from console.history.lease import Busy, Lost, lease, me
+from console.lease import Busy, Lost, lease, me
 from console.history.models import Held
 
 pytestmark = pytest.mark.django_db(transaction=True)
