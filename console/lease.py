@@ -41,8 +41,9 @@ def me() -> str:
 
 
 @contextlib.contextmanager
-def lease(name: str, *, seconds: float = SECONDS) -> Iterator[None]:
-    """Hold it within the block. Raises Busy at the beginning, Lost at the end."""
+def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
+    """Hold it within the block; what is yielded is set when it has run out. Raises Busy at the beginning, Lost at the
+    end."""
     holder = me()
     _take(name, holder, seconds)
     ended = threading.Event()
@@ -61,7 +62,7 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[None]:
     signs = threading.Thread(target=live, name=f"lease-{name}", daemon=True)
     signs.start()
     try:
-        yield
+        yield lost
     finally:
         ended.set()
         signs.join()
