@@ -78,7 +78,7 @@ def test_viewer_changes_nothing_and_the_attempt_is_audited(
     before = broker.memory.engine.last_event
     answer = getattr(as_viewer, method)(path, body, format="json")
     assert answer.status_code == 403
-    assert "operator" in answer.json()["detail"]
+    assert "that needs the role of" in answer.json()["detail"]
     assert broker.memory.engine.last_event == before
     entry = AuditEntry.objects.get()
     assert (entry.user_name, entry.outcome, entry.before, entry.after) == ("vera", "refused", None, None)

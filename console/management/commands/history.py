@@ -16,12 +16,12 @@ from django.core.management.base import BaseCommand
 
 from console.history.java import NoJava
 from console.history.landing import LandingError
-from console.history.lease import Busy, lease
 from console.history.models import HistoryRun
 from console.history.recording_runs import abandon_dead_runs, forget_old_runs, reason, recorded
 from console.history.runner import LEASE, MoreReport, OneRun, Runner, Unusable
 from console.history.session import SessionFailed, is_alive, start_session
 from console.history.spark_output import without_the_usual
+from console.lease import Busy, lease
 
 if TYPE_CHECKING:
     from console.history.tables import Tables
