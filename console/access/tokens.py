@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
@@ -39,14 +39,16 @@ def signed_in(secret: str) -> ApiToken:
     if token is None:
         raise BadToken("This token is not known. Make one in the console: your name, API tokens.")
     if token.revoked is not None:
-        raise BadToken(
-            f"The token {token.name} was revoked on {token.revoked:%Y-%m-%d at %H:%M} UTC. Make another one."
-        )
+        raise BadToken(f"The token {token.name} was revoked on {_told(token.revoked)}. Make another one.")
     now = timezone.now()
     if token.expires <= now:
-        raise BadToken(f"The token {token.name} expired on {token.expires:%Y-%m-%d at %H:%M} UTC. Make another one.")
+        raise BadToken(f"The token {token.name} expired on {_told(token.expires)}. Make another one.")
     if not token.user.is_active:
         raise BadToken(f"{token.user.get_username()}, whose token this is, may not sign in any more.")
     if token.last_used is None or now - token.last_used > _USED:
         ApiToken.objects.filter(pk=token.pk).update(last_used=now)
     return token
+
+
+def _told(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d at %H:%M} UTC"

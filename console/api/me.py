@@ -10,6 +10,7 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.access.models import ApiToken
 from console.access.rights import Role
 from console.api.reading import PersonalView
 
@@ -39,6 +40,6 @@ class MeView(PersonalView):
     @extend_schema(responses={200: Me}, summary="Who you are, and what you may")
     def get(self, request: Request) -> Response:
         token = request.auth
-        told = None if token is None else {"name": token.name, "expires": token.expires}
+        told = None if not isinstance(token, ApiToken) else {"name": token.name, "expires": token.expires}
         grants = [{"role": g.role, "broker": g.broker, "virtualhost": g.virtualhost} for g in self.rights.grants]
         return Response({"user": request.user.get_username(), "token": told, "grants": grants})

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods
 from brokers.admin import AdminError, InvalidValue
 from console.access.models import ApiToken, RoleGrant
 from console.access.people import rights_in
-from console.access.rights import Grant, Role
+from console.access.rights import Grant, Rights, Role
 from console.operations import Actor
 from console.operations import access as operations
 from console.pages.frame import frame
@@ -48,9 +48,7 @@ def access(request: HttpRequest) -> HttpResponse:
             wrong, status = str(error), 403 if isinstance(error, PermissionDenied) else 409
         else:
             if told is None:
-                return redirect(
-                    f"{request.path}?broker={request.GET['broker']}" if "broker" in request.GET else "access"
-                )
+                return redirect(request.get_full_path())
     everything = rights.may_everywhere(Role.ADMIN)
     kept = RoleGrant.objects.select_related("user", "group")
     context = {
@@ -61,16 +59,20 @@ def access(request: HttpRequest) -> HttpResponse:
         "groups": Group.objects.order_by("name").prefetch_related("user_set"),
         "names": User.objects.order_by("username").values_list("username", flat=True),
         "roles": [(role, role.words, SAYS[role]) for role in Role],
-        "scopes": [b for b in settings.HEADGATE_BROKERS if any(g.gives(Role.ADMIN) and g.reaches(b["slug"]) for g in rights.grants)],
+        "scopes": [broker for broker in settings.HEADGATE_BROKERS if _administers(rights, broker["slug"])],
         "hosts": known_hosts(rights),
         "tokens": ApiToken.objects.select_related("user").filter(revoked=None)[:500] if everything else [],
         "told": told,
         "wrong": wrong,
-    }  # fmt: skip
+    }
     answer = render(request, "console/access.html", context, status=status)
     if told:
         answer["Cache-Control"] = "no-store"
     return answer
+
+
+def _administers(rights: Rights, broker: str) -> bool:
+    return rights.hosts(Role.ADMIN, broker) != frozenset()
 
 
 def _act(by: Actor, given: QueryDict) -> dict[str, str] | None:

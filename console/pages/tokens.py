@@ -38,7 +38,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     held = [role for role in Role if any(grant.gives(role) for grant in rights.grants)]
     context = {
         **frame(request, "tokens", "API tokens"),
-        "tokens": ApiToken.objects.filter(user=request.user)[:200],
+        "tokens": ApiToken.objects.filter(user_id=request.user.pk)[:200],
         "roles": [(role, role.words) for role in held],
         "days": DAYS,
         "scopes": brokers_of(request),
@@ -63,7 +63,7 @@ def known_hosts(rights: Rights) -> list[str]:
 
 def _mine(request: HttpRequest) -> ApiToken:
     number = request.POST.get("id", "")
-    found = ApiToken.objects.filter(user=request.user, pk=int(number) if number.isdecimal() else 0).first()
+    found = ApiToken.objects.filter(user_id=request.user.pk, pk=int(number) if number.isdecimal() else 0).first()
     if found is None:
         raise Http404("There is no such token of yours.")
     return found

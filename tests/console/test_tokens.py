@@ -118,7 +118,7 @@ def test_the_secret_is_kept_nowhere(olga: User) -> None:
 
 
 def test_the_last_use_is_kept_once_a_minute(olga: User) -> None:
-    token, secret = made(olga)
+    _, secret = made(olga)
     using(secret).get("/api/v1/me/")
     first = ApiToken.objects.get().last_used
     assert first
