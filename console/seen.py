@@ -10,6 +10,8 @@ from console.brokers import UnknownBroker, link, links
 from console.links.link import BrokerLink
 from console.links.seen import seen_by
 
+__all__ = ["UnknownBroker", "link_seen", "links_seen"]
+
 
 def links_seen(rights: Rights) -> list[BrokerLink]:
     """Every broker that they see any of, each as far as they see it; the default one first."""

@@ -287,7 +287,10 @@ LOGGING: dict[str, Any] = {
 # -- HTTP interface ---------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "console.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["console.api.permission.SeesSomething"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
@@ -304,5 +307,8 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_PATCH": False,  # what a PATCH requires shall be seen as required
     "POSTPROCESSING_HOOKS": [],
-    "AUTHENTICATION_WHITELIST": ["rest_framework.authentication.SessionAuthentication"],
+    "AUTHENTICATION_WHITELIST": [
+        "console.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
 }

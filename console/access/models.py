@@ -10,6 +10,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
+from django.utils import timezone
 
 from console.access import rights
 
@@ -53,3 +54,45 @@ class RoleGrant(models.Model):
     @property
     def grant(self) -> rights.Grant:
         return rights.Grant(rights.Role(self.role), self.broker, self.virtualhost)
+
+
+class ApiToken(models.Model):
+    """What a program signs in with instead of a person: never more than its owner may, and only what it was given.
+
+    The secret is random, so its SHA-256 is as good as a slow hash of it, and can be looked up."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=40)
+    digest = models.CharField(max_length=64, unique=True)
+    begins = models.CharField(max_length=12, help_text="The beginning of the secret, to know it by.")
+    grants = models.JSONField(help_text="Lists of role, broker and virtual host.")
+    created = models.DateTimeField(auto_now_add=True)
+    expires = models.DateTimeField()
+    last_used = models.DateTimeField(null=True)
+    revoked = models.DateTimeField(null=True)
+
+    objects: ClassVar[models.Manager[ApiToken]] = models.Manager()
+
+    class Meta:
+        default_permissions = ()
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def limit(self) -> rights.Rights:
+        """What it was given; what it may is that, as far as its owner may it."""
+        known = {role.value for role in rights.Role}
+        return rights.Rights.of(
+            rights.Grant(rights.Role(role), broker, virtualhost)
+            for role, broker, virtualhost in self.grants
+            if role in known
+        )
+
+    @property
+    def state(self) -> str:
+        """usable, expired or revoked."""
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.expires <= timezone.now() else "usable"

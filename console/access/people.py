@@ -44,5 +44,5 @@ def rights_in(request: HttpRequest | Any) -> Rights:
     limit = getattr(auth, "limit", None)
     if isinstance(limit, Rights):
         found = found.within(limit)
-    setattr(request, "_headgate_rights", ((user, auth), found))  # noqa: B010 -- a request of Django's or of DRF's
+    setattr(request, "_headgate_rights", ((user, auth), found))  # noqa: B010 - for this request alone
     return found

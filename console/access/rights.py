@@ -110,6 +110,10 @@ class Rights:
         """Whether they may give or take that grant: administrators do, within their own scope."""
         return any(g.gives(Role.ADMIN) and _covers(g, grant) for g in self.grants)
 
+    def hold(self, grant: Grant) -> bool:
+        """Whether all that this grant gives is theirs."""
+        return all(any(g.gives(role) and _covers(g, grant) for g in self.grants) for role in _INCLUDED[grant.role])
+
     @property
     def administers(self) -> bool:
         """Whether there is any grant that they may give."""
@@ -125,7 +129,8 @@ class Rights:
 
     def within(self, limit: Rights) -> Rights:
         """What both allow."""
-        return Rights.of(grant for mine in self.grants for other in limit.grants for grant in _common(mine, other))
+        found = {grant for mine in self.grants for other in limit.grants for grant in _common(mine, other)}
+        return Rights.of(g for g in found if not any(_covers(o, g) and o.gives(g.role) for o in found - {g}))
 
 
 def _covers(outer: Grant, inner: Grant) -> bool:

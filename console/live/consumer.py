@@ -20,11 +20,10 @@ from django.conf import settings
 
 from brokers.admin import AdminError
 from console.access.people import rights_of
-from console.brokers import UnknownBroker
 from console.links.link import BrokerLink
 from console.links.state import Status, Subscription
 from console.live.watching import BadWatch, Watch, data_text, encode, event_shown, last_known, state_of
-from console.seen import link_seen
+from console.seen import UnknownBroker, link_seen
 
 #: Close codes: not signed in; no such broker, or none that may be seen; what may be seen has changed, come again.
 SIGNED_OUT, NO_BROKER, OTHER_RIGHTS = 4401, 4404, 4412

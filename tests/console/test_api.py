@@ -63,7 +63,7 @@ WRITES: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("path", READS)
 def test_stranger_reads_nothing(path: str) -> None:
-    assert APIClient().get(f"/api/v1/{path}").status_code == 403
+    assert APIClient().get(f"/api/v1/{path}").status_code == 401
 
 
 @pytest.mark.parametrize("path", READS)

@@ -149,8 +149,8 @@ def ask(client: APIClient, what: str, status: int = 200, **query: Any) -> Any:
 
 
 def test_signed_out_is_refused(told: str) -> None:
-    assert APIClient().get(BASE).status_code == 403
-    assert APIClient().get(f"{BASE}episodes/file/").status_code == 403
+    assert APIClient().get(BASE).status_code == 401
+    assert APIClient().get(f"{BASE}episodes/file/").status_code == 401
 
 
 def test_nothing_recorded_is_told_apart_from_nothing_happened(url: str, as_viewer: APIClient) -> None:
