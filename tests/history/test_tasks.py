@@ -89,7 +89,9 @@ def test_a_run_that_finds_another_at_it_is_done(url: str, commands: Commands) ->
     assert tasks.run(always=True) == "another process is at it"
 
 
-@pytest.mark.parametrize(("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.compact, 75)])
+@pytest.mark.parametrize(
+    ("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.advise, 1), (tasks.compact, 75)]
+)
 def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, task: Any, code: int) -> None:
     commands.code, commands.out, commands.err = code, "another is at it", "warning\nthe disk is full\n"
     with pytest.raises(Retry) as retried:
@@ -100,7 +102,7 @@ def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, t
 def test_beat_names_tasks_that_there_are() -> None:
     app.loader.import_default_modules()
     named = {entry["task"] for entry in app.conf.beat_schedule.values()}
-    assert named == {"history.run", "history.sweep", "history.compact", "history.retain"}
+    assert named == {f"history.{work}" for work in ("run", "sweep", "compact", "retain", "advise")}
     assert named <= set(app.tasks)
 
 
