@@ -116,3 +116,19 @@ def test_only_taken_files_that_no_writer_looks_back_at_are_swept(url: str) -> No
     land(url, Story().watch(1, 2).rows)
     assert sweep(url, now) == 2
     assert waiting(url).files == 1
+
+
+def test_what_writers_that_died_left_unfinished_is_removed_after_a_day(url: str) -> None:
+    land(url, Story().watch(0, 1).rows)
+    root = Path(url)
+    (root / "recorder").mkdir()
+    now = timezone.now()
+    for folder in ("landing/coverage", "recorder"):
+        for name, hours in ((".old.parquet.1", 25), (".new.parquet.2", 23)):
+            (root / folder / name).write_bytes(b"half")
+            when = now.timestamp() - hours * 3600
+            os.utime(root / folder / name, (when, when))
+    sweep(url, now)
+    left = {path.name for path in root.rglob("*") if path.is_file()}
+    assert left == {".new.parquet.2", *Landing(url).names("coverage")}
+    assert len(left) == 2
