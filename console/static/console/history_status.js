@@ -15,7 +15,7 @@ const CONDITIONS = { trouble: "Needs you", empty: "Nothing recorded", running: "
 const byId = (id) => document.getElementById(id);
 const loading = new Loading();
 
-const fact = (name, ...value) => [h("dt", {}, name), h("dd", {}, value)];
+const fact = (name, ...value) => [h("dt", {}, name), h("dd", {}, value.flat())];
 const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
 const rowsByKind = (counts) => Object.entries(counts).map(([kind, n]) => `${exact(n)} ${kind}`).join(", ");
 const took = (run) => (run.finished === null ? null : run.finished - run.started);
