@@ -77,10 +77,13 @@ def start_session(master: str = "", *, name: str = "headgate-history", java: Jav
         return running
     java = java or find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     local = master.startswith("local")
     if local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:  # that of the executors, which may lie elsewhere there
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     heap = os.environ.get("HEADGATE_SPARK_MEMORY") or "512m"
     settings = {**_EVERYWHERE, **(_LOCAL if local else {}), **jar_settings(), "spark.driver.memory": heap}

@@ -47,6 +47,8 @@ def test_a_folder_that_is_named_comes_before_what_was_fetched(home: Path, monkey
     monkeypatch.setenv("HEADGATE_SPARK_JARS", str(home / "named"))
     assert jars.find_jars() == named
     assert jars.jar_settings() == {"spark.jars": ",".join(map(str, named))}
+    (home / "named" / "hadoop-aws.jar").write_bytes(b"x")
+    assert jars.jar_settings()["spark.jars"].endswith("/named/hadoop-aws.jar")
 
 
 def test_what_was_fetched_by_halves_is_fetched_again(home: Path) -> None:
