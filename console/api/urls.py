@@ -31,6 +31,7 @@ from console.api.history import (
 )
 from console.api.history_status import HistoryRunView, HistoryStatusView
 from console.api.history_what_if import AdviceView, WhatIfView
+from console.api.me import MeView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
@@ -40,6 +41,7 @@ from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
 
 _v1 = [
+    path("me/", MeView.as_view()),
     path("brokers/", BrokersView.as_view()),
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
     path("brokers/<slug:slug>/types/", TypesView.as_view()),

@@ -4,12 +4,13 @@ All are synchronous, for views and workers. They raise Django's PermissionDenied
 a missing reason is an InvalidValue like any other field.
 """
 
-from console.operations.actor import ADMINISTER, OPERATE, Actor
+from console.operations.actor import Actor
 from console.operations.bulk import (
     Selection,
     begin_bulk,
     begin_undo,
     interrupt_bulk,
+    is_seen,
     is_stalled,
     preview_bulk,
     resume_bulk,
@@ -36,9 +37,7 @@ from console.operations.stops import Aim, preview_stop, progress, start_producer
 
 __all__ = [
     "ACTIONS",
-    "ADMINISTER",
     "HISTORY_WORKS",
-    "OPERATE",
     "Actor",
     "Aim",
     "Applied",
@@ -56,6 +55,7 @@ __all__ = [
     "export_policies",
     "interrupt_bulk",
     "is_revertible",
+    "is_seen",
     "is_stalled",
     "policy_scopes",
     "preview_bulk",

@@ -17,11 +17,12 @@ from django.core.management.base import BaseCommand
 from console.history.jars import missing
 from console.history.java import NoJava
 from console.history.landing import LandingError
-from console.history.lease import Busy, lease
 from console.history.models import HistoryRun
 from console.history.recording_runs import Recorded, abandon_dead_runs, forget_old_runs, reason, recorded
 from console.history.runner import LEASE, MoreReport, OneRun, Runner, Unusable
 from console.history.session import SessionFailed, is_alive, start_session
+from console.history.spark_output import without_the_usual
+from console.lease import Busy, lease
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,7 +133,8 @@ class Command(BaseCommand):
             self._say(f"{jars} are not on this machine: fetching them, once")
         else:
             on_step("starting Spark")
-        return start_session()
+        with without_the_usual():
+            return start_session()
 
     def _chore(self, work: str, row: Recorded) -> None:
         from console.history import upkeep
