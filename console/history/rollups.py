@@ -246,15 +246,15 @@ def _laid_out(intervals: DataFrame, spans: DataFrame, ranges: DataFrame, time: s
     inside = intervals.where("queue IS NOT NULL").join(
         ranges, F.expr("begin < range_to AND (end IS NULL OR end >= range_from)")
     )
-    seen = F.broadcast(_once(spans))
+    # Day by day: a broker that was looked at in a thousand spans would otherwise meet each interval a thousand times.
+    days = F.expr(f"sequence(greatest(begin, range_from) div {DAY}, least(end, range_to) div {DAY})")
     parts = (
-        inside.join(seen, "broker")
-        .withColumn("from_ms", F.greatest("begin", "span_from", "range_from"))
-        .withColumn("to_ms", F.least("end", "span_to", "range_to"))
+        inside.withColumn("day", F.explode(days))
+        .join(F.broadcast(spans), ["broker", "day"])
+        .withColumn("from_ms", F.greatest("begin", "span_from", "range_from", F.col("day") * DAY))
+        .withColumn("to_ms", F.least("end", "span_to", "range_to", (F.col("day") + 1) * DAY))
         .where("to_ms > from_ms")
-        .withColumn(
-            "minute", F.explode(F.sequence(F.expr(f"from_ms div {MINUTE}"), F.expr(f"(to_ms - 1) div {MINUTE}")))
-        )
+        .withColumn("minute", F.explode(F.expr(f"sequence(from_ms div {MINUTE}, (to_ms - 1) div {MINUTE})")))
         .withColumn("slot", F.col("minute") * MINUTE)
     )
     length = F.least("to_ms", F.col("slot") + MINUTE) - F.greatest("from_ms", "slot")

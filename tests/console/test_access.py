@@ -216,7 +216,6 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     ],
     "v1/audit/<int:number>/revert/": [("get", "audit/{row}/revert/", None)],
     "v1/history/": [("get", "history/", None)],
-    "v1/history/status/": [("get", "history/status/", None)],
     "v1/history/queues/": [("get", "history/queues/", None)],
     "v1/history/series/": [("get", f"history/series/?virtualhost=blue&queue={HIDDEN['name']}&{RANGE}", None)],
     "v1/history/top/": [
@@ -227,6 +226,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/history/episodes/file/": [("get", f"history/episodes/file/?{RANGE}", None)],
     "v1/history/what-if/": [("post", "history/what-if/", CANDIDATE)],
     "v1/history/advice/": [("get", "history/advice/", None)],
+    "v1/history/status/": [("get", "history/status/", None)],
     "v1/history/events/": [("get", f"history/events/?{RANGE}", None)],
     "v1/history/events/file/": [("get", f"history/events/file/?{RANGE}", None)],
 }
@@ -257,8 +257,8 @@ WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/policies/bulk/<int:number>/interrupt/": [("post", "policies/bulk/{job}/interrupt/", {})],
     "v1/policies/bulk/<int:number>/undo/": [("post", "policies/bulk/{job}/undo/", {})],
     "v1/policies/order/": [("post", "policies/order/", {"virtualhost": "blue", "patterns": [f"{SECRET}.>"]})],
+    "v1/history/run/": [("post", "history/run/", {"work": "run", **REASON})],
     "v1/audit/<int:number>/revert/": [("post", "audit/{row}/revert/", {})],
-    "v1/history/run/": [("post", "history/run/", {"work": "run"})],
 }
 #: Probes whose answer has no name of anything, whoever asks.
 WITHOUT = {
@@ -273,8 +273,8 @@ WITHOUT = {
     "audit/{row}/revert/",  # what it did has been undone since
     "conditions/",  # none has lasted yet
     "history/",
-    "history/status/",  # of the pipeline, which is everybody's
     "history/what-if/",
+    "history/status/",
     "history/advice/",  # not worked out yet
     f"history/top/?of=virtualhosts&{RANGE}",
 }
