@@ -13,6 +13,7 @@ HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`
 REDIS_URL                  where Celery's messages go; default: files in the data folder, which need no server
 HEADGATE_HISTORY_URL       folder or URL (s3://…) of the flow history, default <data>/history
 DATABASE_URL               default: SQLite in the data folder
+HEADGATE_OIDC_…            sign-in at an OpenID Connect provider: console/oidc_settings.py tells them
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from console.data_folder import DataFolderError, prepare, secret
+from console.oidc_settings import OidcSettingsError
+from console.oidc_settings import from_environment as oidc_from_environment
 from console.static_version import static_version
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -48,7 +51,8 @@ def _port(variable: str, default: int) -> int:
 try:
     DATA = prepare(Path(os.environ.get("HEADGATE_DATA") or "data"))
     SECRET_KEY = secret(DATA / "console" / "django.secret")
-except DataFolderError as error:
+    HEADGATE_OIDC = oidc_from_environment(os.environ)
+except (DataFolderError, OidcSettingsError) as error:
     sys.exit(str(error))  # one line for whoever started a command, not a traceback
 
 DEBUG = os.environ.get("HEADGATE_DEBUG") == "1"
@@ -206,7 +210,11 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 #: The first one refuses who has failed too often; it knows no users of its own.
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    *(["console.access.oidc.OidcBackend"] if HEADGATE_OIDC else []),
+    "django.contrib.auth.backends.ModelBackend",
+]
 #: After so many failures a user's name is refused from that address for so long; each is kept in the database, so that
 #: all web processes count together and a restart forgets nothing.
 AXES_FAILURE_LIMIT = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from console.api.audit import AuditView, RevertView
+from console.api.audit import AuditFileView, AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.bulk import (
     BulkEditsView,
@@ -73,6 +73,7 @@ _v1 = [
     path("policies/bulk/<int:number>/undo/", BulkUndoView.as_view()),
     path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
+    path("audit/file/", AuditFileView.as_view()),
     path("audit/<int:number>/revert/", RevertView.as_view()),
     path("history/", KnownView.as_view()),
     path("history/queues/", QueuesKnownView.as_view()),

@@ -214,6 +214,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
         ("get", "audit/?broker=local", None),
         ("get", f"audit/?object={of(HIDDEN)}", None),
     ],
+    "v1/audit/file/": [("get", f"audit/file/?as={kind}", None) for kind in ("csv", "json")],
     "v1/audit/<int:number>/revert/": [("get", "audit/{row}/revert/", None)],
     "v1/history/": [("get", "history/", None)],
     "v1/history/queues/": [("get", "history/queues/", None)],
