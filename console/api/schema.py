@@ -500,6 +500,12 @@ def page_of(shape: Shape) -> Shape:
     return type(f"{name}Page", (serializers.Serializer,), fields)
 
 
+class Conditions(page_of(Condition)):  # type: ignore[misc]
+    kinds = serializers.DictField(
+        child=serializers.IntegerField(), help_text="How many there are of each kind, whatever is asked for."
+    )
+
+
 INVALID = OpenApiResponse(
     {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
     description="What is wrong, by field.",

@@ -160,6 +160,11 @@ class BrokerState:
             self._subscriptions.add(subscription)
         return subscription
 
+    @property
+    def readers(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._subscriptions)
+
     def unsubscribe(self, subscription: Subscription) -> None:
         with self.lock:
             self._subscriptions.discard(subscription)

@@ -20,15 +20,18 @@ from django.conf import settings
 from brokers.admin import AdminError
 from console.brokers import BrokerLink, Status, UnknownBroker, link
 from console.links.state import Subscription
-from console.live.watching import BadWatch, Watch, data_text, encode, event_shown, last_known, state_of
+from console.live.event_text import event_text
+from console.live.kept import encode
+from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
 
 #: Close codes: not signed in; no such broker.
 SIGNED_OUT, NO_BROKER = 4401, 4404
 
-#: Seconds. Events that come within EVENTS of a frame of events go out together; snapshots of what changes all the
-#: time are SNAPSHOTS apart; what the broker does not tell changes of is looked at again after REREAD; a page that
-#: hears nothing for HEARTBEAT hears that; and the session is looked at again after SESSION.
-EVENTS, SNAPSHOTS, REREAD, HEARTBEAT, SESSION = 0.02, 0.2, 2.0, 5.0, 30.0
+#: Seconds. Events that come within EVENTS of a frame of events go out together, with many pages within EVENTS_EACH for
+#: each of them, so that frames take no more than a part of a core; snapshots of what changes all the time are
+#: SNAPSHOTS apart; what the broker does not tell changes of is looked at again after REREAD; a page that hears nothing
+#: for HEARTBEAT hears that; and the session is looked at again after SESSION.
+EVENTS, EVENTS_EACH, SNAPSHOTS, REREAD, HEARTBEAT, SESSION = 0.02, 0.0005, 0.2, 2.0, 5.0, 30.0
 
 _FIRST_EVENTS = 50
 _EVENTS_IN_A_FRAME = 500
@@ -122,7 +125,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             if self._watch.object is not None:
                 due = min(due, self._last_read + REREAD)
             if self._events_wanted():
-                due = min(due, self._last_events + EVENTS)
+                due = min(due, self._last_events + self._apart)
         try:
             async with asyncio.timeout(max(0.0, due - time.monotonic())):
                 await self._woken.wait()
@@ -159,6 +162,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     # -- events ---------------------------------------------------------------------------------------------------
 
+    @property
+    def _apart(self) -> float:
+        return max(EVENTS, EVENTS_EACH * self.link.readers)
+
     def _events_wanted(self) -> bool:
         return self._position is not None and self.link.has_events_after(self._position)
 
@@ -167,7 +174,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             if not self.link.connected:
                 return
             self._position = max(0, self.link.newest_event - _FIRST_EVENTS)
-        while self._events_wanted() and time.monotonic() - self._last_events >= EVENTS:
+        while self._events_wanted() and time.monotonic() - self._last_events >= self._apart:
             position = self._position
             try:
                 tail = await self.link.events_after(position, _EVENTS_IN_A_FRAME)
@@ -180,7 +187,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 self._position = tail.expired_before - 1
             if tail.events:
                 self._position = tail.events[-1].number
-                await self._frame({"type": "events", "events": [event_shown(event) for event in tail.events]})
+                texts = ",".join(map(event_text, tail.events))
+                await self._send_text(f'{{"type":"events","n":{self._next()},"events":[{texts}]}}')
             full = len(tail.events) == _EVENTS_IN_A_FRAME
             self._last_events = float("-inf") if full else time.monotonic()
             if not tail.events and tail.expired_before is None:
