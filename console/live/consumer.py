@@ -19,7 +19,7 @@ from django.conf import settings
 
 from brokers.admin import AdminError
 from console.brokers import BrokerLink, Status, UnknownBroker, link
-from console.links.state import Subscription
+from console.links.readers import Subscription
 from console.live.event_text import event_text
 from console.live.kept import encode
 from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
@@ -57,6 +57,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.close(NO_BROKER)
             return
         self._number = 0
+        self._not_before = 0.0
+        self._wake_asked = False
         self._woken = asyncio.Event()
         self._watch: Watch | None = None
         self._watch_is_new = False
@@ -66,12 +68,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._sent_text = ""
         self._last_frame = time.monotonic()
         self._last_snapshot = self._last_events = self._last_read = float("-inf")
-        self._subscription = self.link.subscribe(self._woken.set)
+        self._subscription = self.link.readers.subscribe(self._wake)
         self._sender = asyncio.create_task(self._send_for_ever())
 
     async def disconnect(self, code: int) -> None:
         if self._subscription is not None:
-            self.link.unsubscribe(self._subscription)
+            self.link.readers.unsubscribe(self._subscription)
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
@@ -119,6 +121,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def _wait(self) -> None:
         """Until something happened or is due."""
         due = self._last_frame + HEARTBEAT
+        self._not_before = min(self._last_snapshot + SNAPSHOTS, self._last_events + self._apart)
         if self._watch is not None:
             if self._snapshot_wanted():
                 due = min(due, self._last_snapshot + SNAPSHOTS)
@@ -132,6 +135,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
         except TimeoutError:
             pass
         self._woken.clear()
+
+    def _wake(self) -> None:
+        """Something has changed at the broker; nothing that changes before a frame may be sent wakes the task."""
+        now = time.monotonic()
+        if now >= self._not_before or self.link.status is not self._status_sent:
+            self._woken.set()
+        elif not self._wake_asked:
+            self._wake_asked = True
+            asyncio.get_running_loop().call_later(self._not_before - now, self._wake_later)
+
+    def _wake_later(self) -> None:
+        self._wake_asked = False
+        self._woken.set()
 
     async def _still_signed_in(self) -> bool:
         """Whether the session is still there (it was read once, when the socket opened) and its user still active."""
@@ -164,7 +180,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     @property
     def _apart(self) -> float:
-        return max(EVENTS, EVENTS_EACH * self.link.readers)
+        return max(EVENTS, EVENTS_EACH * len(self.link.readers))
 
     def _events_wanted(self) -> bool:
         return self._position is not None and self.link.has_events_after(self._position)
