@@ -96,10 +96,13 @@ INSTALLED_APPS = [
     "axes",
     "rest_framework",
     "drf_spectacular",
+    "django_celery_beat",
     "console",
+    "console.access",
     "console.audit",
     "console.history",
     "console.bulk",
+    "console.selections",
 ]
 
 MIDDLEWARE = [
@@ -157,17 +160,16 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 if os.environ.get("REDIS_URL"):
     CELERY_BROKER_URL = os.environ["REDIS_URL"]
 else:
-    # One machine, a few messages an hour: kombu's transport through files needs no server and no package. Never
-    # through the broker that the console manages.
+    # One machine, a few messages a minute: a transport through files needs no server and no package
+    # (`file_transport.py`). Never through the broker that the console manages.
     _queue = DATA / "worker" / "queue"
     for _folder in (_queue, _queue / "control"):
         _folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    CELERY_BROKER_URL = "filesystem://"
+    CELERY_BROKER_URL = "headgate-files://localhost/"
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(_queue),
         "data_folder_out": str(_queue),
         "control_folder": str(_queue / "control"),
-        "store_processed": False,
     }
 CELERY_TASK_IGNORE_RESULT = True  # what came of runs is in the database, for people
 CELERY_TASK_SERIALIZER = "json"
@@ -175,8 +177,14 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TIMEZONE = "UTC"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # nobody asks: no queue of its own for each worker
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # what a worker has taken dies with it, and waits for the next sweep
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 1
+CELERY_RESULT_EXPIRES = None  # no results are kept, so none are cleaned up
 CELERY_BEAT_SCHEDULE = {
     # Messages that wait longer than their next turn are dropped, so that a worker that was away does nothing twice.
+    "bulk-sweep": {"task": "bulk.sweep", "schedule": timedelta(seconds=15), "options": {"expires": 15}},
     "history-run": {"task": "history.run", "schedule": timedelta(minutes=10), "options": {"expires": 540}},
     "history-sweep": {"task": "history.sweep", "schedule": timedelta(hours=1), "options": {"expires": 3000}},
     "history-compact": {
@@ -280,8 +288,11 @@ LOGGING: dict[str, Any] = {
 # -- HTTP interface ---------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "console.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["console.api.permission.SeesSomething"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "EXCEPTION_HANDLER": "console.api.errors.exception_handler",
@@ -293,9 +304,12 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Watch and steer the producer flow control of message brokers.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+    "SERVE_PERMISSIONS": ["console.api.permission.SeesSomething"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_PATCH": False,  # what a PATCH requires shall be seen as required
     "POSTPROCESSING_HOOKS": [],
-    "AUTHENTICATION_WHITELIST": ["rest_framework.authentication.SessionAuthentication"],
+    "AUTHENTICATION_WHITELIST": [
+        "console.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
 }

@@ -70,6 +70,9 @@ class KnownBroker(serializers.Serializer[Any]):
 
 class Known(serializers.Serializer[Any]):
     recorded = serializers.BooleanField(help_text="Whether anything is known at all.")
+    landed = serializers.BooleanField(
+        help_text="Nothing is known yet, but recordings or imported logs wait to be worked out."
+    )
     now = _int("The server's time.")
     brokers = KnownBroker(many=True)
 

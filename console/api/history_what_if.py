@@ -96,7 +96,7 @@ class WhatIfView(APIView):
         begin, end = range_in(query, longest=LONGEST, default=7 * DAY)
         candidates = [_limits(number, one) for number, one in enumerate(_listed(body), start=1)]
         about = {"from": begin, "until": end, "caveat": CAVEAT}
-        found = recorded(history(), queue, begin, end)
+        found = recorded(history(request), queue, begin, end)
         if found is None:
             nothing = {"source": "none", "observed_ms": 0, "recorded_blocked_ms": 0, "current": None, "advice": None}
             return Response({**about, **nothing, "candidates": []})
@@ -132,7 +132,7 @@ class AdviceView(APIView):
         number = number_in(query, "page", 1, 1, 1 << 31)
         size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
         count, rows = advice.page(
-            history(),
+            history(request),
             number,
             size,
             broker=queue.broker if queue else broker_in(query),

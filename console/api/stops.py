@@ -13,11 +13,13 @@ from rest_framework.response import Response
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound
 from brokers.managed import QUEUE_STATES
 from console import operations
+from console.access.rights import Rights
 from console.api import schema
 from console.api.reading import BrokerView, body_of, name_in, text_in
-from console.brokers import BrokerLink, link, links
+from console.links.link import BrokerLink
 from console.live.overview import matching
 from console.operations import Aim
+from console.seen import link_seen, links_seen
 
 _SUMMED = ("queues", "producers", "already_stopped", "stopped", "draining", "missing")
 
@@ -27,13 +29,24 @@ class _AimView(BrokerView):
 
     def answer(self, request: Request, ask: Callable[[BrokerLink, Aim, dict[str, Any]], Mapping[str, Any]]) -> Response:
         body = body_of(request)
-        aim = _aim(body)
+        aim = self.aim(body)
         if "brokers" not in body:
             return Response(dict(ask(self.link, aim, body)))
-        wanted = _brokers(body)
+        wanted = _brokers(self.rights, body)
         if aim.scope.type != "Broker" or aim.queues is not None:
             raise InvalidValue({"brokers": "several brokers can only be meant where the scope is the broker"})
         return Response(_together(wanted, lambda one: ask(one, aim, body)))
+
+    def aim(self, body: Mapping[str, Any]) -> Aim:
+        if "selection" not in body:
+            return _aim(body)
+        number = body["selection"]
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise InvalidValue({"selection": f"selection is {number!r}: it must be the number of a saved one"})
+        if "queues" in body:
+            raise InvalidValue({"selection": "give selection or queues, not both"})
+        found = operations.selection_of(self.actor, self.link, number)
+        return _aim({**body, "queues": operations.queues_of(self.link, found)})
 
 
 class StopProducersView(_AimView):
@@ -93,6 +106,9 @@ class StopPreviewView(_AimView):
     )
     def post(self, request: Request) -> Response:
         body = body_of(request)
+        if "selection" in body:
+            aim = self.aim(body)
+            return Response({**operations.preview_stop(self.link, aim), "objects": list(aim.queues or ())})
         if "match" not in body:
             return self.answer(request, lambda one, aim, _: operations.preview_stop(one, aim))
         objects = _matching(self.link, body)
@@ -129,12 +145,12 @@ def _matching(one: BrokerLink, body: Mapping[str, Any]) -> list[str]:
     return sorted(row["object"] for row in rows)
 
 
-def _brokers(body: Mapping[str, Any]) -> list[BrokerLink]:
+def _brokers(rights: Rights, body: Mapping[str, Any]) -> list[BrokerLink]:
     """`brokers`: slugs, or `["*"]` for all. Raises InvalidValue, UnknownBroker."""
     slugs = body["brokers"]
     if not isinstance(slugs, list) or not slugs or not all(isinstance(slug, str) and slug for slug in slugs):
         raise InvalidValue({"brokers": 'brokers must be a list of slugs, or ["*"] for every broker'})
-    return links() if "*" in slugs else [link(slug) for slug in dict.fromkeys(slugs)]
+    return links_seen(rights) if "*" in slugs else [link_seen(rights, slug) for slug in dict.fromkeys(slugs)]
 
 
 def _together(wanted: Sequence[BrokerLink], ask: Callable[[BrokerLink], Mapping[str, Any]]) -> dict[str, Any]:

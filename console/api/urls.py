@@ -30,15 +30,18 @@ from console.api.history import (
     TopView,
 )
 from console.api.history_what_if import AdviceView, WhatIfView
+from console.api.me import MeView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
+from console.api.selections import SelectionsView, SelectionView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView, StopProgressView
 from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
 
 _v1 = [
+    path("me/", MeView.as_view()),
     path("brokers/", BrokersView.as_view()),
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
     path("brokers/<slug:slug>/types/", TypesView.as_view()),
@@ -58,6 +61,8 @@ _v1 = [
     path("stop-producers/preview/", StopPreviewView.as_view()),
     path("stop-producers/progress/", StopProgressView.as_view()),
     path("start-producers/", StartProducersView.as_view()),
+    path("selections/", SelectionsView.as_view()),
+    path("selections/<int:number>/", SelectionView.as_view()),
     path("policies/", PoliciesView.as_view()),
     path("policies/preview/", PolicyPreviewView.as_view()),
     path("policies/file/", PolicyFileView.as_view()),

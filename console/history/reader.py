@@ -9,6 +9,7 @@ Nothing here knows what rows mean, and nothing here writes. Spark is not needed.
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import re
 import threading
@@ -160,6 +161,15 @@ class Reader:
         self._own = threading.local()
         self._database: _Connection | None = None
         self._opening = threading.Lock()
+        self._condition: Callable[[str], str] | None = None
+
+    def only(self, condition: Callable[[str], str]) -> Reader:
+        """The same tables, in which only those rows are there that meet a condition in SQL: `condition(table)`, "" for
+        all of them."""
+        self._cursor().close()  # so that both have one database
+        narrower = copy.copy(self)
+        narrower._condition = condition
+        return narrower
 
     def has(self, name: str) -> bool:
         """Whether the table is there and has a file. Raises HistoryBroken."""
@@ -241,8 +251,13 @@ class Reader:
                 if name not in asked.optional:
                     raise
                 paths = []
-            sql = sql.replace(f"{{{name}}}", self._source(name, paths))
+            sql = sql.replace(f"{{{name}}}", self._seen(name, self._source(name, paths)))
         return sql
+
+    def _seen(self, name: str, source: str) -> str:
+        condition = self._condition(name) if self._condition else ""
+        # The condition is of this console's own making, its texts quoted.
+        return f"(SELECT * FROM {source} WHERE {condition})" if condition else source  # noqa: S608
 
     def _source(self, name: str, paths: list[str]) -> str:
         if not paths:

@@ -10,8 +10,8 @@ from typing import Protocol
 from django.db import DatabaseError
 from django.utils import timezone
 
-from console.history.lease import me
 from console.history.models import HistoryRun
+from console.lease import me
 
 #: Runs that went well are kept for a day, others for a month.
 KEEP_DONE, KEEP_FAILED = dt.timedelta(days=1), dt.timedelta(days=30)

@@ -229,7 +229,8 @@ def _amount(messages: float, size: float) -> str:
 
 
 def _bytes(count: float) -> str:
-    power = min(int(np.log2(max(count, 1)) // 10), 4)
-    unit = ("B", "KiB", "MiB", "GiB", "TiB")[power]
-    shown = count / 1024**power
+    """In decimal units, as everywhere in the console."""
+    power = min(int(np.log10(max(count, 1)) // 3), 4)
+    unit = ("B", "kB", "MB", "GB", "TB")[power]
+    shown = count / 1000**power
     return f"{shown:,.0f} {unit}" if power == 0 or shown >= 100 else f"{shown:,.1f} {unit}"

@@ -14,18 +14,22 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from channels.auth import get_user
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from brokers.admin import AdminError
-from console.brokers import BrokerLink, Status, UnknownBroker, link
+from console.access.people import rights_of
+from console.links.link import BrokerLink
 from console.links.readers import Subscription
+from console.links.state import Status
 from console.live.event_text import event_text
 from console.live.kept import encode
 from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
+from console.seen import UnknownBroker, link_seen
 
-#: Close codes: not signed in; no such broker.
-SIGNED_OUT, NO_BROKER = 4401, 4404
+#: Close codes: not signed in; no such broker, or none that may be seen; what may be seen has changed, come again.
+SIGNED_OUT, NO_BROKER, OTHER_RIGHTS = 4401, 4404, 4412
 
 #: Seconds. Events that come within EVENTS of a frame of events go out together, with many pages within EVENTS_EACH for
 #: each of them, so that frames take no more than a part of a core; snapshots of what changes all the time are
@@ -51,8 +55,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.close(SIGNED_OUT)
             return
         slug = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("broker", [""])[0]
+        self._rights = await database_sync_to_async(rights_of)(user)
         try:
-            self.link = link(slug)
+            self.link = link_seen(self._rights, slug)
         except UnknownBroker:
             await self.close(NO_BROKER)
             return
@@ -108,8 +113,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._wait()
             if time.monotonic() - session_looked_at > SESSION:
                 session_looked_at = time.monotonic()
-                if not await self._still_signed_in():
+                user = await self._user_now()
+                if not (user.is_authenticated and user.is_active):
                     await self.close(SIGNED_OUT)
+                    return
+                if await database_sync_to_async(rights_of)(user) != self._rights:
+                    await self.close(OTHER_RIGHTS)
                     return
             if self._watch is not None:
                 await self._send_status()
@@ -149,14 +158,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._wake_asked = False
         self._woken.set()
 
-    async def _still_signed_in(self) -> bool:
-        """Whether the session is still there (it was read once, when the socket opened) and its user still active."""
+    async def _user_now(self) -> Any:
+        """Whose session it is now: it was read once, when the socket opened. Nobody's, once it has ended."""
         session = self.scope.get("session")
         if session is None:
-            return True
+            return self.scope["user"]
         fresh = import_module(settings.SESSION_ENGINE).SessionStore(session.session_key)
-        user = await get_user({**self.scope, "session": fresh})
-        return bool(user.is_authenticated and user.is_active)
+        return await get_user({**self.scope, "session": fresh})
 
     # -- status ---------------------------------------------------------------------------------------------------
 
@@ -201,13 +209,14 @@ class LiveConsumer(AsyncWebsocketConsumer):
             if tail.expired_before is not None:
                 await self._frame({"type": "events-expired", "first": tail.expired_before})
                 self._position = tail.expired_before - 1
+            if tail.position is not None:
+                self._position = tail.position
             if tail.events:
-                self._position = tail.events[-1].number
                 texts = ",".join(map(event_text, tail.events))
                 await self._send_text(f'{{"type":"events","n":{self._next()},"events":[{texts}]}}')
             full = len(tail.events) == _EVENTS_IN_A_FRAME
             self._last_events = float("-inf") if full else time.monotonic()
-            if not tail.events and tail.expired_before is None:
+            if tail.position is None and tail.expired_before is None:
                 return
 
     # -- snapshots ------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from console.brokers import BrokerLink
+from console.links.link import BrokerLink
 from console.live.overview import View
 
 #: From so many queues on, it is computed in a thread.

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotFound
 from brokers.managed import QUEUE_STATES, ObjectName
-from console.brokers import BrokerLink
 from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.incident.why import why
+from console.links.link import BrokerLink
 from console.live import overview as overviews
 from console.live.conditions import conditions_page
 from console.live.kept import Kept, encode

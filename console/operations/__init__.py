@@ -4,12 +4,13 @@ All are synchronous, for views and workers. They raise Django's PermissionDenied
 a missing reason is an InvalidValue like any other field.
 """
 
-from console.operations.actor import ADMINISTER, OPERATE, Actor
+from console.operations.actor import Actor
 from console.operations.bulk import (
     Selection,
     begin_bulk,
     begin_undo,
     interrupt_bulk,
+    is_seen,
     is_stalled,
     preview_bulk,
     resume_bulk,
@@ -31,12 +32,18 @@ from console.operations.policies import (
 )
 from console.operations.policy_import import apply_file, difference, export_policies, previewed
 from console.operations.reversal import is_revertible, reversal, revert
+from console.operations.selections import (
+    change_selection,
+    delete_selection,
+    queues_of,
+    save_selection,
+    selection_of,
+    selections_for,
+)
 from console.operations.stops import Aim, preview_stop, progress, start_producers, stop_producers
 
 __all__ = [
     "ACTIONS",
-    "ADMINISTER",
-    "OPERATE",
     "Actor",
     "Aim",
     "Applied",
@@ -47,13 +54,16 @@ __all__ = [
     "begin_bulk",
     "begin_undo",
     "call_operation",
+    "change_selection",
     "check_update",
     "create_object",
     "delete_object",
+    "delete_selection",
     "difference",
     "export_policies",
     "interrupt_bulk",
     "is_revertible",
+    "is_seen",
     "is_stalled",
     "policy_scopes",
     "preview_bulk",
@@ -61,12 +71,16 @@ __all__ = [
     "preview_stop",
     "previewed",
     "progress",
+    "queues_of",
     "queues_with_settings",
     "reordered",
     "resume_bulk",
     "reversal",
     "revert",
+    "save_selection",
     "selected",
+    "selection_of",
+    "selections_for",
     "set_fields",
     "start_producers",
     "stop_producers",

@@ -21,8 +21,10 @@ from django.utils import timezone
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound, StaleVersion
 from brokers.managed import QUEUE_STATES, TYPES, ObjectName, check_attributes, object_name
 from brokers.patterns import matches, pattern_fault
+from console.access.rights import Need, Role, host_of
 from console.brokers import BrokerLink, link
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
+from console.links.seen import seen_by
 from console.operations.actor import Actor
 from console.operations.attempt import attempt
 from console.operations.objects import update_object
@@ -30,6 +32,8 @@ from console.operations.policies import FIELDS, PolicyChange, preview_changes
 
 STEP = 25
 LEASE = timedelta(seconds=30)
+#: For a worker that waits for the broker to come back: as long as the longest pause between two tries, and then some.
+PATIENT_LEASE = timedelta(seconds=150)
 _TRIES = 3
 _BROKER = object_name("Broker")
 _OPEN = (RowState.WAITING, RowState.CHANGING)
@@ -116,7 +120,8 @@ def begin_undo(by: Actor, edit: BulkEdit, *, reason: str = "") -> BulkEdit:
         BulkEditRow(object=row.object, wanted=row.before, expected=row.wanted)
         for row in edit.rows.filter(state=RowState.DONE)
     ]
-    return _begin(by, link(edit.broker), planned, reason=reason or f"undo of bulk edit {edit.pk}", undo_of=edit)
+    broker = seen_by(link(edit.broker), by.rights.hosts(Role.VIEWER, edit.broker))
+    return _begin(by, broker, planned, reason=reason or f"undo of bulk edit {edit.pk}", undo_of=edit)
 
 
 def undo_changes(edit: BulkEdit) -> list[PolicyChange]:
@@ -128,7 +133,9 @@ def undo_changes(edit: BulkEdit) -> list[PolicyChange]:
 def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason: str, **values: Any) -> BulkEdit:
     asked = {"queues": len(planned), **values.get("attributes", {})}
     operation = "undo-bulk-edit" if values.get("undo_of") else "bulk-edit"
-    with attempt(by, broker, _BROKER, operation, reason=reason, asked=asked):
+    hosts = sorted({_host(row.object) for row in planned})
+    need = Need((Role.POLICY_EDITOR,), tuple(hosts) or (None,))
+    with attempt(by, broker, _BROKER, operation, reason=reason, asked=asked, need=need):
         if not planned:
             raise InvalidValue({"selection": "no queue is chosen: there is nothing to change"})
         with transaction.atomic():
@@ -139,6 +146,7 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
                 broker=broker.slug,
                 reason=reason.strip(),
                 lease_until=timezone.now() + LEASE,
+                virtualhosts=hosts,
                 **values,
             )
             for row in planned:
@@ -149,7 +157,7 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
 
 def resume_bulk(by: Actor, edit: BulkEdit) -> None:
     """Let it go on, failed rows included; `step` does the rest. Raises PermissionDenied."""
-    by.check_may_change(_BROKER)
+    by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
     edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
     soon = timezone.now() + LEASE
     again = BulkEdit.objects.filter(pk=edit.pk).exclude(state=State.RUNNING, lease_until__gte=timezone.now())
@@ -158,9 +166,23 @@ def resume_bulk(by: Actor, edit: BulkEdit) -> None:
 
 def interrupt_bulk(by: Actor, edit: BulkEdit) -> None:
     """Have it stop after the queue that is being changed; it may be resumed. Raises PermissionDenied."""
-    by.check_may_change(_BROKER)
+    by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
     why = f"{by.name} interrupted it"
     BulkEdit.objects.filter(pk=edit.pk, state=State.RUNNING).update(state=State.INTERRUPTED, error=why)
+
+
+def _need(edit: BulkEdit) -> Need:
+    """What it takes to steer a job."""
+    return Need((Role.POLICY_EDITOR,), tuple(edit.virtualhosts) or (None,))
+
+
+def _host(text: str) -> str:
+    return host_of(ObjectName.parse(text)) or ""
+
+
+def is_seen(edit: BulkEdit, hosts: frozenset[str] | None) -> bool:
+    """Whether somebody who sees these virtual hosts (None: all) sees the job: all of its queues, that is."""
+    return hosts is None or (bool(edit.virtualhosts) and set(edit.virtualhosts) <= hosts)
 
 
 def is_stalled(edit: BulkEdit) -> bool:
@@ -168,9 +190,10 @@ def is_stalled(edit: BulkEdit) -> bool:
     return edit.state == State.RUNNING and edit.lease_until < timezone.now()
 
 
-def step(number: int, worker: str, count: int = STEP) -> bool:
+def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) -> bool:
     """Change the next `count` queues of a job; whether any are left for this worker. `worker` names who asks: another
-    one's job is left alone while its lease lasts."""
+    one's job is left alone while its lease lasts. A broker that is away interrupts the job, or if `patient` raises
+    BrokerUnreachable and leaves the job this worker's."""
     now = timezone.now()
     free = Q(worker="") | Q(lease_until__lt=now) | Q(worker=worker)
     mine = BulkEdit.objects.filter(free, pk=number, state=State.RUNNING)
@@ -184,6 +207,9 @@ def step(number: int, worker: str, count: int = STEP) -> bool:
         try:
             _do(by, broker, edit, row)
         except (BrokerUnreachable, PermissionDenied) as error:
+            if patient and isinstance(error, BrokerUnreachable):
+                BulkEdit.objects.filter(pk=number, worker=worker).update(lease_until=timezone.now() + PATIENT_LEASE)
+                raise
             return _interrupted(number, str(error))
         except Exception as error:
             _interrupted(number, f"{type(error).__name__}: {error}")
@@ -192,6 +218,11 @@ def step(number: int, worker: str, count: int = STEP) -> bool:
         return True
     BulkEdit.objects.filter(pk=number, state=State.RUNNING).update(state=State.DONE, finished=timezone.now())
     return False
+
+
+def give_up(number: int, worker: str, why: str) -> None:
+    """Interrupt a job of this worker's."""
+    BulkEdit.objects.filter(pk=number, state=State.RUNNING, worker=worker).update(state=State.INTERRUPTED, error=why)
 
 
 def _interrupted(number: int, why: str) -> bool:

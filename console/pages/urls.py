@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
+from console.pages.access import access
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
 from console.pages.bulk import bulk, bulk_job
@@ -18,6 +19,7 @@ from console.pages.overview import overview
 from console.pages.policies import export, policies, policy, policy_file
 from console.pages.queue import queue
 from console.pages.timeline import timeline
+from console.pages.tokens import tokens
 from console.pages.why import why
 
 urlpatterns = [
@@ -39,5 +41,7 @@ urlpatterns = [
     path("history/queues/<str:virtualhost>/<path:name>/", history_queue, name="history-queue"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
+    path("access/", access, name="access"),
+    path("tokens/", tokens, name="tokens"),
     path("api/", api_docs, name="api-docs"),
 ]

@@ -14,6 +14,7 @@ from console.history.layout import table_url
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, People
 from tests.history.delta import HOUR, MINUTE, SECOND, coverage, episode, event, rollup, sample, write
+from tests.history.rows import Story, land
 
 pytestmark = [
     pytest.mark.browser,
@@ -119,6 +120,37 @@ async def test_without_a_history_the_pages_say_how_to_get_one(people: People) ->
         await expect(page.locator("#nothing code")).to_contain_text(
             ["manage.py recorder", "manage.py up", "manage.py import-log", "manage.py make-history"]
         )
+
+
+async def test_pages_say_that_the_first_numbers_are_to_come_and_then_show_them(people: People, url: str) -> None:
+    page = await people.page("ada", "viewers")
+    people.expected.append("404 (Not Found)")
+    await page.clock.install()
+    land(url, Story("local").watch(0, 60).rows)
+    await page.goto("/history/")
+    await expect(page.locator("#nothing")).to_contain_text("The recording has begun")
+    now = int(time.time() * 1000)
+    write(url, "coverage", [coverage(now - 40 * MINUTE, now)])
+    await page.clock.fast_forward(11_000)
+    await expect(page.locator("#history")).to_be_visible()
+    await expect(page.locator("#top-queues")).to_contain_text("are being worked out")
+    # Where nobody has chosen a range, a young history fills it.
+    await expect(page.get_by_role("button", name="1 h", exact=True)).to_have_attribute("aria-pressed", "true")
+
+
+async def test_time_that_nobody_recorded_is_not_shown_as_overfull(people: People, url: str) -> None:
+    write(url, "coverage", [coverage(T, T + 10 * MINUTE), coverage(T + 40 * MINUTE, T + 60 * MINUTE)])
+    write(url, "samples", [sample(T, 1), sample(T + 45 * MINUTE, 1)])
+    write(url, "episodes", [episode(T + 5 * MINUTE, T + 45 * MINUTE)])
+    write(url, "events", [event(T, "queue-overfull", 1, **QUEUE)])
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/queues/default/orders/?{WHOLE}")
+    await expect(page.locator("#facts")).to_contain_text("10 min 0 s (33.3 % of the time)")
+    widths = await page.evaluate(
+        """() => document.querySelector("#chart .js-plotly-plot, #chart.js-plotly-plot").data
+            .find((trace) => trace.meta === "overfull").width.map((ms) => ms / 60000)"""
+    )
+    assert widths == [5, 5]
 
 
 async def test_worst_queue_leads_to_its_charts_and_a_shorter_range_to_its_samples(people: People, told: str) -> None:

@@ -16,11 +16,12 @@ from django.core.management.base import BaseCommand
 
 from console.history.java import NoJava
 from console.history.landing import LandingError
-from console.history.lease import Busy, lease
 from console.history.models import HistoryRun
 from console.history.recording_runs import abandon_dead_runs, forget_old_runs, reason, recorded
 from console.history.runner import LEASE, MoreReport, OneRun, Runner, Unusable
 from console.history.session import SessionFailed, is_alive, start_session
+from console.history.spark_output import without_the_usual
+from console.lease import Busy, lease
 
 if TYPE_CHECKING:
     from console.history.tables import Tables
@@ -112,7 +113,8 @@ class Command(BaseCommand):
 
             if tables is None:
                 on_step("starting Spark")
-                tables = Tables(start_session(), settings.HEADGATE_HISTORY_URL)
+                with without_the_usual():
+                    tables = Tables(start_session(), settings.HEADGATE_HISTORY_URL)
                 on_start()
             try:
                 return Run(tables, on_step).run()
@@ -134,7 +136,8 @@ class Command(BaseCommand):
             upkeep.sweep(url, now)
             forget_old_runs()
         on_step("starting Spark")
-        tables = Tables(start_session(), url)
+        with without_the_usual():
+            tables = Tables(start_session(), url)
         if work == HistoryRun.RETAIN:
             upkeep.retain(tables, now.date(), on_step)
         else:

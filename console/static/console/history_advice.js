@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { fill, h, setText } from "./elements.js";
 import { bytes, duration, exact, exactAmount } from "./format.js";
 import "./frame.js";
-import { ask, historyQueueUrl, howToBegin, Loading, showNothing, showTrouble, whatIfUrl } from "./history_data.js";
+import { ask, historyQueueUrl, Loading, needHistory, showNothing, showTrouble, whatIfUrl } from "./history_data.js";
 
 const KINDS = {
   "": "Whatever could be better",
@@ -117,16 +117,16 @@ byId("filters").addEventListener("submit", (event) => event.preventDefault());
 
 async function begin() {
   try {
-    const known = await ask("", {});
-    byId("history").hidden = !known.recorded;
-    byId("nothing").hidden = known.recorded;
-    if (!known.recorded) fill(byId("nothing"), h("div", { class: "empty" }, howToBegin()));
-    else load();
+    needHistory(await ask("", {}));
+    byId("history").hidden = false;
+    byId("nothing").hidden = true;
   } catch (error) {
     byId("history").hidden = true;
     byId("nothing").hidden = false;
     showTrouble(byId("nothing"), error, begin);
+    return;
   }
+  load();
 }
 
 begin();

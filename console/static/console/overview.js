@@ -5,9 +5,10 @@ import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
 import { bytes, count, exact, exactAmount, rate } from "./format.js";
-import { live, settings, showStops, watch } from "./frame.js";
+import { live, may, settings, showStops, unless, watch } from "./frame.js";
 import { queueUrl, whyUrl } from "./objectname.js";
 import { Pager, storedSize } from "./pager.js";
+import { SavedChooser } from "./saved_selections.js";
 import { Selection } from "./selection.js";
 import { setState, stateWord } from "./states.js";
 import { openStopDialog } from "./stops.js";
@@ -22,7 +23,7 @@ const heads = [...table.querySelectorAll("th[data-sort]")];
 const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
 
 const conditions = new Conditions(document.getElementById("conditions"));
-const selection = new Selection(document.getElementById("selection"));
+const selection = new Selection(document.getElementById("selection"), (made) => saved.load(made.id));
 
 let snapshot = null;
 let order = [];
@@ -104,10 +105,21 @@ function showSort() {
   }
 }
 
+// -- selections that were saved ----------------------------------------------------------------------------------
+
+const saved = new SavedChooser(document.getElementById("saved-box"), (chosen) => {
+  selection.pick(chosen?.queues ?? []);
+  search.value = asked.search = chosen?.queues ? "" : chosen?.search ?? "";
+  asked.states = new Set(chosen?.queues ? [] : chosen?.states ?? []);
+  for (const box of states.querySelectorAll("input")) box.checked = asked.states.has(box.value);
+  ask();
+});
+for (const element of [search, states]) element.addEventListener("input", () => saved.forget());
+
 // -- rows -------------------------------------------------------------------------------------------------------
 
 function row(queue) {
-  const act = h("button", { type: "button", class: "quiet row-act", "aria-disabled": settings.mayOperate ? null : "true" });
+  const act = h("button", { type: "button", class: "quiet row-act", ...unless("operate", queue.virtualhost) });
   act.addEventListener("click", () => openStopDialog(act.dataset.action, queue.object));
   const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
   return h(
@@ -150,7 +162,7 @@ function update(node, queue) {
   if (button.dataset.action !== action) {
     button.dataset.action = action;
     fill(button, icon(action), stopped ? "Start" : "Stop");
-    button.title = settings.mayOperate ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}` : "Acting needs the operators group";
+    button.title = may("operate", queue.virtualhost) ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}` : "Acting needs the role of operator";
     button.setAttribute("aria-label", `${stopped ? "Start" : "Stop"} producers of ${queue.name}`);
   }
 }
