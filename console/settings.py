@@ -193,6 +193,7 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 7200},
     },
     "history-retain": {"task": "history.retain", "schedule": crontab(hour=3, minute=10), "options": {"expires": 7200}},
+    "history-advise": {"task": "history.advise", "schedule": crontab(hour=4, minute=10), "options": {"expires": 7200}},
 }
 
 # -- people -----------------------------------------------------------------------------------------------------
