@@ -106,6 +106,7 @@ INSTALLED_APPS = [
     "console.audit",
     "console.history",
     "console.bulk",
+    "console.selections",
 ]
 
 MIDDLEWARE = [

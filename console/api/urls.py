@@ -36,6 +36,7 @@ from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
+from console.api.selections import SelectionsView, SelectionView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView, StopProgressView
 from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
@@ -61,6 +62,8 @@ _v1 = [
     path("stop-producers/preview/", StopPreviewView.as_view()),
     path("stop-producers/progress/", StopProgressView.as_view()),
     path("start-producers/", StartProducersView.as_view()),
+    path("selections/", SelectionsView.as_view()),
+    path("selections/<int:number>/", SelectionView.as_view()),
     path("policies/", PoliciesView.as_view()),
     path("policies/preview/", PolicyPreviewView.as_view()),
     path("policies/file/", PolicyFileView.as_view()),

@@ -8,6 +8,7 @@ from console.pages.access import access
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
 from console.pages.bulk import bulk, bulk_job
+from console.pages.conditions import conditions
 from console.pages.history import history
 from console.pages.history_advice import history_advice
 from console.pages.history_incident import history_incident
@@ -33,6 +34,7 @@ urlpatterns = [
     path("policies/export.yaml", export, name="policies-export"),
     path("timeline/", timeline, name="timeline"),
     path("why/", why, name="why"),
+    path("conditions/", conditions, name="conditions"),
     path("history/", history, name="history"),
     path("history/incident/", history_incident, name="history-incident"),
     path("history/advice/", history_advice, name="history-advice"),

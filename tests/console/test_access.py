@@ -30,6 +30,7 @@ from console.operations import Selection
 from console.operations.actor import Actor
 from console.operations.bulk import begin_bulk, step
 from console.pages.urls import urlpatterns as page_patterns
+from console.selections.models import SavedSelection
 from tests.console.conftest import Broker, signed_in, until
 from tests.history.delta import HOUR, MINUTE, coverage, episode, event, rollup, write
 
@@ -78,6 +79,7 @@ def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
     assert client.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
     begin_bulk(Actor(boss), link, Selection(virtualhost="blue"), {"capacity_messages": 3}, reason=SECRET)
     step(BulkEdit.objects.get().pk, "test")
+    SavedSelection.objects.create(owner=boss, broker="local", name="kept", shared=True, queues=[str(HIDDEN)])
     url = settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
     write(url, "coverage", [coverage(T, T + HOUR)])
     hidden = {"virtualhost": "blue"}
@@ -187,6 +189,8 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/queues/<str:virtualhost>/<path:name>/": [("get", f"queues/blue/{HIDDEN['name']}/", None)],
     "v1/producers/": [("get", "producers/", None)],
     "v1/conditions/": [("get", "conditions/", None)],
+    "v1/selections/": [("get", "selections/", None)],
+    "v1/selections/<int:number>/": [("get", "selections/{selection}/", None)],
     "v1/timeline/": [("get", "timeline/", None), ("get", "timeline/?after_event=0&after_audit=0", None)],
     "v1/timeline/download/": [("get", f"timeline/download/?as={kind}", None) for kind in ("csv", "json")],
     "v1/why/": [("get", f"why/?object={of(HIDDEN)}", None)],
@@ -288,6 +292,7 @@ WRITE_PROBES = [probe for probes in WRITES.values() for probe in probes]
 def ask(client: APIClient, probe: tuple[str, str, Any]) -> tuple[int, str]:
     method, path, body = probe
     path = path.replace("{job}", str(BulkEdit.objects.order_by("pk")[0].pk))
+    path = path.replace("{selection}", str(SavedSelection.objects.get().pk))
     path = path.replace("{row}", str(AuditEntry.objects.filter(operation="update").order_by("pk")[0].pk))
     path = path if path.startswith("/") else f"{V1}{path}"
     given = {} if body is None else {"data": body, "format": "json"}
@@ -468,6 +473,7 @@ PAGES: dict[str, list[str]] = {
     "policies/bulk/": ["/policies/bulk/"],
     "policies/bulk/<int:number>/": ["/policies/bulk/{job}/"],
     "policies/export.yaml": ["/policies/export.yaml"],
+    "conditions/": ["/conditions/"],
     "timeline/": ["/timeline/"],
     "why/": [f"/why/?object={of(HIDDEN)}"],
     "history/": ["/history/"],

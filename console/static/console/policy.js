@@ -72,7 +72,7 @@ function show(object, told) {
   explained = told;
   version = object?.version ?? null;
   start = settings.new ? {} : object.attributes;
-  for (const f of untouched) f.input.value = (f === priority ? start.priority || "" : start[f.declared.name]) ?? "";
+  for (const f of untouched) f.set(f === priority ? start.priority || null : start[f.declared.name]);
   for (const [name, [value, from]] of inForce) {
     const { [name]: now } = explained.fields;
     const f = fields.find((each) => each.declared.name === name);
@@ -248,7 +248,7 @@ function reset() {
   previewed = null;
   apply.disabled = true;
   byId("discard").hidden = true;
-  for (const f of all) f.input.value = (f === priority ? start.priority || "" : start[f.declared.name]) ?? "";
+  for (const f of all) f.set(f === priority ? start.priority || null : start[f.declared.name]);
   for (const f of all) f.check();
   tell();
   fill(box, h("p", { class: "muted" }, HINT));
