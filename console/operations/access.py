@@ -189,7 +189,7 @@ def join_as_told(user: User, wanted: set[str], governed: set[str], *, by: str, a
     after = (before - governed) | wanted
     if after == before:
         return
-    with _audited(Actor(user, address), _holder(user), "set-groups", reason=f"told by {by}") as row:
+    with audited(Actor(user, address), _holder(user), "set-groups", reason=f"told by {by}") as row:
         row.before, row.after = {"groups": sorted(before)}, {"groups": sorted(after)}
         found = list(Group.objects.filter(name__in=after))
         if missing := after - {group.name for group in found}:
