@@ -32,6 +32,8 @@ _EVERYWHERE = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The paths of files are given one by one, and looked at one by one.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Where in the Python code each expression was written: five calls for each, two thirds of all.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Plans are written out for Spark's own pages, which nobody looks at here.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
