@@ -105,7 +105,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
             essential=True,
         )
     )
-    for name in ("recorder", "history", "worker"):
+    for name in ("recorder", "history", "worker", "beat"):
         await supervisor.keep(service(name, ready=None, essential=False))
     if options.demo:
         # It signs in, too: see above.

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from typing import Any
 
 from celery import Celery
+from kombu.exceptions import OperationalError
+
+from console.file_transport import register
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+# Django's checks would load every page, and with them 130 MB of libraries that no task needs.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
+register()
 
 app = Celery("headgate")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["console.history"])
+app.autodiscover_tasks(["console.history", "console.bulk"])
+
+log = logging.getLogger(__name__)
+
+
+def send(task: Any, *arguments: Any) -> None:
+    """Ask the workers for it now. What must be done is a row that a sweep finds, too: if the message cannot be sent, it
+    is done later."""
+    try:
+        task.apply_async(arguments, retry=False)
+    except (OperationalError, OSError) as error:
+        log.warning("%s%s could not be sent to the workers (%s): the next sweep finds it", task.name, arguments, error)

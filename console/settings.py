@@ -100,6 +100,7 @@ INSTALLED_APPS = [
     "axes",
     "rest_framework",
     "drf_spectacular",
+    "django_celery_beat",
     "console",
     "console.access",
     "console.audit",
@@ -162,17 +163,16 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 if os.environ.get("REDIS_URL"):
     CELERY_BROKER_URL = os.environ["REDIS_URL"]
 else:
-    # One machine, a few messages an hour: kombu's transport through files needs no server and no package. Never
-    # through the broker that the console manages.
+    # One machine, a few messages a minute: a transport through files needs no server and no package
+    # (`file_transport.py`). Never through the broker that the console manages.
     _queue = DATA / "worker" / "queue"
     for _folder in (_queue, _queue / "control"):
         _folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    CELERY_BROKER_URL = "filesystem://"
+    CELERY_BROKER_URL = "headgate-files://localhost/"
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(_queue),
         "data_folder_out": str(_queue),
         "control_folder": str(_queue / "control"),
-        "store_processed": False,
     }
 CELERY_TASK_IGNORE_RESULT = True  # what came of runs is in the database, for people
 CELERY_TASK_SERIALIZER = "json"
@@ -180,8 +180,14 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TIMEZONE = "UTC"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # nobody asks: no queue of its own for each worker
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # what a worker has taken dies with it, and waits for the next sweep
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 1
+CELERY_RESULT_EXPIRES = None  # no results are kept, so none are cleaned up
 CELERY_BEAT_SCHEDULE = {
     # Messages that wait longer than their next turn are dropped, so that a worker that was away does nothing twice.
+    "bulk-sweep": {"task": "bulk.sweep", "schedule": timedelta(seconds=15), "options": {"expires": 15}},
     "history-run": {"task": "history.run", "schedule": timedelta(minutes=10), "options": {"expires": 540}},
     "history-sweep": {"task": "history.sweep", "schedule": timedelta(hours=1), "options": {"expires": 3000}},
     "history-compact": {
@@ -190,6 +196,7 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 7200},
     },
     "history-retain": {"task": "history.retain", "schedule": crontab(hour=3, minute=10), "options": {"expires": 7200}},
+    "history-advise": {"task": "history.advise", "schedule": crontab(hour=4, minute=10), "options": {"expires": 7200}},
 }
 
 # -- people -----------------------------------------------------------------------------------------------------

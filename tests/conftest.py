@@ -16,6 +16,11 @@ import django  # noqa: E402
 
 django.setup()  # before the conftests beneath import models
 
+from console.celery import app  # noqa: E402
+
+# Tasks are done where they are sent; processes that tests start have workers like anybody else.
+app.conf.task_always_eager = True
+
 
 def pytest_unconfigure() -> None:
     if _folder:

@@ -13,8 +13,9 @@ from console import operations
 from console.access.rights import Role
 from console.api import schema
 from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, body_of, map_in, number_in, text_in
-from console.bulk import work
+from console.bulk import tasks
 from console.bulk.models import BulkEdit, RowState
+from console.celery import send
 from console.operations import Selection
 from console.seen import link_seen
 
@@ -50,7 +51,7 @@ class BulkEditsView(BrokerView):
         job = operations.begin_bulk(
             self.actor, self.link, selection_in(body), map_in(body, "attributes"), reason=text_in(body, "reason")
         )
-        work.start(job.pk)
+        send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
 
@@ -134,7 +135,7 @@ class BulkResumeView(_JobView):
     def post(self, request: Request, number: int) -> Response:
         job = self.job(number)
         operations.resume_bulk(self.actor, job)
-        work.start(job.pk)
+        send(tasks.carry_out, job.pk)
         return Response(_job(self.job(number)))
 
 
@@ -169,7 +170,7 @@ class BulkUndoView(_JobView):
     def post(self, request: Request, number: int) -> Response:
         reason = text_in(body_of(request), "reason")
         job = operations.begin_undo(self.actor, self.job(number), reason=reason)
-        work.start(job.pk)
+        send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
 

@@ -5,6 +5,7 @@ Read only. Any broker that was recorded or imported may be asked about, whether 
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.http import StreamingHttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -31,6 +32,7 @@ from console.api.reading import MOST_AT_ONCE, number_in
 from console.history import blocked, episode_list, incident, known
 from console.history.reader import NothingRecorded
 from console.history.series import RESOLUTIONS, series
+from console.history.waiting import waiting
 
 _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
 _SORTS = tuple(f"{sign}{name}" for name in episode_list.SORTS for sign in ("", "-"))
@@ -47,7 +49,8 @@ class KnownView(APIView):
             brokers = known.brokers(history(request))
         except NothingRecorded:
             brokers = []
-        return Response({"recorded": bool(brokers), "now": now_ms(), "brokers": brokers})
+        landed = not brokers and bool(waiting(settings.HEADGATE_HISTORY_URL).files)
+        return Response({"recorded": bool(brokers), "landed": landed, "now": now_ms(), "brokers": brokers})
 
 
 class QueuesKnownView(APIView):

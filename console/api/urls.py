@@ -29,6 +29,7 @@ from console.api.history import (
     SeriesView,
     TopView,
 )
+from console.api.history_status import HistoryRunView, HistoryStatusView
 from console.api.history_what_if import AdviceView, WhatIfView
 from console.api.me import MeView
 from console.api.objects import ObjectsView, ObjectView, OperationView
@@ -84,6 +85,8 @@ _v1 = [
     path("history/what-if/", WhatIfView.as_view()),
     path("history/advice/", AdviceView.as_view()),
     path("history/events/", HistoryEventsView.as_view()),
+    path("history/status/", HistoryStatusView.as_view()),
+    path("history/run/", HistoryRunView.as_view()),
     path("history/events/file/", HistoryEventsFileView.as_view()),
 ]
 

@@ -10,8 +10,8 @@ from typing import Protocol
 from django.db import DatabaseError
 from django.utils import timezone
 
-from console.history.lease import me
 from console.history.models import HistoryRun
+from console.lease import me
 
 #: Runs that went well are kept for a day, others for a month.
 KEEP_DONE, KEEP_FAILED = dt.timedelta(days=1), dt.timedelta(days=30)
@@ -70,7 +70,14 @@ def recorded(work: str = HistoryRun.RUN) -> Iterator[Recorded]:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what went wrong: Spark's messages go on with plans and stacks of Java."""
+    """The first line of what went wrong: Spark's messages go on with plans and stacks of Java, and what it was that
+    Java could not do stands in the last cause."""
+    if (java := getattr(error, "java_exception", None)) is not None:
+        with contextlib.suppress(Exception):  # Java may be gone
+            while java.getCause() is not None:
+                java = java.getCause()
+            name = java.getClass().getSimpleName()
+            return f"{name}: {java.getMessage() or 'no more is said'}".splitlines()[0][:2000]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[0] if lines else ""
     if isinstance(error, (KeyboardInterrupt, SystemExit)):

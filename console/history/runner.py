@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from console.history.landing import Landing
-from console.history.lease import Busy, lease
 from console.history.recording_runs import Report, abandon_dead_runs, reason, recorded
+from console.lease import Busy, lease
 
 #: Who runs the pipeline or keeps its tables in shape holds this lease.
 LEASE = "history"

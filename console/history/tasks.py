@@ -1,7 +1,8 @@
 """The history's work by the clock: runs that the warm process did not do, compaction, retention.
 
-Each task is a command in a process of its own, so that a worker never holds a Java. One at a time is the lease's
-matter: a task that finds it taken has nothing to do, or tries again later.
+Each task is a command in a process of its own, so that a worker never holds a Java; what reads Parquet is imported when
+it is needed, 130 MB of it. One at a time is the lease's matter: a task that finds it taken has nothing to do, or tries
+again later.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from django.conf import settings
 from django.utils import timezone
 
 from console.celery import app
-from console.history.upkeep import sweep
-from console.history.waiting import waiting
 
 MANAGE = Path(__file__).resolve().parent.parent.parent / "manage.py"
 
@@ -43,6 +42,8 @@ class HistoryBusy(Exception):
 @app.task(name="history.run", bind=True, max_retries=5)  # type: ignore[untyped-decorator]
 def run(self: Any, *, always: bool = False) -> str:
     """Run the pipeline if files wait and nobody takes them; `always`: whatever waits. Tried again after 30 s, 60 s…"""
+    from console.history.waiting import waiting
+
     if not always:
         oldest = waiting(settings.HEADGATE_HISTORY_URL).oldest
         if oldest is None or timezone.now() - oldest < OVERDUE:
@@ -68,9 +69,17 @@ def retain(self: Any) -> str:
     return _chore(self, "retain")
 
 
+@app.task(name="history.advise", bind=True, max_retries=20)  # type: ignore[untyped-decorator]
+def advise(self: Any) -> str:
+    """Work out the advice for every queue."""
+    return _chore(self, "advise")
+
+
 @app.task(name="history.sweep")  # type: ignore[untyped-decorator]
 def sweep_landing() -> int:
     """Remove landing files that are in the tables."""
+    from console.history.upkeep import sweep
+
     return sweep(settings.HEADGATE_HISTORY_URL, timezone.now())
 
 

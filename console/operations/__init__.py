@@ -18,6 +18,7 @@ from console.operations.bulk import (
     undo_changes,
 )
 from console.operations.check import check_update
+from console.operations.history import HISTORY_WORKS, run_history
 from console.operations.objects import call_operation, create_object, delete_object, update_object
 from console.operations.policies import (
     ACTIONS,
@@ -36,6 +37,7 @@ from console.operations.stops import Aim, preview_stop, progress, start_producer
 
 __all__ = [
     "ACTIONS",
+    "HISTORY_WORKS",
     "Actor",
     "Aim",
     "Applied",
@@ -66,6 +68,7 @@ __all__ = [
     "resume_bulk",
     "reversal",
     "revert",
+    "run_history",
     "selected",
     "set_fields",
     "start_producers",

@@ -32,6 +32,8 @@ from console.operations.policies import FIELDS, PolicyChange, preview_changes
 
 STEP = 25
 LEASE = timedelta(seconds=30)
+#: For a worker that waits for the broker to come back: as long as the longest pause between two tries, and then some.
+PATIENT_LEASE = timedelta(seconds=150)
 _TRIES = 3
 _BROKER = object_name("Broker")
 _OPEN = (RowState.WAITING, RowState.CHANGING)
@@ -188,9 +190,10 @@ def is_stalled(edit: BulkEdit) -> bool:
     return edit.state == State.RUNNING and edit.lease_until < timezone.now()
 
 
-def step(number: int, worker: str, count: int = STEP) -> bool:
+def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) -> bool:
     """Change the next `count` queues of a job; whether any are left for this worker. `worker` names who asks: another
-    one's job is left alone while its lease lasts."""
+    one's job is left alone while its lease lasts. A broker that is away interrupts the job, or if `patient` raises
+    BrokerUnreachable and leaves the job this worker's."""
     now = timezone.now()
     free = Q(worker="") | Q(lease_until__lt=now) | Q(worker=worker)
     mine = BulkEdit.objects.filter(free, pk=number, state=State.RUNNING)
@@ -204,6 +207,9 @@ def step(number: int, worker: str, count: int = STEP) -> bool:
         try:
             _do(by, broker, edit, row)
         except (BrokerUnreachable, PermissionDenied) as error:
+            if patient and isinstance(error, BrokerUnreachable):
+                BulkEdit.objects.filter(pk=number, worker=worker).update(lease_until=timezone.now() + PATIENT_LEASE)
+                raise
             return _interrupted(number, str(error))
         except Exception as error:
             _interrupted(number, f"{type(error).__name__}: {error}")
@@ -212,6 +218,11 @@ def step(number: int, worker: str, count: int = STEP) -> bool:
         return True
     BulkEdit.objects.filter(pk=number, state=State.RUNNING).update(state=State.DONE, finished=timezone.now())
     return False
+
+
+def give_up(number: int, worker: str, why: str) -> None:
+    """Interrupt a job of this worker's."""
+    BulkEdit.objects.filter(pk=number, state=State.RUNNING, worker=worker).update(state=State.INTERRUPTED, error=why)
 
 
 def _interrupted(number: int, why: str) -> bool:

@@ -12,6 +12,7 @@ from console.pages.history import history
 from console.pages.history_advice import history_advice
 from console.pages.history_incident import history_incident
 from console.pages.history_queue import history_queue
+from console.pages.history_status import history_status
 from console.pages.history_what_if import history_what_if
 from console.pages.objects import objects
 from console.pages.overview import overview
@@ -35,6 +36,7 @@ urlpatterns = [
     path("history/", history, name="history"),
     path("history/incident/", history_incident, name="history-incident"),
     path("history/advice/", history_advice, name="history-advice"),
+    path("history/status/", history_status, name="history-status"),
     path("history/what-if/<str:virtualhost>/<path:name>/", history_what_if, name="history-what-if"),
     path("history/queues/<str:virtualhost>/<path:name>/", history_queue, name="history-queue"),
     path("objects/", objects, name="objects"),

@@ -217,6 +217,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/audit/file/": [("get", f"audit/file/?as={kind}", None) for kind in ("csv", "json")],
     "v1/audit/<int:number>/revert/": [("get", "audit/{row}/revert/", None)],
     "v1/history/": [("get", "history/", None)],
+    "v1/history/status/": [("get", "history/status/", None)],
     "v1/history/queues/": [("get", "history/queues/", None)],
     "v1/history/series/": [("get", f"history/series/?virtualhost=blue&queue={HIDDEN['name']}&{RANGE}", None)],
     "v1/history/top/": [
@@ -258,6 +259,7 @@ WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/policies/bulk/<int:number>/undo/": [("post", "policies/bulk/{job}/undo/", {})],
     "v1/policies/order/": [("post", "policies/order/", {"virtualhost": "blue", "patterns": [f"{SECRET}.>"]})],
     "v1/audit/<int:number>/revert/": [("post", "audit/{row}/revert/", {})],
+    "v1/history/run/": [("post", "history/run/", {"work": "run"})],
 }
 #: Probes whose answer has no name of anything, whoever asks.
 WITHOUT = {
@@ -272,6 +274,7 @@ WITHOUT = {
     "audit/{row}/revert/",  # what it did has been undone since
     "conditions/",  # none has lasted yet
     "history/",
+    "history/status/",  # of the pipeline, which is everybody's
     "history/what-if/",
     "history/advice/",  # not worked out yet
     f"history/top/?of=virtualhosts&{RANGE}",
@@ -470,6 +473,7 @@ PAGES: dict[str, list[str]] = {
     "history/": ["/history/"],
     "history/incident/": ["/history/incident/"],
     "history/advice/": ["/history/advice/"],
+    "history/status/": ["/history/status/"],
     "history/what-if/<str:virtualhost>/<path:name>/": [f"/history/what-if/blue/{HIDDEN['name']}/"],
     "history/queues/<str:virtualhost>/<path:name>/": [f"/history/queues/blue/{HIDDEN['name']}/"],
     "objects/": ["/objects/"],

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from brokers.managed import ObjectName, object_name
 from console.audit.models import AuditEntry
-from console.bulk import work
+from console.bulk import tasks
 from console.bulk.models import BulkEdit, State
 from console.operations import Actor, Selection, begin_bulk, begin_undo, interrupt_bulk, is_stalled, resume_bulk
 from console.operations.bulk import step
@@ -44,12 +44,6 @@ def four(broker: Broker) -> Broker:
 @pytest.fixture
 def by(operator: User) -> Actor:
     return Actor(operator, "127.0.0.1")
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs of the interface are carried out before it answers: the test's database is one connection's."""
-    monkeypatch.setattr(work, "start", finish)
 
 
 def finish(number: int) -> None:
@@ -279,3 +273,50 @@ def test_undo_is_previewed(four: Broker, as_operator: APIClient, by: Actor) -> N
     finish(job.pk)
     told = as_operator.get(f"{BULK}{job.pk}/undo/").json()
     assert (told["count"], told["preview"]["released"], told["preview"]["freed"]) == (4, 4, 4)
+
+
+# -- in the workers -----------------------------------------------------------------------------------------------
+
+
+def test_job_whose_worker_was_killed_goes_on_with_the_sweep_and_changes_nothing_twice(four: Broker, by: Actor) -> None:
+    job = begun(four, by)
+    assert step(job.pk, "killed", count=2)
+    assert tasks.sweep() == 0  # its lease lasts: it may be at work
+    BulkEdit.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert tasks.sweep() == 1
+    assert now(job).state == State.DONE
+    assert now(job).counts()["done"] == 4
+    assert AuditEntry.objects.filter(operation="update").count() == 4
+
+
+def test_a_message_that_comes_twice_changes_nothing_twice(four: Broker, by: Actor) -> None:
+    job = begun(four, by)
+    tasks.carry_out.delay(job.pk)
+    tasks.carry_out.delay(job.pk)
+    assert AuditEntry.objects.filter(operation="update").count() == 4
+
+
+def test_job_goes_on_in_slices_and_keeps_its_worker(four: Broker, by: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "SLICE", 0.0)
+    sent: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(tasks, "send", lambda task, *arguments: sent.append(arguments))
+    monkeypatch.setattr(tasks, "step", lambda number, worker, patient: step(number, worker, 1, patient=patient))
+    job = begun(four, by)
+    assert tasks.carry_out(job.pk) == "goes on"
+    assert now(job).counts()["done"] == 1
+    ((number, worker),) = sent
+    assert (number, worker) == (job.pk, now(job).worker)
+    assert tasks.carry_out(job.pk, "another") == "nothing is left"  # it is not theirs
+    assert now(job).counts()["done"] == 1
+
+
+def test_broker_that_comes_back_is_waited_for_and_one_that_does_not_interrupts_the_job(four: Broker, by: Actor) -> None:
+    job = begun(four, by)
+    four.lose()
+    assert tasks.carry_out.apply((job.pk,), retries=0).state in ("RETRY", "SUCCESS")
+    assert now(job).state == State.INTERRUPTED  # after all retries, which come at once here
+    assert "cannot be reached" in now(job).error
+    four.come_back()
+    resume_bulk(by, now(job))
+    tasks.carry_out.delay(job.pk)
+    assert now(job).state == State.DONE

@@ -31,6 +31,7 @@ from tests.history.delta import (
     sample,
     write,
 )
+from tests.history.rows import Story, land
 
 pytestmark = pytest.mark.django_db
 
@@ -154,9 +155,16 @@ def test_signed_out_is_refused(told: str) -> None:
 
 def test_nothing_recorded_is_told_apart_from_nothing_happened(url: str, as_viewer: APIClient) -> None:
     known = as_viewer.get(BASE).json()
-    assert (known["recorded"], known["brokers"]) == (False, [])
+    assert (known["recorded"], known["landed"], known["brokers"]) == (False, False, [])
     for what in ("top", "heat", "episodes", "events", "queues"):
         assert "no table" in ask(as_viewer, what, 404)["detail"]
+
+
+def test_recording_that_waits_for_the_pipeline_is_told_apart_from_none(url: str, as_viewer: APIClient) -> None:
+    story = Story("local").watch(0, 60)
+    land(url, story.rows)
+    known = as_viewer.get(BASE).json()
+    assert (known["recorded"], known["landed"]) == (False, True)
 
 
 def test_broken_table_is_told_in_a_sentence_that_names_it(told: str, as_viewer: APIClient) -> None:

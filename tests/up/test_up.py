@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import ssl
 import urllib.request
 from http.client import HTTPException
@@ -201,3 +202,40 @@ def test_the_demo_is_started_on_request_and_stopped_with_the_rest(tmp_path: Path
         landing = tmp_path / "data" / "history" / "landing"
         wait_until(lambda: all(list((landing / k).glob("*.parquet")) for k in ("events", "samples")), "it is recorded")
         assert up.end(signal.SIGINT, within=8) < 5
+
+
+def test_worker_and_beat_are_named_started_again_and_stopped_with_the_rest(tmp_path: Path) -> None:
+    with Up(tmp_path, "--verbose") as up:
+        up.wait_for(READY, within=60)
+        up.wait_for("beat    | at work", within=30)
+        up.wait_for("worker  | ", within=30)
+
+        def one(name: str) -> psutil.Process:
+            children = psutil.Process(up.process.pid).children()
+            return next(child for child in children if lives(child) and name in child.cmdline())
+
+        for name in ("worker", "beat"):
+            killed = one(name)
+            killed.send_signal(signal.SIGKILL)
+            up.wait_for(f"{name:<8}| was ended by SIGKILL")
+            wait_until(lambda name=name, killed=killed: one(name) != killed, f"{name} runs again")  # type: ignore[misc]
+        wait_until(lambda: up.out.count("beat    | at work") == 2, "the new beat took over", within=30)
+        assert up.end(signal.SIGTERM, within=8) < 5
+
+
+def test_killed_worker_and_beat_do_what_was_asked_meanwhile(tmp_path: Path) -> None:
+    """What is due is in the database: a message that was lost with a worker is sent again by the sweep."""
+    data = tmp_path / "data"
+    with Up(tmp_path, "--demo", data=data) as up:
+        up.wait_for(READY, within=60)
+        database = data / "console" / "console.sqlite3"
+
+        def counted() -> int:
+            with sqlite3.connect(database, timeout=20) as connection:
+                sql = "select total_run_count from django_celery_beat_periodictask where task = 'bulk.sweep'"
+                return int((connection.execute(sql).fetchone() or (0,))[0])
+
+        wait_until(lambda: counted() >= 1, "beat sends what is due", within=40)
+        folder = data / "worker" / "queue"
+        wait_until(lambda: not list(folder.glob("*.msg")), "the worker takes it", within=20)
+        up.end(signal.SIGTERM, within=8)

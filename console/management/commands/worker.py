@@ -1,33 +1,40 @@
-"""`manage.py worker`: Celery's worker with its beat, for the console's work by the clock."""
+"""`manage.py worker`: Celery's worker: what the console does later, again, or by the clock (`manage.py beat`)."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand
+
+#: Threads. The history's chores may have three of them for hours, bulk edits go in slices: alerts always find one.
+THREADS = 8
 
 
 class Command(BaseCommand):
-    help = "Do the console's work by the clock: history runs that are overdue, compaction, retention."
+    help = "Deliver alerts, carry out bulk edits and schedules, keep the history in shape."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
+        from celery.platforms import SecurityWarning
+
+        from console.brokers import close_links
         from console.celery import app
 
-        folder = settings.DATA / "worker"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Tasks wait for processes of their own: threads are enough.
-        app.worker_main(
-            [
-                "worker",
-                "--beat",
-                f"--schedule={folder / 'beat'}",
-                "--pool=threads",
-                "--concurrency=3",
-                "--loglevel=WARNING",
-                "--without-gossip",
-                "--without-mingle",
-                "--without-heartbeat",
-            ]
-        )
+        # Of pickled messages in the hands of root: only JSON is taken.
+        warnings.simplefilter("ignore", SecurityWarning)
+        # Tasks wait for brokers, receivers and processes of their own: threads are enough, and one process is small.
+        try:
+            app.worker_main(
+                [
+                    "worker",
+                    "--pool=threads",
+                    f"--concurrency={THREADS}",
+                    "--loglevel=WARNING",
+                    "--without-gossip",
+                    "--without-mingle",
+                    "--without-heartbeat",
+                ]
+            )
+        finally:
+            close_links()

@@ -1,0 +1,105 @@
+"""Celery's messages as files in the data folder: kombu's transport, made safe for readers and writers that meet.
+
+What kombu's own does, and this does not: it writes a message under its final name, so that a reader may take half of
+it; it takes one by moving it to the machine's folder for temporary files, which copies it if that is another disk, so
+that two readers may both have it, and anybody may read it there; and it names files by a clock that a reboot sets back.
+
+Here a message appears whole by one rename and is taken by another, within one folder. A message is taken once; a reader
+that dies while it reads leaves it in `taken/`, from where it goes back. It is not kept once it was read: work that must
+not be lost is a row of the database, which a sweep finds, and a message only says that there is some.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES, filesystem
+from kombu.utils.encoding import bytes_to_str, str_to_bytes
+from kombu.utils.json import dumps, loads
+
+SCHEME = "headgate-files"
+
+#: Seconds after which a message that was taken and not read goes back: its reader has died.
+FORGOTTEN = 60.0
+
+
+class Channel(filesystem.Channel):  # type: ignore[misc]
+    """One reader or writer of the folder."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._taken = Path(self.data_folder_in) / "taken"
+        self._taken.mkdir(mode=0o700, exist_ok=True)
+        self._put_back()
+
+    def _put(self, queue: str, payload: Any, **_: Any) -> None:
+        name = f"{time.time_ns():020d}_{uuid.uuid4()}.{queue}.msg"
+        folder = Path(self.data_folder_out)
+        part = folder / f".{name}.part"
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(str_to_bytes(dumps(payload)))
+        part.rename(folder / name)
+
+    def _get(self, queue: str) -> Any:
+        wanted = f"{queue}.msg"
+        for name in sorted(os.listdir(self.data_folder_in)):
+            if name.partition(".")[2] != wanted:
+                continue
+            mine = self._taken / name
+            try:
+                (Path(self.data_folder_in) / name).rename(mine)
+            except FileNotFoundError:
+                continue  # another reader was first
+            payload = mine.read_bytes()
+            mine.unlink()
+            return loads(bytes_to_str(payload))
+        raise Empty
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        """The table of an exchange is never seen half written."""
+        file = self._exchange_file(exchange)
+        self.control_folder.mkdir(mode=0o700, exist_ok=True)
+        with _locked(self.control_folder / ".lock"):
+            bound = filesystem.exchange_queue_t(routing_key or "", pattern or "", queue or "")
+            table = self.get_table(exchange)
+            if bound in table:
+                return
+            part = file.with_name(f".{file.name}.part")
+            part.write_bytes(str_to_bytes(dumps([bound, *table])))
+            part.rename(file)
+
+    def _put_back(self) -> None:
+        long_ago = time.time() - FORGOTTEN
+        for file in self._taken.iterdir():
+            try:
+                if file.stat().st_ctime < long_ago:
+                    file.rename(Path(self.data_folder_in) / file.name)
+            except FileNotFoundError:
+                continue
+
+
+class Transport(filesystem.Transport):  # type: ignore[misc]
+    """See the module."""
+
+    Channel = Channel
+    polling_interval = 0.5
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def register() -> None:
+    """Let Celery find it by its scheme."""
+    TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"

@@ -1,0 +1,68 @@
+"""`manage.py beat`: Celery's beat. With several of them one works and the others stand by (`console/lease.py`)."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+#: Seconds after which a beat that gives no sign of life is replaced; one that died on the same host is at once.
+LEASE = 20.0
+#: Seconds between looks whether it is free.
+AGAIN = 2.0
+
+
+class Command(BaseCommand):
+    help = "Send what is due by the clock to the workers."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        from console.lease import Busy, Lost, lease
+
+        ended = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: ended.set())
+        waiting_for = ""
+        while not ended.is_set():
+            try:
+                with lease("beat", seconds=LEASE) as lost:
+                    self._say("at work")
+                    alive = _work(ended, lost)
+                if not alive:
+                    self.stderr.write("a part of it has ended: see above")
+                    sys.exit(1)
+            except Busy as busy:
+                if busy.holder != waiting_for:
+                    waiting_for = busy.holder
+                    self._say(f"{busy.holder} is at work: standing by")
+                ended.wait(AGAIN)
+            except Lost as lost_it:
+                self.stderr.write(f"{lost_it}: starting anew")
+                sys.exit(1)
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
+
+
+def _work(ended: threading.Event, lost: threading.Event) -> bool:
+    """Until it is told to end or has lost the lease. False: a part of it ended by itself."""
+    from celery.beat import EmbeddedService
+
+    from console.celery import app
+
+    beat = EmbeddedService(app, thread=True, scheduler_cls=app.conf.beat_scheduler)
+    beat.start()
+    try:
+        while not (ended.is_set() or lost.is_set()):
+            if not beat.is_alive():
+                return False
+            time.sleep(0.1)
+        return True
+    finally:
+        beat.service.stop()
+        beat.join(3)
