@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-=======
-from typing import cast
-
->>>>>>> main
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
@@ -44,11 +39,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     held = [role for role in Role if any(grant.gives(role) for grant in rights.grants)]
     context = {
         **frame(request, "tokens", "API tokens"),
-<<<<<<< HEAD
         "tokens": ApiToken.objects.filter(user=_owner(request))[:200],
-=======
-        "tokens": ApiToken.objects.filter(user=cast(User, request.user))[:200],
->>>>>>> main
         "roles": [(role, role.words) for role in held],
         "days": DAYS,
         "scopes": brokers_of(request),
@@ -78,11 +69,7 @@ def _owner(request: HttpRequest) -> User:
 
 def _mine(request: HttpRequest) -> ApiToken:
     number = request.POST.get("id", "")
-<<<<<<< HEAD
     found = ApiToken.objects.filter(user=_owner(request), pk=int(number) if number.isdecimal() else 0).first()
-=======
-    found = ApiToken.objects.filter(user=cast(User, request.user), pk=int(number) if number.isdecimal() else 0).first()
->>>>>>> main
     if found is None:
         raise Http404("There is no such token of yours.")
     return found
