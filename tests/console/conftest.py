@@ -6,16 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
-from unittest import mock
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db.backends.sqlite3.operations import DatabaseOperations
 from rest_framework.test import APIClient
 
 from brokers.admin import BrokerAdmin
 from brokers.testing import InMemoryBroker
-from console.audit import triggers
 from console.brokers import BrokerLink, Pace, close_links, link
 from tests.console.standin import Connected
 
@@ -90,20 +87,6 @@ def broker(settings: Any) -> Iterator[Broker]:
     ]
     yield made
     close_links()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _empty_tables_after_tests_with_transactions() -> Iterator[None]:
-    """Django empties all tables then, and the audit trail's lets nobody delete a row: its guard is lifted for that."""
-    flush = DatabaseOperations.sql_flush
-
-    def lifted(self: DatabaseOperations, *args: Any, **kwargs: Any) -> list[str]:
-        statements = flush(self, *args, **kwargs)
-        guarded = any(triggers.TABLE in statement for statement in statements)
-        return [*triggers.UNGUARD["sqlite"], *statements, *triggers.GUARD["sqlite"]] if guarded else statements
-
-    with mock.patch.object(DatabaseOperations, "sql_flush", lifted):
-        yield
 
 
 @pytest.fixture
