@@ -71,6 +71,7 @@ _v1 = [
     path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
     path("audit/<int:number>/revert/", RevertView.as_view()),
+    path("", include("console.api.alerts_urls")),
     path("history/", KnownView.as_view()),
     path("history/queues/", QueuesKnownView.as_view()),
     path("history/series/", SeriesView.as_view()),

@@ -1,8 +1,8 @@
 """The history's work by the clock: runs that the warm process did not do, compaction, retention.
 
-Each task is a command in a process of its own, so that a worker never holds a Java; what reads Parquet is imported when it
-is needed, 130 MB of it. One at a time is the lease's
-matter: a task that finds it taken has nothing to do, or tries again later.
+Each task is a command in a process of its own, so that a worker never holds a Java; what reads Parquet is imported when
+it is needed, 130 MB of it. One at a time is the lease's matter: a task that finds it taken has nothing to do, or tries
+again later.
 """
 
 from __future__ import annotations

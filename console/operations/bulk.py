@@ -30,7 +30,7 @@ from console.operations.policies import FIELDS, PolicyChange, preview_changes
 
 STEP = 25
 LEASE = timedelta(seconds=30)
-#: For a worker that waits for the broker to come back: as long as the longest pause between two attempts, and then some.
+#: For a worker that waits for the broker to come back: longer than the longest pause between two attempts.
 PATIENT_LEASE = timedelta(seconds=150)
 _TRIES = 3
 _BROKER = object_name("Broker")

@@ -210,15 +210,16 @@ def test_worker_and_beat_are_named_started_again_and_stopped_with_the_rest(tmp_p
         up.wait_for("beat    | at work", within=30)
         up.wait_for("worker  | ", within=30)
 
-        def one(name: str) -> psutil.Process:
+        def one(name: str) -> psutil.Process | None:
             children = psutil.Process(up.process.pid).children()
-            return next(child for child in children if lives(child) and name in child.cmdline())
+            return next((child for child in children if lives(child) and name in child.cmdline()), None)
 
         for name in ("worker", "beat"):
             killed = one(name)
+            assert killed is not None
             killed.send_signal(signal.SIGKILL)
             up.wait_for(f"{name:<8}| was ended by SIGKILL")
-            wait_until(lambda name=name, killed=killed: one(name) != killed, f"{name} runs again")  # type: ignore[misc]
+            wait_until(lambda name=name, was=killed: one(name) not in (None, was), f"{name} runs again")  # type: ignore[misc]
         wait_until(lambda: up.out.count("beat    | at work") == 2, "the new beat took over", within=30)
         assert up.end(signal.SIGTERM, within=8) < 5
 
