@@ -62,7 +62,11 @@ def post(
         answer = connection.getresponse()
         answer.read(1024)
         status = answer.status
-    except http.client.HTTPException as error:
+    except (http.client.HTTPException, ConnectionError) as error:
+        if not clock.is_alive():
+            raise OSError(f"no answer within {limit:g} s") from error
+        if isinstance(error, ConnectionError) and not isinstance(error, http.client.HTTPException):
+            raise
         raise OSError(f"what answered is no HTTP: {type(error).__name__}") from error
     except OSError as error:
         if not clock.is_alive():
