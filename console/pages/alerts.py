@@ -1,0 +1,23 @@
+"""The pages of alerts: what fires, rules, receivers and the log; and one rule."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from console.alerts.models import Rule
+from console.pages.frame import frame
+
+
+@require_safe
+def alerts(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/alerts.html", frame(request, "alerts", "Alerts"))
+
+
+@require_safe
+def alert_rule(request: HttpRequest, number: int = 0) -> HttpResponse:
+    """`number` 0: a new one."""
+    rule = get_object_or_404(Rule, pk=number) if number else None
+    context = frame(request, "alert-rule", rule.name if rule else "New rule", rule=number)
+    return render(request, "console/alert_rule.html", {**context, "page": "alerts", "rule": rule})

@@ -1,0 +1,42 @@
+"""The pages of schedules: what is due and what was done; and one schedule."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from brokers.managed import POLICY
+from console.brokers import link
+from console.pages.frame import frame
+from console.schedules.models import Schedule
+
+_FIELDS = [asdict(attribute) for attribute in POLICY]
+#: Queues that the form suggests.
+_SUGGESTED = 500
+
+
+@require_safe
+def schedules(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/schedules.html", frame(request, "schedules", "Schedules", policy=_FIELDS))
+
+
+@require_safe
+def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
+    """`number` 0: a new one."""
+    found = get_object_or_404(Schedule, pk=number) if number else None
+    context = frame(
+        request,
+        "schedule",
+        found.name if found else "New schedule",
+        slug=found.broker if found else None,
+        policy=_FIELDS,
+        schedule=number,
+    )
+    state = link(context["broker"]["slug"])
+    scopes = ["type=Broker", *(row["object"] for row in state.hosts.values())]
+    scopes += [row["object"] for row in state.queues()[:_SUGGESTED]]
+    context["page_settings"]["scopes"] = scopes
+    return render(request, "console/schedule.html", {**context, "page": "schedules", "schedule": found})
