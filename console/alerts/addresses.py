@@ -1,5 +1,5 @@
 """Which addresses webhooks may reach. Whoever writes a URL makes the console's machine call it, so by default it calls
-public addresses only: not its own loopback, where services trust whoever reaches them, and nothing of a private network.
+public addresses only: not its own loopback, where services trust whoever reaches them, and no private network.
 Administrators allow networks, loopback too; link-local ones (where clouds hand out credentials), multicast and the
 unspecified address nobody can.
 """

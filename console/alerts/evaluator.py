@@ -88,7 +88,16 @@ class Evaluator:
         for alert in Alert.objects.filter(broker=slug):
             open_alerts.setdefault(alert.rule_id, []).append(alert)
         judged = {
-            rule: judge(rule, slug, open_alerts.get(rule.pk, []), conditions, events, silences, now, settled=settled)
+            rule: judge(
+                rule,
+                slug,
+                open_alerts.get(rule.pk, []),
+                conditions=conditions,
+                events=events,
+                silences=silences,
+                now=now,
+                settled=settled,
+            )
             for rule in rules
         }
         if not events and not any(each.changed or each.forgotten for each in judged.values()):

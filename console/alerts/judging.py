@@ -1,9 +1,9 @@
 """What a look at a broker means for the alerts of one rule: pure, time is a parameter.
 
-An alert goes PENDING, when its condition is seen; FIRING, when that has lasted as long as the rule wants; RESOLVED, when
-it is seen no more. What is to be said of it stays `untold` until it may be said: not while it is silenced, not within
-the quiet period after the last word about it, and not within `GATHER` seconds after the last word of the rule, so that a
-hundred queues that fill up together are one message.
+An alert goes PENDING, when its condition is seen; FIRING, when that has lasted as long as the rule wants; RESOLVED,
+when it is seen no more. What is to be said of it stays `untold` until it may be said: not while it is silenced, not
+within the quiet period after the last word about it, and not within `GATHER` seconds after the last word of the rule,
+so that a hundred queues that fill up together are one message.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ def judge(
     rule: Rule,
     broker: str,
     alerts: Sequence[Alert],
+    *,
     conditions: Sequence[Seen],
     events: Sequence[Seen],
     silences: Collection[Silence],
     now: dt.datetime,
-    *,
     settled: bool,
 ) -> Judged:
     """`alerts`: those of this rule and broker. `settled`: the broker has been looked at for long enough to say that
@@ -120,7 +120,7 @@ def judge(
             alert.state, alert.untold, alert.count = AlertState.HAPPENED, True, alert.count + 1
             _describe(alert, each, now)
             judged.change(alert)
-    _decide(rule, broker, known.values(), silences, now, judged)
+    _decide(rule, broker, known.values(), silences, judged, now=now)
     return judged
 
 
@@ -149,7 +149,7 @@ def _end(rule: Rule, alert: Alert, now: dt.datetime, judged: Judged) -> None:
 
 
 def _decide(
-    rule: Rule, broker: str, alerts: Iterable[Alert], silences: Collection[Silence], now: dt.datetime, judged: Judged
+    rule: Rule, broker: str, alerts: Iterable[Alert], silences: Collection[Silence], judged: Judged, *, now: dt.datetime
 ) -> None:
     gathering = rule.told is not None and now - rule.told < dt.timedelta(seconds=GATHER)
     for alert in alerts:

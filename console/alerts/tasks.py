@@ -1,7 +1,7 @@
 """Deliveries in the workers: each is a row, so that a lost message delays it and a doubled one changes nothing.
 
-Whoever takes a delivery holds its lease; a worker that dies after the receiver's answer and before it is kept tells that
-receiver twice, under the same number, by which it can know.
+Whoever takes a delivery holds its lease; a worker that dies after the receiver's answer and before it is kept tells
+that receiver twice, under the same number, by which it can know.
 """
 
 from __future__ import annotations

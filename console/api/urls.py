@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
 from console.api.audit import AuditView, RevertView
@@ -38,7 +38,7 @@ from console.api.stops import StartProducersView, StopPreviewView, StopProducers
 from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
 
-_v1 = [
+_v1: list[URLPattern | URLResolver] = [
     path("brokers/", BrokersView.as_view()),
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
     path("brokers/<slug:slug>/types/", TypesView.as_view()),

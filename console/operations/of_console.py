@@ -1,4 +1,4 @@
-"""Changes of what the console itself keeps (alerts, schedules): the permission is checked, and one audit row is left."""
+"""Changes of what the console itself keeps (alerts, schedules): the permission is checked, one audit row is left."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Change:
 
 @contextmanager
 def console_change(
-    by: Actor, object: str, operation: str, *, slug: str = "", reason: str = "", administer: str = ""
+    by: Actor, what: str, operation: str, *, slug: str = "", reason: str = "", administer: str = ""
 ) -> Iterator[Change]:
-    """`object`: what is changed, such as `alert-rule orders are stuck`. `administer`: only administrators may do that.
+    """`what`: what is changed, such as `alert-rule orders are stuck`. `administer`: only administrators may do that.
     Raises PermissionDenied; passes every error on after it has been recorded."""
-    this = Change(object)
+    this = Change(what)
     outcome = Outcome.FAILED
     try:
         if administer:

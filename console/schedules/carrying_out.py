@@ -1,7 +1,7 @@
 """Carry out what is due: begin, and at the end of a window put back. Whoever takes a run holds its lease.
 
-A run acts for the schedule's user, with the rights that they have at that moment, through the operations that pages use:
-each change has its audit row. What was before is kept before it is changed; at the end only what is still as the
+A run acts for the schedule's user, with the rights that they have at that moment, through the operations that pages
+use: each change has its audit row. What was before is kept before it is changed; at the end only what is still as the
 schedule left it is put back. A window's stop carries its end, so that the broker lifts it without the console, too.
 """
 

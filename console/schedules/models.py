@@ -31,8 +31,8 @@ class RunState(models.TextChoices):
 
 
 class Schedule(models.Model):
-    """`target`: text of an object name, `pattern` narrows it for stops. `once`: a moment by the clock of `zone`, without
-    it `minute` to `weekdays` are fields as of cron. `lasts`: minutes by that clock, 0: nothing is put back. `user`: who
+    """`target`: text of an object name, `pattern` narrows it for stops. `once`: a moment by the clock of `zone`; else
+    `minute` to `weekdays` are fields as of cron. `lasts`: minutes by that clock, 0: nothing is put back. `user`: who
     acts, with the rights that they have then. `next`: when it is due, UTC; null: never again."""
 
     name = models.CharField(max_length=100, unique=True)

@@ -1,4 +1,4 @@
-"""Schedules in the workers. Beat wakes them at the moment itself (`wakeups.py`); the sweep finds what was overlooked."""
+"""Schedules in the workers. Beat wakes them at the moment itself (`wakeups.py`); the sweep finds what was missed."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from django.utils import timezone
 
-from console.lease import Busy, Lost, lease, me
 from console.history.models import Held
+from console.lease import Busy, Lost, lease, me
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

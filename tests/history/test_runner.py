@@ -12,9 +12,9 @@ import pytest
 from django.utils import timezone
 
 from console.history.landing import Landing
-from console.lease import Busy, lease
 from console.history.models import Held, HistoryRun
 from console.history.runner import LEASE, Rhythm, Runner, Unusable
+from console.lease import Busy, lease
 from tests.history.rows import Story, land
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -32,7 +32,7 @@ async function show() {
     plainField("virtualhost", "Virtual host", { value: rule.virtualhost, hint: "Empty: every one." }),
     plainField("pattern", "Queues", { value: rule.pattern, placeholder: "orders.>", hint: "A pattern. Empty: all queues, and stores and memory, too." }),
     plainField("holds", "It must have lasted", { value: rule.holds, choices: times(rule.holds, "no time: tell at once"), hint: "Conditions only; events are told as they come." }),
-    plainField("quiet", "Then quiet about the same object for", { value: rule.quiet, choices: times(rule.quiet, "no time") }),
+    plainField("quiet", "Then quiet for", { hint: "About the same object.", value: rule.quiet, choices: times(rule.quiet, "no time") }),
     plainField("tell_resolved", "When it is over", { value: rule.tell_resolved, choices: [["true", "tell that, too"], ["false", "say nothing"]] }),
   ];
   fill(byId("name"), fields[0].element);

@@ -27,6 +27,9 @@ function kindsInWords(kinds) {
 
 const scopeInWords = (of) => [of.broker && `broker ${of.broker}`, of.virtualhost && `virtual host ${of.virtualhost}`, of.pattern && `queues ${of.pattern}`].filter(Boolean).join(", ") || "everything";
 
+/** Seconds as people choose them: "5 min". */
+const round = (seconds) => duration(seconds * 1000).replace(/ 0 (s|min|h)$/, "");
+
 // -- what fires -------------------------------------------------------------------------------------------------------
 
 function showFiring(alerts) {
@@ -55,7 +58,7 @@ function showRules() {
   fill(byId("rules"), rules.map((rule) => h("tr", {},
     h("th", { scope: "row" }, h("a", { href: `/alerts/rules/${rule.id}/` }, rule.name), rule.enabled ? null : h("span", { class: "tag" }, "off"),
       rule.silenced_until ? h("small", { class: "muted vh" }, "silenced, for ", untilElement(ms(rule.silenced_until))) : null),
-    h("td", { class: "wrap" }, kindsInWords(rule.kinds), h("small", { class: "muted vh" }, `of ${scopeInWords(rule)}; after ${rule.holds ? duration(rule.holds * 1000) : "no time"}, quiet for ${duration(rule.quiet * 1000)}`)),
+    h("td", { class: "wrap" }, kindsInWords(rule.kinds), h("small", { class: "muted vh" }, `of ${scopeInWords(rule)}; ${rule.holds ? `after ${round(rule.holds)}` : "at once"}, then quiet for ${round(rule.quiet)}`)),
     h("td", { class: "wrap" }, rule.receiver_names.join(", ") || h("span", { class: "wrong" }, "nobody: it is only shown here")),
     h("td", { class: "acts" }, button(rule.enabled ? "Switch off" : "Switch on", () => change(() => patch(`alerts/rules/${rule.id}/`, { version: rule.version, enabled: !rule.enabled }), `${rule.name} is ${rule.enabled ? "off" : "on"}.`)),
       button("Silence…", () => silence({ rule: rule.id }, `Silence the rule ${rule.name}`))))));
@@ -150,7 +153,7 @@ const outcome = (delivery) => {
 function showLog(page) {
   byId("log-empty").hidden = page.count > 0;
   byId("log-box").hidden = !page.count;
-  byId("older").hidden = page.count <= shownLog;
+  byId("pager").hidden = page.count <= shownLog || shownLog >= 200;
   fill(byId("log"), page.results.map((told) => {
     const [sign, word] = PHASES[told.phase];
     const names = told.items.map((each) => `${each.title}: ${each.name}`);
@@ -173,6 +176,15 @@ async function change(act, said) {
   look();
 }
 
+/** Draw a part anew only if it has changed: a button keeps the focus meanwhile. */
+const drawn = new Map();
+function ifNew(part, data, draw) {
+  const text = JSON.stringify(data);
+  if (drawn.get(part) === text) return;
+  drawn.set(part, text);
+  draw(data);
+}
+
 let pause = 0;
 async function look() {
   clearTimeout(pause);
@@ -182,15 +194,12 @@ async function look() {
     ]);
     if (kinds) titles = new Map(kinds.map((each) => [each.kind, each.title]));
     rules = found;
-    const held = document.activeElement?.closest("tr, li") && document.activeElement.matches("button");
     showFiring(firing);
-    if (!held) {
-      showRules();
-      showReceivers(receivers);
-      showSilences(silences);
-      showNetworks(networks);
-    }
-    showLog(log);
+    ifNew("rules", rules, showRules);
+    ifNew("receivers", receivers, showReceivers);
+    ifNew("silences", silences, showSilences);
+    ifNew("networks", networks, showNetworks);
+    ifNew("log", log, showLog);
     byId("problem").hidden = true;
   } catch (error) {
     byId("problem").hidden = false;

@@ -8,8 +8,12 @@ export const ACTIONS = { stop: "Stop", start: "Start", policy: "Policy" };
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const SHORT = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/** A moment by the clock of a zone: "Mon 4 Jan, 22:00". */
-export const inZone = (text, zone) => new Date(text).toLocaleString("en-GB", { timeZone: zone, weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+/** A moment by the clock of a zone: "Mon 4 Jan, 22:00", with its year if that is another. */
+export function inZone(text, zone) {
+  const at = new Date(text);
+  const year = at.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+  return at.toLocaleString("en-GB", { timeZone: zone, weekday: "short", day: "numeric", month: "short", ...year, hour: "2-digit", minute: "2-digit" });
+}
 
 export function whatInWords(of) {
   const target = of.target === "type=Broker" ? "the broker" : shortName(of.target);

@@ -24,7 +24,7 @@ function showSchedules(schedules) {
     return h("tr", {}, h("th", { scope: "row" }, h("a", { href: `/schedules/${each.id}/` }, each.name), h("small", { class: "muted vh" }, `acts for ${each.user_name}`)),
       h("td", { class: "wrap" }, whatInWords(each), each.reason ? h("small", { class: "muted vh" }, each.reason) : null),
       h("td", { class: "wrap" }, whenInWords(each), h("small", { class: "muted vh" }, each.zone)),
-      h("td", {}, each.open_run ? h("span", { class: "tag" }, "in force now") : null, each.paused ? h("span", { class: "tag" }, "paused") : next ? [h("span", { title: inZone(next, each.zone) }, "in ", untilElement(ms(next))), h("small", { class: "muted vh" }, inZone(next, each.zone))] : h("span", { class: "muted" }, "never again")),
+      h("td", {}, each.open_run ? h("span", { class: "tag first" }, "in force now") : null, each.paused ? h("span", { class: "tag first" }, "paused") : next ? [h("span", { title: inZone(next, each.zone) }, "in ", untilElement(ms(next))), h("small", { class: "muted vh" }, inZone(next, each.zone))] : h("span", { class: "muted" }, "never again")),
       h("td", { class: "acts" }, button(each.paused ? "Go on" : "Pause", () => change(() => post(`schedules/${each.id}/${each.paused ? "go-on" : "pause"}/`, {}), `${each.name} ${each.paused ? "goes on" : "is paused"}.`)),
         each.open_run ? button("End now", () => change(() => post(`schedules/runs/${each.open_run}/end/`, {}), `The window of ${each.name} has ended.`)) : null));
   }));
@@ -33,7 +33,7 @@ function showSchedules(schedules) {
 function showRuns(page) {
   byId("runs-empty").hidden = page.count > 0;
   byId("runs-box").hidden = !page.count;
-  byId("older").hidden = page.count <= shown;
+  byId("pager").hidden = page.count <= shown || shown >= 200;
   fill(byId("runs"), page.results.map((run) => {
     const [sign, word] = STATES[run.state];
     return h("tr", {}, h("td", {}, clockElement(ms(run.due)), run.ends ? h("small", { class: "muted vh" }, "to ", clockElement(ms(run.ends))) : null),
@@ -54,13 +54,22 @@ async function change(act, said) {
   look();
 }
 
+/** Draw a part anew only if it has changed: a button keeps the focus meanwhile. */
+const drawn = new Map();
+function ifNew(part, data, draw) {
+  const text = JSON.stringify(data);
+  if (drawn.get(part) === text) return;
+  drawn.set(part, text);
+  draw(data);
+}
+
 let pause = 0;
 async function look() {
   clearTimeout(pause);
   try {
     const [schedules, runs] = await Promise.all([get("schedules/"), get(`schedules/runs/${query({ page_size: shown })}`)]);
-    showSchedules(schedules);
-    showRuns(runs);
+    ifNew("schedules", schedules, showSchedules);
+    ifNew("runs", runs, showRuns);
     byId("problem").hidden = true;
   } catch (error) {
     byId("problem").hidden = false;

@@ -32,7 +32,14 @@ class World:
     def look(self, *conditions: Seen, at: float, events: tuple[Seen, ...] = (), settled: bool = True) -> Judged:
         self.now = T0 + dt.timedelta(seconds=at)
         judged = judge(
-            self.rule, "local", list(self.alerts.values()), conditions, events, self.silences, self.now, settled=settled
+            self.rule,
+            "local",
+            list(self.alerts.values()),
+            conditions=conditions,
+            events=events,
+            silences=self.silences,
+            now=self.now,
+            settled=settled,
         )
         for alert in judged.changed.values():
             alert.pk = alert.pk or len(self.alerts) + 1
