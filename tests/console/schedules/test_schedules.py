@@ -37,7 +37,7 @@ def orders(broker: Broker) -> Broker:
     broker.memory.management.create(ORDERS, {"capacity_messages": 100})
     broker.memory.fill("orders", 3)
     broker.connected()
-    until(lambda: broker.link.queues())
+    until(broker.link.queues)
     return broker
 
 
