@@ -11,10 +11,11 @@ import datetime as dt
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import psutil
-from django.db import close_old_connections, connection, transaction
+from django.db import DatabaseError, close_old_connections, connection, transaction
 from django.utils import timezone
 
 from console.history.models import Held
@@ -50,10 +51,20 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
     lost = threading.Event()
 
     def live() -> None:
+        renewed = time.monotonic()
         try:
             while not ended.wait(seconds / 4):
                 close_old_connections()
-                if not _extend(name, holder, seconds):
+                now = time.monotonic()
+                try:
+                    held = _extend(name, holder, seconds)
+                except DatabaseError:
+                    # It may answer again before the lease is over; after that, others may have it.
+                    held = time.monotonic() - renewed < seconds
+                    connection.close()
+                else:
+                    renewed = now
+                if not held:
                     lost.set()
                     return
         finally:

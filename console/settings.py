@@ -110,6 +110,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "django_celery_beat",
     "console",
+    "console.access",
     "console.audit",
     "console.history",
     "console.bulk",
@@ -208,6 +209,7 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 7200},
     },
     "history-retain": {"task": "history.retain", "schedule": crontab(hour=3, minute=10), "options": {"expires": 7200}},
+    "history-advise": {"task": "history.advise", "schedule": crontab(hour=4, minute=10), "options": {"expires": 7200}},
 }
 
 # -- mail, for alerts -------------------------------------------------------------------------------------------
@@ -316,8 +318,11 @@ LOGGING: dict[str, Any] = {
 # -- HTTP interface ---------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "console.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["console.api.permission.SeesSomething"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "EXCEPTION_HANDLER": "console.api.errors.exception_handler",
@@ -329,9 +334,12 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Watch and steer the producer flow control of message brokers.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+    "SERVE_PERMISSIONS": ["console.api.permission.SeesSomething"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_PATCH": False,  # what a PATCH requires shall be seen as required
     "POSTPROCESSING_HOOKS": [],
-    "AUTHENTICATION_WHITELIST": ["rest_framework.authentication.SessionAuthentication"],
+    "AUTHENTICATION_WHITELIST": [
+        "console.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,7 +33,7 @@ from console.alerts.tasks import deliver
 from console.alerts.wording import titles
 from console.celery import send
 from console.operations.actor import Actor
-from console.operations.of_console import console_change
+from console.operations.of_console import Change, console_change, needs_of_scope, slugs
 
 _LONGEST = 7 * 24 * 3600
 _FIELDS = ("name", "enabled", "broker", "virtualhost", "pattern", "kinds", "holds", "quiet", "tell_resolved")
@@ -66,7 +67,7 @@ def receiver_shown(receiver: Receiver, *, whole: bool) -> dict[str, Any]:
         "name": receiver.name,
         "kind": receiver.kind,
         "url": url,
-        "recipients": receiver.recipients,
+        "recipients": receiver.recipients if whole else [],
         "enabled": receiver.enabled,
     }
 
@@ -91,7 +92,7 @@ def silence_shown(silence: Silence) -> dict[str, Any]:
 
 def make_rule(by: Actor, given: Mapping[str, Any]) -> Rule:
     """Raises PermissionDenied, InvalidValue."""
-    with console_change(by, f"alert-rule {given.get('name', '')}", "create", slug=_slug(given)) as this:
+    with _scoped(by, f"alert-rule {given.get('name', '')}", "create", *_where(given)) as this:
         rule = Rule(**_rule_values(given))
         receivers = _receivers(given)
         with _unique("name", rule.name), transaction.atomic():
@@ -103,9 +104,11 @@ def make_rule(by: Actor, given: Mapping[str, Any]) -> Rule:
 
 def change_rule(by: Actor, rule: Rule, given: Mapping[str, Any], version: int) -> Rule:
     """Raises PermissionDenied, InvalidValue, StaleVersion."""
-    with console_change(by, f"alert-rule {rule.name}", "update", slug=rule.broker) as this:
+    with _scoped(by, f"alert-rule {rule.name}", "update", rule.broker, rule.virtualhost) as this:
         this.before = _audited(rule)
         values = _rule_values({**{field: getattr(rule, field) for field in _FIELDS}, **given})
+        for slug, need in needs_of_scope(values["broker"], values["virtualhost"]):
+            by.check(slug, need, f"alert-rule {rule.name}")
         receivers = _receivers(given) if "receivers" in given else list(rule.receivers.all())
         with _unique("name", values["name"]), transaction.atomic():
             _next_version(Rule.objects.filter(pk=rule.pk, version=version), rule, values)
@@ -116,7 +119,7 @@ def change_rule(by: Actor, rule: Rule, given: Mapping[str, Any], version: int) -
 
 
 def remove_rule(by: Actor, rule: Rule) -> None:
-    with console_change(by, f"alert-rule {rule.name}", "delete", slug=rule.broker) as this:
+    with _scoped(by, f"alert-rule {rule.name}", "delete", rule.broker, rule.virtualhost) as this:
         this.before = _audited(rule)
         rule.delete()
 
@@ -164,7 +167,7 @@ def _receivers(given: Mapping[str, Any]) -> list[Receiver]:
 
 def make_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
     """A webhook's secret is generated. Raises PermissionDenied, InvalidValue."""
-    with console_change(by, f"alert-receiver {given.get('name', '')}", "create") as this:
+    with console_change(by, f"alert-receiver {given.get('name', '')}", "create", needs_of_scope()) as this:
         kind = given.get("kind")
         if kind not in Kind.values:
             raise InvalidValue({"kind": f"kind is {kind!r}: it must be one of {', '.join(Kind.values)}"})
@@ -178,7 +181,7 @@ def make_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
 
 
 def change_receiver(by: Actor, receiver: Receiver, given: Mapping[str, Any], version: int) -> Receiver:
-    with console_change(by, f"alert-receiver {receiver.name}", "update") as this:
+    with console_change(by, f"alert-receiver {receiver.name}", "update", needs_of_scope()) as this:
         this.before = receiver_shown(receiver, whole=False)
         now = {field: getattr(receiver, field) for field in ("name", "url", "recipients", "enabled")}
         values = _receiver_values(receiver.kind, {**now, **given})
@@ -191,7 +194,7 @@ def change_receiver(by: Actor, receiver: Receiver, given: Mapping[str, Any], ver
 
 def renew_secret(by: Actor, receiver: Receiver) -> str:
     """The new secret, told this once."""
-    with console_change(by, f"alert-receiver {receiver.name}", "renew-secret"):
+    with console_change(by, f"alert-receiver {receiver.name}", "renew-secret", needs_of_scope()):
         if receiver.kind != Kind.WEBHOOK:
             raise InvalidValue({"kind": "only webhooks have a secret"})
         receiver.secret = new_secret()
@@ -200,14 +203,14 @@ def renew_secret(by: Actor, receiver: Receiver) -> str:
 
 
 def remove_receiver(by: Actor, receiver: Receiver) -> None:
-    with console_change(by, f"alert-receiver {receiver.name}", "delete") as this:
+    with console_change(by, f"alert-receiver {receiver.name}", "delete", needs_of_scope()) as this:
         this.before = receiver_shown(receiver, whole=False)
         receiver.delete()
 
 
 def try_receiver(by: Actor, receiver: Receiver) -> Delivery:
     """Send a test; follow the delivery."""
-    with console_change(by, f"alert-receiver {receiver.name}", "test"):
+    with console_change(by, f"alert-receiver {receiver.name}", "test", needs_of_scope()):
         now = timezone.now()
         told = Notification.objects.create(
             at=now, rule_name="", broker=settings.HEADGATE_BROKERS[0]["slug"], phase="test", items=[], count=0
@@ -219,7 +222,7 @@ def try_receiver(by: Actor, receiver: Receiver) -> Delivery:
 
 def deliver_again(by: Actor, delivery: Delivery) -> None:
     """Try one that was given up again, from the beginning."""
-    with console_change(by, f"alert-receiver {delivery.receiver_name}", "deliver-again") as this:
+    with console_change(by, f"alert-receiver {delivery.receiver_name}", "deliver-again", needs_of_scope()) as this:
         this.detail = f"delivery {delivery.pk}"
         failed = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.FAILED)
         if not failed.update(state=DeliveryState.WAITING, due=timezone.now(), tries=0, finished=None):
@@ -264,9 +267,11 @@ def _receiver_values(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def make_silence(by: Actor, given: Mapping[str, Any]) -> Silence:
     """For `minutes`. Raises PermissionDenied, InvalidValue."""
-    with console_change(
-        by, "alert-silence", "create", slug=_slug(given), reason=str(given.get("reason") or "")
-    ) as this:
+    where = _where(given)
+    about = Rule.objects.filter(pk=given["rule"]).first() if isinstance(given.get("rule"), int) else None
+    if about is not None:
+        where = (about.broker, about.virtualhost)
+    with _scoped(by, "alert-silence", "create", *where, reason=str(given.get("reason") or "")) as this:
         wrong: dict[str, str] = {}
         scope = _scope(given, wrong)
         minutes = given.get("minutes")
@@ -293,7 +298,8 @@ def make_silence(by: Actor, given: Mapping[str, Any]) -> Silence:
 
 
 def end_silence(by: Actor, silence: Silence) -> None:
-    with console_change(by, f"alert-silence {silence.pk}", "delete", slug=silence.broker) as this:
+    scope = silence.rule or silence
+    with _scoped(by, f"alert-silence {silence.pk}", "delete", scope.broker, scope.virtualhost) as this:
         this.before = {"rule": silence.rule.name if silence.rule else None, "until": silence.until.isoformat()}
         silence.delete()
 
@@ -339,9 +345,18 @@ def _next_version(found: Any, thing: Rule | Receiver, values: Mapping[str, Any])
         raise StaleVersion(f"{thing.name} was changed meanwhile: read it again", now.version)
 
 
-def _slug(given: Mapping[str, Any]) -> str:
-    slug = given.get("broker")
-    return slug if isinstance(slug, str) else ""
+def _where(given: Mapping[str, Any]) -> tuple[str, str]:
+    """Broker and virtual host; what is no text, or no broker, is told later, and is everything until then."""
+    slug, host = given.get("broker"), given.get("virtualhost")
+    known = isinstance(slug, str) and slug.strip() in slugs()
+    return str(slug).strip() if known else "", host.strip() if isinstance(host, str) else ""
+
+
+def _scoped(
+    by: Actor, what: str, operation: str, broker: str, virtualhost: str, *, reason: str = ""
+) -> AbstractContextManager[Change]:
+    needs = needs_of_scope(broker, virtualhost)
+    return console_change(by, what, operation, needs, slug=broker, virtualhost=virtualhost, reason=reason)
 
 
 def _name(given: Mapping[str, Any], wrong: dict[str, str]) -> str:

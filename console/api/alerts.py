@@ -9,10 +9,9 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from brokers.admin import InvalidValue, NotFound
-from console.alerts import editing
+from console.alerts import editing, seeing
 from console.alerts.editing import receiver_shown, rule_shown, silence_shown
 from console.alerts.models import (
     Alert,
@@ -28,8 +27,8 @@ from console.alerts.models import (
 from console.alerts.wording import short, titles
 from console.api import alerts_schema as shapes
 from console.api import schema
-from console.api.reading import body_of, number_in, text_in, version_in
-from console.operations import OPERATE, Actor
+from console.api.reading import PersonalView, body_of, number_in, text_in, version_in
+from console.operations import Actor
 
 
 def actor(request: Request) -> Actor:
@@ -48,11 +47,15 @@ def _rules() -> QuerySet[Rule]:
     return Rule.objects.prefetch_related("receivers", "silences")
 
 
-def _may(request: Request) -> bool:
-    return bool(request.user.has_perm(OPERATE))
+def _rule(view: PersonalView, number: int) -> Rule:
+    """Raises NotFound, also for one that they do not see."""
+    rule: Rule = one(_rules(), number, "rule")
+    if not seeing.sees_rule(view.rights, rule):
+        raise NotFound(f"there is no rule {number}")
+    return rule
 
 
-class KindsView(APIView):
+class KindsView(PersonalView):
     @extend_schema(responses={200: shapes.AlertKind(many=True)}, summary="What rules can be about")
     def get(self, request: Request) -> Response:
         from brokers.managed import NOTIFICATIONS
@@ -62,7 +65,7 @@ class KindsView(APIView):
         )
 
 
-class AlertsView(APIView):
+class AlertsView(PersonalView):
     @extend_schema(responses={200: shapes.Alert(many=True)}, summary="Alerts that fire or are about to, newest first")
     def get(self, request: Request) -> Response:
         named = titles()
@@ -84,15 +87,16 @@ class AlertsView(APIView):
                 "notified": alert.notified,
                 "silenced": alert.silenced,
             }
-            for alert in rows.order_by("-state", "-since")[:200]
+            for alert in rows.order_by("state", "-since")[:1000]
+            if seeing.sees_object(self.rights, alert.broker, alert.object)
         ]
         return Response(shown)
 
 
-class RulesView(APIView):
+class RulesView(PersonalView):
     @extend_schema(responses={200: shapes.Rule(many=True)}, operation_id="alerts_rules_list", summary="Rules")
     def get(self, request: Request) -> Response:
-        return Response([rule_shown(rule) for rule in _rules()])
+        return Response([rule_shown(rule) for rule in _rules() if seeing.sees_rule(self.rights, rule)])
 
     @extend_schema(
         request=shapes.RuleGiven, responses={201: shapes.Rule, **schema.WRITE_REFUSALS}, summary="Make a rule"
@@ -102,10 +106,10 @@ class RulesView(APIView):
         return Response(rule_shown(one(_rules(), rule.pk, "rule")), status=201)
 
 
-class RuleView(APIView):
+class RuleView(PersonalView):
     @extend_schema(responses={200: shapes.Rule, **schema.READ_REFUSALS}, summary="One rule")
     def get(self, request: Request, number: int) -> Response:
-        return Response(rule_shown(one(_rules(), number, "rule")))
+        return Response(rule_shown(_rule(self, number)))
 
     @extend_schema(
         request=shapes.RuleChange,
@@ -114,21 +118,23 @@ class RuleView(APIView):
     )
     def patch(self, request: Request, number: int) -> Response:
         body = body_of(request)
-        rule = editing.change_rule(actor(request), one(_rules(), number, "rule"), body, version_in(body))
+        rule = editing.change_rule(actor(request), _rule(self, number), body, version_in(body))
         return Response(rule_shown(one(_rules(), rule.pk, "rule")))
 
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Remove a rule")
     def delete(self, request: Request, number: int) -> Response:
-        editing.remove_rule(actor(request), one(_rules(), number, "rule"))
+        editing.remove_rule(actor(request), _rule(self, number))
         return Response(status=204)
 
 
-class ReceiversView(APIView):
+class ReceiversView(PersonalView):
     @extend_schema(
         responses={200: shapes.Receiver(many=True)}, operation_id="alerts_receivers_list", summary="Receivers"
     )
     def get(self, request: Request) -> Response:
-        return Response([receiver_shown(receiver, whole=_may(request)) for receiver in Receiver.objects.all()])
+        return Response(
+            [receiver_shown(receiver, whole=seeing.sees_receivers(self.rights)) for receiver in Receiver.objects.all()]
+        )
 
     @extend_schema(
         request=shapes.ReceiverGiven,
@@ -141,10 +147,12 @@ class ReceiversView(APIView):
         return Response({**receiver_shown(receiver, whole=True), "secret": receiver.secret}, status=201)
 
 
-class ReceiverView(APIView):
+class ReceiverView(PersonalView):
     @extend_schema(responses={200: shapes.Receiver, **schema.READ_REFUSALS}, summary="One receiver")
     def get(self, request: Request, number: int) -> Response:
-        return Response(receiver_shown(one(Receiver.objects.all(), number, "receiver"), whole=_may(request)))
+        return Response(
+            receiver_shown(one(Receiver.objects.all(), number, "receiver"), whole=seeing.sees_receivers(self.rights))
+        )
 
     @extend_schema(
         request=shapes.ReceiverChange,
@@ -163,7 +171,7 @@ class ReceiverView(APIView):
         return Response(status=204)
 
 
-class ReceiverTestView(APIView):
+class ReceiverTestView(PersonalView):
     @extend_schema(
         request=None, responses={201: shapes.Delivery, **schema.WRITE_REFUSALS}, summary="Send a test to a receiver"
     )
@@ -173,7 +181,7 @@ class ReceiverTestView(APIView):
         return Response(_delivery(made), status=201)
 
 
-class ReceiverSecretView(APIView):
+class ReceiverSecretView(PersonalView):
     @extend_schema(
         request=None, responses={200: shapes.Secret, **schema.WRITE_REFUSALS}, summary="Generate another secret"
     )
@@ -183,11 +191,11 @@ class ReceiverSecretView(APIView):
         )
 
 
-class SilencesView(APIView):
+class SilencesView(PersonalView):
     @extend_schema(responses={200: shapes.Silence(many=True)}, summary="Silences in force")
     def get(self, request: Request) -> Response:
         rows = Silence.objects.select_related("rule").filter(until__gt=timezone.now())
-        return Response([silence_shown(silence) for silence in rows])
+        return Response([silence_shown(each) for each in rows if seeing.sees_rule(self.rights, each)])
 
     @extend_schema(
         request=shapes.SilenceGiven,
@@ -198,14 +206,14 @@ class SilencesView(APIView):
         return Response(silence_shown(editing.make_silence(actor(request), body_of(request))), status=201)
 
 
-class SilenceView(APIView):
+class SilenceView(PersonalView):
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="End a silence")
     def delete(self, request: Request, number: int) -> Response:
         editing.end_silence(actor(request), one(Silence.objects.select_related("rule"), number, "silence"))
         return Response(status=204)
 
 
-class NetworksView(APIView):
+class NetworksView(PersonalView):
     @extend_schema(
         responses={200: shapes.Network(many=True)},
         summary="Networks that are not public and that webhooks may reach",
@@ -224,14 +232,14 @@ class NetworksView(APIView):
         return Response(shown, status=201)
 
 
-class NetworkView(APIView):
+class NetworkView(PersonalView):
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Take that back (administrators)")
     def delete(self, request: Request, number: int) -> Response:
         editing.forbid_network(actor(request), one(AllowedNetwork.objects.all(), number, "network"))
         return Response(status=204)
 
 
-class LogView(APIView):
+class LogView(PersonalView):
     @extend_schema(
         parameters=[
             schema.asked("rule", "Only of this rule, by its number.", int),
@@ -253,24 +261,13 @@ class LogView(APIView):
                     {"state": f"state is {state!r}: it must be one of {', '.join(DeliveryState.values)}"}
                 )
             rows = rows.filter(deliveries__state=state).distinct()
-        shown = [
-            {
-                "id": str(told.id),
-                "at": told.at,
-                "rule": told.rule_id,
-                "rule_name": told.rule_name,
-                "broker": told.broker,
-                "phase": told.phase,
-                "items": told.items,
-                "count": told.count,
-                "deliveries": [_delivery(each) for each in told.deliveries.all()],
-            }
-            for told in rows[(number - 1) * size : number * size]
-        ]
+        if not seeing.sees_all(self.rights):
+            rows = rows.filter(pk__in=[told.pk for told in seeing.seen(self.rights, rows[:_MOST])])
+        shown = [_notification(self, told) for told in rows[(number - 1) * size : number * size]]
         return Response({"count": rows.count(), "page": number, "page_size": size, "results": shown})
 
 
-class DeliverAgainView(APIView):
+class DeliverAgainView(PersonalView):
     @extend_schema(
         request=None,
         responses={200: shapes.Delivery, **schema.WRITE_REFUSALS},
@@ -283,7 +280,29 @@ class DeliverAgainView(APIView):
         return Response(_delivery(found))
 
 
-def _delivery(delivery: Delivery) -> dict[str, Any]:
+#: Notifications that are looked through for those that somebody sees.
+_MOST = 2000
+
+
+def _notification(view: PersonalView, told: Notification) -> dict[str, Any]:
+    whole = seeing.sees_all(view.rights)
+    items = told.items if whole else seeing.items_seen(view.rights, told)
+    # What a receiver answered may name an address: for those who may change receivers.
+    log = seeing.sees_receivers(view.rights)
+    return {
+        "id": str(told.id),
+        "at": told.at,
+        "rule": told.rule_id,
+        "rule_name": told.rule_name,
+        "broker": told.broker,
+        "phase": told.phase,
+        "items": items,
+        "count": told.count if whole else len(items),
+        "deliveries": [_delivery(each, log=log) for each in told.deliveries.all()],
+    }
+
+
+def _delivery(delivery: Delivery, *, log: bool = True) -> dict[str, Any]:
     return {
         "id": delivery.pk,
         "receiver": delivery.receiver_id,
@@ -292,5 +311,5 @@ def _delivery(delivery: Delivery) -> dict[str, Any]:
         "due": delivery.due if delivery.state == DeliveryState.WAITING else None,
         "finished": delivery.finished,
         "tries": delivery.tries,
-        "attempts": delivery.attempts,
+        "attempts": delivery.attempts if log else [{**each, "outcome": ""} for each in delivery.attempts],
     }

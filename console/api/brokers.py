@@ -8,18 +8,18 @@ from typing import Any
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from brokers.managed import ManagedType
 from console.api import schema
-from console.api.reading import BrokerView
-from console.brokers import BrokerLink, links
+from console.api.reading import BrokerView, PersonalView
+from console.links.link import BrokerLink
+from console.seen import links_seen
 
 
-class BrokersView(APIView):
+class BrokersView(PersonalView):
     @extend_schema(responses={200: schema.Broker(many=True)}, summary="List the brokers")
     def get(self, request: Request) -> Response:
-        return Response([_shown(link) for link in links()])
+        return Response([_shown(link) for link in links_seen(self.rights)])
 
 
 class BrokerDetailView(BrokerView):

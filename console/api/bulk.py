@@ -7,17 +7,17 @@ from typing import Any
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from brokers.admin import InvalidValue, NotFound
 from console import operations
+from console.access.rights import Role
 from console.api import schema
-from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, number_in, text_in
-from console.brokers import link
+from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, body_of, map_in, number_in, text_in
 from console.bulk import tasks
 from console.bulk.models import BulkEdit, RowState
 from console.celery import send
-from console.operations import Actor, Selection
+from console.operations import Selection
+from console.seen import link_seen
 
 _NAMED = 200
 
@@ -32,7 +32,10 @@ class BulkEditsView(BrokerView):
     def get(self, request: Request) -> Response:
         number = number_in(request.query_params, "page", 1, 1, 1 << 31)
         size = number_in(request.query_params, "page_size", 20, 1, 100)
-        jobs = BulkEdit.objects.filter(broker=self.link.slug)
+        link = self.link
+        jobs = BulkEdit.objects.filter(broker=link.slug)
+        if link.only_hosts is not None:
+            jobs = jobs.filter(pk__in=[job.pk for job in jobs if operations.is_seen(job, link.only_hosts)])
         shown = [_job(job) for job in jobs[(number - 1) * size : number * size]]
         return Response({"count": jobs.count(), "page": number, "page_size": size, "results": shown})
 
@@ -77,13 +80,22 @@ class BulkPreviewView(BrokerView):
         return Response({"count": len(rows), "queues": queues, "preview": preview})
 
 
-class BulkEditView(APIView):
+class _JobView(PersonalView):
+    def job(self, number: int) -> BulkEdit:
+        """Raises NotFound, also if they do not see all of its queues."""
+        job = BulkEdit.objects.filter(pk=number).first()
+        if job is None or not operations.is_seen(job, self.rights.hosts(Role.VIEWER, job.broker)):
+            raise NotFound(f"there is no bulk edit {number}")
+        return job
+
+
+class BulkEditView(_JobView):
     @extend_schema(responses={200: schema.BulkJob, **schema.READ_REFUSALS}, summary="One bulk edit, and how far it is")
     def get(self, request: Request, number: int) -> Response:
-        return Response(_job(_found(number)))
+        return Response(_job(self.job(number)))
 
 
-class BulkRowsView(APIView):
+class BulkRowsView(_JobView):
     @extend_schema(
         parameters=[
             schema.asked("state", "Only queues in this state.", enum=RowState.values),
@@ -96,7 +108,7 @@ class BulkRowsView(APIView):
         query = request.query_params
         page = number_in(query, "page", 1, 1, 1 << 31)
         size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
-        rows = _found(number).rows.all()
+        rows = self.job(number).rows.all()
         if state := query.get("state", ""):
             if state not in RowState.values:
                 raise InvalidValue({"state": f"state is {state!r}: it must be one of {', '.join(RowState.values)}"})
@@ -114,38 +126,39 @@ class BulkRowsView(APIView):
         return Response({"count": rows.count(), "page": page, "page_size": size, "results": shown})
 
 
-class BulkResumeView(APIView):
+class BulkResumeView(_JobView):
     @extend_schema(
         request=schema.BulkSteer,
         responses={200: schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Let a bulk edit go on, and try failed queues again",
     )
     def post(self, request: Request, number: int) -> Response:
-        job = _found(number)
-        operations.resume_bulk(Actor.of(request._request), job)
+        job = self.job(number)
+        operations.resume_bulk(self.actor, job)
         send(tasks.carry_out, job.pk)
-        return Response(_job(_found(number)))
+        return Response(_job(self.job(number)))
 
 
-class BulkInterruptView(APIView):
+class BulkInterruptView(_JobView):
     @extend_schema(
         request=schema.BulkSteer,
         responses={200: schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Interrupt a bulk edit",
     )
     def post(self, request: Request, number: int) -> Response:
-        operations.interrupt_bulk(Actor.of(request._request), _found(number))
-        return Response(_job(_found(number)))
+        operations.interrupt_bulk(self.actor, self.job(number))
+        return Response(_job(self.job(number)))
 
 
-class BulkUndoView(APIView):
+class BulkUndoView(_JobView):
     @extend_schema(
         responses={200: schema.BulkPreview, **schema.READ_REFUSALS}, summary="Tell what undoing a bulk edit would do"
     )
     def get(self, request: Request, number: int) -> Response:
-        job = _found(number)
+        job = self.job(number)
         changes = operations.undo_changes(job)
-        preview = operations.preview_changes(link(job.broker), changes, one_by_one=True) if changes else None
+        link = link_seen(self.rights, job.broker)
+        preview = operations.preview_changes(link, changes, one_by_one=True) if changes else None
         return Response({"count": len(changes), "queues": [], "preview": preview})
 
     @extend_schema(
@@ -156,7 +169,7 @@ class BulkUndoView(APIView):
     )
     def post(self, request: Request, number: int) -> Response:
         reason = text_in(body_of(request), "reason")
-        job = operations.begin_undo(Actor.of(request._request), _found(number), reason=reason)
+        job = operations.begin_undo(self.actor, self.job(number), reason=reason)
         send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
@@ -171,13 +184,6 @@ def selection_in(body: dict[str, Any]) -> Selection:
             raise InvalidValue({field: f"{field} must be a list of texts"})
         lists[field] = value
     return Selection(text_in(given, "virtualhost"), text_in(given, "pattern"), text_in(given, "search"), **lists)
-
-
-def _found(number: int) -> BulkEdit:
-    job = BulkEdit.objects.filter(pk=number).first()
-    if job is None:
-        raise NotFound(f"there is no bulk edit {number}")
-    return job
 
 
 def _job(job: BulkEdit) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from console.brokers import UnknownBroker
 from console.history.reader import HistoryBroken, NothingRecorded
+from console.seen import UnknownBroker
 
 _STATUS: dict[type[Exception], int] = {
     NotFound: status.HTTP_404_NOT_FOUND,

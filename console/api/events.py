@@ -37,6 +37,7 @@ class EventsView(BrokerView):
             {
                 "newest": link.newest_event,
                 "expired_before": tail.expired_before,
+                "last": tail.position if tail.position is not None else after,
                 "events": [event_shown(event) for event in tail.events],
             }
         )

@@ -5,6 +5,7 @@ Read only. Any broker that was recorded or imported may be asked about, whether 
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.http import StreamingHttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -31,6 +32,7 @@ from console.api.reading import MOST_AT_ONCE, number_in
 from console.history import blocked, episode_list, incident, known
 from console.history.reader import NothingRecorded
 from console.history.series import RESOLUTIONS, series
+from console.history.waiting import waiting
 
 _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
 _SORTS = tuple(f"{sign}{name}" for name in episode_list.SORTS for sign in ("", "-"))
@@ -44,10 +46,11 @@ class KnownView(APIView):
     )
     def get(self, request: Request) -> Response:
         try:
-            brokers = known.brokers(history())
+            brokers = known.brokers(history(request))
         except NothingRecorded:
             brokers = []
-        return Response({"recorded": bool(brokers), "now": now_ms(), "brokers": brokers})
+        landed = not brokers and bool(waiting(settings.HEADGATE_HISTORY_URL).files)
+        return Response({"recorded": bool(brokers), "landed": landed, "now": now_ms(), "brokers": brokers})
 
 
 class QueuesKnownView(APIView):
@@ -64,7 +67,7 @@ class QueuesKnownView(APIView):
         query = request.query_params
         most = number_in(query, "count", 100, 1, MOST_AT_ONCE)
         search = query.get("search", "").strip()
-        return Response(known.queues(history(), broker=broker_in(query), search=search, most=most))
+        return Response(known.queues(history(request), broker=broker_in(query), search=search, most=most))
 
 
 class SeriesView(APIView):
@@ -87,7 +90,7 @@ class SeriesView(APIView):
         begin, end = range_in(query)
         asked = choice_in(query, "resolution", _RESOLUTIONS, "auto")
         try:
-            found = series(history(), queue, begin, end, asked=asked, now=now_ms())
+            found = series(history(request), queue, begin, end, asked=asked, now=now_ms())
         except ValueError as error:
             raise InvalidValue({"resolution": str(error)}) from None
         about = {"broker": queue.broker, "virtualhost": queue.virtualhost, "queue": queue.name}
@@ -110,7 +113,7 @@ class TopView(APIView):
         query = request.query_params
         begin, end = range_in(query)
         found = blocked.top(
-            history(),
+            history(request),
             choice_in(query, "of", tuple(blocked.SUBJECTS), "queues"),
             begin,
             end,
@@ -138,7 +141,7 @@ class HeatView(APIView):
         query = request.query_params
         begin, end = range_in(query)
         found = blocked.heat(
-            history(),
+            history(request),
             begin,
             end,
             now=now_ms(),
@@ -187,7 +190,7 @@ class EpisodesView(APIView):
         query = request.query_params
         number = number_in(query, "page", 1, 1, 1 << 31)
         size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
-        count, rows = episode_list.page(history(), _episodes_in(request), number, size)
+        count, rows = episode_list.page(history(request), _episodes_in(request), number, size)
         return Response({"count": count, "page": number, "page_size": size, "results": rows})
 
 
@@ -199,7 +202,7 @@ class EpisodesFileView(APIView):
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         kind = choice_in(request.query_params, "as", tuple(FILES), "csv")
-        rows = episode_list.every(history(), _episodes_in(request))
+        rows = episode_list.every(history(request), _episodes_in(request))
         return download(request._request, rows, kind, "episodes")
 
 
@@ -245,7 +248,7 @@ class HistoryEventsView(APIView):
         number = number_in(query, "page", 1, 1, 1 << 31)
         size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
         order = choice_in(query, "order", ("ascending", "descending"), "ascending")
-        found = incident.page(history(), _events_in(request), number, size, newest_first=order == "descending")
+        found = incident.page(history(request), _events_in(request), number, size, newest_first=order == "descending")
         results = shown(found["events"])
         return Response(
             {"count": found["count"], "groups": found["groups"], "page": number, "page_size": size, "results": results}
@@ -260,4 +263,4 @@ class HistoryEventsFileView(APIView):
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         kind = choice_in(request.query_params, "as", tuple(FILES), "csv")
-        return download(request._request, incident.every(history(), _events_in(request)), kind, "events")
+        return download(request._request, incident.every(history(request), _events_in(request)), kind, "events")

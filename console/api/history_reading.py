@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from django.conf import settings
+from rest_framework.request import Request
 
 from brokers.admin import InvalidValue
+from console.access.people import rights_in
 from console.history.reader import Reader
+from console.history.seen import seen_by
 from console.history.series import DAY, QueueKey
 
 #: Days and hours are kept for about three years; what is older is not asked for by mistake only.
@@ -25,8 +28,13 @@ def _reader(url: str) -> Reader:
     return Reader(url)
 
 
-def history() -> Reader:
-    """The history of this console; its tables are opened once in a process."""
+def history(request: Request) -> Reader:
+    """The history of this console, as far as who asks may see it."""
+    return seen_by(whole_history(), rights_in(request._request))
+
+
+def whole_history() -> Reader:
+    """All of it; its tables are opened once in a process."""
     return _reader(settings.HEADGATE_HISTORY_URL)
 
 

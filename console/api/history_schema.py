@@ -70,6 +70,9 @@ class KnownBroker(serializers.Serializer[Any]):
 
 class Known(serializers.Serializer[Any]):
     recorded = serializers.BooleanField(help_text="Whether anything is known at all.")
+    landed = serializers.BooleanField(
+        help_text="Nothing is known yet, but recordings or imported logs wait to be worked out."
+    )
     now = _int("The server's time.")
     brokers = KnownBroker(many=True)
 
@@ -253,6 +256,8 @@ FleetAdvice = type(
         "broker": _text("The queue's broker."),
         "virtualhost": _text("Its virtual host."),
         "queue": _text("Its name."),
+        "from": _int("Beginning of what was replayed."),
+        "until": _int("Its end: the last moment that somebody looked at the broker, by then."),
         "kind": _text("raise-capacity, add-consumers, lower-resume, never-reached, no-limit or none."),
         "text": _text("A sentence for people."),
         "observed_seconds": _float("Time that was replayed."),

@@ -26,7 +26,7 @@ from console.api.reading import (
     version_in,
     where_in,
 )
-from console.brokers import BrokerLink
+from console.links.link import BrokerLink
 
 _BESIDE = frozenset({"type", "search", "sort", "offset", "count", "broker", "format"})
 

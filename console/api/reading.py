@@ -11,23 +11,34 @@ from rest_framework.views import APIView
 
 from brokers.admin import InvalidValue, NotFound
 from brokers.managed import TYPES, Attribute, Kind, ManagedType, ObjectName
-from console.brokers import BrokerLink, link
+from console.access.people import rights_in
+from console.access.rights import Rights
+from console.links.link import BrokerLink
 from console.operations import Actor
+from console.seen import link_seen
 
 MOST_AT_ONCE = 500
 
 
-class BrokerView(APIView):
-    """A view about one broker: the one in the path, or that of `?broker=`, or the default one."""
+class PersonalView(APIView):
+    """A view that answers people with what they may see."""
 
     @property
-    def link(self) -> BrokerLink:
-        """Raises UnknownBroker."""
-        return link(self.kwargs.get("slug") or self.request.query_params.get("broker", ""))
+    def rights(self) -> Rights:
+        return rights_in(self.request._request)
 
     @property
     def actor(self) -> Actor:
         return Actor.of(self.request._request)
+
+
+class BrokerView(PersonalView):
+    """A view about one broker: the one in the path, or that of `?broker=`, or the first one."""
+
+    @property
+    def link(self) -> BrokerLink:
+        """The broker as far as they may see it. Raises UnknownBroker."""
+        return link_seen(self.rights, self.kwargs.get("slug") or self.request.query_params.get("broker", ""))
 
 
 def path_name(text: str) -> ObjectName:

@@ -393,6 +393,7 @@ class Event(serializers.Serializer[Any]):
 
 class EventPage(serializers.Serializer[Any]):
     newest = _number("Number of the newest event there is.")
+    last = _number("Number to go on after: events up to it are here, but for those that you may not see.")
     expired_before = _number(
         "Events below this number are no longer kept, and some of them were asked for; null if none.", allow_null=True
     )

@@ -13,11 +13,13 @@ from rest_framework.response import Response
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound
 from brokers.managed import QUEUE_STATES
 from console import operations
+from console.access.rights import Rights
 from console.api import schema
 from console.api.reading import BrokerView, body_of, name_in, text_in
-from console.brokers import BrokerLink, link, links
+from console.links.link import BrokerLink
 from console.live.overview import matching
 from console.operations import Aim
+from console.seen import link_seen, links_seen
 
 _SUMMED = ("queues", "producers", "already_stopped", "stopped", "draining", "missing")
 
@@ -30,7 +32,7 @@ class _AimView(BrokerView):
         aim = _aim(body)
         if "brokers" not in body:
             return Response(dict(ask(self.link, aim, body)))
-        wanted = _brokers(body)
+        wanted = _brokers(self.rights, body)
         if aim.scope.type != "Broker" or aim.queues is not None:
             raise InvalidValue({"brokers": "several brokers can only be meant where the scope is the broker"})
         return Response(_together(wanted, lambda one: ask(one, aim, body)))
@@ -129,12 +131,12 @@ def _matching(one: BrokerLink, body: Mapping[str, Any]) -> list[str]:
     return sorted(row["object"] for row in rows)
 
 
-def _brokers(body: Mapping[str, Any]) -> list[BrokerLink]:
+def _brokers(rights: Rights, body: Mapping[str, Any]) -> list[BrokerLink]:
     """`brokers`: slugs, or `["*"]` for all. Raises InvalidValue, UnknownBroker."""
     slugs = body["brokers"]
     if not isinstance(slugs, list) or not slugs or not all(isinstance(slug, str) and slug for slug in slugs):
         raise InvalidValue({"brokers": 'brokers must be a list of slugs, or ["*"] for every broker'})
-    return links() if "*" in slugs else [link(slug) for slug in dict.fromkeys(slugs)]
+    return links_seen(rights) if "*" in slugs else [link_seen(rights, slug) for slug in dict.fromkeys(slugs)]
 
 
 def _together(wanted: Sequence[BrokerLink], ask: Callable[[BrokerLink], Mapping[str, Any]]) -> dict[str, Any]:

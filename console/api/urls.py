@@ -29,7 +29,9 @@ from console.api.history import (
     SeriesView,
     TopView,
 )
+from console.api.history_status import HistoryRunView, HistoryStatusView
 from console.api.history_what_if import AdviceView, WhatIfView
+from console.api.me import MeView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
@@ -39,6 +41,7 @@ from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
 
 _v1: list[URLPattern | URLResolver] = [
+    path("me/", MeView.as_view()),
     path("brokers/", BrokersView.as_view()),
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
     path("brokers/<slug:slug>/types/", TypesView.as_view()),
@@ -82,6 +85,8 @@ _v1: list[URLPattern | URLResolver] = [
     path("history/what-if/", WhatIfView.as_view()),
     path("history/advice/", AdviceView.as_view()),
     path("history/events/", HistoryEventsView.as_view()),
+    path("history/status/", HistoryStatusView.as_view()),
+    path("history/run/", HistoryRunView.as_view()),
     path("history/events/file/", HistoryEventsFileView.as_view()),
 ]
 

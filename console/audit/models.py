@@ -6,10 +6,15 @@ Only `console/operations/` writes rows. Nothing in the product changes or delete
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
+
+from console.access.rights import Rights, Role
+
+if TYPE_CHECKING:
+    from console.links.link import BrokerLink
 
 
 class AppendOnlyError(TypeError):
@@ -21,6 +26,22 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
 
     def update(self, **kwargs: Any) -> int:
         raise AppendOnlyError("audit rows are never changed")
+
+    def seen_by(self, rights: Rights) -> AuditQuerySet:
+        """The rows that somebody may read: those about what they see, and what was changed about who may do what (which
+        has no broker) if they administer everything."""
+        wanted = models.Q(pk__in=())
+        for grant in rights.grants:
+            where = {"broker": grant.broker, "virtualhost": grant.virtualhost}
+            wanted |= models.Q(**{key: value for key, value in where.items() if value}) & ~models.Q(broker="")
+        if rights.may_everywhere(Role.ADMIN):
+            return self.all()
+        return self.filter(wanted)
+
+    def seen_through(self, link: BrokerLink) -> AuditQuerySet:
+        """The rows about a broker, as somebody knows it; see `console/links/seen.py`."""
+        rows = self.filter(broker=link.slug)
+        return rows if link.only_hosts is None else rows.filter(virtualhost__in=link.only_hosts)
 
     def bulk_update(self, objs: Iterable[Any], fields: Iterable[str], batch_size: int | None = None) -> int:
         raise AppendOnlyError("audit rows are never changed")
@@ -48,6 +69,9 @@ class AuditEntry(models.Model):
     user_name = models.CharField(max_length=150, help_text="The user's name then; it outlives the account.")
     source_address = models.CharField(max_length=64, blank=True)
     broker = models.CharField(max_length=64)
+    virtualhost = models.CharField(
+        max_length=255, blank=True, help_text="The one that it is about; empty: the broker as a whole, or several."
+    )
     object = models.CharField(max_length=1024, help_text="Object name, such as type=Queue,virtualhost=default,name=a")
     operation = models.CharField(max_length=64)
     reason = models.TextField(blank=True)
@@ -56,13 +80,14 @@ class AuditEntry(models.Model):
     outcome = models.CharField(max_length=16, choices=Outcome.choices)
     detail = models.TextField(blank=True, help_text="Arguments and answer, or the sentence of the refusal.")
 
-    objects: ClassVar[models.Manager[AuditEntry]] = AuditQuerySet.as_manager()
+    objects = AuditQuerySet.as_manager()
 
     class Meta:
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["broker", "object", "-id"], name="audit_by_object"),
             models.Index(fields=["user_name", "-id"], name="audit_by_user"),
+            models.Index(fields=["broker", "virtualhost", "-id"], name="audit_by_host"),
         ]
         default_permissions = ("view",)
         permissions = [

@@ -43,6 +43,7 @@ class BulkEdit(models.Model):
     broker = models.CharField(max_length=64)
     reason = models.TextField(blank=True)
     attributes = models.JSONField(default=dict)
+    virtualhosts = models.JSONField(default=list, help_text="Those of its queues.")
     selection = models.JSONField(default=dict, help_text="What was asked for, for people.")
     undo_of = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="undone_by")
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)

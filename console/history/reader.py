@@ -9,6 +9,7 @@ Nothing here knows what rows mean, and nothing here writes. Spark is not needed.
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import re
 import threading
@@ -50,6 +51,19 @@ class _File:
     first: dt.date | None  # of the partition
     least: Mapping[str, Any]
     most: Mapping[str, Any]
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How large a table is. `size`: bytes; `first`, `last`: the first days of its oldest and newest partition."""
+
+    files: int
+    rows: int
+    size: int
+    first: dt.date | None
+    last: dt.date | None
 
 
 class _Table:
@@ -94,7 +108,9 @@ class _Table:
             # The library says so in words alone.
             if "no log files" in str(error).lower() or "not a delta table" in str(error).lower():
                 raise NothingRecorded(f"the history has no table {self.name!r} yet") from error
-            raise HistoryBroken(f"The table {self.name!r} of the history cannot be read: {_first(error)}") from error
+            raise HistoryBroken(
+                f"The table {self.name!r} of the history cannot be read: {first_line(error)}"
+            ) from error
 
     def _forget(self) -> None:
         self._delta, self._files, self._version = None, [], -1
@@ -103,7 +119,8 @@ class _Table:
         import pyarrow as pa
 
         actions = pa.table(delta.get_add_actions(flatten=True))
-        rows = actions.select([c for c in actions.column_names if c.startswith(("path", "partition.", "min.", "max."))])
+        told = ("path", "size_bytes", "num_records", "partition.", "min.", "max.")
+        rows = actions.select([c for c in actions.column_names if c.startswith(told)])
         base = self._url.rstrip("/")
         local = "://" not in base
         found = []
@@ -115,6 +132,8 @@ class _Table:
                     first=row.get(f"partition.{self.layout.partition}"),
                     least={k[4:]: v for k, v in row.items() if k.startswith("min.")},
                     most={k[4:]: v for k, v in row.items() if k.startswith("max.")},
+                    rows=row.get("num_records") or 0,
+                    size=row.get("size_bytes") or 0,
                 )
             )
         return found
@@ -160,6 +179,15 @@ class Reader:
         self._own = threading.local()
         self._database: _Connection | None = None
         self._opening = threading.Lock()
+        self._condition: Callable[[str], str] | None = None
+
+    def only(self, condition: Callable[[str], str]) -> Reader:
+        """The same tables, in which only those rows are there that meet a condition in SQL: `condition(table)`, "" for
+        all of them."""
+        self._cursor().close()  # so that both have one database
+        narrower = copy.copy(self)
+        narrower._condition = condition
+        return narrower
 
     def has(self, name: str) -> bool:
         """Whether the table is there and has a file. Raises HistoryBroken."""
@@ -169,6 +197,18 @@ class Reader:
             return bool(self._tables[name].files())
         except NothingRecorded:
             return False
+
+    def extent(self, name: str) -> Extent:
+        """Raises NothingRecorded, HistoryBroken."""
+        files = self._tables[name].files()
+        days = [file.first for file in files if file.first is not None]
+        return Extent(
+            len(files),
+            sum(file.rows for file in files),
+            sum(file.size for file in files),
+            min(days, default=None),
+            max(days, default=None),
+        )
 
     def rows(
         self,
@@ -221,9 +261,9 @@ class Reader:
             except duckdb.IOException as error:
                 # A file that is gone was dropped by a newer version of its table: ask for that.
                 if anew:
-                    raise HistoryBroken(f"A file of the history cannot be read: {_first(error)}") from error
+                    raise HistoryBroken(f"A file of the history cannot be read: {first_line(error)}") from error
             except (duckdb.InvalidInputException, duckdb.BinderException, duckdb.OutOfMemoryException) as error:
-                raise HistoryBroken(f"The history cannot be read: {_first(error)}") from error
+                raise HistoryBroken(f"The history cannot be read: {first_line(error)}") from error
         raise AssertionError("unreachable")
 
     def _with_sources(self, asked: _Question, *, anew: bool) -> str:
@@ -241,8 +281,13 @@ class Reader:
                 if name not in asked.optional:
                     raise
                 paths = []
-            sql = sql.replace(f"{{{name}}}", self._source(name, paths))
+            sql = sql.replace(f"{{{name}}}", self._seen(name, self._source(name, paths)))
         return sql
+
+    def _seen(self, name: str, source: str) -> str:
+        condition = self._condition(name) if self._condition else ""
+        # The condition is of this console's own making, its texts quoted.
+        return f"(SELECT * FROM {source} WHERE {condition})" if condition else source  # noqa: S608
 
     def _source(self, name: str, paths: list[str]) -> str:
         if not paths:
@@ -331,7 +376,7 @@ def _next_month(day: dt.date) -> dt.date:
     return (day.replace(day=1) + dt.timedelta(days=32)).replace(day=1)
 
 
-def _first(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of what a library said, without its own name for the kind of error."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return re.sub(r"^[A-Z][\w ]* Error: ", "", line)

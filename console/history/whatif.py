@@ -187,6 +187,11 @@ def advice_row(samples: Mapping[str, Any], held_ms: Any = None) -> dict[str, Any
     last = {name: np.asarray(samples[name], np.float64)[-1] for name in _LEVELS}
     current = limits_of(last)
     peak_messages, peak_bytes = (float(np.nanmax(np.asarray(samples[name], np.float64))) for name in _COUNTED[:2])
+    return row_of(recorded, current, peak_messages, peak_bytes)
+
+
+def row_of(recorded: Traffic, current: Limits, peak_messages: float, peak_bytes: float) -> dict[str, Any]:
+    """A row of `ADVICE`. `current`: the limits in force; `peak_*`: recorded."""
     now = replay(recorded, current)
     advice = advise(recorded, current, peak_messages, peak_bytes)
     row: dict[str, Any] = dict.fromkeys(ADVICE.names)
@@ -229,7 +234,8 @@ def _amount(messages: float, size: float) -> str:
 
 
 def _bytes(count: float) -> str:
-    power = min(int(np.log2(max(count, 1)) // 10), 4)
-    unit = ("B", "KiB", "MiB", "GiB", "TiB")[power]
-    shown = count / 1024**power
+    """In decimal units, as everywhere in the console."""
+    power = min(int(np.log10(max(count, 1)) // 3), 4)
+    unit = ("B", "kB", "MB", "GB", "TB")[power]
+    shown = count / 1000**power
     return f"{shown:,.0f} {unit}" if power == 0 or shown >= 100 else f"{shown:,.1f} {unit}"

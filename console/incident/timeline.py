@@ -154,9 +154,9 @@ async def _look_back(link: BrokerLink, search: Search, found: _Found, count: int
                 found.entries.append(entry)
         else:
             found.position = start + 1
-            if not events or tail.expired_before is not None:
+            if tail.position is None or tail.expired_before is not None:
                 return  # what is older is not kept any more
-        looked += len(events)
+        looked += len(events) or _CHUNK
 
 
 def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int) -> list[dict[str, Any]]:
@@ -174,7 +174,7 @@ def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int
 
 
 def newest_audit(link: BrokerLink) -> int:
-    row = AuditEntry.objects.filter(broker=link.slug).order_by("-id").first()
+    row = AuditEntry.objects.seen_through(link).order_by("-id").first()
     return row.pk if row is not None else 0
 
 
@@ -217,7 +217,7 @@ def _of_audit(row: AuditEntry) -> dict[str, Any]:
 
 def _audit(link: BrokerLink, search: Search) -> QuerySet[AuditEntry]:
     """The rows that `search` takes, the newest first."""
-    rows = AuditEntry.objects.filter(broker=link.slug).order_by("-id")
+    rows = AuditEntry.objects.seen_through(link).order_by("-id")
     if search.producer:
         return rows.none()  # people act on queues and wider scopes
     if search.kinds:

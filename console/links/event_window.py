@@ -17,10 +17,17 @@ from brokers.admin import Event
 @dataclass(frozen=True, slots=True)
 class Tail:
     """`events` ascend by one. `expired_before`: if not None, events below that number are not here any more and the
-    reader has not had them; `events` starts from it."""
+    reader has not had them; `events` starts from it. `last`: if not None, every event up to that number was looked at
+    and the reader goes on from there, since some are not for them."""
 
     events: tuple[Event, ...]
     expired_before: int | None = None
+    last: int | None = None
+
+    @property
+    def position(self) -> int | None:
+        """The number to go on after; None: the one that was asked for."""
+        return self.last if self.last is not None else self.events[-1].number if self.events else None
 
 
 class EventWindow:

@@ -40,6 +40,8 @@ class BrokerLink(BrokerState):
         self._connect = connect
         self._loop = loop
         self._admin: BrokerAdmin | None = None
+        #: The link as it is for those who see some virtual hosts only; see `seen.py`.
+        self.seen: dict[frozenset[str], BrokerLink] = {}
         self._attempted = asyncio.Event()
 
     def call(self, ask: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:

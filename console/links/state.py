@@ -71,6 +71,9 @@ class Subscription:
 class BrokerState:
     """See the module. `lock` is held by every thread for as long as it touches the window or the table."""
 
+    #: The virtual hosts that this is about; None: all.
+    only_hosts: frozenset[str] | None = None
+
     def __init__(self, slug: str, keep_events: int) -> None:
         self.slug = slug
         self.lock = threading.Lock()

@@ -14,16 +14,19 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from channels.auth import get_user
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from brokers.admin import AdminError
-from console.brokers import BrokerLink, Status, UnknownBroker, link
-from console.links.state import Subscription
+from console.access.people import rights_of
+from console.links.link import BrokerLink
+from console.links.state import Status, Subscription
 from console.live.watching import BadWatch, Watch, data_text, encode, event_shown, last_known, state_of
+from console.seen import UnknownBroker, link_seen
 
-#: Close codes: not signed in; no such broker.
-SIGNED_OUT, NO_BROKER = 4401, 4404
+#: Close codes: not signed in; no such broker, or none that may be seen; what may be seen has changed, come again.
+SIGNED_OUT, NO_BROKER, OTHER_RIGHTS = 4401, 4404, 4412
 
 #: Seconds. Events that come within EVENTS of a frame of events go out together; snapshots of what changes all the
 #: time are SNAPSHOTS apart; what the broker does not tell changes of is looked at again after REREAD; a page that
@@ -48,8 +51,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.close(SIGNED_OUT)
             return
         slug = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("broker", [""])[0]
+        self._rights = await database_sync_to_async(rights_of)(user)
         try:
-            self.link = link(slug)
+            self.link = link_seen(self._rights, slug)
         except UnknownBroker:
             await self.close(NO_BROKER)
             return
@@ -103,8 +107,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._wait()
             if time.monotonic() - session_looked_at > SESSION:
                 session_looked_at = time.monotonic()
-                if not await self._still_signed_in():
+                user = await self._user_now()
+                if not (user.is_authenticated and user.is_active):
                     await self.close(SIGNED_OUT)
+                    return
+                if await database_sync_to_async(rights_of)(user) != self._rights:
+                    await self.close(OTHER_RIGHTS)
                     return
             if self._watch is not None:
                 await self._send_status()
@@ -130,14 +138,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
             pass
         self._woken.clear()
 
-    async def _still_signed_in(self) -> bool:
-        """Whether the session is still there (it was read once, when the socket opened) and its user still active."""
+    async def _user_now(self) -> Any:
+        """Whose session it is now: it was read once, when the socket opened. Nobody's, once it has ended."""
         session = self.scope.get("session")
         if session is None:
-            return True
+            return self.scope["user"]
         fresh = import_module(settings.SESSION_ENGINE).SessionStore(session.session_key)
-        user = await get_user({**self.scope, "session": fresh})
-        return bool(user.is_authenticated and user.is_active)
+        return await get_user({**self.scope, "session": fresh})
 
     # -- status ---------------------------------------------------------------------------------------------------
 
@@ -178,12 +185,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
             if tail.expired_before is not None:
                 await self._frame({"type": "events-expired", "first": tail.expired_before})
                 self._position = tail.expired_before - 1
+            if tail.position is not None:
+                self._position = tail.position
             if tail.events:
-                self._position = tail.events[-1].number
                 await self._frame({"type": "events", "events": [event_shown(event) for event in tail.events]})
             full = len(tail.events) == _EVENTS_IN_A_FRAME
             self._last_events = float("-inf") if full else time.monotonic()
-            if not tail.events and tail.expired_before is None:
+            if tail.position is None and tail.expired_before is None:
                 return
 
     # -- snapshots ------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotFound
 from brokers.managed import QUEUE_STATES, ObjectName
-from console.brokers import BrokerLink
 from console.incident.why import why
+from console.links.link import BrokerLink
 from console.live import overview as overviews
 
 #: Producers and consumers of one queue in a snapshot, blocked ones first.

@@ -4,12 +4,13 @@ All are synchronous, for views and workers. They raise Django's PermissionDenied
 a missing reason is an InvalidValue like any other field.
 """
 
-from console.operations.actor import ADMINISTER, OPERATE, Actor
+from console.operations.actor import Actor
 from console.operations.bulk import (
     Selection,
     begin_bulk,
     begin_undo,
     interrupt_bulk,
+    is_seen,
     is_stalled,
     preview_bulk,
     resume_bulk,
@@ -17,6 +18,7 @@ from console.operations.bulk import (
     undo_changes,
 )
 from console.operations.check import check_update
+from console.operations.history import HISTORY_WORKS, run_history
 from console.operations.objects import call_operation, create_object, delete_object, update_object
 from console.operations.policies import (
     ACTIONS,
@@ -35,8 +37,7 @@ from console.operations.stops import Aim, preview_stop, progress, start_producer
 
 __all__ = [
     "ACTIONS",
-    "ADMINISTER",
-    "OPERATE",
+    "HISTORY_WORKS",
     "Actor",
     "Aim",
     "Applied",
@@ -54,6 +55,7 @@ __all__ = [
     "export_policies",
     "interrupt_bulk",
     "is_revertible",
+    "is_seen",
     "is_stalled",
     "policy_scopes",
     "preview_bulk",
@@ -66,6 +68,7 @@ __all__ = [
     "resume_bulk",
     "reversal",
     "revert",
+    "run_history",
     "selected",
     "set_fields",
     "start_producers",

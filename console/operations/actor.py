@@ -5,40 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.contrib.auth.base_user import AbstractBaseUser
-from django.contrib.auth.models import AnonymousUser, PermissionsMixin
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
-from brokers.managed import ObjectName
-
-#: The permission that every change of a broker needs, but for those of `_STRICTER`.
-OPERATE = "audit.operate"
-#: The permission to change who may do what at a broker: whoever has it could give themselves everything else.
-ADMINISTER = "audit.administer"
-
-_STRICTER = {"User": ADMINISTER}
-_ROLES = {OPERATE: "operator", ADMINISTER: "administrator"}
+from console.access.people import rights_in, rights_of
+from console.access.rights import Need, Rights
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """`user` is a user of Django; `address` where the request came from."""
+    """`user` is a user of Django; `address` where the request came from. `granted`: what they may, if that is less
+    than the user's rights or is known already; else those are looked up each time."""
 
     user: AbstractBaseUser | AnonymousUser
     address: str = ""
+    granted: Rights | None = None
 
     @classmethod
     def of(cls, request: HttpRequest) -> Actor:
-        return cls(request.user, request.META.get("REMOTE_ADDR") or "")
+        address, token = request.META.get("REMOTE_ADDR") or "", getattr(request, "auth", None)
+        where = f"{address}, token {token}" if token else address
+        return cls(request.user, where[:64], rights_in(request))
 
     @property
     def name(self) -> str:
         return self.user.get_username()
 
-    def check_may_change(self, name: ObjectName) -> None:
-        """Raises PermissionDenied unless this person may change objects of that type."""
-        user, permission = self.user, _STRICTER.get(name.type, OPERATE)
-        if not (isinstance(user, PermissionsMixin) and user.has_perm(permission)):
-            raise PermissionDenied(
-                f"{self.name} may look at {name} but not change it: that needs the role of {_ROLES[permission]}"
-            )
+    @property
+    def rights(self) -> Rights:
+        return rights_of(self.user) if self.granted is None else self.granted
+
+    def check(self, broker: str, need: Need, what: object) -> None:
+        """Raises PermissionDenied unless this person may do what needs that; `what` they want to change."""
+        if missing := self.rights.missing(broker, need):
+            raise PermissionDenied(f"{self.name} may not change {what}: that needs {missing}")

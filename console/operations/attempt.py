@@ -22,6 +22,7 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.managed import TYPES, ObjectName
+from console.access.rights import Need, needed
 from console.audit.models import AuditEntry, Outcome
 from console.brokers import BrokerLink
 from console.operations.actor import Actor
@@ -42,6 +43,7 @@ class Attempt:
     name: ObjectName
     operation: str
     reason: str
+    need: Need
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
     detail: str = ""
@@ -57,6 +59,7 @@ class Attempt:
             user_name=self.by.name,
             source_address=self.by.address,
             broker=self.link.slug,
+            virtualhost=self.need.host,
             object=str(self.name)[:_LONGEST_NAME],
             operation=self.operation,
             reason=self.reason.strip(),
@@ -74,14 +77,23 @@ class Attempt:
 
 @contextmanager
 def attempt(
-    by: Actor, link: BrokerLink, name: ObjectName, operation: str, *, reason: str, asked: Mapping[str, Any]
+    by: Actor,
+    link: BrokerLink,
+    name: ObjectName,
+    operation: str,
+    *,
+    reason: str,
+    asked: Mapping[str, Any],
+    need: Need | None = None,
 ) -> Iterator[Attempt]:
     """Raises PermissionDenied; passes every error on after it has been recorded. `asked`: the values given, of which
-    those of secret attributes and arguments are not recorded."""
-    this = Attempt(by, link, name, operation, reason, detail=as_detail(without_secrets(name, asked)))
+    those of secret attributes and arguments are not recorded. `need`: what it takes, if that is more than the object
+    and the operation tell."""
+    need = need or needed(name, operation, asked)
+    this = Attempt(by, link, name, operation, reason, need, detail=as_detail(without_secrets(name, asked)))
     outcome = Outcome.FAILED
     try:
-        by.check_may_change(name)
+        by.check(link.slug, need, name)
         yield this
         outcome = Outcome.DONE
     except PermissionDenied as error:

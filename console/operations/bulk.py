@@ -21,8 +21,10 @@ from django.utils import timezone
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound, StaleVersion
 from brokers.managed import QUEUE_STATES, TYPES, ObjectName, check_attributes, object_name
 from brokers.patterns import matches, pattern_fault
+from console.access.rights import Need, Role, host_of
 from console.brokers import BrokerLink, link
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
+from console.links.seen import seen_by
 from console.operations.actor import Actor
 from console.operations.attempt import attempt
 from console.operations.objects import update_object
@@ -30,7 +32,7 @@ from console.operations.policies import FIELDS, PolicyChange, preview_changes
 
 STEP = 25
 LEASE = timedelta(seconds=30)
-#: For a worker that waits for the broker to come back: longer than the longest pause between two attempts.
+#: For a worker that waits for the broker to come back: as long as the longest pause between two tries, and then some.
 PATIENT_LEASE = timedelta(seconds=150)
 _TRIES = 3
 _BROKER = object_name("Broker")
@@ -118,7 +120,8 @@ def begin_undo(by: Actor, edit: BulkEdit, *, reason: str = "") -> BulkEdit:
         BulkEditRow(object=row.object, wanted=row.before, expected=row.wanted)
         for row in edit.rows.filter(state=RowState.DONE)
     ]
-    return _begin(by, link(edit.broker), planned, reason=reason or f"undo of bulk edit {edit.pk}", undo_of=edit)
+    broker = seen_by(link(edit.broker), by.rights.hosts(Role.VIEWER, edit.broker))
+    return _begin(by, broker, planned, reason=reason or f"undo of bulk edit {edit.pk}", undo_of=edit)
 
 
 def undo_changes(edit: BulkEdit) -> list[PolicyChange]:
@@ -130,7 +133,9 @@ def undo_changes(edit: BulkEdit) -> list[PolicyChange]:
 def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason: str, **values: Any) -> BulkEdit:
     asked = {"queues": len(planned), **values.get("attributes", {})}
     operation = "undo-bulk-edit" if values.get("undo_of") else "bulk-edit"
-    with attempt(by, broker, _BROKER, operation, reason=reason, asked=asked):
+    hosts = sorted({_host(row.object) for row in planned})
+    need = Need((Role.POLICY_EDITOR,), tuple(hosts) or (None,))
+    with attempt(by, broker, _BROKER, operation, reason=reason, asked=asked, need=need):
         if not planned:
             raise InvalidValue({"selection": "no queue is chosen: there is nothing to change"})
         with transaction.atomic():
@@ -141,6 +146,7 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
                 broker=broker.slug,
                 reason=reason.strip(),
                 lease_until=timezone.now() + LEASE,
+                virtualhosts=hosts,
                 **values,
             )
             for row in planned:
@@ -151,7 +157,7 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
 
 def resume_bulk(by: Actor, edit: BulkEdit) -> None:
     """Let it go on, failed rows included; `step` does the rest. Raises PermissionDenied."""
-    by.check_may_change(_BROKER)
+    by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
     edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
     soon = timezone.now() + LEASE
     again = BulkEdit.objects.filter(pk=edit.pk).exclude(state=State.RUNNING, lease_until__gte=timezone.now())
@@ -160,9 +166,23 @@ def resume_bulk(by: Actor, edit: BulkEdit) -> None:
 
 def interrupt_bulk(by: Actor, edit: BulkEdit) -> None:
     """Have it stop after the queue that is being changed; it may be resumed. Raises PermissionDenied."""
-    by.check_may_change(_BROKER)
+    by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
     why = f"{by.name} interrupted it"
     BulkEdit.objects.filter(pk=edit.pk, state=State.RUNNING).update(state=State.INTERRUPTED, error=why)
+
+
+def _need(edit: BulkEdit) -> Need:
+    """What it takes to steer a job."""
+    return Need((Role.POLICY_EDITOR,), tuple(edit.virtualhosts) or (None,))
+
+
+def _host(text: str) -> str:
+    return host_of(ObjectName.parse(text)) or ""
+
+
+def is_seen(edit: BulkEdit, hosts: frozenset[str] | None) -> bool:
+    """Whether somebody who sees these virtual hosts (None: all) sees the job: all of its queues, that is."""
+    return hosts is None or (bool(edit.virtualhosts) and set(edit.virtualhosts) <= hosts)
 
 
 def is_stalled(edit: BulkEdit) -> bool:

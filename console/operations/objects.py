@@ -65,7 +65,7 @@ def call_operation(
     operation: str,
     arguments: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Call a declared operation. One that only reads is anybody's and leaves no audit row."""
+    """Call a declared operation. One that only reads needs no role but sight of the object, and leaves no audit row."""
     declared = TYPES[name.type].operation(operation)
     if declared is None:
         raise NotFound(f"{name.type} has no operation {operation}")

@@ -7,13 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from brokers.managed import POLICY, TYPES, ObjectName
+from console.access.people import rights_in
 from console.audit.models import AuditEntry, Outcome
 from console.operations import is_revertible
 from console.pages.frame import broker_of, frame
@@ -26,7 +27,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     """`?user=`, `?operation=`, `?outcome=`, `?object=` (exact), `?search=` (in object, reason and detail), `?page=`."""
     broker = broker_of(request)
     given = {key: request.GET.get(key, "").strip() for key in ("user", "operation", "outcome", "object", "search")}
-    rows = AuditEntry.objects.filter(broker=broker["slug"])
+    seen = AuditEntry.objects.seen_by(rights_in(request)).filter(broker__in=(broker["slug"], ""))
+    rows = seen
     for key, field in (("user", "user_name"), ("operation", "operation"), ("outcome", "outcome"), ("object", "object")):
         if given[key]:
             rows = rows.filter(**{field: given[key]})
@@ -39,8 +41,8 @@ def audit(request: HttpRequest) -> HttpResponse:
         "rows": [_row(entry) for entry in page],
         "pages": page,
         "filtered": any(given.values()),
-        "users": _distinct("user_name"),
-        "operations": _distinct("operation"),
+        "users": _distinct(seen, "user_name"),
+        "operations": _distinct(seen, "operation"),
         "outcomes": Outcome.values,
         "query": urlencode({key: value for key, value in given.items() if value}),
     }
@@ -48,8 +50,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     return render(request, "console/audit_rows.html" if partial else "console/audit.html", context)
 
 
-def _distinct(field: str) -> list[str]:
-    return list(AuditEntry.objects.order_by(field).values_list(field, flat=True).distinct()[:200])
+def _distinct(rows: QuerySet[AuditEntry], field: str) -> list[str]:
+    return list(rows.order_by(field).values_list(field, flat=True).distinct()[:200])
 
 
 def _row(entry: AuditEntry) -> dict[str, Any]:

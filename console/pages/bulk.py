@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from brokers.managed import POLICY, QUEUE_STATES
+from console.access.people import rights_in
+from console.access.rights import Role
 from console.bulk.models import BulkEdit
+from console.operations import is_seen
 from console.pages.frame import frame
 
 _FIELDS = [asdict(attribute) for attribute in POLICY]
@@ -23,6 +26,8 @@ def bulk(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def bulk_job(request: HttpRequest, number: int) -> HttpResponse:
-    job = get_object_or_404(BulkEdit, pk=number)
+    job = BulkEdit.objects.filter(pk=number).first()
+    if job is None or not is_seen(job, rights_in(request).hosts(Role.VIEWER, job.broker)):
+        raise Http404(f"There is no bulk edit {number}.")
     context = frame(request, "bulk-job", f"Bulk edit {number}", policy=_FIELDS, job=number)
     return render(request, "console/bulk_job.html", {**context, "page": "policies", "job": job})

@@ -7,12 +7,15 @@ from django.shortcuts import render
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return render(request, "403.html", {"title": "Not allowed"}, status=403)
+    return render(request, "403.html", {"title": "Not allowed", "said": _said(exception)}, status=403)
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    said = exception.args[0] if exception and exception.args and isinstance(exception.args[0], str) else ""
-    return render(request, "404.html", {"title": "Not found", "said": said}, status=404)
+    return render(request, "404.html", {"title": "Not found", "said": _said(exception)}, status=404)
+
+
+def _said(exception: Exception | None) -> str:
+    return exception.args[0] if exception and exception.args and isinstance(exception.args[0], str) else ""
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -5,25 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 
-#: The permission that every change of a broker needs; the server checks it again in each call.
-OPERATE = "audit.operate"
-#: The permission for the broker's users, which is stricter.
-ADMINISTER = "audit.administer"
+from console.access.people import rights_in
+from console.access.rights import Hosts, Rights, Role
+
+
+def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
+    """The configured brokers that they see any of. Raises PermissionDenied if there is none."""
+    rights = rights_in(request)
+    found = [broker for broker in settings.HEADGATE_BROKERS if rights.sees(broker["slug"])]
+    if not found:
+        raise PermissionDenied("You have no role yet. An administrator gives you one, under Access.")
+    return found
 
 
 def broker_of(request: HttpRequest, slug: str | None = None) -> dict[str, Any]:
-    """The configured broker that `?broker=` (or `slug`) names, or the first one; raises Http404 for one that is not
-    configured."""
+    """The broker that `?broker=` (or `slug`) names, or the first one; raises Http404 for one that is not configured, or
+    that they see nothing of."""
     slug = request.GET.get("broker", "") if slug is None else slug
-    brokers: list[dict[str, Any]] = settings.HEADGATE_BROKERS
+    brokers = brokers_of(request)
     for broker in brokers:
         if slug in ("", broker["slug"]):
             return broker
     known = ", ".join(broker["slug"] for broker in brokers)
     raise Http404(f"There is no broker {slug!r}. There is: {known}.")
+
+
+def check_sees(request: HttpRequest, broker: str, virtualhost: str | None) -> None:
+    """Raises PermissionDenied unless they see that virtual host of that broker (None: the broker itself, of which
+    everybody sees something who sees any of it)."""
+    rights = rights_in(request)
+    if virtualhost is not None and not rights.may(Role.VIEWER, broker, virtualhost):
+        raise PermissionDenied(f"Your role does not reach virtual host {virtualhost} of broker {broker}.")
 
 
 def amqp_address(broker: dict[str, Any]) -> str:
@@ -37,19 +53,30 @@ def amqp_address(broker: dict[str, Any]) -> str:
 
 
 def frame(
-    request: HttpRequest, page: str, title: str, *, slug: str | None = None, **settings_of_page: Any
+    request: HttpRequest,
+    page: str,
+    title: str,
+    *,
+    slug: str | None = None,
+    about: str | None = None,
+    **settings_of_page: Any,
 ) -> dict[str, Any]:
     """The template context of a page. `settings_of_page` reaches its script as JSON. `slug`: its broker, if that is not
-    simply the one of `?broker=`."""
-    broker = broker_of(request, slug)
-    may_operate = request.user.has_perm(OPERATE)
-    suffix = "" if broker is settings.HEADGATE_BROKERS[0] else f"?broker={broker['slug']}"
+    simply the one of `?broker=`. `about`: the virtual host that all of it is about, if it is about one; else what they
+    may anywhere on the broker is what they may here."""
+    broker, brokers, rights = broker_of(request, slug), brokers_of(request), rights_in(request)
+    may = _may(rights, broker["slug"])
+    suffix = "" if broker is brokers[0] else f"?broker={broker['slug']}"
     return {
         "page": page,
         "title": title,
         "broker": broker,
-        "brokers": settings.HEADGATE_BROKERS,
-        "may_operate": may_operate,
+        "brokers": brokers,
+        "may_operate": _may_here(may["operate"], about),
+        "may_operate_all": may["operate"] is None,
+        "may_edit": _may_here(may["edit"], about),
+        "may_administer": rights.administers,
+        "role": _in_words(may),
         "navigation": [
             (name, label, reverse(name) + suffix)
             for name, label in (
@@ -68,12 +95,45 @@ def frame(
             "page": page,
             "broker": broker["slug"],
             "brokerTitle": broker["title"],
-            "brokers": [{"slug": each["slug"], "title": each["title"]} for each in settings.HEADGATE_BROKERS],
+            "brokers": [{"slug": each["slug"], "title": each["title"]} for each in brokers],
             "amqp": amqp_address(broker),
-            "mayOperate": may_operate,
-            "mayAdminister": request.user.has_perm(ADMINISTER),
+            "may": may,
+            "mayOperate": _may_here(may["operate"], about),
+            "mayEdit": _may_here(may["edit"], about),
+            "mayAdminister": may["administer"] is None,
             "user": request.user.get_username(),
             "loginUrl": reverse("login"),
             **settings_of_page,
         },
     }
+
+
+def _may(rights: Rights, broker: str) -> dict[str, list[str] | None]:
+    """What scripts need to know of the rights: the virtual hosts of each, null for all of them and the broker itself.
+    The server checks every call again."""
+
+    def hosts(role: Role) -> list[str] | None:
+        found: Hosts = rights.hosts(role, broker)
+        return None if found is None else sorted(found)
+
+    return {
+        "see": hosts(Role.VIEWER),
+        "operate": hosts(Role.OPERATOR),
+        "edit": hosts(Role.POLICY_EDITOR),
+        "administer": hosts(Role.ADMIN),
+    }
+
+
+def _may_here(hosts: list[str] | None, about: str | None) -> bool:
+    return hosts is None or (bool(hosts) if about is None else about in hosts)
+
+
+def _in_words(may: dict[str, list[str] | None]) -> str:
+    """Of the person who is signed in, for the menu."""
+    words = {"administer": "Administrator", "operate": "Operator", "edit": "Policy editor"}
+    held = [word for key, word in words.items() if may[key] != []]
+    if held[:1] == ["Administrator"]:
+        held = held[:1]
+    role = " and ".join([held[0], *(word.lower() for word in held[1:])]) if held else "Viewer: sees, does not act"
+    hosts = may["see"]
+    return role if hosts is None else f"{role}; virtual host{'s'[: len(hosts) > 1]} {', '.join(hosts)}"

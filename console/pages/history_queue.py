@@ -9,6 +9,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from console.history.figures import queue_figure, rates_figure
+from console.pages.frame import check_sees
 from console.pages.history_frame import connected, history_broker, history_frame
 
 
@@ -16,6 +17,7 @@ from console.pages.history_frame import connected, history_broker, history_frame
 def history_queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
     """The page is there for any name: only its script asks what is known of it."""
     broker = history_broker(request)
+    check_sees(request, broker, virtualhost)
     key = {"broker": broker, "virtualhost": virtualhost, "queue": name}
     figures = {"messages": queue_figure("messages"), "bytes": queue_figure("bytes"), "rates": rates_figure()}
     context = history_frame(request, "history", f"{name}, history", key=key, figures=figures)

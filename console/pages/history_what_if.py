@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from console.pages.frame import check_sees
 from console.pages.history_frame import history_broker, history_frame
 
 
@@ -14,5 +15,6 @@ def history_what_if(request: HttpRequest, virtualhost: str, name: str) -> HttpRe
     """Its script reads the range and the candidates from the address, `?candidate=STOP:RESUME:STOP:RESUME`, and keeps
     them there: messages first, then bytes."""
     key = {"broker": history_broker(request), "virtualhost": virtualhost, "queue": name}
+    check_sees(request, key["broker"], virtualhost)
     context = history_frame(request, "history", f"What if, {name}", key=key)
     return render(request, "console/history_what_if.html", {**context, "key": key})

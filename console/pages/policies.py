@@ -10,10 +10,12 @@ from django.views.decorators.http import require_safe
 
 from brokers.admin import AdminError
 from brokers.managed import POLICY, ObjectName, object_name
-from console.brokers import link
+from console.access.people import rights_in
+from console.access.rights import host_of
 from console.operations import export_policies
 from console.operations.policies import SCOPES
-from console.pages.frame import broker_of, frame
+from console.pages.frame import broker_of, check_sees, frame
+from console.seen import link_seen
 
 _FIELDS = [asdict(attribute) for attribute in POLICY]
 
@@ -28,10 +30,20 @@ def policy(request: HttpRequest) -> HttpResponse:
     """`?object=` the object name of a scope, or `?new=` the virtual host that a new pattern shall be in."""
     new = request.GET.get("new", "")
     name = object_name("VirtualHost", name=new) if new else _scope(request.GET.get("object", "type=Broker"))
+    check_sees(request, broker_of(request)["slug"], host_of(name))
     kind, title = ("Pattern", "New pattern") if new else (_KINDS[name.type], name.keys[-1][1] if name.keys else "")
     context = frame(
-        request, "policy", f"{kind} {title}".strip(), policy=_FIELDS, object=str(name), new=new, type=name.type
+        request,
+        "policy",
+        f"{kind} {title}".strip(),
+        policy=_FIELDS,
+        about=host_of(name),
+        object=str(name),
+        new=new,
+        type=name.type,
     )
+    if name.type == "Broker":
+        context["may_edit"] = context["page_settings"]["mayEdit"] = context["page_settings"]["may"]["edit"] is None
     return render(
         request,
         "console/policy.html",
@@ -59,7 +71,7 @@ def export(request: HttpRequest) -> HttpResponse:
     """All policies as a file to keep."""
     slug = broker_of(request)["slug"]
     try:
-        text = export_policies(link(slug))
+        text = export_policies(link_seen(rights_in(request), slug))
     except AdminError as error:
         return render(request, "404.html", {"title": "No export", "said": f"{error}."}, status=503)
     answer = HttpResponse(text, content_type="application/yaml; charset=utf-8")

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from brokers.managed import POLICY, object_name
 from console.charts import depth_figure
-from console.pages.frame import frame
+from console.pages.frame import check_sees, frame
 
 
 @require_safe
@@ -22,12 +22,14 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
         request,
         "queue",
         name,
+        about=virtualhost,
         object=str(object_name("Queue", virtualhost=virtualhost, name=name)),
         virtualhost=virtualhost,
         name=name,
         policy=[asdict(attribute) for attribute in POLICY],
         figures={unit: depth_figure(unit) for unit in ("messages", "bytes")},
     )
+    check_sees(request, context["broker"]["slug"], virtualhost)
     past = reverse("history-queue", args=(virtualhost, name))
     if context["broker"]["slug"] == request.GET.get("broker"):
         past += f"?{urlencode({'broker': context['broker']['slug']})}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
+from console.pages.access import access
 from console.pages.alerts import alert_rule, alerts
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
@@ -12,6 +13,7 @@ from console.pages.history import history
 from console.pages.history_advice import history_advice
 from console.pages.history_incident import history_incident
 from console.pages.history_queue import history_queue
+from console.pages.history_status import history_status
 from console.pages.history_what_if import history_what_if
 from console.pages.objects import objects
 from console.pages.overview import overview
@@ -19,6 +21,7 @@ from console.pages.policies import export, policies, policy, policy_file
 from console.pages.queue import queue
 from console.pages.schedules import schedule, schedules
 from console.pages.timeline import timeline
+from console.pages.tokens import tokens
 from console.pages.why import why
 
 urlpatterns = [
@@ -35,6 +38,7 @@ urlpatterns = [
     path("history/", history, name="history"),
     path("history/incident/", history_incident, name="history-incident"),
     path("history/advice/", history_advice, name="history-advice"),
+    path("history/status/", history_status, name="history-status"),
     path("history/what-if/<str:virtualhost>/<path:name>/", history_what_if, name="history-what-if"),
     path("history/queues/<str:virtualhost>/<path:name>/", history_queue, name="history-queue"),
     path("alerts/", alerts, name="alerts"),
@@ -45,5 +49,7 @@ urlpatterns = [
     path("schedules/<int:number>/", schedule, name="schedule"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
+    path("access/", access, name="access"),
+    path("tokens/", tokens, name="tokens"),
     path("api/", api_docs, name="api-docs"),
 ]

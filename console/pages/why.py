@@ -7,7 +7,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from brokers.managed import ObjectName
-from console.pages.frame import frame
+from console.access.rights import host_of
+from console.pages.frame import broker_of, check_sees, frame
 
 
 @require_safe
@@ -20,9 +21,14 @@ def why(request: HttpRequest) -> HttpResponse:
         raise Http404(f"{text!r} is not the name of a queue or a producer.") from None
     if name.type not in ("Queue", "Producer"):
         raise Http404(f"{text} is neither a queue nor a producer.")
+    check_sees(request, broker_of(request)["slug"], host_of(name))
     short = name["name"] if name.type == "Queue" else f"producer {name['id']}"
     return render(
         request,
         "console/why.html",
-        {**frame(request, "why", f"Why blocked: {short}", object=text), "short": short, "type": name.type},
+        {
+            **frame(request, "why", f"Why blocked: {short}", about=host_of(name), object=text),
+            "short": short,
+            "type": name.type,
+        },
     )

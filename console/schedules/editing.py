@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -12,9 +13,10 @@ from django.utils import timezone
 
 from brokers.admin import InvalidValue, NotFound, StaleVersion
 from brokers.managed import TYPES, ObjectName, check_attributes
+from console.access.rights import Need, Rights, Role, host_of, needed
 from console.brokers import UnknownBroker, link
 from console.operations.actor import Actor
-from console.operations.of_console import console_change
+from console.operations.of_console import Change, console_change
 from console.operations.policies import FIELDS, SCOPES
 from console.operations.stops import Aim
 from console.schedules import carrying_out
@@ -58,9 +60,9 @@ def run_shown(run: Run) -> dict[str, Any]:
 def make(by: Actor, given: Mapping[str, Any]) -> Schedule:
     """Raises PermissionDenied, InvalidValue."""
     name = str(given.get("name") or "")
-    with console_change(
-        by, f"schedule {name}", "create", slug=_slug(given), reason=str(given.get("reason") or "")
-    ) as this:
+    reason = str(given.get("reason") or "")
+    slug, host = _slug(given), _host(given.get("target"))
+    with console_change(by, f"schedule {name}", "create", slug=slug, virtualhost=host, reason=reason) as this:
         values = _checked(by, given)
         schedule = Schedule(**values, **_acting(by))
         _plan(schedule)
@@ -76,7 +78,7 @@ def make(by: Actor, given: Mapping[str, Any]) -> Schedule:
 
 def change(by: Actor, schedule: Schedule, given: Mapping[str, Any], version: int) -> Schedule:
     """A window that is open goes on as it was begun. Raises PermissionDenied, InvalidValue, StaleVersion."""
-    with console_change(by, f"schedule {schedule.name}", "update", slug=schedule.broker) as this:
+    with _change(by, schedule, "update") as this:
         this.before = _audited(schedule)
         values = _checked(by, {**{field: getattr(schedule, field) for field in FIELDS_GIVEN}, **given})
         planned = Schedule(pk=schedule.pk, **values)
@@ -100,7 +102,7 @@ def change(by: Actor, schedule: Schedule, given: Mapping[str, Any], version: int
 
 def pause(by: Actor, schedule: Schedule, paused: bool) -> Schedule:
     """While it is paused nothing begins; an open window ends as it would. Who lets it go on is not whom it acts for."""
-    with console_change(by, f"schedule {schedule.name}", "pause" if paused else "go-on", slug=schedule.broker):
+    with _change(by, schedule, "pause" if paused else "go-on"):
         # What was due meanwhile is not made up for.
         _plan(schedule)
         Schedule.objects.filter(pk=schedule.pk).update(paused=paused, next=schedule.next, version=F("version") + 1)
@@ -111,7 +113,7 @@ def pause(by: Actor, schedule: Schedule, paused: bool) -> Schedule:
 
 def remove(by: Actor, schedule: Schedule) -> None:
     """Raises PermissionDenied, InvalidValue while a window is open."""
-    with console_change(by, f"schedule {schedule.name}", "delete", slug=schedule.broker) as this:
+    with _change(by, schedule, "delete") as this:
         this.before = _audited(schedule)
         if schedule.runs.filter(state__in=[RunState.BEGINNING, RunState.OPEN, RunState.ENDING]).exists():
             raise InvalidValue({"detail": "its window is open: end it first, so that what it set is put back"})
@@ -121,8 +123,7 @@ def remove(by: Actor, schedule: Schedule) -> None:
 
 def end_now(by: Actor, run: Run) -> Run:
     """Put back now what a window has set; also one whose end was refused. Raises PermissionDenied, InvalidValue."""
-    with console_change(by, f"schedule {run.schedule_name}", "end-now", slug=run.broker) as this:
-        by.check_may_change(ObjectName.parse(run.target))
+    with _change(by, run, "end-now") as this:
         if run.state != RunState.OPEN and not (run.state == RunState.FAILED and run.after is not None):
             raise InvalidValue({"detail": f"it is {run.state}: there is nothing to put back"})
         this.detail = carrying_out.carry_out(run.pk, by=by)
@@ -155,6 +156,31 @@ def _wake(schedule: Schedule) -> None:
 
 def _audited(schedule: Schedule) -> dict[str, Any]:
     return {**{field: getattr(schedule, field) for field in FIELDS_GIVEN}, "acts for": schedule.user_name}
+
+
+def need_of(action: str, target: ObjectName, attributes: Mapping[str, Any]) -> Need:
+    """What the action itself takes: who saves, pauses or ends a schedule must be able to do by hand what it does."""
+    operation = "update" if action == Action.POLICY else f"{action}-producers"
+    return needed(target, operation, attributes)
+
+
+def sees(rights: Rights, of: Schedule | Run) -> bool:
+    return rights.may(Role.VIEWER, of.broker, host_of(ObjectName.parse(of.target)))
+
+
+def _change(by: Actor, of: Schedule | Run, operation: str) -> AbstractContextManager[Change]:
+    name = of.name if isinstance(of, Schedule) else of.schedule_name
+    need = need_of(of.action, ObjectName.parse(of.target), of.attributes)
+    return console_change(
+        by, f"schedule {name}", operation, [(of.broker, need)], slug=of.broker, virtualhost=_host(of.target)
+    )
+
+
+def _host(target: object) -> str:
+    try:
+        return host_of(ObjectName.parse(str(target))) or ""
+    except ValueError:
+        return ""
 
 
 def _slug(given: Mapping[str, Any]) -> str:
@@ -192,7 +218,6 @@ def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
         target = ObjectName.parse(str(given.get("target") or ""))
     except ValueError as error:
         raise InvalidValue({"target": str(error)}) from None
-    by.check_may_change(target)
     pattern = given.get("pattern", "")
     attributes = given.get("attributes", {})
     if not isinstance(pattern, str) or not isinstance(attributes, dict):
@@ -203,6 +228,7 @@ def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
     else:
         Aim(target, pattern).check()
         attributes = {}
+    by.check(broker.slug, need_of(str(action), target, attributes), target)
     lasts = given.get("lasts", 0)
     if isinstance(lasts, bool) or not isinstance(lasts, int) or not 0 <= lasts <= MOST_MINUTES:
         raise InvalidValue(

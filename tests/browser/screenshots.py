@@ -91,6 +91,11 @@ def bulk(page: Page) -> None:
     page.wait_for_timeout(1200)
 
 
+def history_status(page: Page) -> None:
+    page.goto("/history/status/")
+    page.wait_for_selector("#tables tr", timeout=READY)
+
+
 def objects(page: Page) -> None:
     page.goto("/objects/")
     page.wait_for_selector(".attributes-table td.value", timeout=READY)
@@ -129,6 +134,7 @@ SHOTS: dict[str, Callable[[Page], None]] = {
     "policy": policy,
     "policy-file": policy_file,
     "bulk": bulk,
+    "history-status": history_status,
     "objects": objects,
     "operations": operations,
     "audit": audit,

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 from playwright.async_api import Page, expect
 
+from console.celery import app
+from console.history.landing import Landing
 from console.history.layout import table_url
+from console.history.models import HistoryRun
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, People
 from tests.history.delta import HOUR, MINUTE, SECOND, coverage, episode, event, rollup, sample, write
+from tests.history.rows import Story, land, table
 
 pytestmark = [
     pytest.mark.browser,
@@ -121,6 +127,37 @@ async def test_without_a_history_the_pages_say_how_to_get_one(people: People) ->
         )
 
 
+async def test_pages_say_that_the_first_numbers_are_to_come_and_then_show_them(people: People, url: str) -> None:
+    page = await people.page("ada", "viewers")
+    people.expected.append("404 (Not Found)")
+    await page.clock.install()
+    land(url, Story("local").watch(0, 60).rows)
+    await page.goto("/history/")
+    await expect(page.locator("#nothing")).to_contain_text("The recording has begun")
+    now = int(time.time() * 1000)
+    write(url, "coverage", [coverage(now - 40 * MINUTE, now)])
+    await page.clock.fast_forward(11_000)
+    await expect(page.locator("#history")).to_be_visible()
+    await expect(page.locator("#top-queues")).to_contain_text("are being worked out")
+    # Where nobody has chosen a range, a young history fills it.
+    await expect(page.get_by_role("button", name="1 h", exact=True)).to_have_attribute("aria-pressed", "true")
+
+
+async def test_time_that_nobody_recorded_is_not_shown_as_overfull(people: People, url: str) -> None:
+    write(url, "coverage", [coverage(T, T + 10 * MINUTE), coverage(T + 40 * MINUTE, T + 60 * MINUTE)])
+    write(url, "samples", [sample(T, 1), sample(T + 45 * MINUTE, 1)])
+    write(url, "episodes", [episode(T + 5 * MINUTE, T + 45 * MINUTE)])
+    write(url, "events", [event(T, "queue-overfull", 1, **QUEUE)])
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/queues/default/orders/?{WHOLE}")
+    await expect(page.locator("#facts")).to_contain_text("10 min 0 s (33.3 % of the time)")
+    widths = await page.evaluate(
+        """() => document.querySelector("#chart .js-plotly-plot, #chart.js-plotly-plot").data
+            .find((trace) => trace.meta === "overfull").width.map((ms) => ms / 60000)"""
+    )
+    assert widths == [5, 5]
+
+
 async def test_worst_queue_leads_to_its_charts_and_a_shorter_range_to_its_samples(people: People, told: str) -> None:
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/?{WHOLE}")
@@ -192,6 +229,65 @@ def spoil(url: str, table: str) -> None:
 
 async def outcomes(page: Page) -> list[str]:
     return await page.locator(".what-if-table tbody th strong").all_text_contents()
+
+
+def failed_run(error: str) -> None:
+    began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=30)
+    HistoryRun.objects.create(
+        holder="host:7:1", started=began, finished=began + dt.timedelta(seconds=3), step="starting Spark", error=error
+    )
+    connections.close_all()
+
+
+def went_well(url: str) -> None:
+    began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=10)
+    HistoryRun.objects.create(
+        holder="host:7:1",
+        started=began,
+        finished=began + dt.timedelta(seconds=3),
+        files=2,
+        rows={"events": 3, "samples": 1200},
+        seconds={"landing": 0.4, "minutes": 1.25},
+        newest=began,
+        lag_ms=7000,
+    )
+    connections.close_all()
+    Landing(url).publish("coverage", table("coverage", Story("local").watch(0, 1).rows["coverage"]), "recorder~local~1")
+
+
+async def test_a_pipeline_that_fails_is_said_where_people_look_and_its_page_says_what_to_do(
+    people: People, told: str
+) -> None:
+    await asyncio.to_thread(failed_run, "NoJava: Spark needs Java 17 or newer")
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/?{WHOLE}")
+    await expect(page.locator("#pipeline")).to_contain_text("The last run failed while starting Spark: NoJava")
+    await page.locator("#pipeline a").click()
+    first = page.locator("#findings .condition").first
+    await expect(first).to_contain_text("NoJava")
+    await expect(first).to_contain_text("Install Java 17 or newer")
+    await expect(page.locator("#condition")).to_have_text("Needs you")
+    await expect(page.locator("#failures tr")).to_contain_text(["starting Spark"])
+    await expect(page.locator("#actions")).to_have_count(0)  # a viewer does not run it
+    await asyncio.to_thread(went_well, told)
+    await expect(page.locator("#condition")).to_have_text("Fine")  # asked again by itself
+    await expect(page.locator("#findings")).to_be_hidden()
+    await expect(page.locator("#last")).to_contain_text("3 events, 1,200 samples in 2 files")
+    await expect(page.locator("#last")).to_contain_text("7 s")
+    await expect(page.locator("#steps .ranked")).to_contain_text(["Landing", "Minutes"])
+    await expect(page.locator("#brokers tr")).to_contain_text(["follows it"])
+    await expect(page.locator("#tables tr").filter(has_text="minutes")).to_contain_text("50")
+
+
+async def test_an_operator_runs_the_pipeline_at_once(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(app, "send_task", lambda name, **_: sent.append(name))
+    page = await people.page("olga")
+    await page.goto("/history/status/")
+    await expect(page.locator("#findings")).to_contain_text("manage.py recorder")
+    await page.get_by_role("button", name="Run now").click()
+    await expect(page.locator("#toasts")).to_contain_text("Handed to the worker")
+    assert sent == ["history.run"]
 
 
 async def test_candidates_are_replayed_beside_the_limits_in_force(people: People, told: str) -> None:

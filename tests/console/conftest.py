@@ -91,7 +91,9 @@ def broker(settings: Any) -> Iterator[Broker]:
 
 @pytest.fixture
 def viewer(db: None) -> User:
-    return User.objects.create_user("vera")
+    user = User.objects.create_user("vera")
+    user.groups.add(Group.objects.get(name="viewers"))
+    return user
 
 
 @pytest.fixture

@@ -256,7 +256,7 @@ def test_who_lost_the_permission_changes_nothing_more(four: Broker, by: Actor) -
     User.objects.get(username="olga").groups.clear()
     assert not step(job.pk, "test")
     assert now(job).state == State.INTERRUPTED
-    assert "role of operator" in job.error
+    assert "role of policy editor" in job.error
     assert sorted(capacities(four).values()) == [5, 100, 100, 100]
 
 

@@ -31,6 +31,7 @@ from tests.history.delta import (
     sample,
     write,
 )
+from tests.history.rows import Story, land
 
 pytestmark = pytest.mark.django_db
 
@@ -148,24 +149,31 @@ def ask(client: APIClient, what: str, status: int = 200, **query: Any) -> Any:
 
 
 def test_signed_out_is_refused(told: str) -> None:
-    assert APIClient().get(BASE).status_code == 403
-    assert APIClient().get(f"{BASE}episodes/file/").status_code == 403
+    assert APIClient().get(BASE).status_code == 401
+    assert APIClient().get(f"{BASE}episodes/file/").status_code == 401
 
 
 def test_nothing_recorded_is_told_apart_from_nothing_happened(url: str, as_viewer: APIClient) -> None:
     known = as_viewer.get(BASE).json()
-    assert (known["recorded"], known["brokers"]) == (False, [])
+    assert (known["recorded"], known["landed"], known["brokers"]) == (False, False, [])
     for what in ("top", "heat", "episodes", "events", "queues"):
         assert "no table" in ask(as_viewer, what, 404)["detail"]
+
+
+def test_recording_that_waits_for_the_pipeline_is_told_apart_from_none(url: str, as_viewer: APIClient) -> None:
+    story = Story("local").watch(0, 60)
+    land(url, story.rows)
+    known = as_viewer.get(BASE).json()
+    assert (known["recorded"], known["landed"]) == (False, True)
 
 
 def test_broken_table_is_told_in_a_sentence_that_names_it(told: str, as_viewer: APIClient) -> None:
     assert ask(as_viewer, "episodes")["count"] == 5
     log = Path(table_url(told, "episodes")) / "_delta_log"
     (log / "00000000000000000001.json").write_text("{not json")
-    from console.api.history_reading import history
+    from console.api.history_reading import whole_history
 
-    history()._tables["episodes"]._looked = float("-inf")  # a list of files is believed for a second
+    whole_history()._tables["episodes"]._looked = float("-inf")  # a list of files is believed for a second
     assert "episodes" in ask(as_viewer, "episodes", 503)["detail"]
 
 

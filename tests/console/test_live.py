@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.auth.models import AnonymousUser, Group, User
 from django.test import Client
 
 from brokers.managed import object_name
@@ -29,7 +29,7 @@ SAME_ORIGIN = [("host", "localhost"), ("origin", "http://localhost")]
 class Page(WebSocket):
     def __init__(self, query: str = "", user: Any = None) -> None:
         super().__init__(LiveConsumer.as_asgi(), query=query)
-        self.scope["user"] = user or User(username="vera")
+        self.scope["user"] = user or User(username="vera", is_superuser=True)
 
 
 @pytest.fixture
@@ -78,6 +78,7 @@ async def test_signed_in_session_is_let_in_until_it_ends(broker: Broker, monkeyp
     monkeypatch.setattr(consumer, "SESSION", 0.0)
     await asyncio.to_thread(broker.connected)
     user = await User.objects.acreate_user("vera", password="see-everything")
+    await user.groups.aadd(await Group.objects.aget(name="viewers"))
     client = Client()
     await asyncio.to_thread(client.force_login, user)
     cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in client.cookies.items())

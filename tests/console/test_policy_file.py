@@ -297,7 +297,7 @@ def test_command_that_cannot_be_says_why(tmp_path: Path, viewer: User) -> None:
     with pytest.raises(CommandError, match="No such file"):
         command("diff", str(tmp_path / "nothing"))
     file.write_text(WANTED)
-    with pytest.raises(CommandError, match="role of operator"):
+    with pytest.raises(CommandError, match="role of policy editor"):
         command("apply", str(file), "--user", viewer.username)
     with pytest.raises(CommandError, match="no user 'nobody'"):
         command("apply", str(file), "--user", "nobody")

@@ -61,4 +61,4 @@ def test_conditions_have_the_declared_choices(description: dict[str, Any]) -> No
 @pytest.mark.django_db
 def test_description_is_served_to_who_is_signed_in(as_viewer: APIClient) -> None:
     assert as_viewer.get("/api/schema/?format=json").json()["info"]["title"] == "Headgate"
-    assert APIClient().get("/api/schema/?format=json").status_code == 403
+    assert APIClient().get("/api/schema/?format=json").status_code == 401

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from console.history.java import find_java
+from console.history.layout import table_url
 from tests.history.processes import contents, environment, manage, running
 from tests.history.rows import Story, land
 from tests.up.running import free_port, wait_until
@@ -84,9 +86,9 @@ def test_a_cluster_gives_the_tables_of_local_mode(cluster: tuple[str, dict[str, 
     shutil.copytree(tmp_path / "history", tmp_path / "local")
     assert manage("migrate", "--verbosity", "0", env=env).returncode == 0
 
-    def run(url: Path, **more: str) -> None:
+    def run(url: Path, work: str = "run", **more: str) -> None:
         done: subprocess.CompletedProcess[str] = manage(
-            "history", "--once", "run", env=env | {"HEADGATE_HISTORY_URL": str(url)} | more
+            "history", "--once", work, env=env | {"HEADGATE_HISTORY_URL": str(url)} | more
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -94,6 +96,11 @@ def test_a_cluster_gives_the_tables_of_local_mode(cluster: tuple[str, dict[str, 
     executors = [name for number in (1, 2) for name in os.listdir(tmp_path / f"worker-{number}")]
     assert len(executors) == 2, "each worker had an executor of the job"
     run(tmp_path / "local", SPARK_CONF_DIR=str(tmp_path / "none"))
+    run(tmp_path / "history", "advise", HEADGATE_SPARK_MASTER=master)
+    run(tmp_path / "local", "advise", SPARK_CONF_DIR=str(tmp_path / "none"))
+    told = [DeltaTable(table_url(str(tmp_path / each), "advice")).to_pyarrow_table() for each in ("history", "local")]
+    assert {row["queue"] for row in told[1].to_pylist()} == {"orders", "images"}
+    assert told[0].sort_by("queue") == told[1].sort_by("queue")
     on_cluster, local = contents(str(tmp_path / "history")), contents(str(tmp_path / "local"))
     assert len(local["episodes"]) == 16
     assert len(local["minutes"]) > 300

@@ -303,4 +303,4 @@ def test_a_capacity_that_was_never_reached_is_said_to_protect_nothing() -> None:
 
 def test_a_queue_without_a_limit_is_said_to_have_none() -> None:
     advice = advise(flow([1.0], [1.0]), Limits(), 3, 2048)
-    assert (advice.kind, advice.text) == ("no-limit", "It has no capacity. Its deepest was 3 messages, 2.0 KiB.")
+    assert (advice.kind, advice.text) == ("no-limit", "It has no capacity. Its deepest was 3 messages, 2.0 kB.")

@@ -71,6 +71,7 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
     finally:
         over.set()
         beat.service.stop()
+        # Whatever they are at is done whole or not at all: nobody waits for a broker that goes at the same time.
         for part in (beat, alerts):
-            part.join(3)
+            part.join(1)
         close_links()

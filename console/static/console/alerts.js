@@ -4,7 +4,7 @@ import { get, patch, post, query, remove } from "./api.js";
 import { fill, h, icon, reconcile, setText } from "./elements.js";
 import { openFormDialog, plainField } from "./form_dialog.js";
 import { clock, duration, plural } from "./format.js";
-import { settings, toast, unlessAllowed, watch } from "./frame.js";
+import { settings, toast, unless, watch } from "./frame.js";
 import { objectUrl } from "./objectname.js";
 import { clockElement, sinceElement, untilElement } from "./times.js";
 
@@ -12,7 +12,7 @@ const AGAIN = 3000; // ms
 const LOGGED = 30;
 const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);
-const button = (text, click, more = {}) => h("button", { type: "button", class: "quiet row-act", ...unlessAllowed("Broker"), ...more, on: { click } }, text);
+const button = (text, click, more = {}) => h("button", { type: "button", class: "quiet row-act", ...unless("operate"), ...more, on: { click } }, text);
 const MINUTES = [[15, "15 minutes"], [60, "an hour"], [240, "4 hours"], [1440, "a day"], [10080, "a week"]];
 const PHASES = { firing: ["overfull", "Firing"], resolved: ["normal", "Resolved"], event: ["info", "Event"], test: ["info", "Test"] };
 let titles = new Map();
@@ -136,7 +136,7 @@ function showReceivers(receivers) {
 
 function showNetworks(networks) {
   fill(byId("networks"), networks.length ? networks.map((each) => h("li", { class: "line" }, h("div", {}, h("code", {}, each.network), h("small", { class: "muted vh" }, `by ${each.added_by}, ${clock(ms(each.added))}`)),
-    h("button", { type: "button", class: "quiet row-act", ...unlessAllowed("User"), on: { click: () => change(() => remove(`alerts/networks/${each.id}/`), `${each.network} is not reached any more.`) } }, "Forbid")))
+    h("button", { type: "button", class: "quiet row-act", ...unless("administer", null), on: { click: () => change(() => remove(`alerts/networks/${each.id}/`), `${each.network} is not reached any more.`) } }, "Forbid")))
     : h("li", { class: "line muted" }, "None: webhooks reach public addresses only."));
 }
 
@@ -221,8 +221,8 @@ byId("older").addEventListener("click", () => {
   shownLog = Math.min(200, shownLog * 2);
   look();
 });
-for (const [id, type] of [["new-webhook", "Broker"], ["new-email", "Broker"], ["new-silence", "Broker"], ["new-network", "User"]]) {
-  for (const [name, value] of Object.entries(unlessAllowed(type))) name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
+for (const [id, what, host] of [["new-webhook", "operate", null], ["new-email", "operate", null], ["new-silence", "operate"], ["new-network", "administer", null]]) {
+  for (const [name, value] of Object.entries(unless(what, host))) name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
 }
 watch({ watch: "objects", object: "" });
 look();

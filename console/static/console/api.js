@@ -23,7 +23,7 @@ function sentence(status, body) {
     return Object.values(body).flat().filter((text) => typeof text === "string").join(" ") || "The server refused the values.";
   }
   if (status === 401) return "You are signed out. Sign in again.";
-  if (status === 403) return "You may look, but not change anything. Ask an administrator for the operators group.";
+  if (status === 403) return "Your role does not allow that. An administrator can give you another one.";
   if (status === 404) return "It is not there any more.";
   if (status === 409) return "Somebody changed it in the meantime.";
   if (status === 503) return "The broker cannot be reached.";

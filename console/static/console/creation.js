@@ -4,7 +4,7 @@ import { objectPath, post, query, remove } from "./api.js";
 import { fill, h } from "./elements.js";
 import { field, fieldGrid } from "./fields.js";
 import { words } from "./format.js";
-import { settings, toast, unlessAllowed } from "./frame.js";
+import { hostOf, settings, toast, unlessAllowed } from "./frame.js";
 import { formatName, parseName, shortName } from "./objectname.js";
 
 const REASON = { name: "reason", kind: "string", unit: "", choices: [], description: "Kept in the audit trail." };
@@ -61,7 +61,7 @@ export function deletion(name, version) {
   const sure = h("label", { class: "sure" }, h("input", { type: "checkbox" }), h("span", {}, "I know that this cannot be undone"));
   const reason = field(REASON, { hint: REASON.description });
   const answer = h("div", { class: "operation-answer", "aria-live": "polite" });
-  const button = h("button", { type: "submit", class: "danger", ...unlessAllowed(parseName(name).type) }, `Delete this ${type}`);
+  const button = h("button", { type: "submit", class: "danger", ...unlessAllowed(parseName(name).type, "delete", parseName(name).type === "VirtualHost" ? null : hostOf(name)) }, `Delete this ${type}`);
   const form = h("form", { class: "operation", novalidate: true }, h("h3", {}, h("code", {}, "delete"), h("span", { class: "tag effect-destroy" }, "cannot be undone")),
     h("p", { class: "muted" }, `Remove the ${type} and what is in it.`), reason.element, sure, h("div", { class: "form-actions start" }, button), answer);
   form.addEventListener("submit", async (event) => {

@@ -5,7 +5,7 @@ import { get, objectPath } from "./api.js";
 import { fill, h, icon, pageData, setText } from "./elements.js";
 import { clock, duration, exact, plural } from "./format.js";
 import { Live } from "./live.js";
-import { scopeInWords } from "./objectname.js";
+import { parseName, scopeInWords } from "./objectname.js";
 import { sinceElement, untilElement } from "./times.js";
 
 export const settings = pageData("page-settings") ?? {};
@@ -125,9 +125,9 @@ export function stopLines(stops, most) {
     const names = group.length > 1 ? group.slice(0, 20).map((each) => scopeInWords(each.scope)).join(", ") : null;
     return h("p", {}, h("strong", { title: names }, `Producers of ${what} are ${stop.stage ? "let in gradually" : "stopped"}`), stop.stage ? pace(stop.stage) : null,
       stop.reason ? `: ${stop.reason}` : "", h("span", { class: "by" }, ` – ${stop.actor || "somebody"}, for `, sinceElement(stop.since), ".", endOf(stop)),
-      stop.object ? [" ", h("button", { type: "button", class: "quiet lift", "aria-disabled": settings.mayOperate ? null : "true",
+      stop.object ? [" ", h("button", { type: "button", class: "quiet lift", ...unless("operate", hostOf(stop.object)),
         on: { click: () => lift(group) } }, icon("start"), stop.stage ? "Let all in now" : "Start again"),
-      stop.stage ? h("button", { type: "button", class: "quiet lift", "aria-disabled": settings.mayOperate ? null : "true", on: { click: () => lift(group, "stop") } }, icon("stop"), "Stop again") : null] : null);
+      stop.stage ? h("button", { type: "button", class: "quiet lift", ...unless("operate", hostOf(stop.object)), on: { click: () => lift(group, "stop") } }, icon("stop"), "Stop again") : null] : null);
   });
   if (entries.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(entries.length - most, "more stop")}`));
   return lines;
@@ -232,10 +232,30 @@ document.getElementById("broker-choice")?.addEventListener("change", (event) => 
   location.assign(url);
 });
 
-/** Properties of a button that changes objects of a type: whoever may not do so sees it all the same, and is told why. */
-export function unlessAllowed(type) {
-  const [needs, may] = type === "User" ? ["administrators", settings.mayAdminister] : ["operators", settings.mayOperate];
-  return may ? {} : { "aria-disabled": "true", data: { needs } };
+const ROLES = { operate: "operator", edit: "policy editor", administer: "administrator" };
+
+/** Whether they may `operate`, `edit` or `administer` a virtual host, the broker as a whole (null), or, left out, anything
+ * at all on this page's broker. The server decides again in each call. */
+export function may(what, host) {
+  const hosts = settings.may?.[what];
+  if (hosts === null) return true;
+  return Boolean(hosts?.length) && (host === undefined || hosts.includes(host));
+}
+
+/** Properties of a button: whoever may not do it sees it all the same, and is told why. */
+export const unless = (what, host) => (may(what, host) ? { data: {} } : { "aria-disabled": "true", data: { needs: ROLES[what] } });
+
+/** The same for what is done to objects of a type: `update`, `create`, `delete`, or an operation. */
+export function unlessAllowed(type, action = "call", host = undefined) {
+  const policy = type === "Policy" || type === "SlowConsumerPolicy";
+  if (type === "User") return unless("administer", null);
+  return unless(action === "update" || (policy && action !== "call") ? "edit" : "operate", host);
+}
+
+/** The virtual host that an object is in, or is; null: it belongs to the broker as a whole. */
+export function hostOf(text) {
+  const name = parseName(text ?? "");
+  return (name?.type === "VirtualHost" ? name.keys.name : name?.keys.virtualhost) ?? null;
 }
 
 // A disabled action stays focusable and says why.
@@ -244,7 +264,7 @@ addEventListener("click", (event) => {
   if (!disabled) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  toast(`You may look, but not act: that needs the ${disabled.dataset.needs ?? "operators"} group.`, "error");
+  toast(`You may look, but not do that: it needs the role of ${disabled.dataset.needs ?? "operator"}.`, "error");
 }, true);
 
 if (themeButton) showTheme();

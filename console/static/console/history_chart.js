@@ -31,18 +31,31 @@ function putSpans(figure, meta, spans) {
   bars.text = spans.map((span) => span.text);
 }
 
-/** Episodes cut to the range, as spans with words. */
+/** The parts of a stretch of time, ms, in which somebody recorded; `series` has the range and what nobody recorded. */
+export function recorded(from, until, series) {
+  const parts = [];
+  let at = Math.max(from, series.from);
+  const end = Math.min(until, series.until);
+  for (const [begin, over] of series.unwatched) {
+    if (over <= at || begin >= end) continue;
+    if (begin > at) parts.push([at, begin]);
+    at = over;
+  }
+  if (at < end) parts.push([at, end]);
+  return parts;
+}
+
+/** Episodes as spans with words, where somebody recorded: what nobody saw is shown as no data. */
 function spansOf(episodes, kind, series, now) {
   return episodes
     .filter((episode) => episode.kind === kind)
-    .map((episode) => {
+    .flatMap((episode) => {
       const until = episode.end ?? now;
       const lasted = episode.end === null ? `since ${clock(episode.start)}, not over` : duration(episode.end - episode.start);
       const why = kind === "stopped" ? `${plain(stopInWords(episode.scope))}: ${plain(episode.reason || "no reason given")} – ${plain(episode.actor || "somebody")}` : `${exact(episode.producers)} producers held`;
       const word = kind === "stopped" ? "Stopped" : "Overfull";
-      return { from: Math.max(series.from, episode.start), until: Math.min(series.until, until), text: `${word} ${lasted}; ${why}` };
-    })
-    .filter((span) => span.until > span.from);
+      return recorded(episode.start, until, series).map(([from, to]) => ({ from, until: to, text: `${word} ${lasted}; ${why}` }));
+    });
 }
 
 /** Two hundred texts on one chart are none: what they have in common is left out. */

@@ -27,7 +27,7 @@ export const incidentUrl = (key, range = {}) =>
 export const whatIfUrl = (key, range = {}) => `/history/what-if${queueUrl(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}${params({ broker: key.broker, ...range })}`;
 
 /** How to get a history, for a place that has none. */
-export const howToBegin = () => [
+const howToBegin = () => [
   h("p", {}, h("strong", {}, "Nothing has been recorded yet.")),
   h("p", {}, "Three commands fill the history; the pages show it within seconds:"),
   h("ul", { class: "plain-list commands" },
@@ -36,11 +36,44 @@ export const howToBegin = () => [
     h("li", {}, h("code", {}, "manage.py make-history"), " makes up a year, to look around.")),
 ];
 
-/** Put into `element` why there is nothing; `again` is what "Try again" does. */
+const beingWorkedOut = () => [
+  h("p", {}, h("strong", {}, "The recording has begun.")),
+  h("p", {}, "Its first numbers are being worked out and come within a minute or so. This page shows them by itself."),
+];
+
+/** Throws what makes `showTrouble` say how to begin, or to wait, when the answer of "what is known" says: nothing yet. */
+export function needHistory(known) {
+  if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: known.landed });
+}
+
+/** Text between backquotes is a command. */
+export const withCommands = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
+
+/** Say in a line, in `element`, what keeps the pipeline from showing what happened; nothing if it is well. */
+export async function showPipeline(element) {
+  let told;
+  try {
+    told = await ask("status", {});
+  } catch {
+    return; // what cannot be asked now is asked again
+  }
+  const found = told.findings.filter((one) => one.severity === "trouble");
+  element.hidden = !found.length;
+  if (!found.length) return;
+  fill(element, icon("overfull"), h("p", {}, h("strong", {}, found[0].text), found.length > 1 ? ` And ${found.length - 1} more. ` : " ",
+    h("a", { href: `/history/status/${location.search.includes("broker=") ? query({ broker: new URLSearchParams(location.search).get("broker") }) : ""}` }, "Status of the history")));
+}
+
+let looking = 0;
+
+/** Put into `element` why there is nothing; `again` is what "Try again" does, and what is done by itself while the
+ * first numbers are to come. */
 export function showTrouble(element, error, again) {
   if (error.name === "AbortError") return;
   if (error.status === 404) {
-    fill(element, h("div", { class: "empty" }, howToBegin()));
+    fill(element, h("div", { class: "empty" }, error.begun === false ? howToBegin() : beingWorkedOut()));
+    clearTimeout(looking);
+    if (again) looking = setTimeout(again, 10_000);
     return;
   }
   fill(element, h("div", { class: "empty trouble", role: "alert" }, icon("info"),

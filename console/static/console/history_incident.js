@@ -4,7 +4,7 @@ import { fill, h, setAttribute, setText } from "./elements.js";
 import { duration, exact, moment, plural } from "./format.js";
 import { settings, toast } from "./frame.js";
 import { QueueChart } from "./history_chart.js";
-import { ask, fileUrl, historyQueueUrl, Loading, showNothing, showTrouble } from "./history_data.js";
+import { ask, fileUrl, historyQueueUrl, Loading, needHistory, showNothing, showTrouble } from "./history_data.js";
 import { eventLine } from "./history_events.js";
 import { addressMoment, Range } from "./history_range.js";
 
@@ -189,13 +189,12 @@ function load() {
 async function begin() {
   try {
     const known = await ask("", {});
-    if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404 });
+    needHistory(known);
     several = known.brokers.length > 1;
     const names = [...new Set([...known.brokers.map((one) => one.broker), ...(about.broker ? [about.broker] : [])])];
     fill(form.elements.broker, h("option", { value: "" }, "All brokers"), names.map((name) => h("option", { value: name }, name)));
     form.elements.broker.value = about.broker;
-    const newest = Math.max(...known.brokers.map((one) => one.last));
-    if (!search.get("from")) range.newest = newest;
+    range.known = known.brokers;
     byId("history").hidden = false;
     byId("nothing").hidden = true;
   } catch (error) {

@@ -3,8 +3,8 @@
 import { fill, h, setAttribute, setText } from "./elements.js";
 import { duration, exact, plural } from "./format.js";
 import { settings } from "./frame.js";
-import { peakInWords, QueueChart, resolutionInWords } from "./history_chart.js";
-import { ask, incidentUrl, Loading, repeat, showNothing, showTrouble, whatIfUrl } from "./history_data.js";
+import { peakInWords, QueueChart, recorded, resolutionInWords } from "./history_chart.js";
+import { ask, incidentUrl, Loading, needHistory, repeat, showNothing, showTrouble, whatIfUrl } from "./history_data.js";
 import { Episodes, setCount } from "./history_episodes.js";
 import { showEvents } from "./history_events.js";
 import { addressMoment, Range } from "./history_range.js";
@@ -37,7 +37,7 @@ function facts() {
   if (!shown) return;
   const { series, spans } = shown;
   const sum = (name) => (series[name].some((value) => value !== null) ? series[name].reduce((all, value) => all + (value ?? 0), 0) : null);
-  const within = (episode) => Math.max(0, Math.min(series.until, episode.end ?? Date.now()) - Math.max(series.from, episode.start));
+  const within = (episode) => recorded(episode.start, episode.end ?? Date.now(), series).reduce((all, [from, until]) => all + until - from, 0);
   const overfull = spans.results.filter((episode) => episode.kind === "overfull");
   const whole = spans.count <= spans.results.length;
   const overfullTime = whole ? overfull.reduce((all, episode) => all + within(episode), 0) : sum("overfull_ms");
@@ -90,8 +90,8 @@ async function begin() {
   try {
     const known = await ask("", {});
     const ours = known.brokers.find((one) => one.broker === key.broker);
-    if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404 });
-    if (ours) range.newest = ours.last;
+    needHistory(known);
+    if (ours) range.known = [ours];
   } catch (error) {
     byId("history").hidden = true;
     byId("nothing").hidden = false;

@@ -49,7 +49,10 @@ export class Range extends EventTarget {
   #buttons = new Map();
   #inputs;
   #words;
-  #newest = null;
+  /** First and last moment of which anything is known, ms. */
+  #known = null;
+  /** Nobody has asked for a length yet, nor for two moments. */
+  #free = false;
   #lengths;
 
   /**
@@ -70,10 +73,16 @@ export class Range extends EventTarget {
     });
   }
 
-  /** The last moment of which something is known: lengths end there if that is long ago. */
-  set newest(ms) {
-    this.#newest = ms;
+  /**
+   * The brokers of the API that the page is about. Lengths end with the last moment of which something is known if that
+   * is long ago; and as long as nobody has chosen one, a young history is shown from its beginning on.
+   */
+  set known(brokers) {
+    if (!brokers.length) return;
+    this.#known = { first: Math.min(...brokers.map((one) => one.first)), last: Math.max(...brokers.map((one) => one.last)) };
+    if (this.#free) this.length = this.#fitting();
     if (this.length) this.#toLength(this.length);
+    if (this.fixed) this.length = null;
     this.#show();
   }
 
@@ -117,6 +126,7 @@ export class Range extends EventTarget {
   }
 
   choose(length) {
+    this.#free = false;
     this.length = length;
     this.#toLength(length);
     if (this.fixed) this.length = null;
@@ -124,10 +134,21 @@ export class Range extends EventTarget {
     this.#tell();
   }
 
-  #toLength(length) {
+  #end() {
     const now = Date.now();
     // An imported log may have ended years ago.
-    this.until = this.#newest !== null && this.#newest < now - DAY ? this.#newest + MINUTE : now;
+    return this.#known && this.#known.last < now - DAY ? this.#known.last + MINUTE : now;
+  }
+
+  /** The shortest length that shows all that is known, up to the usual one. */
+  #fitting() {
+    const span = this.#end() - this.#known.first;
+    const usual = this.#lengths.slice(0, this.#lengths.indexOf(this.initial) + 1);
+    return usual.find((name) => LENGTHS[name][1] >= span) ?? this.initial;
+  }
+
+  #toLength(length) {
+    this.until = this.#end();
     this.from = this.until - LENGTHS[length][1];
   }
 
@@ -136,12 +157,14 @@ export class Range extends EventTarget {
     const from = readMoment(search.get("from"));
     const until = readMoment(search.get("until"));
     if (from !== null && until !== null && from < until) {
+      this.#free = false;
       this.length = null;
       this.from = from;
       this.until = until;
     } else {
       const asked = search.get("range");
-      this.length = this.#lengths.includes(asked) ? asked : this.initial;
+      this.#free = !this.#lengths.includes(asked);
+      this.length = this.#free ? (this.#known ? this.#fitting() : this.initial) : asked;
       this.#toLength(this.length);
       if (this.fixed) this.length = null;
     }

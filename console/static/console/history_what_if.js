@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { fill, h, icon, setText } from "./elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "./format.js";
 import { settings } from "./frame.js";
-import { ask, historyQueueUrl, Loading, showNothing, showTrouble } from "./history_data.js";
+import { ask, historyQueueUrl, Loading, needHistory, showNothing, showTrouble } from "./history_data.js";
 import { Range } from "./history_range.js";
 
 const LIMITS = [
@@ -173,9 +173,9 @@ function load() {
 async function begin() {
   try {
     const known = await ask("", {});
-    if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404 });
+    needHistory(known);
     const ours = known.brokers.find((one) => one.broker === key.broker);
-    if (ours) range.newest = ours.last;
+    if (ours) range.known = [ours];
   } catch (error) {
     byId("history").hidden = true;
     byId("nothing").hidden = false;

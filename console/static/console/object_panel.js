@@ -7,7 +7,7 @@ import { fill, h, icon } from "./elements.js";
 import { Feed } from "./events.js";
 import { field } from "./fields.js";
 import { words } from "./format.js";
-import { settings, unlessAllowed } from "./frame.js";
+import { hostOf, settings, unlessAllowed } from "./frame.js";
 import { objectUrl, parseName, shortName, whyUrl } from "./objectname.js";
 import { valueNode } from "./values.js";
 
@@ -105,7 +105,7 @@ export class ObjectPanel {
   #drawAttributes() {
     this.#rows = new Map();
     const writable = this.#type.attributes.some((a) => a.writable);
-    const edit = h("button", { type: "button", class: "quiet", ...unlessAllowed(this.#type.name), on: { click: () => this.#edit() } }, icon("pencil"), "Edit");
+    const edit = h("button", { type: "button", class: "quiet", ...unlessAllowed(this.#type.name, "update", hostOf(this.#name)), on: { click: () => this.#edit() } }, icon("pencil"), "Edit");
     const body = h("tbody", {}, this.#type.attributes.map((declared) => {
       const cell = h("td", { class: "wrap value", "data-label": "Value" });
       this.#rows.set(declared.name, { cell, text: undefined });
@@ -143,7 +143,7 @@ export class ObjectPanel {
     const acts = operation.effect !== "read";
     const destroys = operation.effect === "destroy";
     const sure = destroys ? h("label", { class: "sure" }, h("input", { type: "checkbox" }), h("span", {}, "I know that this cannot be undone")) : null;
-    const button = h("button", { type: "submit", class: destroys ? "danger" : acts ? "primary" : "", ...(acts ? unlessAllowed(this.#type.name) : {}) }, `Call ${operation.name}`);
+    const button = h("button", { type: "submit", class: destroys ? "danger" : acts ? "primary" : "", ...(acts ? unlessAllowed(this.#type.name, "call", hostOf(this.#name)) : {}) }, `Call ${operation.name}`);
     const form = h("form", { class: "operation", novalidate: true },
       h("h3", {}, h("code", {}, operation.name), h("span", { class: `tag effect-${operation.effect}` }, { read: "changes nothing", change: "can be undone", destroy: "cannot be undone" }[operation.effect] ?? operation.effect)),
       h("p", { class: "muted" }, operation.description), fields.map((f) => f.element), sure, h("div", { class: "form-actions start" }, button), answer);

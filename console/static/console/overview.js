@@ -5,7 +5,7 @@ import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
 import { bytes, count, exact, exactAmount, plural, rate } from "./format.js";
-import { live, settings, showStops, watch } from "./frame.js";
+import { live, may, settings, showStops, unless, watch } from "./frame.js";
 import { queueUrl, whyUrl } from "./objectname.js";
 import { Selection } from "./selection.js";
 import { setState, stateWord } from "./states.js";
@@ -97,7 +97,7 @@ function showSort() {
 // -- rows -------------------------------------------------------------------------------------------------------
 
 function row(queue) {
-  const act = h("button", { type: "button", class: "quiet row-act", "aria-disabled": settings.mayOperate ? null : "true" });
+  const act = h("button", { type: "button", class: "quiet row-act", ...unless("operate", queue.virtualhost) });
   act.addEventListener("click", () => openStopDialog(act.dataset.action, queue.object));
   const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
   return h(
@@ -140,7 +140,7 @@ function update(node, queue) {
   if (button.dataset.action !== action) {
     button.dataset.action = action;
     fill(button, icon(action), stopped ? "Start" : "Stop");
-    button.title = settings.mayOperate ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}` : "Acting needs the operators group";
+    button.title = may("operate", queue.virtualhost) ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}` : "Acting needs the role of operator";
     button.setAttribute("aria-label", `${stopped ? "Start" : "Stop"} producers of ${queue.name}`);
   }
 }

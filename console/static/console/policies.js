@@ -4,7 +4,7 @@ import { get, post, query } from "./api.js";
 import { openChangeDialog } from "./change_dialog.js";
 import { fill, h, icon } from "./elements.js";
 import { count, plural } from "./format.js";
-import { live, settings, toast, watch } from "./frame.js";
+import { live, settings, toast, unless, watch } from "./frame.js";
 import { scopeUrl, settingChips } from "./policy_fields.js";
 
 const scopes = document.getElementById("scopes");
@@ -33,7 +33,7 @@ function hostCard(host) {
     h("td", { class: "wrap", "data-label": "Sets" }, settingChips(pattern.set)), beneath(pattern.queues),
     h("td", { class: "order" }, arrow(host, at, -1), arrow(host, at, 1))));
   const exchanges = host.exchanges.map((exchange) => h("tr", {}, h("th", { scope: "row" }, link(exchange.object, exchange.name)), h("td", { class: "wrap", "data-label": "Sets" }, settingChips(exchange.set)), beneath(exchange.queues)));
-  const fresh = h("a", { class: "button", href: `/policies/scope/${query({ new: host.name, broker: new URLSearchParams(location.search).get("broker") })}`, "aria-disabled": settings.mayOperate ? null : "true" }, "New pattern");
+  const fresh = h("a", { class: "button", href: `/policies/scope/${query({ new: host.name, broker: new URLSearchParams(location.search).get("broker") })}`, ...unless("edit", host.name) }, "New pattern");
   return h("section", { class: "card", "data-host": host.name },
     h("header", { class: "card-head" }, h("h2", {}, "Virtual host ", link(host.object, host.name)), h("span", { class: "muted" }, `defaults of ${plural(host.queues, "queue")}`)),
     h("div", { class: "card-text" }, settingChips(host.set)),
@@ -49,7 +49,7 @@ function arrow(host, at, step) {
   const movable = other && JSON.stringify(other.rank) === JSON.stringify(here.rank);
   const label = step < 0 ? `Move ${here.pattern} up` : `Move ${here.pattern} down`;
   const why = other ? "A longer literal prefix, then fewer wildcards, win whatever the priority" : "";
-  const button = h("button", { type: "button", class: `quiet icon-only ${step < 0 ? "up" : "down"}`, "aria-label": label, title: movable ? label : why, disabled: !movable, "aria-disabled": settings.mayOperate ? null : "true" }, icon("chevron"));
+  const button = h("button", { type: "button", class: `quiet icon-only ${step < 0 ? "up" : "down"}`, "aria-label": label, title: movable ? label : why, disabled: !movable, ...unless("edit", host.name) }, icon("chevron"));
   button.addEventListener("click", () => {
     const patterns = host.patterns.map((pattern) => pattern.pattern);
     [patterns[at], patterns[at + step]] = [patterns[at + step], patterns[at]];

@@ -44,7 +44,7 @@ function build() {
     f.element.querySelector("label").classList.add("sr");
     return h("tr", {}, h("th", { scope: "row" }, labelOf(f.declared), h("small", { class: "muted says-field" }, f.declared.description)), h("td", { class: "here" }, f.element), ...cells);
   }));
-  for (const f of all) if (!settings.mayOperate) f.input.disabled = false; // viewers may preview, too
+  for (const f of all) if (!settings.mayEdit) f.input.disabled = false; // viewers may preview, too
 }
 
 const setHere = (f) => (f.declared.name === "priority" ? start.priority ?? 0 : start[f.declared.name] ?? null);

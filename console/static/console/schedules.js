@@ -3,7 +3,7 @@
 import { get, post, query } from "./api.js";
 import { fill, h, icon } from "./elements.js";
 import { plural } from "./format.js";
-import { toast, unlessAllowed, watch } from "./frame.js";
+import { may, toast, unless, watch } from "./frame.js";
 import { shortName } from "./objectname.js";
 import { ACTIONS, inZone, whatInWords, whenInWords } from "./schedule_words.js";
 import { clockElement, untilElement } from "./times.js";
@@ -11,7 +11,7 @@ import { clockElement, untilElement } from "./times.js";
 const AGAIN = 3000; // ms
 const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);
-const button = (text, click) => h("button", { type: "button", class: "quiet row-act", ...unlessAllowed("Broker"), on: { click } }, text);
+const button = (text, click) => h("button", { type: "button", class: "quiet row-act", ...(may("edit") ? unless("edit") : unless("operate")), on: { click } }, text);
 const STATES = { beginning: ["info", "due"], open: ["running", "in force"], ending: ["info", "to be put back"], done: ["normal", "done"], failed: ["overfull", "failed"], missed: ["overfull", "missed"] };
 let shown = 30;
 

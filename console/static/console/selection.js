@@ -2,7 +2,7 @@
 
 import { fill, h, icon } from "./elements.js";
 import { count, plural } from "./format.js";
-import { settings } from "./frame.js";
+import { may } from "./frame.js";
 import { openStopDialog } from "./stops.js";
 
 const BROKER = "type=Broker";
@@ -51,7 +51,7 @@ export class Selection {
     if (this.#bar.hidden) return;
     const label = picked ? plural(picked, "selected queue") : plural(matching.total, "queue");
     const act = (action) => () => openStopDialog(action, picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: { search: matching.search, states: matching.states }, label });
-    const disabled = settings.mayOperate ? null : "true";
+    const disabled = may("operate") ? null : "true";
     fill(this.#bar, h("span", {}, picked ? `${count(picked)} selected` : `${count(matching.total)} ${matching.total === 1 ? "queue matches" : "queues match"}`),
       h("button", { type: "button", class: "danger", "aria-disabled": disabled, on: { click: act("stop") } }, icon("stop"), "Stop their producers"),
       h("button", { type: "button", "aria-disabled": disabled, on: { click: act("start") } }, icon("start"), "Start their producers"),

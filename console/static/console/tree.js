@@ -125,7 +125,7 @@ export class Tree {
 
   #folder(type, where, level) {
     const total = h("small", { class: "muted" });
-    const fresh = type.creatable ? h("button", { type: "button", class: "quiet node-new", ...unlessAllowed(type.name), title: `New ${type.name}` }, "New") : null;
+    const fresh = type.creatable ? h("button", { type: "button", class: "quiet node-new", ...unlessAllowed(type.name, "create", type.name === "VirtualHost" ? null : undefined), title: `New ${type.name}` }, "New") : null;
     fresh?.addEventListener("click", (event) => {
       event.stopPropagation();
       this.#create(type, where);

@@ -77,4 +77,4 @@ def test_memory_near_its_limit_is_told_of_the_broker(broker: Broker, as_viewer: 
 
 
 def test_strangers_see_no_conditions(db: None, broker: Broker) -> None:
-    assert APIClient().get("/api/v1/conditions/").status_code == 403
+    assert APIClient().get("/api/v1/conditions/").status_code == 401

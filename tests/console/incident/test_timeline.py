@@ -181,5 +181,5 @@ def test_what_makes_no_sense_is_refused(broker: Broker, as_viewer: APIClient, qu
 
 
 def test_strangers_see_nothing(db: None, broker: Broker) -> None:
-    assert APIClient().get("/api/v1/timeline/").status_code == 403
-    assert APIClient().get("/api/v1/timeline/download/", {"as": "csv"}).status_code == 403
+    assert APIClient().get("/api/v1/timeline/").status_code == 401
+    assert APIClient().get("/api/v1/timeline/download/", {"as": "csv"}).status_code == 401

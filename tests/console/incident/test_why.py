@@ -169,7 +169,7 @@ def test_broker_away_is_503(broker: Broker, as_viewer: APIClient) -> None:
 async def page(broker: Broker) -> AsyncIterator[WebSocket]:
     await asyncio.to_thread(broker.connected)
     made = WebSocket(LiveConsumer.as_asgi())
-    made.scope["user"] = User(username="vera")
+    made.scope["user"] = User(username="vera", is_superuser=True)
     assert await made.open()
     yield made
     if made.closed is None:

@@ -219,7 +219,7 @@ def test_rights_are_those_of_the_moment_it_is_carried_out(orders: Broker, by: Ac
     operator.groups.clear()
     pass_to(TEN)
     assert (run().state, capacity(orders)) == (RunState.FAILED, 100)
-    assert "that needs the role of operator" in run().begin_said
+    assert "that needs the role of policy editor" in run().begin_said
     assert AuditEntry.objects.filter(object=str(ORDERS), outcome="refused").count() == 1
 
 

@@ -1,0 +1,10 @@
+"""The application of grants and tokens."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class AccessConfig(AppConfig):
+    name = "console.access"
+    label = "access"

@@ -1,0 +1,48 @@
+"""The rights of users and of requests, read from the grants that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import Q
+from django.http import HttpRequest
+
+from console.access.models import RoleGrant
+from console.access.rights import Grant, Rights, Role
+
+_NOTHING = Rights()
+_EVERYTHING = Rights((Grant(Role.ADMIN),))
+
+
+def rights_of(user: AbstractBaseUser | AnonymousUser | None) -> Rights:
+    """As they are now. A superuser may everything, who is not active nothing."""
+    if not isinstance(user, User) or not user.is_active:
+        return _NOTHING
+    if user.is_superuser:
+        return _EVERYTHING
+    if user.pk is None:
+        return _NOTHING
+    rows = RoleGrant.objects.filter(Q(user=user) | Q(group__user=user))
+    return Rights.of(_grants(rows))
+
+
+def _grants(rows: Iterable[RoleGrant]) -> Iterable[Grant]:
+    known = set(Role)
+    return (row.grant for row in rows if row.role in known)
+
+
+def rights_in(request: HttpRequest | Any) -> Rights:
+    """Those of who asks, read once for each request; of a token (`request.auth`), what it is limited to."""
+    known: tuple[object, Rights] | None = getattr(request, "_headgate_rights", None)
+    user, auth = request.user, getattr(request, "auth", None)
+    if known is not None and known[0] == (user, auth):
+        return known[1]
+    found = rights_of(user)
+    limit = getattr(auth, "limit", None)
+    if isinstance(limit, Rights):
+        found = found.within(limit)
+    setattr(request, "_headgate_rights", ((user, auth), found))  # noqa: B010 - for this request alone
+    return found

@@ -1,0 +1,44 @@
+"""Programs sign in with `Authorization: Bearer` and a token; pages with their session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+
+from console.access.tokens import BadToken, signed_in
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from rest_framework.request import Request
+
+    from console.access.models import ApiToken
+
+
+class BearerAuthentication(BaseAuthentication):
+    """First of all classes, so that whoever is not let in is answered with 401, and told how to sign in."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            return None
+        try:
+            token = signed_in(secret.strip())
+        except BadToken as error:
+            raise AuthenticationFailed(str(error)) from None
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="Headgate"'
+
+
+class BearerScheme(OpenApiAuthenticationExtension):
+    """How the description of the interface tells it."""
+
+    target_class = BearerAuthentication
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer", "description": "A token, made in the console under API tokens."}

@@ -1,0 +1,21 @@
+"""Who may ask this interface at all: whoever sees anything. What they see of it, and may change, is told elsewhere:
+by the links that views are handed (`console/seen.py`) and where changes are attempted (`console/operations/`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rest_framework.permissions import BasePermission
+
+from console.access.people import rights_in
+
+if TYPE_CHECKING:  # Django REST framework loads this module while it is being loaded itself
+    from rest_framework.request import Request
+    from rest_framework.views import APIView
+
+
+class SeesSomething(BasePermission):
+    message = "You have no role yet. An administrator gives you one, under Access."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return bool(request.user and request.user.is_authenticated and rights_in(request._request).grants)

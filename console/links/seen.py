@@ -1,0 +1,310 @@
+"""A broker as somebody knows it who may see some of its virtual hosts only.
+
+Whoever is handed such a link can neither read nor change anything else, whatever they ask it: objects of other virtual
+hosts are not there, their events did not happen, and the broker's totals are those of what is seen. So views need not
+know who they answer. What belongs to the broker as a whole (its limits, stops of all producers) is seen by everybody,
+since it acts on everybody; its users are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from brokers.admin import BrokerAdmin, Event, ManagedObject, NotAllowed, NotFound, Page, Samples
+from brokers.managed import TYPES, Kind, ManagedType, ObjectName, object_name
+from console.access.rights import host_of
+from console.conditions.standing import Condition
+from console.links.event_window import Tail
+from console.links.link import BrokerLink
+from console.links.queue_table import Row
+from console.links.state import Status, Subscription
+from console.links.trends import NO_RATES, Rates
+
+T = TypeVar("T")
+
+_BROKER = object_name("Broker")
+#: What virtual hosts count as the broker does: summed over those that are seen. What the store holds is left as it is:
+#: the broker's limits weigh it whole.
+_TOTALS = (
+    {a.name for a in TYPES["VirtualHost"].attributes if not a.writable and a.kind is Kind.INTEGER and a.unit}
+    & {a.name for a in TYPES["Broker"].attributes}
+) - {"store_used_bytes"}
+#: Operations of the broker that name what they touch.
+_BY_NAME = frozenset({"stop-producers", "start-producers"})
+#: Events looked through at once for one that is seen, and how often.
+_CHUNK, _CHUNKS = 2000, 10
+_KEPT = 64
+
+
+def seen_by(link: BrokerLink, hosts: frozenset[str] | None) -> BrokerLink:
+    """The link as it is for somebody who sees these virtual hosts; None: all there is. The same hosts, the same link:
+    what is worked out for it is shared."""
+    if hosts is None:
+        return link
+    known = link.seen
+    if hosts not in known:
+        while len(known) >= _KEPT:
+            known.pop(next(iter(known)), None)
+        known[hosts] = SeenLink(link, hosts)
+    return known[hosts]
+
+
+class SeenLink(BrokerLink):
+    """Everything public of a link is answered from the `whole` one, without what is not seen."""
+
+    def __init__(self, whole: BrokerLink, hosts: frozenset[str]) -> None:
+        # Not the whole one's: this one keeps nothing of its own.
+        self.whole = whole
+        self.only_hosts = hosts
+        self.slug = whole.slug
+        self.title = whole.title
+        self.pace = whole.pace
+
+    # -- what is known ------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        return self.whole.status
+
+    @property
+    def connected(self) -> bool:
+        return self.whole.connected
+
+    @property
+    def broker(self) -> Row | None:
+        known = self.whole.broker
+        return None if known is None else _redacted(known, self.hosts.values(), self._sees_text)
+
+    @property
+    def hosts(self) -> Mapping[str, Row]:  # type: ignore[override]
+        return {name: row for name, row in self.whole.hosts.items() if name in self._hosts}
+
+    @property
+    def revision(self) -> int:
+        return self.whole.revision
+
+    @property
+    def newest_event(self) -> int:
+        return self.whole.newest_event
+
+    @property
+    def queue_count(self) -> int:
+        return len(self.queues())
+
+    @property
+    def broker_now(self) -> int:
+        return self.whole.broker_now
+
+    def queues(self) -> list[Row]:
+        return [row for row in self.whole.queues() if row["virtualhost"] in self._hosts]
+
+    def queue(self, name: ObjectName | str) -> Row | None:
+        row = self.whole.queue(name)
+        return row if row is not None and row["virtualhost"] in self._hosts else None
+
+    def rates(self, queue: str) -> Rates:
+        return self.whole.rates(queue) if self._sees_text(queue) else NO_RATES
+
+    def conditions(self, name: str = "") -> list[Condition]:
+        return [c for c in self.whole.conditions(name) if self._sees_text(c.finding.object)]
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def recent_events(self, after: int) -> Tail:
+        return self._of(self.whole.recent_events(after))
+
+    def has_events_after(self, number: int) -> bool:
+        return self.whole.has_events_after(number)
+
+    async def events_after(self, number: int, count: int = 1000) -> Tail:
+        """As the whole link's; many that are not seen are passed over before it answers without one."""
+        expired = None
+        position = number
+        for _ in range(_CHUNKS):
+            whole = await self.whole.events_after(position, max(count, _CHUNK))
+            expired = whole.expired_before if expired is None else expired
+            found = self._of(whole)
+            if found.events:
+                taken = found.events[:count]
+                return Tail(taken, expired, found.last if len(taken) == len(found.events) else taken[-1].number)
+            if found.last is None:
+                break
+            position = found.last
+        return Tail((), expired, position if position > number else None)
+
+    def _of(self, tail: Tail) -> Tail:
+        events = tuple(event for event in tail.events if self.sees(event.object))
+        last = tail.events[-1].number if tail.events else tail.last
+        return Tail(events, tail.expired_before, last)
+
+    # -- being told, and asking -----------------------------------------------------------------------------------
+
+    def subscribe(self, wake: Callable[[], None]) -> Subscription:
+        return self.whole.subscribe(wake)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self.whole.unsubscribe(subscription)
+
+    def call(self, ask: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:
+        return self.whole.call(lambda admin: ask(SeenAdmin(admin, self)), timeout)
+
+    async def acall(self, ask: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:  # noqa: ASYNC109
+        return await self.whole.acall(lambda admin: ask(SeenAdmin(admin, self)), timeout)
+
+    async def run(self) -> None:
+        raise TypeError("only the whole link connects")
+
+    # -- what is seen ---------------------------------------------------------------------------------------------
+
+    @property
+    def _hosts(self) -> frozenset[str]:
+        return self.only_hosts or frozenset()
+
+    def sees(self, name: ObjectName) -> bool:
+        """Whether that object, were it there, would be seen."""
+        return name.type == "Broker" or host_of(name) in self._hosts
+
+    def _sees_text(self, text: str) -> bool:
+        try:
+            return self.sees(ObjectName.parse(text))
+        except ValueError:
+            return False
+
+
+class SeenAdmin:
+    """What `SeenLink` hands to those who ask the broker itself."""
+
+    def __init__(self, whole: BrokerAdmin, link: SeenLink) -> None:
+        self._whole = whole
+        self._link = link
+
+    async def types(self) -> Mapping[str, ManagedType]:
+        return await self._whole.types()
+
+    async def read(self, name: ObjectName) -> ManagedObject:
+        self._check(name)
+        return await self._read_broker() if name == _BROKER else await self._whole.read(name)
+
+    async def query(
+        self,
+        type_name: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        search: str = "",
+        sort: str = "",
+        offset: int = 0,
+        count: int = 100,
+    ) -> Page:
+        if type_name == "Broker":
+            return await self._query_broker(where or {}, offset, count)
+        key = _key_of_host(type_name)
+        if key is None:
+            return Page((), 0, offset)
+        asked = dict(where or {})
+        hosts = set(self._link.only_hosts or ())
+        if key in asked:
+            value = asked[key]
+            hosts &= set(value if isinstance(value, list | tuple) else [value])
+        if not hosts:
+            return Page((), 0, offset)
+        asked[key] = sorted(hosts)
+        return await self._whole.query(type_name, where=asked, search=search, sort=sort, offset=offset, count=count)
+
+    async def create(self, name: ObjectName, attributes: Mapping[str, Any], *, actor: str = "") -> ManagedObject:
+        self._check(name)
+        return await self._whole.create(name, attributes, actor=actor)
+
+    async def update(
+        self, name: ObjectName, attributes: Mapping[str, Any], version: int, *, actor: str = ""
+    ) -> ManagedObject:
+        self._check(name)
+        self._check_not_broker(name, "change")
+        return await self._whole.update(name, attributes, version, actor=actor)
+
+    async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
+        self._check(name)
+        await self._whole.delete(name, version, actor=actor)
+
+    async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._check(name)
+        if name == _BROKER and operation == "preview-change":
+            self._check_changes(arguments.get("changes"))
+        elif name == _BROKER and operation in _BY_NAME and arguments.get("queues"):
+            for text in arguments["queues"]:
+                self._check(_parsed(text))
+        elif name == _BROKER and operation != "explain":
+            self._check_not_broker(name, operation)
+        return await self._whole.call(name, operation, arguments)
+
+    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
+        async for event in self._whole.events(after):
+            if self._link.sees(event.object):
+                yield event
+
+    async def samples(self) -> AsyncIterator[Samples]:
+        async for samples in self._whole.samples():
+            yield Samples(samples.at, tuple(each for each in samples.queues if self._link.sees(each[0])))
+
+    async def close(self) -> None:
+        return None  # it is the whole link's
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _check(self, name: ObjectName) -> None:
+        if not self._link.sees(name):
+            raise NotFound(f"there is no {name}")
+
+    def _check_not_broker(self, name: ObjectName, what: str) -> None:
+        if name == _BROKER:
+            raise NotAllowed(f"{what}: that needs sight of the whole broker, not of some virtual hosts of it")
+
+    def _check_changes(self, changes: Any) -> None:
+        """A change of a virtual host and what is in it touches nothing beyond; one of the broker touches all."""
+        for change in changes if isinstance(changes, list | tuple) else ():
+            if not isinstance(change, Mapping):
+                continue  # the broker says what is wrong with it
+            for text in change.get("objects") or [change.get("object")]:
+                name = _parsed(text)
+                self._check(name)
+                self._check_not_broker(name, "preview")
+
+    async def _read_broker(self) -> ManagedObject:
+        broker = await self._whole.read(_BROKER)
+        hosts = await self.query("VirtualHost", count=1000)
+        return ManagedObject(
+            broker.name,
+            broker.version,
+            _redacted(broker.attributes, (host.attributes for host in hosts.items), self._link._sees_text),
+        )
+
+    async def _query_broker(self, where: Mapping[str, Any], offset: int, count: int) -> Page:
+        broker = await self._read_broker()
+        here = all(
+            broker.attributes.get(attribute) in (value if isinstance(value, list | tuple) else [value])
+            for attribute, value in where.items()
+        )
+        found = (broker,) if here else ()
+        return Page(found[offset : offset + count], len(found), offset)
+
+
+def _redacted(broker: Row, hosts: Iterable[Row], sees: Callable[[str], bool]) -> dict[str, Any]:
+    """The broker's attributes with the totals of these virtual hosts, and the stops that are seen."""
+    rows = list(hosts)
+    sums = {name: sum(row.get(name) or 0 for row in rows) for name in _TOTALS if name in broker}
+    stops = [stop for stop in broker.get("stops") or () if sees(str(stop.get("object") or ""))]
+    return {**broker, **sums, "stops": stops}
+
+
+def _key_of_host(type_name: str) -> str | None:
+    if type_name == "VirtualHost":
+        return "name"
+    declared = TYPES.get(type_name)
+    return "virtualhost" if declared is not None and "virtualhost" in declared.keys else None
+
+
+def _parsed(text: object) -> ObjectName:
+    try:
+        return ObjectName.parse(str(text))
+    except ValueError as error:
+        raise NotFound(str(error)) from None

@@ -1,0 +1,217 @@
+"""Say who may do what: grants, users, groups and tokens. Each attempt leaves an audit row, refused ones included.
+
+Administrators give and take what lies within their own scope; people, groups and passwords are for those who
+administer everything, since whoever sets a password may sign in with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import PermissionDenied
+from django.utils import timezone
+
+from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotFound
+from console.access.models import ApiToken, RoleGrant
+from console.access.rights import Grant, Rights, Role
+from console.access.tokens import beginning_of, digest_of, new_secret
+from console.audit.models import AuditEntry, Outcome
+from console.operations.actor import Actor
+
+#: Days that a token may last.
+LONGEST = 366
+
+
+@dataclass
+class _Row:
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    detail: str = ""
+    scope: Grant = field(default_factory=lambda: Grant(Role.ADMIN))
+
+
+@contextmanager
+def _audited(by: Actor, what: str, operation: str, *, reason: str = "", scope: Grant | None = None) -> Iterator[_Row]:
+    """`what`: in words; `scope`: of a grant, so that whoever sees that scope may read the row."""
+    row, outcome = _Row(scope=scope or Grant(Role.ADMIN)), Outcome.FAILED
+    try:
+        yield row
+        outcome = Outcome.DONE
+    except (PermissionDenied, AdminError) as error:
+        outcome, row.detail = Outcome.REFUSED, str(error)
+        raise
+    finally:
+        AuditEntry(
+            user=by.user if isinstance(by.user, User) else None,
+            user_name=by.name,
+            source_address=by.address,
+            broker=row.scope.broker,
+            virtualhost=row.scope.virtualhost,
+            object=what[:1024],
+            operation=operation,
+            reason=reason.strip(),
+            before=row.before,
+            after=row.after,
+            outcome=outcome,
+            detail=row.detail,
+        ).save()
+
+
+def _must_administer_everything(by: Actor) -> None:
+    if not by.rights.may_everywhere(Role.ADMIN):
+        raise PermissionDenied(f"{by.name} may not do that: it needs the role of administrator for every broker")
+
+
+def _must_be_able_to_give(by: Actor, grant: Grant) -> None:
+    if not by.rights.may_give(grant):
+        raise PermissionDenied(f"{by.name} may not give or take {grant}: that needs the role of administrator for it")
+
+
+# -- grants -----------------------------------------------------------------------------------------------------------
+
+
+def give(by: Actor, holder: User | Group, grant: Grant, *, reason: str = "") -> RoleGrant:
+    """Raises PermissionDenied, AlreadyExists, InvalidValue."""
+    who = _holder(holder)
+    with _audited(by, who, "give-role", reason=reason, scope=grant) as row:
+        _must_be_able_to_give(by, grant)
+        if grant.virtualhost and not grant.broker:
+            raise InvalidValue({"broker": "name the broker of the virtual host: others may have one of that name, too"})
+        key = {"user": holder} if isinstance(holder, User) else {"group": holder}
+        made, new = RoleGrant.objects.get_or_create(
+            **key, role=grant.role.value, broker=grant.broker, virtualhost=grant.virtualhost
+        )
+        if not new:
+            raise AlreadyExists(f"{who} has the role of {grant} already")
+        row.after = {"role": str(grant)}
+        return made
+
+
+def take(by: Actor, kept: RoleGrant, *, reason: str = "") -> None:
+    """Raises PermissionDenied."""
+    with _audited(by, kept.holder, "take-role", reason=reason, scope=kept.grant) as row:
+        _must_be_able_to_give(by, kept.grant)
+        row.before, row.after = {"role": str(kept.grant)}, {"role": None}
+        kept.delete()
+
+
+def _holder(holder: User | Group) -> str:
+    return f"user {holder.get_username()}" if isinstance(holder, User) else f"group {holder.name}"
+
+
+# -- people and groups ------------------------------------------------------------------------------------------------
+
+
+def create_user(by: Actor, name: str) -> tuple[User, str]:
+    """A user without a role, and their first password, told this once. Raises PermissionDenied, AlreadyExists,
+    InvalidValue."""
+    with _audited(by, f"user {name}", "create-user"):
+        _must_administer_everything(by)
+        wrong = [character for character in name if not (character.isalnum() or character in "@.+-_")]
+        if not name or wrong or len(name) > 150:
+            raise InvalidValue({"name": f"name is {name!r}: letters, digits and @ . + - _ make a name, 150 at most"})
+        if User.objects.filter(username__iexact=name).exists():
+            raise AlreadyExists(f"there is a user {name} already")
+        password = secrets.token_urlsafe(12)
+        return User.objects.create_user(name, password=password), password
+
+
+def renew_password(by: Actor, user: User) -> str:
+    """Their new password, told this once. Raises PermissionDenied."""
+    with _audited(by, _holder(user), "renew-password"):
+        _must_administer_everything(by)
+        password = secrets.token_urlsafe(12)
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        return password
+
+
+def set_active(by: Actor, user: User, *, active: bool) -> None:
+    """Whoever is not active neither signs in nor stays signed in, and their tokens let nobody in. Raises
+    PermissionDenied, InvalidValue."""
+    with _audited(by, _holder(user), "activate-user" if active else "deactivate-user") as row:
+        _must_administer_everything(by)
+        if user == by.user and not active:
+            raise InvalidValue({"user": "you cannot lock yourself out: let somebody else do it"})
+        row.before, row.after = {"active": user.is_active}, {"active": active}
+        user.is_active = active
+        user.save(update_fields=["is_active"])
+
+
+def create_group(by: Actor, name: str) -> Group:
+    """Raises PermissionDenied, AlreadyExists, InvalidValue."""
+    with _audited(by, f"group {name}", "create-group"):
+        _must_administer_everything(by)
+        if not name or len(name) > 150:
+            raise InvalidValue({"name": "a group needs a name, of 150 characters at most"})
+        group, new = Group.objects.get_or_create(name=name)
+        if not new:
+            raise AlreadyExists(f"there is a group {name} already")
+        return group
+
+
+def delete_group(by: Actor, group: Group) -> None:
+    """Its roles go with it. Raises PermissionDenied."""
+    with _audited(by, _holder(group), "delete-group") as row:
+        _must_administer_everything(by)
+        row.before = {
+            "members": sorted(group.user_set.values_list("username", flat=True)),
+            "roles": [str(kept.grant) for kept in group.role_grants.all()],
+        }
+        group.delete()
+
+
+def set_groups(by: Actor, user: User, groups: Sequence[Group]) -> None:
+    """Raises PermissionDenied."""
+    with _audited(by, _holder(user), "set-groups") as row:
+        _must_administer_everything(by)
+        row.before = {"groups": sorted(user.groups.values_list("name", flat=True))}
+        row.after = {"groups": sorted(group.name for group in groups)}
+        user.groups.set(groups)
+
+
+# -- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def create_token(by: Actor, name: str, grants: Sequence[Grant], *, days: int) -> tuple[ApiToken, str]:
+    """A token of theirs and its secret, told this once. Raises InvalidValue, PermissionDenied."""
+    with _audited(by, f"token {name} of user {by.name}", "create-token") as row:
+        if not isinstance(by.user, User):
+            raise PermissionDenied("sign in first")
+        if not name.strip() or len(name) > 40:
+            raise InvalidValue({"name": "a token needs a name, of 40 characters at most, to know it by"})
+        if ApiToken.objects.filter(user=by.user, name=name.strip(), revoked=None).exists():
+            raise AlreadyExists(f"you have a token {name.strip()} already")
+        if not grants:
+            raise InvalidValue({"role": "choose at least one role: a token without one may nothing"})
+        if not 1 <= days <= LONGEST:
+            raise InvalidValue({"days": f"days is {days}: a token lasts 1 to {LONGEST} days"})
+        wanted = Rights.of(grants)
+        if more := [str(grant) for grant in wanted.grants if not by.rights.hold(grant)]:
+            raise PermissionDenied(f"a token may not do more than you may: {', '.join(more)}")
+        secret = new_secret()
+        token = ApiToken.objects.create(
+            user=by.user,
+            name=name.strip(),
+            digest=digest_of(secret),
+            begins=beginning_of(secret),
+            grants=[[g.role.value, g.broker, g.virtualhost] for g in wanted.grants],
+            expires=timezone.now() + timedelta(days=days),
+        )
+        row.after = {"roles": [str(grant) for grant in wanted.grants], "expires": token.expires.isoformat()}
+        return token, secret
+
+
+def revoke_token(by: Actor, token: ApiToken) -> None:
+    """Raises PermissionDenied for somebody else's, unless they administer everything; NotFound if it was already."""
+    with _audited(by, f"token {token.name} of user {token.user.get_username()}", "revoke-token"):
+        if token.user != by.user:
+            _must_administer_everything(by)
+        if not ApiToken.objects.filter(pk=token.pk, revoked=None).update(revoked=timezone.now()):
+            raise NotFound(f"the token {token.name} has been revoked already")

@@ -1,0 +1,87 @@
+"""Somebody's own API tokens: make one, see when each was last used, revoke it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from brokers.admin import AdminError, InvalidValue
+from console.access.models import ApiToken
+from console.access.people import rights_in
+from console.access.rights import Grant, Rights, Role
+from console.operations import Actor
+from console.operations import access as operations
+from console.pages.frame import brokers_of, frame
+from console.seen import links_seen
+
+#: Days that a form offers.
+DAYS = (1, 7, 30, 90, 365)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def tokens(request: HttpRequest) -> HttpResponse:
+    rights = rights_in(request)
+    made = secret = None
+    wrong, status = "", 200
+    if request.method == "POST":
+        try:
+            if request.POST.get("action") == "revoke":
+                operations.revoke_token(Actor.of(request), _mine(request))
+                return redirect("tokens")
+            made, secret = _create(request)
+        except InvalidValue as error:
+            wrong, status = " ".join(error.errors.values()), 400
+        except (AdminError, PermissionDenied) as error:
+            wrong, status = str(error), 403 if isinstance(error, PermissionDenied) else 409
+    held = [role for role in Role if any(grant.gives(role) for grant in rights.grants)]
+    context = {
+        **frame(request, "tokens", "API tokens"),
+        "tokens": ApiToken.objects.filter(user=cast(User, request.user))[:200],
+        "roles": [(role, role.words) for role in held],
+        "days": DAYS,
+        "scopes": brokers_of(request),
+        "hosts": known_hosts(rights),
+        "address": request.build_absolute_uri("/"),
+        "made": made,
+        "secret": secret,
+        "wrong": wrong,
+        "given": request.POST,
+        "chosen": request.POST.getlist("role") or ["viewer"],
+    }
+    answer = render(request, "console/tokens.html", context, status=status)
+    if secret:
+        answer["Cache-Control"] = "no-store"
+    return answer
+
+
+def known_hosts(rights: Rights) -> list[str]:
+    """Names of virtual hosts to offer, as far as they are seen."""
+    return sorted({name for link in links_seen(rights) for name in link.hosts})
+
+
+def _mine(request: HttpRequest) -> ApiToken:
+    number = request.POST.get("id", "")
+    found = ApiToken.objects.filter(user=cast(User, request.user), pk=int(number) if number.isdecimal() else 0).first()
+    if found is None:
+        raise Http404("There is no such token of yours.")
+    return found
+
+
+def _create(request: HttpRequest) -> tuple[ApiToken, str]:
+    given = request.POST
+    days = given.get("days", "")
+    roles = [role for role in Role if role in given.getlist("role")]
+    broker, host = given.get("broker", "").strip(), given.get("virtualhost", "").strip()
+    if host and not broker:
+        raise InvalidValue({"broker": "name the broker of the virtual host: others may have one of that name, too"})
+    return operations.create_token(
+        Actor.of(request),
+        given.get("name", "").strip(),
+        [Grant(role, broker, host) for role in roles],
+        days=int(days) if days.isdecimal() and len(days) < 6 else 0,
+    )

@@ -1,0 +1,20 @@
+// The pages of access and tokens are plain forms; this puts times into the viewer's zone, and a secret that is told once
+// under the cursor.
+
+import { moment } from "./format.js";
+import { watch } from "./frame.js";
+
+for (const element of document.querySelectorAll("time[data-local]")) element.textContent = moment(Date.parse(element.dateTime));
+
+const secret = document.getElementById("secret");
+if (secret) {
+  const range = document.createRange();
+  range.selectNodeContents(secret);
+  const selection = getSelection();
+  selection.removeAllRanges();
+  selection.addRange(range);
+}
+// Sent again by a reload, a form would do again what it did.
+if (secret || document.querySelector(".notice.error")) history.replaceState(null, "", location.href);
+
+watch({ watch: "objects", object: "" });

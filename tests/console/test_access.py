@@ -1,0 +1,513 @@
+"""Everything that can be asked is checked: whoever sees one virtual host learns nothing of another, by no way there is.
+
+The walk goes through every route of the interface and of the pages, and fails for one that it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import URLPattern, URLResolver
+from rest_framework.test import APIClient
+
+from brokers.managed import ObjectName, object_name
+from console.access.models import RoleGrant
+from console.access.rights import Grant, Role
+from console.api.urls import urlpatterns as api_patterns
+from console.audit.models import AuditEntry
+from console.bulk.models import BulkEdit, BulkEditRow
+from console.links.link import BrokerLink
+from console.links.seen import SeenLink
+from console.operations import Selection
+from console.operations.actor import Actor
+from console.operations.bulk import begin_bulk, step
+from console.pages.urls import urlpatterns as page_patterns
+from tests.console.conftest import Broker, signed_in, until
+from tests.history.delta import HOUR, MINUTE, coverage, episode, event, rollup, write
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "hush"
+HIDDEN = object_name("Queue", virtualhost="blue", name=f"{SECRET}-orders")
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+T = (int(time.time() * 1000) // HOUR - 24) * HOUR
+RANGE = f"from={T}&until={T + HOUR}"
+V1 = "/api/v1/"
+HOST_OPTIONS = {"create_on_attach": True, "anonymous": True}
+
+
+def of(name: ObjectName) -> str:
+    return quote(str(name), safe="")
+
+
+def person(name: str, *grants: Grant) -> User:
+    user = User.objects.create_user(name)
+    for grant in grants:
+        RoleGrant.objects.create(user=user, role=grant.role, broker=grant.broker, virtualhost=grant.virtualhost)
+    return user
+
+
+@pytest.fixture
+def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
+    """`orders` in the virtual host default; another queue, with a secret in every name, in blue."""
+    boss = User.objects.create_superuser("boss")
+    broker.memory.attach_producer("orders")
+    link = broker.connected()
+    link.call(lambda admin: admin.create(object_name("VirtualHost", name="blue"), HOST_OPTIONS))
+    producer = broker.do(lambda memory: memory.attach_producer(HIDDEN["name"], "blue", f"{SECRET}-link"))
+    pattern = object_name("Policy", virtualhost="blue", pattern=f"{SECRET}.>")
+    link.call(lambda admin: admin.create(pattern, {"capacity_messages": 5}))
+    exchange = object_name("Exchange", virtualhost="blue", name=f"{SECRET}-exchange")
+    link.call(lambda admin: admin.create(exchange, {"exchange_type": "topic"}))
+    link.call(lambda admin: admin.create(object_name("User", name=f"{SECRET}-user"), {}))
+    client = signed_in(boss)
+    path = f"{V1}queues/blue/{HIDDEN['name']}/"
+    version = client.get(path).json()["version"]
+    limits = {"version": version, "reason": SECRET, "capacity_messages": 2, "flow_resume_messages": 1}
+    assert client.patch(path, limits, format="json").status_code == 200
+    broker.do(lambda memory: memory.publish(producer, 4))
+    stop = {"scope": str(HIDDEN), "reason": f"{SECRET} reason"}
+    assert client.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
+    begin_bulk(Actor(boss), link, Selection(virtualhost="blue"), {"capacity_messages": 3}, reason=SECRET)
+    step(BulkEdit.objects.get().pk, "test")
+    url = settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+    write(url, "coverage", [coverage(T, T + HOUR)])
+    hidden = {"virtualhost": "blue"}
+    write(
+        url,
+        "minutes",
+        [
+            rollup(T, HIDDEN["name"], blocked_ms=MINUTE, **hidden),
+            rollup(T, "orders", blocked_ms=1),
+            rollup(T, f"{SECRET} link-1", "producer", queue=HIDDEN["name"], blocked_ms=MINUTE, **hidden),
+        ],
+    )
+    write(url, "days", [rollup(T, HIDDEN["name"], **hidden), rollup(T, "orders")])
+    scope = f"queue blue/{HIDDEN['name']}"
+    write(
+        url,
+        "episodes",
+        [
+            episode(T, T + 5, HIDDEN["name"], **hidden),
+            episode(T, T + 5, kind="stopped", scope=scope, virtualhost=None, queue=None),
+            episode(T, T + 5, "orders"),
+        ],
+    )
+    about = {"object": str(HIDDEN), "object_type": "Queue", "queue": HIDDEN["name"], "virtualhost": "blue"}
+    user = {"object": f"type=User,name={SECRET}", "object_type": "User", "queue": None, "virtualhost": None}
+    write(
+        url,
+        "events",
+        [
+            event(T, "queue-overfull", 1, **about),
+            event(T, "user-created", 2, **user),
+            event(T, "producers-stopped", 3, scope=scope, object_type=None, object=None, queue=None, virtualhost=None),
+            event(T, "queue-overfull", 4),
+        ],
+    )
+    until(lambda: link.queue(HIDDEN) and link.broker and link.broker["stops"] and "blue" in link.hosts)
+    return broker
+
+
+@pytest.fixture
+def narrow(two_hosts: Broker) -> APIClient:
+    """A viewer of the virtual host default alone."""
+    return signed_in(person("nora", Grant(Role.VIEWER, "local", "default")))
+
+
+@pytest.fixture
+def nobody(two_hosts: Broker) -> APIClient:
+    return signed_in(person("noah"))
+
+
+@pytest.fixture
+def boss(two_hosts: Broker) -> APIClient:
+    return signed_in(User.objects.get(username="boss"))
+
+
+def _routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            yield from _routes(pattern.url_patterns, prefix + str(pattern.pattern))
+        elif isinstance(pattern, URLPattern):
+            yield prefix + str(pattern.pattern)
+
+
+NAMES = {"object": str(HIDDEN), "broker": "local"}
+LIMITS = {"capacity_messages": 1}
+SELECTION = {"selection": {"pattern": ""}, "attributes": LIMITS}
+AIM = {"scope": "type=Broker", "queues": [str(HIDDEN)]}
+CHANGES = {"changes": [{"object": str(HIDDEN), "attributes": LIMITS}]}
+CANDIDATE = {"virtualhost": "blue", "queue": HIDDEN["name"], "candidates": [LIMITS]}
+
+#: Route -> what may be read there: method, path below it, body. `{job}` and `{row}`: the hidden ones.
+READS: dict[str, list[tuple[str, str, Any]]] = {
+    "schema/": [("get", "/api/schema/?format=json", None)],
+    "v1/brokers/": [("get", "brokers/", None)],
+    "v1/brokers/<slug:slug>/": [("get", "brokers/local/", None)],
+    "v1/brokers/<slug:slug>/types/": [("get", "brokers/local/types/", None)],
+    "v1/brokers/<slug:slug>/objects/": [
+        ("get", f"brokers/local/objects/?type={name}", None)
+        for name in (
+            "Broker",
+            "VirtualHost",
+            "Queue",
+            "Policy",
+            "Exchange",
+            "Connection",
+            "Producer",
+            "Consumer",
+            "User",
+        )
+    ]
+    + [("get", "brokers/local/objects/?type=Queue&virtualhost=blue", None)],
+    "v1/brokers/<slug:slug>/objects/<path:name>/operations/<slug:operation>/": [
+        ("post", f"brokers/local/objects/{of(HIDDEN)}/operations/explain/", {"arguments": {}}),
+        ("post", "brokers/local/objects/type%3DBroker/operations/preview-change/", {"arguments": CHANGES}),
+    ],
+    "v1/brokers/<slug:slug>/objects/<path:name>/": [
+        ("get", f"brokers/local/objects/{of(HIDDEN)}/", None),
+        ("get", "brokers/local/objects/type%3DBroker/", None),
+        ("get", "brokers/local/objects/type%3DVirtualHost%2Cname%3Dblue/", None),
+    ],
+    "v1/queues/": [
+        ("get", "queues/", None),
+        ("get", "queues/?virtualhost=blue", None),
+        ("get", "queues/?search=h", None),
+    ],
+    "v1/queues/<str:virtualhost>/<path:name>/check/": [("post", f"queues/blue/{HIDDEN['name']}/check/", LIMITS)],
+    "v1/queues/<str:virtualhost>/<path:name>/": [("get", f"queues/blue/{HIDDEN['name']}/", None)],
+    "v1/producers/": [("get", "producers/", None)],
+    "v1/conditions/": [("get", "conditions/", None)],
+    "v1/timeline/": [("get", "timeline/", None), ("get", "timeline/?after_event=0&after_audit=0", None)],
+    "v1/timeline/download/": [("get", f"timeline/download/?as={kind}", None) for kind in ("csv", "json")],
+    "v1/why/": [("get", f"why/?object={of(HIDDEN)}", None)],
+    "v1/events/": [("get", "events/", None), ("get", "events/?after=0", None)],
+    "v1/stop-producers/preview/": [
+        ("post", "stop-producers/preview/", {"scope": "type=Broker"}),
+        ("post", "stop-producers/preview/", {"scope": "type=Broker", "brokers": ["*"]}),
+        ("post", "stop-producers/preview/", AIM),
+        ("post", "stop-producers/preview/", {"scope": "type=Broker", "match": {"search": "", "states": []}}),
+    ],
+    "v1/stop-producers/progress/": [("post", "stop-producers/progress/", AIM)],
+    "v1/policies/": [("get", "policies/", None)],
+    "v1/policies/preview/": [("post", "policies/preview/", CHANGES)],
+    "v1/policies/file/": [
+        ("get", "policies/file/", None),
+        ("post", "policies/file/", {"dry_run": True, "prune": True, "yaml": "version: 1"}),
+    ],
+    "v1/policies/bulk/": [("get", "policies/bulk/", None)],
+    "v1/policies/bulk/preview/": [("post", "policies/bulk/preview/", SELECTION)],
+    "v1/policies/bulk/<int:number>/": [("get", "policies/bulk/{job}/", None)],
+    "v1/policies/bulk/<int:number>/rows/": [("get", "policies/bulk/{job}/rows/", None)],
+    "v1/policies/bulk/<int:number>/undo/": [("get", "policies/bulk/{job}/undo/", None)],
+    "v1/audit/": [
+        ("get", "audit/", None),
+        ("get", "audit/?broker=local", None),
+        ("get", f"audit/?object={of(HIDDEN)}", None),
+    ],
+    "v1/audit/<int:number>/revert/": [("get", "audit/{row}/revert/", None)],
+    "v1/history/": [("get", "history/", None)],
+    "v1/history/status/": [("get", "history/status/", None)],
+    "v1/history/queues/": [("get", "history/queues/", None)],
+    "v1/history/series/": [("get", f"history/series/?virtualhost=blue&queue={HIDDEN['name']}&{RANGE}", None)],
+    "v1/history/top/": [
+        ("get", f"history/top/?of={of}&{RANGE}", None) for of in ("queues", "producers", "virtualhosts")
+    ],
+    "v1/history/heat/": [("get", f"history/heat/?{RANGE}", None)],
+    "v1/history/episodes/": [("get", f"history/episodes/?{RANGE}", None)],
+    "v1/history/episodes/file/": [("get", f"history/episodes/file/?{RANGE}", None)],
+    "v1/history/what-if/": [("post", "history/what-if/", CANDIDATE)],
+    "v1/history/advice/": [("get", "history/advice/", None)],
+    "v1/history/events/": [("get", f"history/events/?{RANGE}", None)],
+    "v1/history/events/file/": [("get", f"history/events/file/?{RANGE}", None)],
+}
+REASON = {"reason": "test"}
+#: Route -> what changes something there, of the hidden virtual host.
+WRITES: dict[str, list[tuple[str, str, Any]]] = {
+    "v1/brokers/<slug:slug>/objects/": [
+        ("post", "brokers/local/objects/", {"object": "type=Queue,virtualhost=blue,name=another"})
+    ],
+    "v1/brokers/<slug:slug>/objects/<path:name>/operations/<slug:operation>/": [
+        ("post", f"brokers/local/objects/{of(HIDDEN)}/operations/purge/", {"arguments": {}})
+    ],
+    "v1/brokers/<slug:slug>/objects/<path:name>/": [
+        ("patch", f"brokers/local/objects/{of(HIDDEN)}/", {"version": 1, "attributes": LIMITS}),
+        ("delete", f"brokers/local/objects/{of(HIDDEN)}/", None),
+    ],
+    "v1/queues/<str:virtualhost>/<path:name>/": [("patch", f"queues/blue/{HIDDEN['name']}/", {"version": 1, **LIMITS})],
+    "v1/stop-producers/": [
+        ("post", "stop-producers/", {**AIM, **REASON}),
+        ("post", "stop-producers/", {"scope": "type=Broker", "brokers": ["*"], **REASON}),
+    ],
+    "v1/start-producers/": [("post", "start-producers/", {"scope": "type=Broker", **REASON})],
+    "v1/policies/file/": [
+        ("post", "policies/file/", {"yaml": "version: 1\nvirtualhosts: {blue: {defaults: {capacity_messages: 9}}}"})
+    ],
+    "v1/policies/bulk/": [("post", "policies/bulk/", {**SELECTION, "selection": {"objects": [str(HIDDEN)]}})],
+    "v1/policies/bulk/<int:number>/resume/": [("post", "policies/bulk/{job}/resume/", {})],
+    "v1/policies/bulk/<int:number>/interrupt/": [("post", "policies/bulk/{job}/interrupt/", {})],
+    "v1/policies/bulk/<int:number>/undo/": [("post", "policies/bulk/{job}/undo/", {})],
+    "v1/policies/order/": [("post", "policies/order/", {"virtualhost": "blue", "patterns": [f"{SECRET}.>"]})],
+    "v1/audit/<int:number>/revert/": [("post", "audit/{row}/revert/", {})],
+    "v1/history/run/": [("post", "history/run/", {"work": "run"})],
+}
+#: Probes whose answer has no name of anything, whoever asks.
+WITHOUT = {
+    "/api/schema/?format=json",
+    "brokers/",
+    "brokers/local/types/",
+    "brokers/local/objects/?type=Connection",
+    "brokers/local/objects/?type=Consumer",
+    f"brokers/local/objects/{of(HIDDEN)}/operations/explain/",
+    f"queues/blue/{HIDDEN['name']}/check/",
+    "stop-producers/progress/",
+    "audit/{row}/revert/",  # what it did has been undone since
+    "conditions/",  # none has lasted yet
+    "history/",
+    "history/status/",  # of the pipeline, which is everybody's
+    "history/what-if/",
+    "history/advice/",  # not worked out yet
+    f"history/top/?of=virtualhosts&{RANGE}",
+}
+#: What is somebody's own, and is answered to whoever is signed in.
+OWN = {"v1/me/"}
+READ_PROBES = [probe for probes in READS.values() for probe in probes]
+WRITE_PROBES = [probe for probes in WRITES.values() for probe in probes]
+
+
+def ask(client: APIClient, probe: tuple[str, str, Any]) -> tuple[int, str]:
+    method, path, body = probe
+    path = path.replace("{job}", str(BulkEdit.objects.order_by("pk")[0].pk))
+    path = path.replace("{row}", str(AuditEntry.objects.filter(operation="update").order_by("pk")[0].pk))
+    path = path if path.startswith("/") else f"{V1}{path}"
+    given = {} if body is None else {"data": body, "format": "json"}
+    answer = getattr(client, method)(path, **given)
+    content = b"".join(answer.streaming_content) if answer.streaming else answer.content  # type: ignore[attr-defined]
+    return answer.status_code, content.decode()
+
+
+def test_the_walk_knows_every_route_of_the_interface() -> None:
+    assert set(_routes(list(api_patterns))) == set(READS) | set(WRITES) | OWN
+
+
+def test_who_has_no_role_and_who_is_nobody_is_refused_everywhere(nobody: APIClient) -> None:
+    for probe in READ_PROBES + WRITE_PROBES:
+        assert ask(nobody, probe)[0] == 403, probe
+        assert ask(APIClient(), probe)[0] == 401, probe
+
+
+def test_a_viewer_of_one_virtual_host_reads_nothing_of_another(narrow: APIClient) -> None:
+    told = []
+    for probe in READ_PROBES:
+        status, text = ask(narrow, probe)
+        assert status in (200, 400, 403, 404), (probe, text)
+        asked = f"{probe[1]} {json.dumps(probe[2])}"
+        if SECRET in asked and (status != 200 or "/series/" in asked):
+            # What they named themselves may be told again, by a refusal or beside nothing; nothing besides.
+            for name in (str(HIDDEN), HIDDEN["name"]):
+                text = text.replace(name, "")
+        if SECRET in text:
+            at = text.find(SECRET)
+            told.append(f"{probe[:2]} {status}: {text[max(0, at - 150) : at + 150]}")
+    assert not told, "\n".join(told)
+
+
+def test_who_may_everything_on_one_virtual_host_changes_nothing_of_another(two_hosts: Broker) -> None:
+    every = signed_in(person("nils", *(Grant(role, "local", "default") for role in Role)))
+    before = two_hosts.do(lambda memory: memory.engine.last_event)
+    rows = list(BulkEditRow.objects.values_list("pk", "state"))
+    for probe in WRITE_PROBES:
+        status, text = ask(every, probe)
+        assert status in (400, 403, 404) or (status == 200 and json.loads(text)["problems"]), (probe, text)
+        assert two_hosts.do(lambda memory: memory.engine.last_event) == before, probe
+    assert list(BulkEditRow.objects.values_list("pk", "state")) == rows
+
+
+def test_a_viewer_of_everything_changes_nothing(two_hosts: Broker) -> None:
+    viewer = signed_in(person("vera", Grant(Role.VIEWER)))
+    before = two_hosts.do(lambda memory: memory.engine.last_event)
+    for probe in WRITE_PROBES:
+        status, text = ask(viewer, probe)
+        # Nothing is out of order, and the row cannot be reverted any more, whoever asks.
+        idle = probe[1] == "policies/order/" and not json.loads(text)["applied"]
+        assert status == 403 or idle or (probe[1].endswith("/revert/") and status == 400), (probe, text)
+    assert two_hosts.do(lambda memory: memory.engine.last_event) == before
+
+
+def test_the_secret_is_there_for_who_may_read_it(boss: APIClient) -> None:
+    """Else the walk would prove nothing."""
+    without = {probe[1] for probe in READ_PROBES if ask(boss, probe)[0] != 200 or SECRET not in ask(boss, probe)[1]}
+    assert without == WITHOUT
+
+
+# -- what is seen -----------------------------------------------------------------------------------------------------
+
+
+def test_totals_and_stops_of_the_broker_are_those_that_are_seen(narrow: APIClient, boss: APIClient) -> None:
+    path = f"{V1}brokers/local/objects/type%3DBroker/"
+    whole, part = (client.get(path).json()["attributes"] for client in (boss, narrow))
+    assert (whole["queues"], part["queues"]) == (2, 1)
+    assert (whole["producers"], part["producers"]) == (2, 1)
+    assert (whole["connections"], part["connections"]) == (2, 1)
+    assert [stop["scope"] for stop in whole["stops"]] == [f"queue blue/{HIDDEN['name']}"]
+    assert part["stops"] == []
+    assert part["memory_used_bytes"] == whole["memory_used_bytes"]
+
+
+def test_what_acts_on_everybody_is_seen_by_everybody(narrow: APIClient, boss: APIClient) -> None:
+    stop = {"scope": "type=Broker", "reason": "for all"}
+    assert boss.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
+    told = narrow.get(f"{V1}brokers/local/objects/type%3DBroker/").json()["attributes"]["stops"]
+    assert [(each["scope"], each["reason"]) for each in told] == [("broker", "for all")]
+    until(lambda: "for all" in json.dumps(narrow.get(f"{V1}events/?after=0").json()))
+
+
+def test_an_operator_of_one_virtual_host_stops_its_queues_by_name_and_finds_the_row(two_hosts: Broker) -> None:
+    olav = signed_in(person("olav", Grant(Role.OPERATOR, "local", "default")))
+    stop = {"scope": "type=Broker", "queues": [str(ORDERS)], "reason": "mine"}
+    assert olav.post(f"{V1}stop-producers/", stop, format="json").json()["queues"] == 1
+    [row] = olav.get(f"{V1}audit/").json()["results"]
+    assert (row["reason"], row["outcome"]) == ("mine", "done")
+    assert SECRET not in json.dumps(row)
+    both = {**stop, "queues": [str(ORDERS), str(HIDDEN)]}
+    answer = olav.post(f"{V1}stop-producers/", both, format="json")
+    assert (answer.status_code, "virtual host blue" in answer.json()["detail"]) == (403, True)
+    limits = olav.patch(f"{V1}queues/default/orders/", {"version": 1, **LIMITS}, format="json")
+    assert "role of policy editor for virtual host default" in limits.json()["detail"]
+
+
+def test_a_policy_editor_sets_limits_and_stops_nobody(two_hosts: Broker) -> None:
+    paula = signed_in(person("paula", Grant(Role.POLICY_EDITOR, "local", "default")))
+    version = paula.get(f"{V1}queues/default/orders/").json()["version"]
+    assert paula.patch(f"{V1}queues/default/orders/", {"version": version, **LIMITS}, format="json").status_code == 200
+    answer = paula.post(f"{V1}stop-producers/", {"scope": str(ORDERS), "reason": "no"}, format="json")
+    assert "role of operator" in answer.json()["detail"]
+
+
+def test_a_role_of_a_group_is_everybodys_in_it_and_goes_with_it(two_hosts: Broker) -> None:
+    group = Group.objects.create(name="red team")
+    RoleGrant.objects.create(group=group, role=Role.VIEWER, broker="local", virtualhost="default")
+    user = person("gail")
+    client = signed_in(user)
+    assert client.get(f"{V1}queues/").status_code == 403
+    user.groups.add(group)
+    assert [row["name"] for row in client.get(f"{V1}queues/").json()["results"]] == ["orders"]
+    group.delete()
+    assert client.get(f"{V1}queues/").status_code == 403
+
+
+def test_a_broker_of_which_nothing_is_seen_is_not_there(two_hosts: Broker) -> None:
+    client = signed_in(person("far", Grant(Role.ADMIN, "elsewhere")))
+    assert client.get(f"{V1}brokers/").json() == []
+    assert client.get(f"{V1}brokers/local/").status_code == 404
+    assert client.get(f"{V1}queues/").status_code == 404
+
+
+def test_every_public_part_of_a_link_is_answered_by_its_seen_part_itself() -> None:
+    """What is added to a link must be thought of here, or it would be there unfiltered (or not at all)."""
+    fine = {"only_hosts"}
+    public = {name for kind in BrokerLink.__mro__ for name in vars(kind) if not name.startswith("_")}
+    # Written in the links' thread, which knows whole links only.
+    writes = {
+        "knows_event", "begin_events", "clock_shows", "look", "put_broker", "connected_now", "lost", "notify",
+    }  # fmt: skip
+    assert public - set(vars(SeenLink)) - writes - fine == set()
+
+
+async def test_many_events_that_are_not_seen_are_passed_over(broker: Broker) -> None:
+    from asyncio import to_thread
+
+    from console.links.seen import seen_by
+
+    link = await to_thread(broker.connected)
+    blue = object_name("VirtualHost", name="blue")
+    await link.acall(lambda admin: admin.create(blue, HOST_OPTIONS))
+    for n in range(30):
+        await to_thread(broker.do, lambda memory, n=n: memory.attach_producer(f"q{n}", "blue"))
+    await to_thread(broker.do, lambda memory: memory.attach_producer("orders"))
+    await to_thread(
+        until, lambda: link.newest_event == broker.memory.engine.last_event and link.window.last == link.newest_event
+    )
+    seen = seen_by(link, frozenset({"default"}))
+    tail = await seen.events_after(0, 5)
+    names = [str(each.object) for each in tail.events]
+    assert names
+    assert not any("blue" in name for name in names)
+    whole = await link.events_after(0, 1000)
+    assert tail.position is not None
+    assert (await seen.events_after(link.newest_event, 5)).events == ()
+    position, found = 0, []
+    while position < link.newest_event:
+        tail = await seen.events_after(position, 1)
+        found += [e.number for e in tail.events]
+        assert tail.position is not None
+        assert tail.position > position
+        position = tail.position
+    assert found == [e.number for e in whole.events if seen.sees(e.object)]  # type: ignore[attr-defined]
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+#: Route -> addresses there. None: it is for everybody who is signed in, or makes nothing known.
+PAGES: dict[str, list[str]] = {
+    "": ["/"],
+    "queues/<str:virtualhost>/<path:name>/": [f"/queues/blue/{HIDDEN['name']}/"],
+    "policies/": ["/policies/"],
+    "policies/scope/": [f"/policies/scope/?object={of(HIDDEN)}", "/policies/scope/?new=blue"],
+    "policies/file/": ["/policies/file/"],
+    "policies/bulk/": ["/policies/bulk/"],
+    "policies/bulk/<int:number>/": ["/policies/bulk/{job}/"],
+    "policies/export.yaml": ["/policies/export.yaml"],
+    "timeline/": ["/timeline/"],
+    "why/": [f"/why/?object={of(HIDDEN)}"],
+    "history/": ["/history/"],
+    "history/incident/": ["/history/incident/"],
+    "history/advice/": ["/history/advice/"],
+    "history/status/": ["/history/status/"],
+    "history/what-if/<str:virtualhost>/<path:name>/": [f"/history/what-if/blue/{HIDDEN['name']}/"],
+    "history/queues/<str:virtualhost>/<path:name>/": [f"/history/queues/blue/{HIDDEN['name']}/"],
+    "objects/": ["/objects/"],
+    "audit/": ["/audit/", f"/audit/?object={of(HIDDEN)}"],
+    "api/": ["/api/"],
+}
+OWN_PAGES = {"tokens/", "access/"}
+
+
+def test_the_walk_knows_every_page() -> None:
+    assert set(_routes(list(page_patterns))) == set(PAGES) | OWN_PAGES
+
+
+def test_pages_are_refused_without_a_role_and_tell_nothing_of_another_virtual_host(two_hosts: Broker) -> None:
+    job = BulkEdit.objects.get().pk
+    stranger, none, part = Client(), Client(), Client()
+    none.force_login(person("noah"))
+    part.force_login(person("nora", Grant(Role.VIEWER, "local", "default")))
+    for path in (path.replace("{job}", str(job)) for paths in PAGES.values() for path in paths):
+        assert stranger.get(path).status_code == 302, path
+        assert none.get(path).status_code in (403, 404), path
+        answer = part.get(path)
+        if SECRET in path or "blue" in path or path.endswith(f"/{job}/"):
+            assert answer.status_code in (403, 404) or (
+                path.startswith("/audit/") and "Nothing matches" in str(answer.content)
+            )
+        else:
+            assert answer.status_code == 200, path
+            assert SECRET not in answer.content.decode(), path
+
+
+def test_the_frame_says_what_they_may_and_where(two_hosts: Broker) -> None:
+    client = Client()
+    client.force_login(person("olav", Grant(Role.OPERATOR, "local", "default")))
+    html = client.get("/").content.decode()
+    assert "Operator; virtual host default" in html
+    assert '"operate": ["default"]' in html
+    assert "operator for the whole broker" in html  # what is still needed to stop all

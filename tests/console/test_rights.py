@@ -1,0 +1,161 @@
+"""Who may do what: the one module that decides, as a table of roles and actions, and as laws."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokers.managed import TYPES, ObjectName, object_name
+from console.access.rights import Grant, Need, Rights, Role, host_of, needed
+
+QUEUE = object_name("Queue", virtualhost="red", name="orders")
+BROKER = object_name("Broker")
+HOST = object_name("VirtualHost", name="red")
+PATTERN = object_name("Policy", virtualhost="red", pattern="orders.>")
+USER = object_name("User", name="app")
+NAMED = [str(QUEUE), str(object_name("Queue", virtualhost="blue", name="b"))]
+
+V, OP, P, A = Role.VIEWER, Role.OPERATOR, Role.POLICY_EDITOR, Role.ADMIN
+
+#: An action, and the roles that may do it.
+MATRIX: list[tuple[ObjectName, str, dict[str, Any], set[Role]]] = [
+    (QUEUE, "explain", {}, {V, OP, P, A}),
+    (QUEUE, "check", {}, {V, OP, P, A}),
+    (BROKER, "preview-change", {"changes": []}, {V, OP, P, A}),
+    (QUEUE, "stop-producers", {}, {OP, A}),
+    (QUEUE, "start-producers", {}, {OP, A}),
+    (BROKER, "stop-producers", {}, {OP, A}),
+    (BROKER, "stop-producers", {"queues": NAMED}, {OP, A}),
+    (QUEUE, "purge", {}, {OP, A}),
+    (QUEUE, "create", {}, {OP, A}),
+    (QUEUE, "create", {"capacity_messages": 5}, {A}),
+    (QUEUE, "delete", {}, {OP, A}),
+    (HOST, "create", {}, {OP, A}),
+    (HOST, "delete", {}, {OP, A}),
+    (QUEUE, "update", {"capacity_messages": 5}, {P, A}),
+    (BROKER, "update", {"memory_limit": 5}, {P, A}),
+    (PATTERN, "create", {"capacity_messages": 5}, {P, A}),
+    (PATTERN, "update", {"priority": 5}, {P, A}),
+    (PATTERN, "delete", {}, {P, A}),
+    (USER, "create", {}, {A}),
+    (USER, "update", {}, {A}),
+    (USER, "delete", {}, {A}),
+    (USER, "renew-password", {}, {A}),
+]
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize(("name", "operation", "arguments", "may"), MATRIX)
+def test_a_role_may_what_the_matrix_says(
+    name: ObjectName, operation: str, arguments: dict[str, Any], may: set[Role], role: Role
+) -> None:
+    missing = Rights((Grant(role),)).missing("local", needed(name, operation, arguments))
+    assert (missing == "") is (role in may), missing
+
+
+def test_operator_and_policy_editor_together_create_a_queue_with_limits() -> None:
+    both = Rights((Grant(OP), Grant(P)))
+    assert not both.missing("local", needed(QUEUE, "create", {"capacity_messages": 5}))
+
+
+def test_every_operation_that_changes_something_needs_more_than_sight() -> None:
+    seen = 0
+    for declared in TYPES.values():
+        name = object_name(declared.name, **dict.fromkeys(declared.keys, "1"))
+        for operation in declared.operations:
+            roles = needed(name, operation.name).roles
+            assert (Role.VIEWER in roles) is (operation.effect == "read" and declared.name != "User"), operation.name
+            seen += 1
+    assert seen > 10
+
+
+# -- scopes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_grant_on_a_virtual_host_reaches_that_one_of_that_broker_alone() -> None:
+    mine = Rights((Grant(OP, "local", "red"),))
+    stop = "stop-producers"
+    assert not mine.missing("local", needed(QUEUE, stop))
+    assert not mine.missing("local", needed(HOST, stop))
+    for broker, name in (
+        ("elsewhere", QUEUE),
+        ("local", object_name("Queue", virtualhost="blue", name="orders")),
+        ("local", BROKER),
+    ):
+        assert "role of operator" in mine.missing(broker, needed(name, stop))
+    assert mine.hosts(V, "local") == {"red"}
+    assert mine.hosts(V, "elsewhere") == frozenset()
+    assert mine.hosts(P, "local") == frozenset()
+
+
+def test_queues_that_are_named_need_their_virtual_hosts_and_not_the_broker() -> None:
+    need = needed(BROKER, "stop-producers", {"queues": NAMED})
+    assert need.hosts == ("blue", "red")
+    red, blue = Grant(OP, "local", "red"), Grant(OP, "local", "blue")
+    assert "virtual host blue" in Rights((red,)).missing("local", need)
+    assert not Rights((blue, red)).missing("local", need)
+    assert needed(BROKER, "stop-producers", {"queues": []}).hosts == (None,)
+    assert needed(BROKER, "stop-producers", {"queues": ["nonsense", NAMED[0]]}).hosts == (None, "red")
+    assert needed(BROKER, "stop-producers", {"pattern": "orders.>"}).hosts == (None,)
+
+
+def test_a_virtual_host_comes_and_goes_with_the_say_of_who_has_the_broker() -> None:
+    mine = Rights((Grant(A, "local", "red"),))
+    assert mine.missing("local", needed(HOST, "delete"))
+    assert not mine.missing("local", needed(HOST, "update"))
+
+
+def test_what_belongs_to_the_broker_has_no_virtual_host() -> None:
+    assert [host_of(name) for name in (BROKER, USER, HOST, QUEUE)] == [None, None, "red", "red"]
+    assert Need((V,), ("red",)).host == "red"
+    assert Need((V,), ("red", "blue")).host == Need((V,), (None,)).host == ""
+
+
+def test_administrators_give_what_lies_within_their_own_scope() -> None:
+    of_host, of_broker, of_all = Grant(A, "local", "red"), Grant(A, "local"), Grant(A)
+    assert Rights((of_host,)).may_give(Grant(OP, "local", "red"))
+    assert not Rights((of_host,)).may_give(Grant(OP, "local", "blue"))
+    assert not Rights((of_host,)).may_give(Grant(V, "local"))
+    assert Rights((of_broker,)).may_give(Grant(A, "local", "blue"))
+    assert not Rights((of_broker,)).may_give(Grant(V))
+    assert Rights((of_all,)).may_give(of_all)
+    assert not Rights((Grant(OP), Grant(P))).may_give(Grant(V, "local", "red"))
+
+
+def test_nobody_may_anything_without_a_grant() -> None:
+    nobody = Rights()
+    assert not nobody.sees("local")
+    assert not nobody.administers
+    assert nobody.missing("local", needed(QUEUE, "explain"))
+
+
+# -- laws -----------------------------------------------------------------------------------------------------------
+
+BROKERS, HOSTS = ("", "a", "b"), ("", "x", "y")
+grants = st.builds(Grant, st.sampled_from(list(Role)), st.sampled_from(BROKERS), st.sampled_from(HOSTS))
+some_rights = st.lists(grants, max_size=4).map(Rights.of)
+QUESTIONS = list(itertools.product(Role, ("a", "b", "c"), (None, "x", "y", "z")))
+
+
+@given(some_rights, some_rights)
+def test_a_token_may_what_both_it_and_its_owner_may(owner: Rights, token: Rights) -> None:
+    both = owner.within(token)
+    for role, broker, host in QUESTIONS:
+        assert both.may(role, broker, host) == (owner.may(role, broker, host) and token.may(role, broker, host))
+
+
+@given(some_rights, grants)
+def test_another_grant_takes_nothing_away(mine: Rights, more: Grant) -> None:
+    with_it = Rights.of([*mine.grants, more])
+    for question in QUESTIONS:
+        assert with_it.may(*question) or not mine.may(*question)
+
+
+@given(some_rights)
+def test_whoever_may_anything_sees_it(mine: Rights) -> None:
+    for role, broker, host in QUESTIONS:
+        assert mine.may(Role.VIEWER, broker, host) or not mine.may(role, broker, host)
