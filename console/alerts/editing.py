@@ -56,11 +56,8 @@ def rule_shown(rule: Rule) -> dict[str, Any]:
 
 
 def receiver_shown(receiver: Receiver, *, whole: bool) -> dict[str, Any]:
-    """`whole`: for those who may change it; the path of a URL may be a secret of its own."""
-    url = receiver.url
-    if url and not whole:
-        parts = urlsplit(url)
-        url = f"{parts.scheme}://{parts.netloc}/…"
+    """`whole`: with where it is, for those who may change it; the path of a URL may be a secret of its own."""
+    url = receiver.url if whole else ""
     return {
         "id": receiver.pk,
         "version": receiver.version,
@@ -70,6 +67,12 @@ def receiver_shown(receiver: Receiver, *, whole: bool) -> dict[str, Any]:
         "recipients": receiver.recipients if whole else [],
         "enabled": receiver.enabled,
     }
+
+
+def _receiver_audited(receiver: Receiver) -> dict[str, Any]:
+    parts = urlsplit(receiver.url)
+    url = f"{parts.scheme}://{parts.netloc}/…" if receiver.url else ""
+    return {**receiver_shown(receiver, whole=True), "url": url}
 
 
 def silence_shown(silence: Silence) -> dict[str, Any]:
@@ -176,19 +179,19 @@ def make_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
             receiver.secret = new_secret()
         with _unique("name", receiver.name), transaction.atomic():
             receiver.save()
-        this.after = receiver_shown(receiver, whole=False)
+        this.after = _receiver_audited(receiver)
         return receiver
 
 
 def change_receiver(by: Actor, receiver: Receiver, given: Mapping[str, Any], version: int) -> Receiver:
     with console_change(by, f"alert-receiver {receiver.name}", "update", needs_of_scope()) as this:
-        this.before = receiver_shown(receiver, whole=False)
+        this.before = _receiver_audited(receiver)
         now = {field: getattr(receiver, field) for field in ("name", "url", "recipients", "enabled")}
         values = _receiver_values(receiver.kind, {**now, **given})
         with _unique("name", values["name"]), transaction.atomic():
             _next_version(Receiver.objects.filter(pk=receiver.pk, version=version), receiver, values)
         receiver = Receiver.objects.get(pk=receiver.pk)
-        this.after = receiver_shown(receiver, whole=False)
+        this.after = _receiver_audited(receiver)
         return receiver
 
 
@@ -204,7 +207,7 @@ def renew_secret(by: Actor, receiver: Receiver) -> str:
 
 def remove_receiver(by: Actor, receiver: Receiver) -> None:
     with console_change(by, f"alert-receiver {receiver.name}", "delete", needs_of_scope()) as this:
-        this.before = receiver_shown(receiver, whole=False)
+        this.before = _receiver_audited(receiver)
         receiver.delete()
 
 

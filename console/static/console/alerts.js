@@ -128,7 +128,7 @@ function showReceivers(receivers) {
   byId("receivers-empty").hidden = receivers.length > 0;
   byId("receivers-box").hidden = !receivers.length;
   fill(byId("receivers"), receivers.map((each) => h("tr", {},
-    h("th", { scope: "row" }, each.name, each.enabled ? null : h("span", { class: "tag" }, "off"), h("small", { class: "muted vh wrap" }, each.kind === "webhook" ? each.url : each.recipients.join(", "))),
+    h("th", { scope: "row" }, each.name, each.enabled ? null : h("span", { class: "tag" }, "off"), h("small", { class: "muted vh wrap" }, (each.kind === "webhook" ? each.url : each.recipients.join(", ")) || (each.kind === "webhook" ? "webhook" : "e-mail"))),
     h("td", { class: "acts" }, button("Test", async () => {
       await change(() => post(`alerts/receivers/${each.id}/test/`, {}), `A test is on its way to ${each.name}: see the log.`);
     }), button("Edit", () => receiverDialog(each)), each.kind === "webhook" ? button("Secret…", () => newSecret(each)) : null, button("Remove", () => removeReceiver(each))))));
