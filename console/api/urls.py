@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
 from console.api.audit import AuditFileView, AuditView, RevertView
@@ -41,7 +41,7 @@ from console.api.stops import StartProducersView, StopPreviewView, StopProducers
 from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
 
-_v1 = [
+_v1: list[URLPattern | URLResolver] = [
     path("me/", MeView.as_view()),
     path("brokers/", BrokersView.as_view()),
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
@@ -78,6 +78,7 @@ _v1 = [
     path("audit/", AuditView.as_view()),
     path("audit/file/", AuditFileView.as_view()),
     path("audit/<int:number>/revert/", RevertView.as_view()),
+    path("", include("console.api.alerts_urls")),
     path("history/", KnownView.as_view()),
     path("history/queues/", QueuesKnownView.as_view()),
     path("history/series/", SeriesView.as_view()),
