@@ -157,7 +157,7 @@ def test_what_went_well_since_is_no_failure_any_more_and_what_was_stopped_is_non
     assert [each["state"] for each in told["runs"]] == ["interrupted", "done", "failed"]
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
 def test_what_runs_now_is_told_with_its_step_unless_its_process_is_dead(as_viewer: APIClient, url: str) -> None:
     recorded(url)
     run(finished=None, step="minutes")
