@@ -9,16 +9,14 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from console import operations
-from console.access.people import rights_in
+from console.access.rights import Role
 from console.api import schema
 from console.api.history_reading import history
-from console.api.reading import body_of, text_in
+from console.api.reading import PersonalView, body_of, text_in
 from console.history import diagnosis
 from console.history.status import status as status_of
-from console.operations import Actor
 
 
 def _int(says: str, *, null: bool = False) -> serializers.IntegerField:
@@ -117,17 +115,19 @@ class HistoryRunAnswer(serializers.Serializer[Any]):
     work = _text("What was handed to the worker.")
 
 
-class HistoryStatusView(APIView):
+class HistoryStatusView(PersonalView):
     @extend_schema(
         responses={200: HistoryStatus, 403: schema.READ_REFUSALS[403]},
         summary="How the history's pipeline is",
         description="What runs, ran, waits and failed, and what to do about it. Always answers: what cannot be found"
-        " out is a finding.",
+        " out is a finding. Who does not see every broker is not told why runs failed and which files cannot be read,"
+        " which names brokers.",
     )
     def get(self, request: Request) -> Response:
-        rights = rights_in(request._request)
-        brokers = [broker for broker in settings.HEADGATE_BROKERS if rights.sees(broker["slug"])]
+        brokers = [broker for broker in settings.HEADGATE_BROKERS if self.rights.sees(broker["slug"])]
         told = status_of(history(request), brokers, settings.CELERY_BEAT_SCHEDULE)
+        if not self.rights.may_everywhere(Role.VIEWER):
+            told.leave_reasons_out()
         found = diagnosis.findings(told)
         return Response(
             {
@@ -147,7 +147,7 @@ class HistoryStatusView(APIView):
         )
 
 
-class HistoryRunView(APIView):
+class HistoryRunView(PersonalView):
     @extend_schema(
         request=HistoryRunRequest,
         responses={202: HistoryRunAnswer, **schema.WRITE_REFUSALS},
@@ -158,5 +158,5 @@ class HistoryRunView(APIView):
     def post(self, request: Request) -> Response:
         body = body_of(request)
         work = text_in(body, "work")
-        operations.run_history(Actor.of(request._request), work, text_in(body, "reason"))
+        operations.run_history(self.actor, work, text_in(body, "reason"))
         return Response({"work": work}, status=status.HTTP_202_ACCEPTED)

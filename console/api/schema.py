@@ -496,6 +496,7 @@ class AuditRow(serializers.ModelSerializer[AuditEntry]):
             "user_name",
             "source_address",
             "broker",
+            "virtualhost",
             "object",
             "operation",
             "reason",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from console.api.audit import AuditView, RevertView
+from console.api.audit import AuditFileView, AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.bulk import (
     BulkEditsView,
@@ -41,7 +41,7 @@ from console.api.stops import StartProducersView, StopPreviewView, StopProducers
 from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
 
-_v1 = [
+_v1: list[URLPattern | URLResolver] = [
     path("me/", MeView.as_view()),
     path("brokers/", BrokersView.as_view()),
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
@@ -76,7 +76,9 @@ _v1 = [
     path("policies/bulk/<int:number>/undo/", BulkUndoView.as_view()),
     path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
+    path("audit/file/", AuditFileView.as_view()),
     path("audit/<int:number>/revert/", RevertView.as_view()),
+    path("", include("console.api.alerts_urls")),
     path("history/", KnownView.as_view()),
     path("history/queues/", QueuesKnownView.as_view()),
     path("history/series/", SeriesView.as_view()),

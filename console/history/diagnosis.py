@@ -209,7 +209,8 @@ def _chores(told: Status) -> list[Finding]:
                     "chore",
                     "trouble",
                     f"{words[0].upper()}{words[1:]} {since}.",
-                    "Start `manage.py worker`, which does it every night. `manage.py up` starts it, too.",
+                    "Start `manage.py beat` and `manage.py worker`, which see to it every night. `manage.py up` starts"
+                    " them, too.",
                 )
             )
     return found

@@ -30,7 +30,7 @@ from console.history import episodes as episodes_step
 from console.history import holds as holds_step
 from console.history import rollups, stops
 from console.history.backlog import Backlog, find_backlog
-from console.history.cleaning import clean, unknown
+from console.history.cleaning import clean, complete, unknown
 from console.history.owed import Owed, Stretch
 from console.history.rollups import DAY, HOLDS_MS, HOUR
 from console.history.spans import spans
@@ -46,6 +46,9 @@ FEW_HOURS = 4
 
 #: Stretches of hours that one run works out; with more of them they are joined, which costs time and changes nothing.
 MOST_RANGES = 24
+
+#: Samples whose rollups are worked out and committed together. A sample may hold for many minutes, each a row.
+MOST_ROLLED = 1_000_000
 
 FOR_EVER = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
@@ -117,12 +120,13 @@ class Run:
     def _take(self, backlog: Backlog) -> None:
         tables = self.tables
         with self._step("landing"):
-            landed = {
-                kind: self._keep(clean(kind, tables.landed(kind, names)))
-                for kind, names in backlog.files.items()
-                if names
-            }
-            told, hours = self._told(landed)
+            files = {kind: tables.landed(kind, names) for kind, names in backlog.files.items() if names}
+            landed = {kind: clean(kind, rows) for kind, rows in files.items()}
+            if self._few:
+                landed = {kind: self._keep(rows) for kind, rows in landed.items()}
+                told, hours = self._told(landed)
+            else:  # doubles tell nothing else, and a few columns are read again sooner than all are kept
+                told, hours = self._told({kind: complete(kind, rows) for kind, rows in files.items()})
         with self._step("store"):
             for kind, rows in landed.items():
                 first, last = backlog.bounds[kind]
@@ -130,15 +134,16 @@ class Run:
                 tables.append(kind, unknown(kind, rows, stored), at_once=self._few)
         self._owed = Owed(tables.landing)
         self._intervals(told)
-        self._rollups(self._hours(hours, self._owed.stretches))
+        for part in self._portions(self._hours(hours, self._owed.stretches)):
+            self._rollups(part)
         with self._step("taken"):
             now = dt.datetime.now(dt.UTC)
-            files = [(kind, name) for kind, names in backlog.files.items() for name in names]
+            taken = [(kind, name) for kind, names in backlog.files.items() for name in names]
             columns = {
-                "kind": [kind for kind, _ in files],
-                "file": [name for _, name in files],
-                "rows": pa.nulls(len(files), pa.int64()),
-                "at": pa.array([now] * len(files), pa.timestamp("us", tz="UTC")),
+                "kind": [kind for kind, _ in taken],
+                "file": [name for _, name in taken],
+                "rows": pa.nulls(len(taken), pa.int64()),
+                "at": pa.array([now] * len(taken), pa.timestamp("us", tz="UTC")),
             }
             tables.append("taken", pa.table(columns), at_once=True)
             self._owed.settle()
@@ -267,9 +272,8 @@ class Run:
         """Put the rows `found` in the place of the stored rows `before`."""
         tables = self.tables
         columns = schema(name).names
-        empty = self.spark.createDataFrame([], schema(name))
-        old, new = before.select(*columns), empty.unionByName(found, allowMissingColumns=True).select(*columns)
-        new = self._keep(new)
+        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema(name) if f.name not in found.columns]
+        old, new = before.select(*columns), self._keep(found.select("*", *missing).select(*columns))
         both = old.withColumn("n", F.lit(-1)).unionByName(new.withColumn("n", F.lit(1)))
         differing = both.groupBy(*columns).agg(F.sum("n").alias("n")).where("n <> 0")
         bounds = ("broker", "virtualhost", "queue", "start", "end")
@@ -308,6 +312,26 @@ class Run:
             ranges.append((begin // HOUR * HOUR, (max(begin, last) // HOUR + 1) * HOUR))
         return joined(ranges)
 
+    def _portions(self, hours: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+        """The same hours in portions of whole days that have up to `MOST_ROLLED` samples, or one day."""
+        if self._few:
+            return [list(hours)]
+        samples: dict[int, int] = {}
+        for file in self.tables.files("samples"):
+            day = (file.partition - dt.date(1970, 1, 1)).days
+            samples[day] = samples.get(day, 0) + file.rows
+        portions: list[list[tuple[int, int]]] = [[]]
+        count, last = 0, None
+        for begin, end in hours:
+            for day in range(begin // DAY, -(-end // DAY)):
+                if day != last:
+                    count, last = count + samples.get(day, 0), day
+                    if portions[-1] and count > MOST_ROLLED:
+                        portions.append([])
+                        count = samples.get(day, 0)
+                portions[-1].append((max(begin, day * DAY), min(end, (day + 1) * DAY)))
+        return [joined(portion) for portion in portions]
+
     def _rollups(self, hours: Sequence[tuple[int, int]]) -> None:
         tables = self.tables
         ranges = _ranges(hours)
@@ -315,21 +339,23 @@ class Run:
         with_before = [(begin - dt.timedelta(milliseconds=HOLDS_MS), end) for begin, end in ranges]
         first, last = with_before[0][0], with_before[-1][1]
         frame = self._frame(hours)
-        looked = self._keep(tables.read_touching("coverage", "until", first, last))
+        looked = tables.read_touching("coverage", "until", first, last)
+        watched = self._keep(spans(looked))
+        sampled = self._keep(spans(looked, sampled=True))
         intervals = {name: tables.read_touching(name, "end", ranges[0][0], last) for name in ("episodes", "holds")}
         with self._step("minutes"):
             rows = rollups.minutes(
                 tables.read_ranges("samples", with_before),
                 tables.read_ranges("events", with_before),
-                spans(looked),
-                spans(looked, sampled=True),
+                watched,
+                sampled,
                 intervals["episodes"],
                 intervals["holds"],
                 frame,
             )
             tables.replace("minutes", ranges, rows, at_once=at_once)
         with self._step("hours"):
-            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(looked), frame, HOUR)
+            rows = rollups.coarser(tables.read_ranges("minutes", ranges), watched, frame, HOUR)
             tables.replace("hours", ranges, rows, at_once=at_once)
         with self._step("days"):
             days = joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in hours])
@@ -339,7 +365,8 @@ class Run:
             tables.replace("days", ranges, rows, at_once=at_once)
 
     def _frame(self, ranges: Sequence[tuple[int, int]]) -> DataFrame:
-        return self.spark.createDataFrame(list(ranges), "range_from bigint, range_to bigint")
+        rows = ", ".join(f"({begin}L, {end}L)" for begin, end in ranges)
+        return self.spark.sql(f"SELECT * FROM VALUES {rows} AS t(range_from, range_to)")  # noqa: S608 -- numbers only
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

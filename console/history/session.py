@@ -34,6 +34,8 @@ _EVERYWHERE = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The paths of files are given one by one, and looked at one by one.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Where in our Python each expression was written is not looked up: it costs half of the time that plans take there.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Plans are written out for Spark's own pages, which nobody looks at here.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",

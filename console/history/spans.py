@@ -17,8 +17,8 @@ DAY = 86_400_000
 
 
 def spans(coverage: DataFrame, *, sampled: bool = False) -> DataFrame:
-    """(broker, day, span_from, span_to), in ms: the days since the epoch that a span touches, each with the whole span.
-    `sampled`: only where samples were taken, which imported logs have none of."""
+    """(broker, span_from, span_to), in ms, apart from each other. `sampled`: only where samples were taken, which
+    imported logs have none of."""
     looked = coverage.where("followed")
     if sampled:
         looked = looked.where("source <> 'log'")
@@ -30,5 +30,11 @@ def spans(coverage: DataFrame, *, sampled: bool = False) -> DataFrame:
     islands = rows.withColumn("apart", F.coalesce(F.col("begin") > F.max("end").over(before), F.lit(True)))
     islands = islands.withColumn("island", F.sum(F.col("apart").cast("int")).over(ordered))
     merged = islands.groupBy("broker", "island").agg(F.min("begin").alias("span_from"), F.max("end").alias("span_to"))
+    return merged.select("broker", "span_from", "span_to")
+
+
+def by_day(spans: DataFrame) -> DataFrame:
+    """Each span once for each day (since the epoch) that it touches, as a whole, so that others can be joined to it by
+    their day."""
     days = F.sequence(F.expr(f"span_from div {DAY}"), F.expr(f"span_to div {DAY}"))
-    return merged.select("broker", F.explode(days).alias("day"), "span_from", "span_to")
+    return spans.select("broker", F.explode(days).alias("day"), "span_from", "span_to")

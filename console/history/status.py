@@ -51,9 +51,19 @@ class Status:
     tables: list[Facts] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
+    def leave_reasons_out(self) -> None:
+        """For those who do not see every broker: reasons and names of files tell of the others."""
+        for run in (*([self.running] if self.running else []), *self.runs, *self.failures):
+            run["error"] = run["error"] and run["error"].partition(":")[0]
+        for chore in self.chores:
+            if chore["last"] is not None:
+                chore["last"]["error"] = chore["last"]["error"] and chore["last"]["error"].partition(":")[0]
+        self.unreadable = {f"file {number}": "" for number, _ in enumerate(self.unreadable, start=1)}
+
 
 def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mapping[str, Mapping[str, Any]]) -> Status:
-    """`brokers`: those of the settings, with `slug` and `title`; `schedule`: Celery beat's."""
+    """`reader`: the history as far as who asks sees it; `brokers`: those of the settings that they see, with `slug` and
+    `title`; `schedule`: Celery beat's."""
     now = timezone.now()
     told = Status(_ms(now))
     _of_runs(told, now)

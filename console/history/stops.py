@@ -107,7 +107,10 @@ def _pairs(begins: DataFrame, starts: DataFrame) -> DataFrame:
             outer, inner = Scope.parse(started), Scope.parse(scope)
             if started == scope or (outer and inner and outer.contains(inner)):
                 pairs.append((started, scope))
-    return begins.sparkSession.createDataFrame(pairs, "started string, scope string")
+    spark = begins.sparkSession
+    if not pairs:
+        return spark.sql("SELECT '' AS started, '' AS scope WHERE false")
+    return spark.createDataFrame(pairs, "started string, scope string")
 
 
 def _word(column: str) -> Column:

@@ -166,7 +166,7 @@ class Tables:
 
     def _parquet(self, paths: list[str], columns: StructType) -> DataFrame:
         if not paths:
-            return self.spark.createDataFrame([], columns)
+            return no_rows(self.spark, columns)
         rows = self.spark.read.schema(columns).parquet(*paths)
         return rows.select(*columns.names)
 
@@ -233,13 +233,21 @@ class Tables:
     def _commit_by_spark(self, name: str, rows: DataFrame, options: dict[str, str], mode: str) -> None:
         layout = LAYOUTS[name]
         self._table(name)
+        partition = partition_column(layout.partition, F.col(layout.time)).alias(layout.partition)
+        if layout.partition in rows.columns:
+            partition = F.col(layout.partition)  # the same; Spark then sees whether rows lie by it already
         rows = rows.select(
-            *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema(name)),
-            partition_column(layout.partition, F.col(layout.time)).alias(layout.partition),
+            *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema(name)), partition
         )
         # One file a partition and write: readers open fewer files, and sorted ones.
         rows = rows.repartition(layout.partition).sortWithinPartitions(layout.partition, *layout.order)
         rows.write.format("delta").mode(mode).options(**options).save(_spark_url(table_url(self.url, name)))
+
+
+def no_rows(spark: SparkSession, columns: StructType) -> DataFrame:
+    """Known to be empty when a query is planned, so that what depends on it is not even planned."""
+    nothing = spark.range(1).where("false")
+    return nothing.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in columns))
 
 
 def landing_schema(kind: str) -> StructType:

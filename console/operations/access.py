@@ -177,3 +177,21 @@ def revoke_token(by: Actor, token: ApiToken) -> None:
             _must_administer_everything(by)
         if not ApiToken.objects.filter(pk=token.pk, revoked=None).update(revoked=timezone.now()):
             raise NotFound(f"the token {token.name} has been revoked already")
+
+
+# -- what a sign-in service tells -------------------------------------------------------------------------------------
+
+
+def join_as_told(user: User, wanted: set[str], governed: set[str], *, by: str, address: str) -> None:
+    """In `wanted` of the `governed` groups, and no other of those; groups that are not governed stay as they are. Kept
+    in the audit trail if it changes anything. Nobody need be allowed to: the settings give the service that say."""
+    before = set(user.groups.values_list("name", flat=True))
+    after = (before - governed) | wanted
+    if after == before:
+        return
+    with audited(Actor(user, address), _holder(user), "set-groups", reason=f"told by {by}") as row:
+        row.before, row.after = {"groups": sorted(before)}, {"groups": sorted(after)}
+        found = list(Group.objects.filter(name__in=after))
+        if missing := after - {group.name for group in found}:
+            row.detail = f"there is no group {', '.join(sorted(missing))} here"
+        user.groups.set(found)

@@ -1,18 +1,17 @@
 """Running the history's pipeline or one of its chores at once, when a person says so.
 
-It is no change of a broker, but takes the machine's time from everybody: it needs an operator of a whole broker and
-leaves an audit row, filed under the first configured broker, since it is about all of them.
+It is no change of a broker, but takes the machine's time from everybody, and is about all brokers: it needs the role of
+operator of every broker, and leaves an audit row that names none.
 """
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from kombu.exceptions import OperationalError
 
 from brokers.admin import AdminError, InvalidValue
-from console.access.rights import Rights, Role
+from console.access.rights import Role
 from console.audit.models import AuditEntry, Outcome
 from console.celery import app
 from console.operations.actor import Actor
@@ -32,10 +31,6 @@ class QueueUnreachable(AdminError):
     """The task could not be handed over: Celery's broker does not answer."""
 
 
-def may_run_history(rights: Rights) -> bool:
-    return any(rights.may(Role.OPERATOR, broker["slug"]) for broker in settings.HEADGATE_BROKERS)
-
-
 def run_history(by: Actor, work: str, reason: str = "") -> None:
     """Hand the work to Celery's worker. Raises InvalidValue, PermissionDenied, QueueUnreachable."""
     if work not in HISTORY_WORKS:
@@ -44,17 +39,17 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
         user=by.user if isinstance(by.user, User) else None,
         user_name=by.name,
         source_address=by.address,
-        broker=settings.HEADGATE_BROKERS[0]["slug"],
+        broker="",
         object="history",
         operation=work,
         reason=reason.strip(),
         outcome=Outcome.FAILED,
     )
     try:
-        if not may_run_history(by.rights):
+        if not by.rights.may_everywhere(Role.OPERATOR):
             entry.outcome = Outcome.REFUSED
             raise PermissionDenied(
-                f"{by.name} may look at the history but not run it: that needs the role of operator for a whole broker"
+                f"{by.name} may not run the history: that needs the role of operator of every broker"
             )
         task, arguments = HISTORY_WORKS[work]
         app.send_task(task, kwargs=arguments, expires=EXPIRES)

@@ -6,10 +6,14 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from console.access.people import rights_in
+from console.access.rights import Role
 from console.pages.history_frame import history_frame
 
 
 @require_safe
 def history_status(request: HttpRequest) -> HttpResponse:
     """Its script asks for the status every few seconds."""
-    return render(request, "console/history_status.html", history_frame(request, "history-status", "Status"))
+    context = history_frame(request, "history-status", "Status")
+    may_run = rights_in(request).may_everywhere(Role.OPERATOR)
+    return render(request, "console/history_status.html", {**context, "may_run": may_run})

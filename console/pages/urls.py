@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from console.pages.access import access
+from console.pages.alerts import alert_rule, alerts
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
 from console.pages.bulk import bulk, bulk_job
@@ -19,6 +20,7 @@ from console.pages.objects import objects
 from console.pages.overview import overview
 from console.pages.policies import export, policies, policy, policy_file
 from console.pages.queue import queue
+from console.pages.schedules import schedule, schedules
 from console.pages.timeline import timeline
 from console.pages.tokens import tokens
 from console.pages.why import why
@@ -41,6 +43,12 @@ urlpatterns = [
     path("history/status/", history_status, name="history-status"),
     path("history/what-if/<str:virtualhost>/<path:name>/", history_what_if, name="history-what-if"),
     path("history/queues/<str:virtualhost>/<path:name>/", history_queue, name="history-queue"),
+    path("alerts/", alerts, name="alerts"),
+    path("alerts/rules/new/", alert_rule, name="alert-rule-new"),
+    path("alerts/rules/<int:number>/", alert_rule, name="alert-rule"),
+    path("schedules/", schedules, name="schedules"),
+    path("schedules/new/", schedule, name="schedule-new"),
+    path("schedules/<int:number>/", schedule, name="schedule"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
     path("access/", access, name="access"),

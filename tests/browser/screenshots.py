@@ -96,6 +96,18 @@ def history_status(page: Page) -> None:
     page.wait_for_selector("#tables tr", timeout=READY)
 
 
+def alerts(page: Page) -> None:
+    page.goto("/alerts/")
+    page.wait_for_selector("#rules tr, #rules-empty:not([hidden])", timeout=READY)
+    page.wait_for_timeout(600)
+
+
+def schedules(page: Page) -> None:
+    page.goto("/schedules/")
+    page.wait_for_selector("#schedules tr, #schedules-empty:not([hidden])", timeout=READY)
+    page.wait_for_timeout(600)
+
+
 def objects(page: Page) -> None:
     page.goto("/objects/")
     page.wait_for_selector(".attributes-table td.value", timeout=READY)
@@ -135,6 +147,8 @@ SHOTS: dict[str, Callable[[Page], None]] = {
     "policy-file": policy_file,
     "bulk": bulk,
     "history-status": history_status,
+    "alerts": alerts,
+    "schedules": schedules,
     "objects": objects,
     "operations": operations,
     "audit": audit,

@@ -305,6 +305,33 @@ async def test_candidates_are_replayed_beside_the_limits_in_force(people: People
     assert "candidate=10000%3A9000%3A0%3A0" in page.url
 
 
+async def test_the_fleets_advice_leads_to_the_replay_of_the_same_week(people: People, told: str) -> None:
+    about = {"broker": "local", "virtualhost": "default", "begin": T - 6 * 24 * HOUR, "at": T + HOUR}
+    raised = {"kind": "raise-capacity", "text": "A capacity of 1,414 messages would have avoided 95% of it."}
+    figures = {"recorded_blocked_seconds": 60.0, "observed_seconds": 3000.0, "recommended_blocked_seconds": 0.0}
+    idle = {"kind": "never-reached", "text": "Its capacity was never reached.", "recorded_blocked_seconds": 0.0}
+    fine = {"kind": "none", "text": "Its producers were not held.", "recorded_blocked_seconds": 0.0}
+    rows = [("orders", raised | figures), ("idle", idle), ("fine", fine)]
+    write(told, "advice", [{**about, "queue": queue, **advice} for queue, advice in rows])
+    page = await people.page("ada", "viewers")
+    await page.goto("/history/advice/")
+    await expect(page.locator("#rows tr")).to_contain_text(["A capacity of 1,414 messages", "never reached"])
+    await expect(page.locator("#rows tr")).to_have_count(2)
+    await expect(page.locator("#advice-of")).to_contain_text("worked out anew every night")
+    await expect(page.locator("#caveat")).to_contain_text("not a forecast")
+    await page.get_by_label("Kind of advice").select_option("never-reached")
+    await expect(page.locator("#rows tr")).to_contain_text(["never reached"])
+    await page.get_by_label("Kind of advice").select_option("")
+    async with page.expect_request(lambda asked: "/history/what-if/" in asked.url and asked.method == "POST") as asked:
+        await page.locator("#rows tr").first.get_by_role("link", name="What if…").click()
+    sent = (await asked.value).post_data_json
+    assert [moment_of(sent[end]) for end in ("from", "until")] == [about["begin"], about["at"]]
+
+
+def moment_of(given: Any) -> int:
+    return given if isinstance(given, int) else round(dt.datetime.fromisoformat(given).timestamp() * 1000)
+
+
 async def test_broken_table_is_told_where_its_data_would_be(people: People, told: str) -> None:
     people.expected.append("503")  # Chromium reports the refusals
     spoil(told, "minutes")

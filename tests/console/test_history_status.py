@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from console.access.models import RoleGrant
 from console.audit.models import AuditEntry
 from console.celery import app
 from console.history.landing import Landing
@@ -155,7 +157,7 @@ def test_what_went_well_since_is_no_failure_any_more_and_what_was_stopped_is_non
     assert [each["state"] for each in told["runs"]] == ["interrupted", "done", "failed"]
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
 def test_what_runs_now_is_told_with_its_step_unless_its_process_is_dead(as_viewer: APIClient, url: str) -> None:
     recorded(url)
     run(finished=None, step="minutes")
@@ -214,6 +216,22 @@ def test_a_table_that_cannot_be_read_is_a_finding_and_not_an_error(as_viewer: AP
     told = ask(as_viewer)
     assert told["condition"] == "trouble"
     assert "'minutes'" in finding(told, "broken")["text"]
+
+
+def test_who_sees_one_broker_is_told_no_names_of_others(as_viewer: APIClient, url: str, settings: Any) -> None:
+    away = {"slug": "away", "title": "Another broker", "options": {}}
+    settings.HEADGATE_BROKERS = [*settings.HEADGATE_BROKERS, away]
+    run(error="LandingError: recorder~away~x cannot be read", unreadable={"events/recorder~away~x": "recorder~away~x"})
+    write(url, "coverage", [coverage(told_now() - HOUR, told_now(), broker=name) for name in ("local", "away", "old")])
+    whole = as_viewer.get(STATUS)
+    assert {each["broker"] for each in whole.json()["brokers"]} == {"local", "away", "old"}
+    user = User.objects.get(username="vera")
+    user.groups.clear()
+    RoleGrant.objects.create(user=user, role="viewer", broker="local", virtualhost="default")
+    told = ask(as_viewer)
+    assert [each["broker"] for each in told["brokers"]] == ["local"]
+    assert "away" not in as_viewer.get(STATUS).content.decode()
+    assert finding(told, "failing")["text"] == "The last run failed: LandingError."
 
 
 class Sent:

@@ -102,7 +102,7 @@ def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, t
 def test_beat_names_tasks_that_there_are() -> None:
     app.loader.import_default_modules()
     named = {entry["task"] for entry in app.conf.beat_schedule.values()}
-    assert named == {f"history.{work}" for work in ("run", "sweep", "compact", "retain", "advise")}
+    assert named >= {f"history.{work}" for work in ("run", "sweep", "compact", "retain", "advise")}
     assert named <= set(app.tasks)
 
 

@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import ssl
 import urllib.request
+from contextlib import closing
 from http.client import HTTPException
 from http.cookiejar import CookieJar
 from pathlib import Path
@@ -210,32 +211,44 @@ def test_worker_and_beat_are_named_started_again_and_stopped_with_the_rest(tmp_p
         up.wait_for("beat    | at work", within=30)
         up.wait_for("worker  | ", within=30)
 
-        def one(name: str) -> psutil.Process:
+        def one(name: str) -> psutil.Process | None:
             children = psutil.Process(up.process.pid).children()
-            return next(child for child in children if lives(child) and name in child.cmdline())
+            return next((child for child in children if lives(child) and name in child.cmdline()), None)
 
         for name in ("worker", "beat"):
             killed = one(name)
+            assert killed is not None
             killed.send_signal(signal.SIGKILL)
             up.wait_for(f"{name:<8}| was ended by SIGKILL")
-            wait_until(lambda name=name, killed=killed: one(name) != killed, f"{name} runs again")  # type: ignore[misc]
+            wait_until(lambda name=name, was=killed: one(name) not in (None, was), f"{name} runs again")  # type: ignore[misc]
         wait_until(lambda: up.out.count("beat    | at work") == 2, "the new beat took over", within=30)
         assert up.end(signal.SIGTERM, within=8) < 5
 
 
-def test_killed_worker_and_beat_do_what_was_asked_meanwhile(tmp_path: Path) -> None:
-    """What is due is in the database: a message that was lost with a worker is sent again by the sweep."""
+def test_what_is_due_is_found_by_beat_and_done_by_the_worker(tmp_path: Path) -> None:
+    """A delivery of which no message tells: the sweep finds it, and its receiver is not there any more."""
     data = tmp_path / "data"
-    with Up(tmp_path, "--demo", data=data) as up:
-        up.wait_for(READY, within=60)
-        database = data / "console" / "console.sqlite3"
+    with Up(tmp_path, data=data) as up:
+        up.wait_for(READY, within=90)
+        with closing(sqlite3.connect(data / "console" / "console.sqlite3", timeout=20)) as database:
+            told = ("0" * 32, "2027-01-01 00:00:00", "rule", "local", "firing", "[]", 1)
+            database.execute(
+                "insert into alerts_notification (id, at, rule_name, broker, phase, items, count)"
+                " values (?, ?, ?, ?, ?, ?, ?)",
+                told,
+            )
+            database.execute(
+                "insert into alerts_delivery (notification_id, receiver_name, state, due, tries, attempts)"
+                " values (?, 'gone', 'waiting', '2026-01-01 00:00:00', 0, '[]')",
+                told[:1],
+            )
+            database.commit()
 
-        def counted() -> int:
-            with sqlite3.connect(database, timeout=20) as connection:
-                sql = "select total_run_count from django_celery_beat_periodictask where task = 'bulk.sweep'"
-                return int((connection.execute(sql).fetchone() or (0,))[0])
+            def outcome() -> str:
+                return str(database.execute("select state || attempts from alerts_delivery").fetchone()[0])
 
-        wait_until(lambda: counted() >= 1, "beat sends what is due", within=40)
+            wait_until(lambda: "its receiver was removed" in outcome(), "it is done", within=60)
+            assert outcome().startswith("failed")
         folder = data / "worker" / "queue"
-        wait_until(lambda: not list(folder.glob("*.msg")), "the worker takes it", within=20)
+        wait_until(lambda: not list(folder.glob("*.msg")), "no message is left", within=30)
         up.end(signal.SIGTERM, within=8)

@@ -36,16 +36,6 @@ const howToBegin = () => [
     h("li", {}, h("code", {}, "manage.py make-history"), " makes up a year, to look around.")),
 ];
 
-const beingWorkedOut = () => [
-  h("p", {}, h("strong", {}, "The recording has begun.")),
-  h("p", {}, "Its first numbers are being worked out and come within a minute or so. This page shows them by itself."),
-];
-
-/** Throws what makes `showTrouble` say how to begin, or to wait, when the answer of "what is known" says: nothing yet. */
-export function needHistory(known) {
-  if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: known.landed });
-}
-
 /** Text between backquotes is a command. */
 export const withCommands = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 
@@ -62,6 +52,16 @@ export async function showPipeline(element) {
   if (!found.length) return;
   fill(element, icon("overfull"), h("p", {}, h("strong", {}, found[0].text), found.length > 1 ? ` And ${found.length - 1} more. ` : " ",
     h("a", { href: `/history/status/${location.search.includes("broker=") ? query({ broker: new URLSearchParams(location.search).get("broker") }) : ""}` }, "Status of the history")));
+}
+
+const beingWorkedOut = () => [
+  h("p", {}, h("strong", {}, "The recording has begun.")),
+  h("p", {}, "Its first numbers are being worked out and come within a minute or so. This page shows them by itself."),
+];
+
+/** Throws what makes `showTrouble` say how to begin, or to wait, when the answer of "what is known" says: nothing yet. */
+export function needHistory(known) {
+  if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: known.landed });
 }
 
 let looking = 0;

@@ -153,7 +153,6 @@ async function begin() {
 
 range.addEventListener("change", load);
 const pipeline = () => showPipeline(byId("pipeline"));
-pipeline();
 repeat(pipeline, () => true, 30_000);
 repeat(load, () => range.live && !byId("history").hidden, 30_000);
-begin();
+begin().then(pipeline);
