@@ -111,8 +111,7 @@ class Run:
         try:
             self._take(backlog)
         finally:
-            for each in self._kept:
-                each.unpersist()
+            self._let_go()
         newest = max((last for _first, last in backlog.bounds.values() if last < FOR_EVER), default=None)
         rows = dict(backlog.rows)
         return Report(backlog.count, rows, dict(self._seconds), newest, backlog.more, backlog.unreadable)
@@ -136,6 +135,7 @@ class Run:
         self._intervals(told)
         for part in self._portions(self._hours(hours, self._owed.stretches)):
             self._rollups(part)
+            self._let_go()
         with self._step("taken"):
             now = dt.datetime.now(dt.UTC)
             taken = [(kind, name) for kind, names in backlog.files.items() for name in names]
@@ -352,6 +352,7 @@ class Run:
                 intervals["episodes"],
                 intervals["holds"],
                 frame,
+                self._keep,
             )
             tables.replace("minutes", ranges, rows, at_once=at_once)
         with self._step("hours"):
@@ -376,6 +377,12 @@ class Run:
             return rows.localCheckpoint()  # what was done to get them need not be planned again
         self._kept.append(rows.persist())
         return rows
+
+    def _let_go(self) -> None:
+        """Of what was kept so far."""
+        for each in self._kept:
+            each.unpersist()
+        self._kept.clear()
 
     def _step(self, name: str) -> _Timed:
         self._on_step(name)
