@@ -17,7 +17,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, MISSING, PATH
 
-SIZES = {"wide": (1440, 900), "narrow": (400, 860)}
+SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 THEMES = ("light", "dark")
 READY = 15_000  # ms
 
@@ -44,6 +44,17 @@ def why(page: Page) -> None:
     page.goto(f"/why/?object=type=Queue,virtualhost={host},name={queue_name}")
     page.wait_for_selector("#chain li", timeout=READY)
     page.wait_for_timeout(1500)
+
+
+def conditions(page: Page) -> None:
+    page.goto("/conditions/")
+    page.wait_for_selector("#conditions li, #conditions-empty strong", timeout=READY)
+
+
+def keys(page: Page) -> None:
+    overview(page)
+    page.keyboard.press("?")
+    page.wait_for_selector("#keys-dialog", timeout=READY)
 
 
 def timeline(page: Page) -> None:
@@ -139,6 +150,8 @@ SHOTS: dict[str, Callable[[Page], None]] = {
     "overview": overview,
     "queue": queue,
     "why": why,
+    "conditions": conditions,
+    "keys": keys,
     "timeline": timeline,
     "limits": limits,
     "stop-dialog": stop_dialog,

@@ -123,6 +123,23 @@ async def test_broker_that_is_away_is_named_and_the_others_are_stopped(
     assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "STOPPED"
 
 
+async def test_viewer_reads_the_banner_of_a_stop_and_cannot_lift_it(people: People, broker: Broker) -> None:
+    def stop(memory: InMemoryBroker) -> None:
+        used(memory, "orders", 10)
+        memory.management.call(
+            object_name("Broker"), "stop-producers", {"reason": "incident 9", "actor": "olga"}, "olga"
+        )
+        memory._end_turn()
+
+    broker.do(stop)
+    page = await opened(await people.page("vic", "viewers"))
+    await expect(page.locator("#banner-stops")).to_contain_text("incident 9")
+    await page.locator("#banner-stops").get_by_role("button", name="Start again").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("the role of operator")
+    await expect(page.locator("dialog")).to_have_count(0)
+    await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
+
+
 # -- saved selections -------------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,7 @@ register({ section: "Anywhere", keys: ["?"], says: "This list", act: showKeys })
 presses("Anywhere", ["t"], "Theme: system, light, dark", "#theme");
 presses("On this page", ["S"], "Stop all producers", "#stop-all");
 presses("On this page", ["A"], "Start all producers", "#start-all");
-for (const [key, name] of [["o", "Overview"], ["p", "Policies"], ["t", "Timeline"], ["h", "History"], ["b", "Objects"], ["a", "Audit"], ["i", "API"]]) {
+for (const [key, name] of [["o", "Overview"], ["p", "Policies"], ["s", "Schedules"], ["l", "Alerts"], ["t", "Timeline"], ["h", "History"], ["b", "Objects"], ["a", "Audit"], ["i", "API"]]) {
   const link = () => [...document.querySelectorAll(".nav a")].find((a) => a.textContent.trim() === name);
   register({ section: "Go to", keys: [`g ${key}`], says: name, when: () => Boolean(link()), act: () => link().click() });
 }
