@@ -27,8 +27,7 @@ WITH marked AS (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM {coverage} WHERE followed AND source <> 'log'
 ), islands AS (
-    SELECT *, sum(CASE WHEN before IS NULL OR a > before THEN 1 ELSE 0 END) OVER (PARTITION BY broker ORDER BY a, u) AS n
-    FROM marked
+    SELECT *, count(*) FILTER (before IS NULL OR a > before) OVER (PARTITION BY broker ORDER BY a, u) AS n FROM marked
 )
 SELECT broker, min(a) AS span_from, max(u) AS span_to FROM islands GROUP BY broker, n
 """
@@ -90,16 +89,15 @@ _COARSER = """
 CREATE TEMP TABLE {into} AS
 WITH ranked AS (
     SELECT *, slot // {step} * {step} AS whole,
-        sum(CASE WHEN messages_mean IS NOT NULL THEN known_ms END) OVER (PARTITION BY broker, virtualhost, name, slot // {step}) AS n,
-        sum(CASE WHEN messages_mean IS NOT NULL THEN known_ms END) OVER (PARTITION BY broker, virtualhost, name, slot // {step}
+        sum(w) OVER (PARTITION BY broker, virtualhost, name, slot // {step}) AS n,
+        sum(w) OVER (PARTITION BY broker, virtualhost, name, slot // {step}
             ORDER BY messages_mean ROWS UNBOUNDED PRECEDING) AS sm,
-        sum(CASE WHEN messages_mean IS NOT NULL THEN known_ms END) OVER (PARTITION BY broker, virtualhost, name, slot // {step}
+        sum(w) OVER (PARTITION BY broker, virtualhost, name, slot // {step}
             ORDER BY bytes_mean ROWS UNBOUNDED PRECEDING) AS sb
-    FROM minutes
+    FROM (SELECT *, CASE WHEN messages_mean IS NOT NULL THEN known_ms END AS w FROM minutes)
 )
 SELECT broker, virtualhost, name, whole AS slot, sum(known_ms) AS known_ms,
-    sum(messages_mean * known_ms) / nullif(sum(CASE WHEN messages_mean IS NOT NULL THEN known_ms END), 0) AS messages_mean,
-    sum(bytes_mean * known_ms) / nullif(sum(CASE WHEN bytes_mean IS NOT NULL THEN known_ms END), 0) AS bytes_mean,
+    sum(messages_mean * w) / nullif(sum(w), 0) AS messages_mean, sum(bytes_mean * w) / nullif(sum(w), 0) AS bytes_mean,
     {p_messages} AS messages_p95, {p_bytes} AS bytes_p95,
     max(messages_max) AS messages_max, max(bytes_max) AS bytes_max,
     sum(messages_in) AS messages_in, sum(messages_out) AS messages_out
@@ -139,8 +137,9 @@ SELECT broker, virtualhost, queue, ms AS start_ms, end_ms FROM (
 
 _SAME = {
     "rollups": """
-SELECT count(*) AS n, sum(known_ms) AS known, sum(messages_max) AS most, sum(bytes_max) AS bytes, sum(messages_in) AS came,
-    sum(messages_out) AS went, sum(messages_mean) AS mean, sum(messages_p95) AS p95, sum(bytes_p95) AS bytes_p95
+SELECT count(*) AS n, sum(known_ms) AS known, sum(messages_max) AS most, sum(bytes_max) AS bytes,
+    sum(messages_in) AS came, sum(messages_out) AS went, sum(messages_mean) AS mean, sum(messages_p95) AS p95,
+    sum(bytes_p95) AS bytes_p95
 FROM {rows}""",
     "episodes": "SELECT count(*) AS n, sum(start_ms) AS starts, sum(end_ms) AS ends FROM {rows}",
 }
@@ -177,16 +176,23 @@ def yardstick(url: str, *, memory: str = "1GB", spill: str = "") -> Yard:
         timed("pieces", pieces, holds=HOLDS_MS)
         timed("minutes", minutes)
         for into, step in (("hours", 3_600_000), ("days", 86_400_000)):
-            timed(into, _COARSER.replace("{into}", into).replace("{step}", str(step)).replace("{p_messages}", _means("messages")).replace("{p_bytes}", _means("bytes")))
+            timed(
+                into,
+                _COARSER.replace("{into}", into)
+                .replace("{step}", str(step))
+                .replace("{p_messages}", _means("messages"))
+                .replace("{p_bytes}", _means("bytes")),
+            )
         timed("episodes", _EPISODES)
         for book in (seconds, processor):
             book["minutes"] += book.pop("pieces")
         differences = []
         for name in ("minutes", "hours", "days"):
-            spark = f"(SELECT * FROM {_files(url, name)} WHERE kind = 'queue' AND (known_ms > 0 OR messages_max IS NOT NULL))"
+            told = "kind = 'queue' AND (known_ms > 0 OR messages_max IS NOT NULL)"
+            spark = f"(SELECT * FROM {_files(url, name)} WHERE {told})"
             differences += _compared(db.sql, name, _SAME["rollups"], spark)
         spark = (
-            f"(SELECT epoch_ms(\"start\") AS start_ms, epoch_ms(\"end\") AS end_ms FROM {_files(url, 'episodes')}"
+            f'(SELECT epoch_ms("start") AS start_ms, epoch_ms("end") AS end_ms FROM {_files(url, "episodes")}'
             " WHERE kind = 'overfull')"
         )
         differences += _compared(db.sql, "episodes", _SAME["episodes"], spark)
@@ -205,7 +211,9 @@ def _files(url: str, table: str) -> str:
     from deltalake import DeltaTable
 
     paths = DeltaTable(table_url(url, table)).file_uris()
-    return "read_parquet([" + ", ".join(f"'{os.path.abspath(path)}'" for path in paths) + "], hive_partitioning = false)"
+    return (
+        "read_parquet([" + ", ".join(f"'{os.path.abspath(path)}'" for path in paths) + "], hive_partitioning = false)"
+    )
 
 
 def _compared(ask: Callable[..., object], name: str, sql: str, spark: str) -> list[str]:
