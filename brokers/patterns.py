@@ -9,6 +9,8 @@ Rank = tuple[int, int, int, bool, str]
 def matches(pattern: str, name: str) -> bool:
     """Whether a destination pattern covers a dot-separated name: `*` stands for one word; `>` or `#`, as the last
     word, for any number of words, none included; anything else for itself. The empty pattern covers every name."""
+    if not pattern:
+        return True
     wanted, is_open = fixed_words(pattern)
     words = name.split(".")
     if is_open:

@@ -10,9 +10,14 @@ HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_CA         file with the authority of the broker's certificate: connect with TLS, to the TLS port
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
+HEADGATE_MAIL_HOST/PORT    the mail server for alerts, port 25 by default; without a host no mail is sent
+HEADGATE_MAIL_USER         and HEADGATE_MAIL_PASSWORD_FILE: how to sign in there
+HEADGATE_MAIL_TLS          starttls or tls, default neither; HEADGATE_MAIL_FROM: the sender's address
+HEADGATE_URL               where people reach the console, for links in alerts
 REDIS_URL                  where Celery's messages go; default: files in the data folder, which need no server
 HEADGATE_HISTORY_URL       folder or URL (s3://…) of the flow history, default <data>/history
 DATABASE_URL               default: SQLite in the data folder
+HEADGATE_OIDC_…            sign-in at an OpenID Connect provider: console/oidc_settings.py tells them
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from console.data_folder import DataFolderError, prepare, secret
+from console.oidc_settings import OidcSettingsError
+from console.oidc_settings import from_environment as oidc_from_environment
 from console.static_version import static_version
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -45,10 +52,19 @@ def _port(variable: str, default: int) -> int:
     return int(text)
 
 
+def _file(variable: str) -> str:
+    """What stands in the file that it names."""
+    try:
+        return Path(os.environ[variable]).read_text().strip() if os.environ.get(variable) else ""
+    except OSError as error:
+        sys.exit(f"{variable} is {os.environ[variable]!r}, which cannot be read: {error.strerror}")
+
+
 try:
     DATA = prepare(Path(os.environ.get("HEADGATE_DATA") or "data"))
     SECRET_KEY = secret(DATA / "console" / "django.secret")
-except DataFolderError as error:
+    HEADGATE_OIDC = oidc_from_environment(os.environ)
+except (DataFolderError, OidcSettingsError) as error:
     sys.exit(str(error))  # one line for whoever started a command, not a traceback
 
 DEBUG = os.environ.get("HEADGATE_DEBUG") == "1"
@@ -102,6 +118,9 @@ INSTALLED_APPS = [
     "console.audit",
     "console.history",
     "console.bulk",
+    "console.selections",
+    "console.alerts",
+    "console.schedules",
 ]
 
 MIDDLEWARE = [
@@ -183,6 +202,9 @@ CELERY_BEAT_MAX_LOOP_INTERVAL = 1
 CELERY_RESULT_EXPIRES = None  # no results are kept, so none are cleaned up
 CELERY_BEAT_SCHEDULE = {
     # Messages that wait longer than their next turn are dropped, so that a worker that was away does nothing twice.
+    "alerts-sweep": {"task": "alerts.sweep", "schedule": timedelta(seconds=5), "options": {"expires": 5}},
+    "alerts-forget": {"task": "alerts.forget", "schedule": crontab(hour=3, minute=40), "options": {"expires": 7200}},
+    "schedules-sweep": {"task": "schedules.sweep", "schedule": timedelta(seconds=15), "options": {"expires": 15}},
     "bulk-sweep": {"task": "bulk.sweep", "schedule": timedelta(seconds=15), "options": {"expires": 15}},
     "history-run": {"task": "history.run", "schedule": timedelta(minutes=10), "options": {"expires": 540}},
     "history-sweep": {"task": "history.sweep", "schedule": timedelta(hours=1), "options": {"expires": 3000}},
@@ -192,7 +214,21 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 7200},
     },
     "history-retain": {"task": "history.retain", "schedule": crontab(hour=3, minute=10), "options": {"expires": 7200}},
+    "history-advise": {"task": "history.advise", "schedule": crontab(hour=4, minute=10), "options": {"expires": 7200}},
 }
+
+# -- mail, for alerts -------------------------------------------------------------------------------------------
+
+EMAIL_HOST = os.environ.get("HEADGATE_MAIL_HOST") or ""  # empty: no mail is sent
+EMAIL_PORT = _port("HEADGATE_MAIL_PORT", 25)
+EMAIL_HOST_USER = os.environ.get("HEADGATE_MAIL_USER") or ""
+EMAIL_HOST_PASSWORD = _file("HEADGATE_MAIL_PASSWORD_FILE")
+EMAIL_USE_TLS = os.environ.get("HEADGATE_MAIL_TLS") == "starttls"
+EMAIL_USE_SSL = os.environ.get("HEADGATE_MAIL_TLS") == "tls"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = os.environ.get("HEADGATE_MAIL_FROM") or "headgate@localhost"
+#: Where people reach the console: links in what alerts tell begin with it. Empty: no links.
+HEADGATE_URL = os.environ.get("HEADGATE_URL") or ""
 
 # -- people -----------------------------------------------------------------------------------------------------
 
@@ -205,7 +241,11 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 #: The first one refuses who has failed too often; it knows no users of its own.
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    *(["console.access.oidc.OidcBackend"] if HEADGATE_OIDC else []),
+    "django.contrib.auth.backends.ModelBackend",
+]
 #: After so many failures a user's name is refused from that address for so long; each is kept in the database, so that
 #: all web processes count together and a restart forgets nothing.
 AXES_FAILURE_LIMIT = 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
+from console.pages.oidc import OidcBack, OidcGo
 from console.pages.sign_in import sign_in
 
 handler403 = "console.pages.errors.forbidden"
@@ -13,6 +14,8 @@ handler500 = "console.pages.errors.server_error"
 
 urlpatterns = [
     path("login/", sign_in, name="login"),
+    path("oidc/go/", OidcGo.as_view(), name="oidc-go"),
+    path("oidc/back/", OidcBack.as_view(), name="oidc-callback"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("api/", include("console.api.urls")),
     path("", include("console.pages.urls")),

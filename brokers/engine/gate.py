@@ -225,7 +225,8 @@ class Gate:
         if known:  # with another end
             return False
         self.feed(Input.STOP)
-        self._hold_all(flow.stop_reason(str(stop.scope)))
+        if self.ledger.members:  # of ten thousand queues that are stopped, most have nobody
+            self._hold_all(flow.stop_reason(str(stop.scope)))
         self.touch()
         return True
 
@@ -238,7 +239,8 @@ class Gate:
             return False
         if not self.stops:
             self.feed(Input.START)
-        self._free_all(flow.stop_reason(str(scope)))
+        if self.ledger.members:
+            self._free_all(flow.stop_reason(str(scope)))
         self.touch()
         return True
 

@@ -7,6 +7,7 @@ their values come from in `attributes.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from brokers.admin import InvalidValue, ManagedObject, NotFound, Page
@@ -49,7 +50,7 @@ class ManagedObjects:
         if search:
             needle = search.casefold()
             objects = [o for o in objects if needle in "/".join(v for _, v in name_of(o).keys).casefold()]
-        found = sorted(objects, key=lambda o: _natural(name_of(o)))
+        found = sorted(objects, key=lambda o: _natural(name_of(o).keys))
         for attribute in reversed([a.strip() for a in sort.split(",") if a.strip()]):
             found.sort(key=self._key(declared, attribute.lstrip("-")), reverse=attribute.startswith("-"))
         items = tuple(self.shown(type_name, o, getters) for o in found[offset : offset + count])
@@ -136,9 +137,10 @@ def name_of(thing: Any) -> ObjectName:
     return name
 
 
-def _natural(name: ObjectName) -> tuple[tuple[int, str], ...]:
+@lru_cache(maxsize=20_000)  # a page of thousands of queues is cut from all of them, in order
+def _natural(keys: tuple[tuple[str, str], ...]) -> tuple[tuple[int, str], ...]:
     """Names in the order people expect: numbers by their value."""
-    return tuple((int(v), "") if v.isdecimal() and len(v) < 20 else (-1, v) for _, v in name.keys)
+    return tuple((int(v), "") if v.isdecimal() and len(v) < 20 else (-1, v) for _, v in keys)
 
 
 def declared_type(name: str) -> ManagedType:

@@ -96,3 +96,20 @@ class ApiToken(models.Model):
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires <= timezone.now() else "usable"
+
+
+class OidcIdentity(models.Model):
+    """Whom an OpenID Connect provider vouches for: its issuer and its subject, which is never another one's."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="oidc_identities")
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(max_length=255)
+
+    objects: ClassVar[models.Manager[OidcIdentity]] = models.Manager()
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="oidc_subject_once")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.issuer}"

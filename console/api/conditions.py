@@ -6,10 +6,10 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import InvalidValue
 from console.api import schema
-from console.api.reading import BrokerView
-from console.conditions.detectors import DETECTORS
+from console.api.reading import BrokerView, choice_in, number_in
+from console.conditions.detectors import DETECTORS, SEVERITIES
+from console.live.conditions import MOST, conditions_page
 
 
 class ConditionsView(BrokerView):
@@ -18,13 +18,24 @@ class ConditionsView(BrokerView):
             schema.BROKER,
             schema.asked("object", "Only of this object, by its object name."),
             schema.asked("kind", "Only of this kind.", enum=list(DETECTORS)),
+            schema.asked("severity", "Only of this severity.", enum=list(SEVERITIES)),
+            schema.SEARCH,
+            *schema.PAGE,
         ],
-        responses={200: schema.Condition(many=True), **schema.READ_REFUSALS},
+        responses={200: schema.Conditions, **schema.READ_REFUSALS},
+        operation_id="conditions_list",
         summary="What looks wrong now, trouble first",
     )
     def get(self, request: Request) -> Response:
-        kind = request.query_params.get("kind", "")
-        if kind and kind not in DETECTORS:
-            raise InvalidValue({"kind": f"kind is {kind!r}: it must be one of {', '.join(DETECTORS)}"})
-        found = self.link.conditions(request.query_params.get("object", ""))
-        return Response([condition.shown() for condition in found if kind in ("", condition.finding.kind)])
+        query = request.query_params
+        return Response(
+            conditions_page(
+                self.link.conditions(),
+                about=query.get("object", ""),
+                kind=choice_in(query, "kind", DETECTORS),
+                severity=choice_in(query, "severity", SEVERITIES),
+                search=query.get("search", ""),
+                page=number_in(query, "page", 1, 1, 1 << 31),
+                size=number_in(query, "page_size", 100, 1, MOST),
+            )
+        )

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from rest_framework import status
+from rest_framework.exceptions import ParseError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as rest_exception_handler
 
@@ -42,6 +43,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         return Response({"detail": str(error), "current": current}, status=status.HTTP_409_CONFLICT)
     if isinstance(error, PermissionDenied):
         return Response({"detail": str(error) or "You may not do that."}, status=status.HTTP_403_FORBIDDEN)
+    if isinstance(error, ParseError):  # no JSON; the same shape as for a field that cannot be
+        return Response({"detail": [str(error.detail)]}, status=status.HTTP_400_BAD_REQUEST)
     for kind, code in _STATUS.items():
         if isinstance(error, kind):
             return Response({"detail": str(error)}, status=code)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
+
+from console.api.streaming import streamed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,17 +19,7 @@ KINDS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.pa
 def download(request: HttpRequest, rows: pa.RecordBatchReader, kind: str, name: str) -> StreamingHttpResponse:
     """`name`: of the file, without its ending."""
     parts = _csv(rows, rows.schema) if kind == "csv" else _parquet(rows, rows.schema)
-    # A server of the one sort would read all parts of the other sort before it sends the first.
-    content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
-    answer = StreamingHttpResponse(content, content_type=KINDS[kind])
-    answer["Content-Disposition"] = f'attachment; filename="{name}.{kind}"'
-    return answer
-
-
-async def _in_threads(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    following = sync_to_async(lambda: next(parts, None), thread_sensitive=False)
-    while (part := await following()) is not None:
-        yield part
+    return streamed(request, parts, KINDS[kind], f"{name}.{kind}")
 
 
 class _Taken(io.BytesIO):

@@ -256,6 +256,8 @@ FleetAdvice = type(
         "broker": _text("The queue's broker."),
         "virtualhost": _text("Its virtual host."),
         "queue": _text("Its name."),
+        "from": _int("Beginning of what was replayed."),
+        "until": _int("Its end: the last moment that somebody looked at the broker, by then."),
         "kind": _text("raise-capacity, add-consumers, lower-resume, never-reached, no-limit or none."),
         "text": _text("A sentence for people."),
         "observed_seconds": _float("Time that was replayed."),

@@ -16,7 +16,8 @@ from console.api import schema
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_in, range_in
 from console.api.reading import MOST_AT_ONCE, body_of, number_in
 from console.history import advice
-from console.history.recorded_traffic import LONGEST, Recorded, recorded
+from console.history.minute_traffic import Recorded
+from console.history.recorded_traffic import LONGEST, recorded
 from console.history.series import DAY
 
 MOST_CANDIDATES = 10
@@ -124,7 +125,8 @@ class AdviceView(APIView):
         ],
         responses={200: schema.page_of(shapes.FleetAdvice), **shapes.REFUSALS},
         summary="Advice for every queue",
-        description="As the history job last worked it out; 404 until it has. For one queue now, see what-if.",
+        description="As the history job last worked it out from each broker's last recorded week, nightly; 404 until it"
+        " has. What-if gives the same for a queue and this range, and for others.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.http import QueryDict
@@ -100,6 +100,14 @@ def number_in(query: QueryDict, field: str, default: int, least: int, most: int)
     if not least <= number <= most:
         raise InvalidValue({field: f"{field} is {text!r}: it must be a whole number from {least} to {most}"})
     return number
+
+
+def choice_in(query: QueryDict, field: str, choices: Collection[str]) -> str:
+    """One of `choices`, or empty."""
+    text = query.get(field, "")
+    if text and text not in choices:
+        raise InvalidValue({field: f"{field} is {text!r}: it must be one of {', '.join(choices)}"})
+    return text
 
 
 def type_in(query: QueryDict) -> ManagedType:

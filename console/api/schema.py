@@ -9,7 +9,7 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema_field
 from rest_framework import serializers
 
-from brokers.managed import POLICY, TYPES, Attribute, Kind
+from brokers.managed import POLICY, QUEUE_STATES, TYPES, Attribute, Kind
 from console.audit.models import AuditEntry
 from console.conditions.detectors import DETECTORS
 
@@ -129,7 +129,32 @@ class StopScope(serializers.Serializer[Any]):
         required=False,
         help_text="Only these queues, by object names; the scope is then the broker. Each gets a stop of its own.",
     )
+    selection = _number(
+        "Only the queues of this saved selection, as it is now, instead of queues; the scope is then the broker.",
+        required=False,
+    )
     brokers = _BROKERS
+
+
+class SelectionRequest(serializers.Serializer[Any]):
+    name = _text("What people choose it by.", required=False, max_length=80)
+    shared = serializers.BooleanField(required=False, help_text="Whether everybody sees it; that needs an operator.")
+    search = _text("Text in the queue's name.", required=False, allow_blank=True, max_length=200)
+    states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), required=False)
+    queues = serializers.ListField(
+        child=serializers.CharField(), required=False, allow_null=True, help_text="Object names, instead of a filter."
+    )
+
+
+class Selection(serializers.Serializer[Any]):
+    id = _number("Its number.")
+    name = _text("What people choose it by.")
+    shared = serializers.BooleanField()
+    owner = _text("Whose it is.")
+    own = serializers.BooleanField(help_text="Whether it is yours.")
+    search = _text("Text in the queue's name.")
+    states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)))
+    queues = serializers.ListField(child=serializers.CharField(), allow_null=True)
 
 
 class StopPreviewRequest(StopScope):
@@ -471,6 +496,7 @@ class AuditRow(serializers.ModelSerializer[AuditEntry]):
             "user_name",
             "source_address",
             "broker",
+            "virtualhost",
             "object",
             "operation",
             "reason",
@@ -499,6 +525,12 @@ def page_of(shape: Shape) -> Shape:
         "results": shape(many=True),
     }
     return type(f"{name}Page", (serializers.Serializer,), fields)
+
+
+class Conditions(page_of(Condition)):  # type: ignore[misc]
+    kinds = serializers.DictField(
+        child=serializers.IntegerField(), help_text="How many there are of each kind, whatever is asked for."
+    )
 
 
 INVALID = OpenApiResponse(

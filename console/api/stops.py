@@ -29,13 +29,24 @@ class _AimView(BrokerView):
 
     def answer(self, request: Request, ask: Callable[[BrokerLink, Aim, dict[str, Any]], Mapping[str, Any]]) -> Response:
         body = body_of(request)
-        aim = _aim(body)
+        aim = self.aim(body)
         if "brokers" not in body:
             return Response(dict(ask(self.link, aim, body)))
         wanted = _brokers(self.rights, body)
         if aim.scope.type != "Broker" or aim.queues is not None:
             raise InvalidValue({"brokers": "several brokers can only be meant where the scope is the broker"})
         return Response(_together(wanted, lambda one: ask(one, aim, body)))
+
+    def aim(self, body: Mapping[str, Any]) -> Aim:
+        if "selection" not in body:
+            return _aim(body)
+        number = body["selection"]
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise InvalidValue({"selection": f"selection is {number!r}: it must be the number of a saved one"})
+        if "queues" in body:
+            raise InvalidValue({"selection": "give selection or queues, not both"})
+        found = operations.selection_of(self.actor, self.link, number)
+        return _aim({**body, "queues": operations.queues_of(self.link, found)})
 
 
 class StopProducersView(_AimView):
@@ -95,6 +106,9 @@ class StopPreviewView(_AimView):
     )
     def post(self, request: Request) -> Response:
         body = body_of(request)
+        if "selection" in body:
+            aim = self.aim(body)
+            return Response({**operations.preview_stop(self.link, aim), "objects": list(aim.queues or ())})
         if "match" not in body:
             return self.answer(request, lambda one, aim, _: operations.preview_stop(one, aim))
         objects = _matching(self.link, body)

@@ -31,6 +31,9 @@ _FILTERS = [
     schema.asked("to", "Not after, ms since the epoch.", int),
 ]
 
+#: The last moment that there is a date for, ms since the epoch: in the year 9999.
+_END_OF_TIME = 253_402_300_799_999
+
 
 class TimelineView(BrokerView):
     @extend_schema(
@@ -67,7 +70,17 @@ class TimelineView(BrokerView):
 class TimelineDownloadView(BrokerView):
     @extend_schema(
         parameters=[*_FILTERS, schema.asked("as", "The kind of file.", enum=["csv", "json"], required=True)],
-        responses={200: OpenApiResponse({"type": "string"}, description="The file"), **schema.READ_REFUSALS},
+        responses={
+            (200, "text/csv"): OpenApiResponse({"type": "string"}, description="The file"),
+            (200, "application/json"): OpenApiResponse(
+                {
+                    "type": "object",
+                    "properties": {"more": {"type": "boolean"}, "entries": {"type": "array", "items": {}}},
+                },
+                description="The file",
+            ),
+            **schema.READ_REFUSALS,
+        },
         summary="Take the timeline away, as CSV or JSON",
         description=f"The newest {MOST:,} entries that match; the header Headgate-More tells whether there are more.",
     )
@@ -98,6 +111,6 @@ def search_in(query: QueryDict) -> Search:
         queue=query.get("queue", "").strip(),
         producer=query.get("producer", "").strip(),
         told_by=told_by,
-        since=number_in(query, "from", 0, 0, 1 << 52),
-        until=number_in(query, "to", 0, 0, 1 << 52),
+        since=number_in(query, "from", 0, 0, _END_OF_TIME),
+        until=number_in(query, "to", 0, 0, _END_OF_TIME),
     )

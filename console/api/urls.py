@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from console.api.audit import AuditView, RevertView
+from console.api.audit import AuditFileView, AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.bulk import (
     BulkEditsView,
@@ -29,17 +29,19 @@ from console.api.history import (
     SeriesView,
     TopView,
 )
+from console.api.history_status import HistoryRunView, HistoryStatusView
 from console.api.history_what_if import AdviceView, WhatIfView
 from console.api.me import MeView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
+from console.api.selections import SelectionsView, SelectionView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView, StopProgressView
 from console.api.timeline import TimelineDownloadView, TimelineView
 from console.api.why import WhyView
 
-_v1 = [
+_v1: list[URLPattern | URLResolver] = [
     path("me/", MeView.as_view()),
     path("brokers/", BrokersView.as_view()),
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
@@ -60,6 +62,8 @@ _v1 = [
     path("stop-producers/preview/", StopPreviewView.as_view()),
     path("stop-producers/progress/", StopProgressView.as_view()),
     path("start-producers/", StartProducersView.as_view()),
+    path("selections/", SelectionsView.as_view()),
+    path("selections/<int:number>/", SelectionView.as_view()),
     path("policies/", PoliciesView.as_view()),
     path("policies/preview/", PolicyPreviewView.as_view()),
     path("policies/file/", PolicyFileView.as_view()),
@@ -72,7 +76,9 @@ _v1 = [
     path("policies/bulk/<int:number>/undo/", BulkUndoView.as_view()),
     path("policies/order/", PatternOrderView.as_view()),
     path("audit/", AuditView.as_view()),
+    path("audit/file/", AuditFileView.as_view()),
     path("audit/<int:number>/revert/", RevertView.as_view()),
+    path("", include("console.api.alerts_urls")),
     path("history/", KnownView.as_view()),
     path("history/queues/", QueuesKnownView.as_view()),
     path("history/series/", SeriesView.as_view()),
@@ -83,6 +89,8 @@ _v1 = [
     path("history/what-if/", WhatIfView.as_view()),
     path("history/advice/", AdviceView.as_view()),
     path("history/events/", HistoryEventsView.as_view()),
+    path("history/status/", HistoryStatusView.as_view()),
+    path("history/run/", HistoryRunView.as_view()),
     path("history/events/file/", HistoryEventsFileView.as_view()),
 ]
 

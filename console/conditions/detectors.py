@@ -31,6 +31,9 @@ _TREND = 6000
 _MANY = 1000
 
 
+SEVERITIES = ("trouble", "warning")
+
+
 @dataclass(frozen=True, slots=True)
 class Sight:
     """What is known of a queue besides its attributes. Times in ms since the epoch, by the broker's clock.

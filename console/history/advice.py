@@ -1,13 +1,13 @@
-"""The advice that the history job worked out for every queue, those that lost the most time first.
+"""The advice that `fleet_advice.py` worked out for every queue, those that lost the most time first.
 
-Columns as `whatif.ADVICE` has them, besides the queue's; the table is there once the job has been so far.
+Columns as `whatif.ADVICE` has them, besides the queue's and the week that it is about; the table is there once a job
+has been so far, which is every night.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from console.history.layout import LAYOUTS
 from console.history.reader import NothingRecorded, Reader
 
 TABLE = "advice"
@@ -18,7 +18,8 @@ WHERE ($broker = '' OR broker = $broker) AND ($virtualhost = '' OR virtualhost =
     AND ($queue = '' OR queue = $queue) AND (kind = $kind OR ($kind = '' AND (kind <> 'none' OR $queue <> '')))
     AND ($search = '' OR contains(lower(queue), $search))
 """
-_COLUMNS = """broker, virtualhost, queue, kind, text, observed_seconds, recorded_blocked_seconds,
+_COLUMNS = """broker, virtualhost, queue, epoch_ms(begin) AS "from", epoch_ms("at") AS until,
+    kind, text, observed_seconds, recorded_blocked_seconds,
     replayed_blocked_seconds, replayed_episodes, peak_messages, peak_bytes,
     stop_messages, resume_messages, stop_bytes, resume_bytes,
     recommended_stop_messages, recommended_resume_messages, recommended_stop_bytes, recommended_resume_bytes,
@@ -37,7 +38,7 @@ def page(
     search: str = "",
 ) -> tuple[int, list[dict[str, Any]]]:
     """(rows that match, those of page `number`, from 1). Raises NothingRecorded, HistoryBroken."""
-    if TABLE not in LAYOUTS or not reader.has(TABLE):
+    if not reader.has(TABLE):
         raise NothingRecorded("no advice has been worked out for all queues yet")
     given = {"broker": broker, "virtualhost": virtualhost, "queue": queue, "kind": kind, "search": search.lower()}
     count = reader.rows(f"SELECT count(*) AS n {_WHERE}", given)[0]["n"]

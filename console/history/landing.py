@@ -250,6 +250,24 @@ class Landing:
         except (pa.ArrowException, OSError) as error:
             raise LandingError(f"{self.folder(kind)}/{name} cannot be removed: {_why(error)}") from error
 
+    def remove_unfinished(self, before: dt.datetime) -> int:
+        """Remove what writers that died have left unfinished and nobody has touched since then; return how many. An
+        object store has none: an object appears whole. Raises LandingError."""
+        if not self._local:
+            return 0
+        removed = 0
+        for folder in (*(self.folder(kind) for kind in SCHEMAS), f"{self.root}/recorder", f"{self.root}/pipeline"):
+            try:
+                for entry in self._files.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
+                    if entry.is_file and entry.base_name[0] == "." and entry.mtime < before:
+                        os.unlink(entry.path)
+                        removed += 1
+            except FileNotFoundError:
+                continue
+            except (pa.ArrowException, OSError) as error:
+                raise LandingError(f"{folder} cannot be tidied: {_why(error)}") from error
+        return removed
+
     def read(self, kind: str, name: str) -> pa.Table:
         """The rows of a file. Raises LandingError."""
         path = f"{self.folder(kind)}/{name}"

@@ -12,6 +12,7 @@ worked out from these three and can be worked out anew:
 `minutes`, `hours`, `days`
             what `at` and the time after it was like, for each `kind`: `queue` and `virtualhost` (`name` is its name),
             and `producer` (`name` is client and link, `queue` where it publishes).
+`advice`    which limits each queue's last week asks for (`whatif.py`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,16 @@ _ROLLUP = """
     episodes bigint, blocks bigint, blocked_ms bigint, blocked_producers_max bigint, producers_max bigint,
     capacity_messages bigint, stop_messages bigint, resume_messages bigint,
     capacity_bytes bigint, stop_bytes bigint, resume_bytes bigint
+"""
+
+_ADVICE = """
+    broker string, virtualhost string, queue string, begin timestamp, at timestamp,
+    kind string, text string, observed_seconds double, recorded_blocked_seconds double,
+    replayed_blocked_seconds double, replayed_episodes bigint, peak_messages double, peak_bytes double,
+    stop_messages double, resume_messages double, stop_bytes double, resume_bytes double,
+    recommended_stop_messages double, recommended_resume_messages double,
+    recommended_stop_bytes double, recommended_resume_bytes double,
+    recommended_blocked_seconds double, recommended_episodes bigint, recommended_peak_bytes double
 """
 
 
@@ -80,6 +91,8 @@ LAYOUTS: Mapping[str, Layout] = {
     "minutes": Layout("at", "day", _BY_NAME, 100, _ROLLUP),
     "hours": Layout("at", "day", _BY_NAME, 1100, _ROLLUP),
     "days": Layout("at", "month", _BY_NAME, None, _ROLLUP),
+    # One row a queue, of the week until `at`; worked out anew as a whole.
+    "advice": Layout("at", "month", ("broker", "virtualhost", "queue"), None, _ADVICE),
     # Which landing files are in the tables above.
     "taken": Layout("at", "day", ("at",), 3, "kind string, file string, rows bigint, at timestamp"),
 }

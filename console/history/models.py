@@ -18,7 +18,8 @@ class Held(models.Model):
 class HistoryRun(models.Model):
     """One run of the pipeline, or one of its chores. Times are UTC."""
 
-    RUN, COMPACT, RETAIN = "run", "compact", "retain"
+    RUN, COMPACT, RETAIN, ADVISE = "run", "compact", "retain", "advise"
+    CHORES = (COMPACT, RETAIN, ADVISE)
 
     work = models.CharField(max_length=20, default=RUN)
     holder = models.CharField(max_length=200)

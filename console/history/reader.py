@@ -51,6 +51,19 @@ class _File:
     first: dt.date | None  # of the partition
     least: Mapping[str, Any]
     most: Mapping[str, Any]
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How large a table is. `size`: bytes; `first`, `last`: the first days of its oldest and newest partition."""
+
+    files: int
+    rows: int
+    size: int
+    first: dt.date | None
+    last: dt.date | None
 
 
 class _Table:
@@ -95,7 +108,9 @@ class _Table:
             # The library says so in words alone.
             if "no log files" in str(error).lower() or "not a delta table" in str(error).lower():
                 raise NothingRecorded(f"the history has no table {self.name!r} yet") from error
-            raise HistoryBroken(f"The table {self.name!r} of the history cannot be read: {_first(error)}") from error
+            raise HistoryBroken(
+                f"The table {self.name!r} of the history cannot be read: {first_line(error)}"
+            ) from error
 
     def _forget(self) -> None:
         self._delta, self._files, self._version = None, [], -1
@@ -104,7 +119,8 @@ class _Table:
         import pyarrow as pa
 
         actions = pa.table(delta.get_add_actions(flatten=True))
-        rows = actions.select([c for c in actions.column_names if c.startswith(("path", "partition.", "min.", "max."))])
+        told = ("path", "size_bytes", "num_records", "partition.", "min.", "max.")
+        rows = actions.select([c for c in actions.column_names if c.startswith(told)])
         base = self._url.rstrip("/")
         local = "://" not in base
         found = []
@@ -116,6 +132,8 @@ class _Table:
                     first=row.get(f"partition.{self.layout.partition}"),
                     least={k[4:]: v for k, v in row.items() if k.startswith("min.")},
                     most={k[4:]: v for k, v in row.items() if k.startswith("max.")},
+                    rows=row.get("num_records") or 0,
+                    size=row.get("size_bytes") or 0,
                 )
             )
         return found
@@ -180,6 +198,18 @@ class Reader:
         except NothingRecorded:
             return False
 
+    def extent(self, name: str) -> Extent:
+        """Raises NothingRecorded, HistoryBroken."""
+        files = self._tables[name].files()
+        days = [file.first for file in files if file.first is not None]
+        return Extent(
+            len(files),
+            sum(file.rows for file in files),
+            sum(file.size for file in files),
+            min(days, default=None),
+            max(days, default=None),
+        )
+
     def rows(
         self,
         sql: str,
@@ -231,9 +261,9 @@ class Reader:
             except duckdb.IOException as error:
                 # A file that is gone was dropped by a newer version of its table: ask for that.
                 if anew:
-                    raise HistoryBroken(f"A file of the history cannot be read: {_first(error)}") from error
+                    raise HistoryBroken(f"A file of the history cannot be read: {first_line(error)}") from error
             except (duckdb.InvalidInputException, duckdb.BinderException, duckdb.OutOfMemoryException) as error:
-                raise HistoryBroken(f"The history cannot be read: {_first(error)}") from error
+                raise HistoryBroken(f"The history cannot be read: {first_line(error)}") from error
         raise AssertionError("unreachable")
 
     def _with_sources(self, asked: _Question, *, anew: bool) -> str:
@@ -346,7 +376,7 @@ def _next_month(day: dt.date) -> dt.date:
     return (day.replace(day=1) + dt.timedelta(days=32)).replace(day=1)
 
 
-def _first(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of what a library said, without its own name for the kind of error."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return re.sub(r"^[A-Z][\w ]* Error: ", "", line)

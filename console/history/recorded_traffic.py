@@ -6,14 +6,14 @@ went in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from console.history.minute_traffic import COLUMNS, FEWEST, KNOWN, Recorded, limits_at_end, most, of_minutes
 from console.history.reader import Reader
-from console.history.series import DAY, HOLDS_MS, MINUTE, QueueKey
-from console.history.whatif_replay import Floats, Limits, Samples, Traffic, traffic
+from console.history.series import DAY, HOLDS_MS, QueueKey
+from console.history.whatif_replay import Samples, traffic
 
 #: Ranges up to this long are replayed from samples, longer ones from minutes.
 SAMPLES_UP_TO = 2 * DAY
@@ -30,24 +30,13 @@ WHERE broker = $broker AND virtualhost = $virtualhost AND queue = $name
 ORDER BY "at"
 """
 _MINUTES = """
-SELECT epoch_ms("at") AS ms, messages_mean, bytes_mean, messages_max, bytes_max, messages_in, messages_out, overfull_ms,
-    coalesce(stopped_ms, 0) AS stopped_ms, stop_messages, resume_messages, stop_bytes, resume_bytes
+SELECT epoch_ms("at") AS ms, [columns]
 FROM {minutes}
-WHERE kind = 'queue' AND broker = $broker AND virtualhost = $virtualhost AND name = $name
-    AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end AND known_ms > 0 AND messages_mean IS NOT NULL
+WHERE [known] AND broker = $broker AND virtualhost = $virtualhost AND name = $name
+    AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end
 ORDER BY "at"
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """`source`: samples or minutes; `current`: the limits in force at the end; peaks as they were."""
-
-    source: str
-    traffic: Traffic
-    current: Limits
-    peak_messages: float
-    peak_bytes: float
+_MINUTES = _MINUTES.replace("[columns]", ", ".join(COLUMNS)).replace("[known]", KNOWN)
 
 
 def recorded(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded | None:
@@ -58,7 +47,7 @@ def recorded(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded 
 
 def _from_samples(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded | None:
     got = _columns(reader, _SAMPLES, queue, begin, end)
-    if len(got["ms"]) < 3:
+    if len(got["ms"]) < FEWEST:
         return None
     state = got["state"].astype(str)
     samples = Samples(
@@ -73,34 +62,15 @@ def _from_samples(reader: Reader, queue: QueueKey, begin: int, end: int) -> Reco
     return Recorded(
         "samples",
         traffic(samples, HOLDS_MS),
-        _limits(got),
-        _most(got["depth_messages"]),
-        _most(got["depth_bytes"]),
+        limits_at_end(got),
+        most(got["depth_messages"]),
+        most(got["depth_bytes"]),
     )
 
 
 def _from_minutes(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded | None:
     got = _columns(reader, _MINUTES, queue, begin, end)
-    if len(got["ms"]) < 3:
-        return None
-    came, went = (np.nan_to_num(got[f"messages_{way}"]) for way in ("in", "out"))
-    samples = Samples(
-        got["ms"],
-        got["messages_mean"],
-        np.nan_to_num(got["bytes_mean"]),
-        np.concatenate([[0.0], np.cumsum(came)[:-1]]),  # what had come by the minute's beginning
-        np.concatenate([[0.0], np.cumsum(went)[:-1]]),
-        got["overfull_ms"] > 0,
-        got["stopped_ms"] > MINUTE / 2,
-        held_ms=np.minimum(got["overfull_ms"][:-1], MINUTE),
-    )
-    return Recorded(
-        "minutes",
-        traffic(samples, 1.5 * MINUTE),
-        _limits(got),
-        _most(got["messages_max"]),
-        _most(got["bytes_max"]),
-    )
+    return of_minutes(got)
 
 
 def _columns(reader: Reader, sql: str, queue: QueueKey, begin: int, end: int) -> dict[str, Any]:
@@ -113,20 +83,3 @@ def _columns(reader: Reader, sql: str, queue: QueueKey, begin: int, end: int) ->
         else table.column(name).cast("float64").to_numpy(zero_copy_only=False)
         for name in table.column_names
     }
-
-
-def _limits(got: dict[str, Any]) -> Limits:
-    """Of the last row that tells any; what it does not tell is no limit."""
-
-    def last(name: str) -> float:
-        known = got[name][~np.isnan(got[name])]
-        return float(known[-1]) if len(known) else 0.0
-
-    stops = {unit: last(f"stop_{unit}") for unit in ("messages", "bytes")}
-    resumes = {unit: min(last(f"resume_{unit}"), stops[unit]) for unit in stops}
-    return Limits(stops["messages"], resumes["messages"], stops["bytes"], resumes["bytes"])
-
-
-def _most(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.max()) if len(known) else 0.0

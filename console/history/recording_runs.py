@@ -70,7 +70,14 @@ def recorded(work: str = HistoryRun.RUN) -> Iterator[Recorded]:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what went wrong: Spark's messages go on with plans and stacks of Java."""
+    """The first line of what went wrong: Spark's messages go on with plans and stacks of Java, and what it was that
+    Java could not do stands in the last cause."""
+    if (java := getattr(error, "java_exception", None)) is not None:
+        with contextlib.suppress(Exception):  # Java may be gone
+            while java.getCause() is not None:
+                java = java.getCause()
+            name = java.getClass().getSimpleName()
+            return f"{name}: {java.getMessage() or 'no more is said'}".splitlines()[0][:2000]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[0] if lines else ""
     if isinstance(error, (KeyboardInterrupt, SystemExit)):

@@ -1,4 +1,4 @@
-"""The text of an operator's stop as events tell it, and which queues it covers. Pure.
+"""The scope of an operator's stop or start as events tell it, what lies inside it, and which queues it covers. Pure.
 
 `broker [PATTERN]`, `virtualhost VH [PATTERN]`, `exchange VH/NAME` or `queue VH/NAME`, VH in JSON's quotes where it
 needs them.
@@ -8,24 +8,59 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 
-from brokers.patterns import matches
+from brokers.patterns import matches, pattern_contains
 
 _HOST = re.compile(r'("(?:[^"\\]|\\.)*"|[^ /]+)(.*)', re.DOTALL)
 
 
-def covers(scope: str, virtualhost: str, queue: str) -> bool:
-    """Whether a stop of that scope stops the queue. An exchange's cannot be told: its bindings then are not known."""
-    kind, _, rest = scope.partition(" ")
-    if kind == "broker":
-        return matches(rest, queue)
-    match = _HOST.match(rest)
-    if match is None or kind not in ("virtualhost", "queue"):
-        return False
-    try:
-        host = json.loads(match[1]) if match[1].startswith('"') else match[1]
-    except ValueError:
-        return False
-    if host != virtualhost:
-        return False
-    return matches(match[2].removeprefix(" "), queue) if kind == "virtualhost" else match[2].removeprefix("/") == queue
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A name that is empty does not narrow it."""
+
+    virtualhost: str = ""
+    queue: str = ""
+    exchange: str = ""
+    pattern: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Scope | None:
+        """None for a text that is no scope."""
+        kind, _, rest = text.partition(" ")
+        if kind == "broker":
+            return cls(pattern=rest)
+        match = _HOST.match(rest)
+        if not match or kind not in ("virtualhost", "exchange", "queue"):
+            return None
+        try:
+            host = json.loads(match[1]) if match[1].startswith('"') else match[1]
+        except ValueError:
+            return None
+        if kind == "virtualhost":
+            return cls(host, pattern=match[2].removeprefix(" "))
+        name = match[2].removeprefix("/")
+        if not name:
+            return None
+        return cls(host, queue=name) if kind == "queue" else cls(host, exchange=name)
+
+    def contains(self, other: Scope) -> bool:
+        """Whether a start of this scope lifts a stop of the other: the same one, or one that lies wholly inside."""
+        if self == other:
+            return True
+        if self.queue or self.exchange or (self.virtualhost and self.virtualhost != other.virtualhost):
+            return False
+        return matches(self.pattern, other.queue) if other.queue else pattern_contains(self.pattern, other.pattern)
+
+    def covers(self, virtualhost: str, queue: str) -> bool:
+        """Whether a stop of this scope stops the queue. An exchange's cannot be told: its bindings then are not
+        known."""
+        if self.exchange or (self.virtualhost and self.virtualhost != virtualhost):
+            return False
+        return self.queue == queue if self.queue else matches(self.pattern, queue)
+
+
+def covers(text: str, virtualhost: str, queue: str) -> bool:
+    """`Scope.covers` of a scope's text; False for a text that is none."""
+    scope = Scope.parse(text)
+    return scope is not None and scope.covers(virtualhost, queue)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from console.history.jars import jar_settings
+from console.history.jars import jar_settings, missing
 from console.history.java import Java, find_java
 
 if TYPE_CHECKING:
@@ -26,13 +26,15 @@ _EVERYWHERE = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # It runs at the lowest priority: on a busy machine anything may take long, and is no failure for that. Seconds.
+    "spark.sql.broadcastTimeout": "21600",
     # deltalake and DuckDB, the readers, know tables of this protocol.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The paths of files are given one by one, and looked at one by one.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Where in the Python code each expression was written: five calls for each, two thirds of all.
+    # Where in our Python each expression was written is not looked up: it costs half of the time that plans take there.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Plans are written out for Spark's own pages, which nobody looks at here.
     "spark.sql.ui.explainMode": "simple",
@@ -56,15 +58,21 @@ _LOCAL = {
 }
 
 
-_LOCAL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+#: Code compiled for queries stays for as long as the process: where the compiler's usual 48 MB are full, a large run
+#: (or a week of small ones) goes on interpreted, many times slower. What is reserved is not taken until it is needed.
+_LOCAL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m")
 
 
 class SessionFailed(Exception):
     """Spark could not be started. The message says why and what to do."""
 
 
+class NoJars(SessionFailed):
+    """Delta Lake's jars are not on this machine and could not be fetched."""
+
+
 def start_session(master: str = "", *, name: str = "headgate-history", java: Java | None = None) -> SparkSession:
-    """A session, or the one that this process already has. Raises NoJava, SessionFailed."""
+    """A session, or the one that this process already has. Raises NoJava, NoJars, SessionFailed."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -74,10 +82,13 @@ def start_session(master: str = "", *, name: str = "headgate-history", java: Jav
         return running
     java = java or find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     local = master.startswith("local")
     if local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:  # that of the executors, which may lie elsewhere there
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     heap = os.environ.get("HEADGATE_SPARK_MEMORY") or "512m"
     settings = {**_EVERYWHERE, **(_LOCAL if local else {}), **jar_settings(), "spark.driver.memory": heap}
@@ -89,13 +100,12 @@ def start_session(master: str = "", *, name: str = "headgate-history", java: Jav
     try:
         return builder.getOrCreate()
     except (PySparkRuntimeError, OSError, subprocess.SubprocessError) as error:
-        hint = ""
-        if "spark.jars.packages" in settings:
-            hint = (
-                f". Delta Lake's jars ({settings['spark.jars.packages']}) are not on this machine and had to be"
-                " fetched: without a network, put them into a folder and name it in HEADGATE_SPARK_JARS"
-            )
-        raise SessionFailed(f"Spark cannot be started ({master}): {error}{hint}") from error
+        if "spark.jars.packages" in settings and missing():
+            raise NoJars(
+                f"Delta Lake's jars could not be fetched ({settings['spark.jars.packages']}): let this machine reach a"
+                f" Maven repository once, or put {missing()} into a folder and name it in HEADGATE_SPARK_JARS"
+            ) from error
+        raise SessionFailed(f"Spark cannot be started ({master}): {error}") from error
 
 
 def is_alive(spark: SparkSession) -> bool:

@@ -6,52 +6,15 @@ ends is a matter of scopes, of which there are few: it is worked out here in Pyt
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from brokers.patterns import matches, pattern_contains
 from console.history.episodes import identity
+from console.history.scopes import Scope
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What a stop covers, read from its text: `broker [PATTERN]`, `virtualhost VH [PATTERN]`, `exchange VH/NAME` or
-    `queue VH/NAME`, VH in JSON's quotes where it needs them."""
-
-    virtualhost: str = ""
-    queue: str = ""
-    exchange: str = ""
-    pattern: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Scope | None:
-        """None for a text that is no scope."""
-        kind, _, rest = text.partition(" ")
-        if kind == "broker":
-            return cls(pattern=rest)
-        match = re.match(r'("(?:[^"\\]|\\.)*"|[^ /]+)(.*)', rest, re.DOTALL)
-        if not match or kind not in ("virtualhost", "exchange", "queue"):
-            return None
-        host = json.loads(match[1]) if match[1].startswith('"') else match[1]
-        if kind == "virtualhost":
-            return cls(host, pattern=match[2].removeprefix(" "))
-        name = match[2].removeprefix("/")
-        return cls(host, queue=name) if kind == "queue" else cls(host, exchange=name)
-
-    def contains(self, other: Scope) -> bool:
-        """Whether a start of this scope lifts a stop of the other."""
-        if self == other:
-            return True
-        if self.queue or self.exchange or (self.virtualhost and self.virtualhost != other.virtualhost):
-            return False
-        return matches(self.pattern, other.queue) if other.queue else pattern_contains(self.pattern, other.pattern)
 
 
 def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:

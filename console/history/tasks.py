@@ -69,6 +69,12 @@ def retain(self: Any) -> str:
     return _chore(self, "retain")
 
 
+@app.task(name="history.advise", bind=True, max_retries=20)  # type: ignore[untyped-decorator]
+def advise(self: Any) -> str:
+    """Work out the advice for every queue."""
+    return _chore(self, "advise")
+
+
 @app.task(name="history.sweep")  # type: ignore[untyped-decorator]
 def sweep_landing() -> int:
     """Remove landing files that are in the tables."""

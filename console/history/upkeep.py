@@ -21,9 +21,15 @@ if TYPE_CHECKING:
 MOST_FILES = 40
 
 
+#: What lies unfinished in the landing folder for so long belongs to a writer that died.
+ABANDONED = dt.timedelta(days=1)
+
+
 def sweep(url: str, now: dt.datetime) -> int:
-    """Remove the landing files that are in the tables and that no writer looks back at; return how many."""
+    """Remove the landing files that are in the tables and that no writer looks back at, and what writers that died have
+    left unfinished; return how many of the former."""
     landing = Landing(url)
+    landing.remove_unfinished(now - ABANDONED)
     settled = now - dt.timedelta(seconds=SETTLED_SECONDS)
     taken = taken_files(url)
     done = [file for file, at in landing.landed().items() if at < settled and file in taken]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from console.history.landing import SCHEMAS, Landing
 from console.history.layout import table_url
+
+#: When each file landed, by (kind, name).
+Landed = Mapping[tuple[str, str], dt.datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +21,9 @@ class Waiting:
     oldest: dt.datetime | None = None
 
 
-def waiting(url: str) -> Waiting:
+def waiting(url: str, landed: Landed | None = None) -> Waiting:
     """Raises LandingError, or deltalake's errors when the table of what was taken cannot be read."""
-    landed = Landing(url).landed()
+    landed = Landing(url).landed() if landed is None else landed
     taken = taken_files(url) if landed else set()
     times = [at for (kind, name), at in landed.items() if kind in SCHEMAS and (kind, name) not in taken]
     return Waiting(len(times), min(times, default=None))

@@ -187,6 +187,11 @@ def advice_row(samples: Mapping[str, Any], held_ms: Any = None) -> dict[str, Any
     last = {name: np.asarray(samples[name], np.float64)[-1] for name in _LEVELS}
     current = limits_of(last)
     peak_messages, peak_bytes = (float(np.nanmax(np.asarray(samples[name], np.float64))) for name in _COUNTED[:2])
+    return row_of(recorded, current, peak_messages, peak_bytes)
+
+
+def row_of(recorded: Traffic, current: Limits, peak_messages: float, peak_bytes: float) -> dict[str, Any]:
+    """A row of `ADVICE`. `current`: the limits in force; `peak_*`: recorded."""
     now = replay(recorded, current)
     advice = advise(recorded, current, peak_messages, peak_bytes)
     row: dict[str, Any] = dict.fromkeys(ADVICE.names)

@@ -261,10 +261,10 @@ def as_csv(entries: Iterable[Mapping[str, Any]]) -> str:
     writer.writerow(["time", *COLUMNS])
     for entry in entries:
         when = datetime.fromtimestamp(entry["at"] / 1000, UTC).isoformat(timespec="milliseconds")
-        writer.writerow([when, *(_harmless(entry[column]) for column in COLUMNS)])
+        writer.writerow([when, *(harmless(entry[column]) for column in COLUMNS)])
     return out.getvalue()
 
 
-def _harmless(value: object) -> object:
+def harmless(value: object) -> object:
     """Spreadsheets run what begins like a formula: clients chose some of these texts."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

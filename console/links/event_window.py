@@ -70,4 +70,6 @@ class EventWindow:
             return Tail(tuple(self._events), first)
         if number + 1 < first:
             return Tail(tuple(self._events), first)
-        return Tail(tuple(islice(self._events, number + 1 - first, None)))
+        # From the right end: readers are a few events behind, and many.
+        newest = list(islice(reversed(self._events), self.last - number))
+        return Tail(tuple(reversed(newest)))

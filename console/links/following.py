@@ -32,7 +32,8 @@ _READ_SINGLY = 50  # more queues than this to read: read all of them, page by pa
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Seconds. `retry_first` doubles up to `retry_most`. `requery`: all queues are read anew, as a safety net.
-    `totals`: the broker object is read at most this often, unless its stops or defaults have changed. `hosts`: the
+    `totals`: the broker object is read at most this often, with many
+    queues more rarely, unless its stops or defaults have changed. `hosts`: the
     virtual hosts are, unless a store has become full. `looking`: how often conditions are looked for.
     `answer`: the time limit of one question."""
 
@@ -213,8 +214,10 @@ class Following:
             self._totals_urgent.clear()
             self._state.put_broker((await self._within(self._admin.read(BROKER))).attributes)
             self._state.notify()
+            # The broker sums up its queues for it, tens of milliseconds for ten thousand of them.
+            rarely = max(1, len(self._state.table) / _READ_ALL)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.totals):
+                async with asyncio.timeout(self._pace.totals * rarely):
                     await self._totals_urgent.wait()
 
     async def _keep_hosts(self) -> None:

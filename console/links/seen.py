@@ -18,7 +18,7 @@ from console.conditions.standing import Condition
 from console.links.event_window import Tail
 from console.links.link import BrokerLink
 from console.links.queue_table import Row
-from console.links.state import Status, Subscription
+from console.links.state import Status
 from console.links.trends import NO_RATES, Rates
 
 T = TypeVar("T")
@@ -60,6 +60,7 @@ class SeenLink(BrokerLink):
         self.slug = whole.slug
         self.title = whole.title
         self.pace = whole.pace
+        self.readers = whole.readers
 
     # -- what is known ------------------------------------------------------------------------------------------
 
@@ -139,12 +140,6 @@ class SeenLink(BrokerLink):
         return Tail(events, tail.expired_before, last)
 
     # -- being told, and asking -----------------------------------------------------------------------------------
-
-    def subscribe(self, wake: Callable[[], None]) -> Subscription:
-        return self.whole.subscribe(wake)
-
-    def unsubscribe(self, subscription: Subscription) -> None:
-        self.whole.unsubscribe(subscription)
 
     def call(self, ask: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:
         return self.whole.call(lambda admin: ask(SeenAdmin(admin, self)), timeout)

@@ -5,11 +5,10 @@ Written in the links' thread only, by `following.py` and `link.py`; read, and su
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from brokers.managed import ObjectName
@@ -17,6 +16,7 @@ from console.conditions.detectors import of_broker, of_host
 from console.conditions.standing import Condition, Standing
 from console.links.event_window import EventWindow, Tail
 from console.links.queue_table import QueueTable, Row
+from console.links.readers import Readers
 from console.links.trends import Rates, Trends
 
 log = logging.getLogger(__name__)
@@ -46,28 +46,6 @@ class Status:
     error: str = ""
 
 
-class Subscription:
-    """Wakes a reader on the reader's own loop; wake-ups that come while one is on its way are one."""
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._wake = wake
-        self._on_its_way = False
-
-    def _notify(self) -> None:
-        if self._on_its_way:
-            return
-        self._on_its_way = True
-        try:
-            self._loop.call_soon_threadsafe(self._arrive)
-        except RuntimeError:  # the reader's loop has ended without unsubscribing
-            self._on_its_way = True
-
-    def _arrive(self) -> None:
-        self._on_its_way = False
-        self._wake()
-
-
 class BrokerState:
     """See the module. `lock` is held by every thread for as long as it touches the window or the table."""
 
@@ -88,7 +66,7 @@ class BrokerState:
         self._was_lost = False
         self._revision = 0
         self._newest_event = 0
-        self._subscriptions: set[Subscription] = set()
+        self.readers = Readers()
 
     # -- from any thread ----------------------------------------------------------------------------------------
 
@@ -156,17 +134,6 @@ class BrokerState:
                 return self.connected and number > self._newest_event
             return number < last
 
-    def subscribe(self, wake: Callable[[], None]) -> Subscription:
-        """Call `wake` on the running loop whenever events, values or the status have changed."""
-        subscription = Subscription(wake)
-        with self.lock:
-            self._subscriptions.add(subscription)
-        return subscription
-
-    def unsubscribe(self, subscription: Subscription) -> None:
-        with self.lock:
-            self._subscriptions.discard(subscription)
-
     # -- in the links' thread -----------------------------------------------------------------------------------
 
     def knows_event(self, number: int) -> None:
@@ -227,10 +194,7 @@ class BrokerState:
 
     def notify(self) -> None:
         """Wake whoever has subscribed."""
-        with self.lock:
-            subscriptions = list(self._subscriptions)
-        for subscription in subscriptions:
-            subscription._notify()
+        self.readers.notify()
 
 
 def now_ms() -> int:

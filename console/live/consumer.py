@@ -21,17 +21,21 @@ from django.conf import settings
 from brokers.admin import AdminError
 from console.access.people import rights_of
 from console.links.link import BrokerLink
-from console.links.state import Status, Subscription
-from console.live.watching import BadWatch, Watch, data_text, encode, event_shown, last_known, state_of
+from console.links.readers import Subscription
+from console.links.state import Status
+from console.live.event_text import event_text
+from console.live.kept import encode
+from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
 from console.seen import UnknownBroker, link_seen
 
 #: Close codes: not signed in; no such broker, or none that may be seen; what may be seen has changed, come again.
 SIGNED_OUT, NO_BROKER, OTHER_RIGHTS = 4401, 4404, 4412
 
-#: Seconds. Events that come within EVENTS of a frame of events go out together; snapshots of what changes all the
-#: time are SNAPSHOTS apart; what the broker does not tell changes of is looked at again after REREAD; a page that
-#: hears nothing for HEARTBEAT hears that; and the session is looked at again after SESSION.
-EVENTS, SNAPSHOTS, REREAD, HEARTBEAT, SESSION = 0.02, 0.2, 2.0, 5.0, 30.0
+#: Seconds. Events that come within EVENTS of a frame of events go out together, with many pages within EVENTS_EACH for
+#: each of them, so that frames take no more than a part of a core; snapshots of what changes all the time are
+#: SNAPSHOTS apart; what the broker does not tell changes of is looked at again after REREAD; a page that hears nothing
+#: for HEARTBEAT hears that; and the session is looked at again after SESSION.
+EVENTS, EVENTS_EACH, SNAPSHOTS, REREAD, HEARTBEAT, SESSION = 0.02, 0.0005, 0.2, 2.0, 5.0, 30.0
 
 _FIRST_EVENTS = 50
 _EVENTS_IN_A_FRAME = 500
@@ -58,6 +62,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.close(NO_BROKER)
             return
         self._number = 0
+        self._not_before = 0.0
+        self._wake_asked = False
         self._woken = asyncio.Event()
         self._watch: Watch | None = None
         self._watch_is_new = False
@@ -67,12 +73,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._sent_text = ""
         self._last_frame = time.monotonic()
         self._last_snapshot = self._last_events = self._last_read = float("-inf")
-        self._subscription = self.link.subscribe(self._woken.set)
+        self._subscription = self.link.readers.subscribe(self._wake)
         self._sender = asyncio.create_task(self._send_for_ever())
 
     async def disconnect(self, code: int) -> None:
         if self._subscription is not None:
-            self.link.unsubscribe(self._subscription)
+            self.link.readers.unsubscribe(self._subscription)
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
@@ -124,19 +130,33 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def _wait(self) -> None:
         """Until something happened or is due."""
         due = self._last_frame + HEARTBEAT
+        self._not_before = min(self._last_snapshot + SNAPSHOTS, self._last_events + self._apart)
         if self._watch is not None:
             if self._snapshot_wanted():
                 due = min(due, self._last_snapshot + SNAPSHOTS)
             if self._watch.object is not None:
                 due = min(due, self._last_read + REREAD)
             if self._events_wanted():
-                due = min(due, self._last_events + EVENTS)
+                due = min(due, self._last_events + self._apart)
         try:
             async with asyncio.timeout(max(0.0, due - time.monotonic())):
                 await self._woken.wait()
         except TimeoutError:
             pass
         self._woken.clear()
+
+    def _wake(self) -> None:
+        """Something has changed at the broker; nothing that changes before a frame may be sent wakes the task."""
+        now = time.monotonic()
+        if now >= self._not_before or self.link.status is not self._status_sent:
+            self._woken.set()
+        elif not self._wake_asked:
+            self._wake_asked = True
+            asyncio.get_running_loop().call_later(self._not_before - now, self._wake_later)
+
+    def _wake_later(self) -> None:
+        self._wake_asked = False
+        self._woken.set()
 
     async def _user_now(self) -> Any:
         """Whose session it is now: it was read once, when the socket opened. Nobody's, once it has ended."""
@@ -166,6 +186,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     # -- events ---------------------------------------------------------------------------------------------------
 
+    @property
+    def _apart(self) -> float:
+        return max(EVENTS, EVENTS_EACH * len(self.link.readers))
+
     def _events_wanted(self) -> bool:
         return self._position is not None and self.link.has_events_after(self._position)
 
@@ -174,7 +198,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             if not self.link.connected:
                 return
             self._position = max(0, self.link.newest_event - _FIRST_EVENTS)
-        while self._events_wanted() and time.monotonic() - self._last_events >= EVENTS:
+        while self._events_wanted() and time.monotonic() - self._last_events >= self._apart:
             position = self._position
             try:
                 tail = await self.link.events_after(position, _EVENTS_IN_A_FRAME)
@@ -188,7 +212,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
             if tail.position is not None:
                 self._position = tail.position
             if tail.events:
-                await self._frame({"type": "events", "events": [event_shown(event) for event in tail.events]})
+                texts = ",".join(map(event_text, tail.events))
+                await self._send_text(f'{{"type":"events","n":{self._next()},"events":[{texts}]}}')
             full = len(tail.events) == _EVENTS_IN_A_FRAME
             self._last_events = float("-inf") if full else time.monotonic()
             if tail.position is None and tail.expired_before is None:

@@ -1,12 +1,16 @@
-"""What the overview shows: the broker's totals and its queues, trouble first, filtered, sorted and cut. Pure.
+"""What the overview shows: the broker's totals and a page of its queues, trouble first, filtered and sorted. Pure.
 
-Totals are summed here from the queues' rows, so that looking at the overview costs the broker nothing.
+Totals are summed here from the queues' rows, so that looking at the overview costs the broker nothing. With ten
+thousand queues the sums and the usual order are the dear part: a `View` has them once for everybody who looks.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 from brokers.admin import SAMPLED
@@ -14,11 +18,11 @@ from brokers.managed import TYPES
 from console.conditions.standing import Condition
 from console.links.queue_table import Row
 
-#: At most so many queues are in one snapshot; the search narrows them.
-MOST = 500
+#: Queues on one page of the overview, unless it asks for fewer or more, and at most.
+USUAL, MOST = 50, 500
 
-#: Conditions in one snapshot, the worst first.
-MOST_CONDITIONS = 30
+#: Conditions in one snapshot, the worst first; `conditions.py` has them all.
+MOST_CONDITIONS = 5
 
 _SHOWN = ("object", "virtualhost", "name", *SAMPLED)
 _RANK = {"OVERFULL_STOPPED": 0, "OVERFULL": 1, "STOPPED": 2, "NORMAL": 4}
@@ -34,39 +38,71 @@ def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
     """The broker's attributes with its sums as of the rows; empty before the first connection."""
     if broker is None:
         return {}
-    summed: dict[str, Any] = {attribute: sum(row[attribute] for row in rows) for attribute in _SUMMED}
-    states = [row["state"] for row in rows]
+    summed: dict[str, Any] = {attribute: sum([row[attribute] for row in rows]) for attribute in _SUMMED}
+    states = Counter(row["state"] for row in rows)
     return {
         **broker,
         **summed,
         "queues": len(rows),
-        "overfull_queues": sum(state.startswith("OVERFULL") for state in states),
-        "stopped_queues": sum(state.endswith("STOPPED") for state in states),
+        "overfull_queues": sum(number for state, number in states.items() if state.startswith("OVERFULL")),
+        "stopped_queues": sum(number for state, number in states.items() if state.endswith("STOPPED")),
     }
+
+
+class View:
+    """A broker at one moment, for any number of overviews of it."""
+
+    def __init__(self, broker: Row | None, rows: Sequence[Row], conditions: Sequence[Condition] = ()) -> None:
+        self.broker = broker
+        self.rows = rows
+        self.conditions = conditions
+
+    @cached_property
+    def totals(self) -> dict[str, Any]:
+        return totals(self.broker, self.rows)
+
+    @cached_property
+    def trouble_first(self) -> list[Row]:
+        return sorted(self.rows, key=trouble)
+
+    def overview(
+        self,
+        *,
+        search: str = "",
+        states: Iterable[str] = (),
+        sort: str = "",
+        page: int = 1,
+        size: int = USUAL,
+    ) -> dict[str, Any]:
+        """The data of an overview snapshot; `total` counts the queues that match. A page behind the last one is the
+        last one. Raises BadSort."""
+        key = _sort_key(sort)
+        found = matching(self.trouble_first if key is trouble else self.rows, search=search, states=states)
+        page = min(page, max(1, math.ceil(len(found) / size)))
+        first = (page - 1) * size
+        cut = found if key is trouble else heapq.nsmallest(first + size, found, key=key)
+        return {
+            "totals": self.totals,
+            "queues": [{attribute: row.get(attribute) for attribute in _SHOWN} for row in cut[first : first + size]],
+            "total": len(found),
+            "page": page,
+            "page_size": size,
+            "stops": self.totals.get("stops", []),
+            "conditions": [condition.shown() for condition in self.conditions[:MOST_CONDITIONS]],
+            "conditions_total": len(self.conditions),
+        }
 
 
 def overview(
-    broker: Row | None,
-    rows: Sequence[Row],
-    *,
-    search: str = "",
-    states: Iterable[str] = (),
-    sort: str = "",
-    conditions: Sequence[Condition] = (),
+    broker: Row | None, rows: Sequence[Row], *, conditions: Sequence[Condition] = (), **asked: Any
 ) -> dict[str, Any]:
-    """The data of an overview snapshot; `total` counts the queues that match. Raises BadSort."""
-    key = _sort_key(sort)
-    sums = totals(broker, rows)
-    found = matching(rows, search=search, states=states)
-    shown = heapq.nsmallest(MOST, found, key=key)
-    return {
-        "totals": sums,
-        "queues": [{attribute: row.get(attribute) for attribute in _SHOWN} for row in shown],
-        "total": len(found),
-        "stops": sums.get("stops", []),
-        "conditions": [condition.shown() for condition in conditions[:MOST_CONDITIONS]],
-        "conditions_total": len(conditions),
-    }
+    """`View.overview` for whoever looks once."""
+    return View(broker, rows, conditions).overview(**asked)
+
+
+def check_sort(sort: str) -> None:
+    """Raises BadSort."""
+    _sort_key(sort)
 
 
 def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = ()) -> Sequence[Row]:
@@ -76,8 +112,13 @@ def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = (
     if wanted:
         rows = [row for row in rows if row["state"] in wanted]
     if needle:
-        rows = [row for row in rows if needle in f"{row['virtualhost']}/{row['name']}".casefold()]
+        rows = [row for row in rows if needle in _searched(row["virtualhost"], row["name"])]
     return rows
+
+
+@lru_cache(maxsize=50_000)
+def _searched(virtualhost: str, name: str) -> str:
+    return f"{virtualhost}/{name}".casefold()
 
 
 def trouble(row: Row) -> tuple[Any, ...]:

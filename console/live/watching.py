@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from django.core.serializers.json import DjangoJSONEncoder
-
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotFound
 from brokers.managed import QUEUE_STATES, ObjectName
+from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.incident.why import why
 from console.links.link import BrokerLink
 from console.live import overview as overviews
+from console.live.conditions import conditions_page
+from console.live.kept import Kept, encode
 
 #: Producers and consumers of one queue in a snapshot, blocked ones first.
 MOST_LINKS = 200
-#: From so many queues on, an overview is computed in a thread, so that other sockets are not kept waiting.
-_MANY_QUEUES = 1000
-#: Overviews kept per broker: distinct searches and sorts that are watched at the same time.
-_KEPT = 32
+#: Watched at many pages at a time, each of which may look at another page of it.
+_OF_ALL_QUEUES = ("overview", "conditions")
+_KINDS = (*_OF_ALL_QUEUES, "queue", "objects", "why")
 
 
 class BadWatch(ValueError):
@@ -33,22 +30,26 @@ class BadWatch(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """`kind`: overview, queue, objects or why. `object`: what the watch is about, if it is not the overview."""
+    """`kind`: one of `_KINDS`. `object`: what the watch is about, if it is not of all queues. `about`: of conditions,
+    their kind and severity, or empty. `page` counts from 1."""
 
     kind: str
     object: ObjectName | None = None
     search: str = ""
     states: tuple[str, ...] = ()
     sort: str = ""
+    about: tuple[str, str] = ("", "")
+    page: int = 1
+    size: int = overviews.USUAL
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Watch:
         """Raises BadWatch."""
         kind = message.get("watch")
-        if kind not in ("overview", "queue", "objects", "why"):
-            raise BadWatch(f"watch is {kind!r}: it must be overview, queue, objects or why")
-        if kind == "overview":
-            return cls._overview(message)
+        if kind not in _KINDS:
+            raise BadWatch(f"watch is {kind!r}: it must be one of {', '.join(_KINDS)}")
+        if kind in _OF_ALL_QUEUES:
+            return cls._of_all(kind, message)
         text = message.get("object", "")
         if kind == "objects" and text == "":
             return cls(kind)
@@ -63,72 +64,56 @@ class Watch:
         return cls(kind, name)
 
     @classmethod
-    def _overview(cls, message: Mapping[str, Any]) -> Watch:
-        search, sort, states = message.get("search", ""), message.get("sort", ""), message.get("states", [])
-        if not isinstance(search, str) or not isinstance(sort, str) or not isinstance(states, list):
-            raise BadWatch("search and sort must be text, and states a list")
+    def _of_all(cls, kind: str, message: Mapping[str, Any]) -> Watch:
+        texts = {name: message.get(name, "") for name in ("search", "sort", "kind", "severity")}
+        states = message.get("states", [])
+        if not all(isinstance(text, str) for text in texts.values()) or not isinstance(states, list):
+            raise BadWatch("search, sort, kind and severity must be text, and states a list")
         for state in states:
             if state not in QUEUE_STATES:
                 raise BadWatch(f"states has {state!r}: there are {', '.join(QUEUE_STATES)}")
+        for name, known in (("kind", DETECTORS), ("severity", SEVERITIES)):
+            if texts[name] and texts[name] not in known:
+                raise BadWatch(f"{name} is {texts[name]!r}: it must be one of {', '.join(known)}")
         try:
-            overviews.overview(None, [], sort=sort)
+            overviews.check_sort(texts["sort"])
         except overviews.BadSort as error:
             raise BadWatch(str(error)) from None
-        return cls("overview", None, search, tuple(states), sort)
+        page = _number(message, "page", 1, 1_000_000)
+        size = _number(message, "page_size", overviews.USUAL, overviews.MOST)
+        about = texts["kind"], texts["severity"]
+        return cls(kind, None, texts["search"], tuple(states), texts["sort"], about, page, size)
+
+    def data(self, view: overviews.View) -> dict[str, Any]:
+        """What a snapshot has, if the watch is of all queues."""
+        if self.kind == "conditions":
+            kind, severity = self.about
+            return conditions_page(
+                view.conditions, kind=kind, severity=severity, search=self.search, page=self.page, size=self.size
+            )
+        return view.overview(search=self.search, states=self.states, sort=self.sort, page=self.page, size=self.size)
 
 
-def overview(link: BrokerLink, search: str = "", states: tuple[str, ...] = (), sort: str = "") -> dict[str, Any]:
-    """The data of an overview snapshot. Raises `overview.BadSort`."""
-    return overviews.overview(
-        link.broker, link.queues(), search=search, states=states, sort=sort, conditions=link.conditions()
-    )
+def _number(message: Mapping[str, Any], name: str, usual: int, most: int) -> int:
+    value = message.get(name, usual)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise BadWatch(f"{name} is {value!r}: it must be a whole number from 1 to {most}")
+    return value
 
 
-@dataclass(slots=True)
-class _Text:
-    """An overview as JSON text, of the link's `revision`; it took `cost` seconds and was made at `at` (monotonic)."""
-
-    revision: int
-    text: str
-    at: float
-    cost: float
+def overview(link: BrokerLink, **asked: Any) -> dict[str, Any]:
+    """The data of an overview snapshot; `asked` as for `View.overview`. Raises `overview.BadSort`."""
+    return overviews.overview(link.broker, link.queues(), conditions=link.conditions(), **asked)
 
 
-class _Kept:
-    """The overviews of one broker, so that many pages that look at the same cost one computation, and so that at most
-    a fifth of a core goes into one of them however many queues there are: a dear one is used again for a while."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._texts: dict[Watch, _Text] = {}
-
-    def text(self, link: BrokerLink, watch: Watch) -> tuple[str, int]:
-        """(JSON text, revision of the link that it shows)"""
-        with self._lock:
-            known = self._texts.pop(watch, None)
-            began = time.monotonic()
-            if known is None or (known.revision != link.revision and began - known.at > 4 * known.cost):
-                revision = link.revision
-                text = encode(overview(link, watch.search, watch.states, watch.sort))
-                ended = time.monotonic()
-                known = _Text(revision, text, ended, ended - began)
-            self._texts[watch] = known
-            while len(self._texts) > _KEPT:
-                del self._texts[next(iter(self._texts))]
-            return known.text, known.revision
-
-
-_kept: WeakKeyDictionary[BrokerLink, _Kept] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[BrokerLink, Kept] = WeakKeyDictionary()
 
 
 async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     """The data of a snapshot as JSON text, and what `state_of` said when it was taken. Raises AdminError for what must
     be asked from the broker."""
-    if watch.kind == "overview":
-        kept = _kept.setdefault(link, _Kept())
-        if link.queue_count < _MANY_QUEUES:
-            return kept.text(link, watch)
-        return await asyncio.to_thread(kept.text, link, watch)
+    if watch.kind in _OF_ALL_QUEUES:
+        return await _kept.setdefault(link, Kept()).text(link, watch)
     state, name = state_of(link, watch), watch.object
     if name is None:
         return encode({"object": None}), state
@@ -233,7 +218,3 @@ async def _object(admin: BrokerAdmin, name: ObjectName) -> dict[str, Any]:
     except NotFound:
         return {"object": None}
     return {"object": {"name": str(found.name), "version": found.version, "attributes": dict(found.attributes)}}
-
-
-def encode(value: Any) -> str:
-    return json.dumps(value, cls=DjangoJSONEncoder, separators=(",", ":"), ensure_ascii=False)

@@ -18,6 +18,7 @@ from console.operations.bulk import (
     undo_changes,
 )
 from console.operations.check import check_update
+from console.operations.history import HISTORY_WORKS, run_history
 from console.operations.objects import call_operation, create_object, delete_object, update_object
 from console.operations.policies import (
     ACTIONS,
@@ -32,10 +33,19 @@ from console.operations.policies import (
 )
 from console.operations.policy_import import apply_file, difference, export_policies, previewed
 from console.operations.reversal import is_revertible, reversal, revert
+from console.operations.selections import (
+    change_selection,
+    delete_selection,
+    queues_of,
+    save_selection,
+    selection_of,
+    selections_for,
+)
 from console.operations.stops import Aim, preview_stop, progress, start_producers, stop_producers
 
 __all__ = [
     "ACTIONS",
+    "HISTORY_WORKS",
     "Actor",
     "Aim",
     "Applied",
@@ -46,9 +56,11 @@ __all__ = [
     "begin_bulk",
     "begin_undo",
     "call_operation",
+    "change_selection",
     "check_update",
     "create_object",
     "delete_object",
+    "delete_selection",
     "difference",
     "export_policies",
     "interrupt_bulk",
@@ -61,12 +73,17 @@ __all__ = [
     "preview_stop",
     "previewed",
     "progress",
+    "queues_of",
     "queues_with_settings",
     "reordered",
     "resume_bulk",
     "reversal",
     "revert",
+    "run_history",
+    "save_selection",
     "selected",
+    "selection_of",
+    "selections_for",
     "set_fields",
     "start_producers",
     "stop_producers",

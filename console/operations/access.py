@@ -7,60 +7,22 @@ administer everything, since whoever sets a password may sign in with it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotFound
+from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from console.access.models import ApiToken, RoleGrant
 from console.access.rights import Grant, Rights, Role
 from console.access.tokens import beginning_of, digest_of, new_secret
-from console.audit.models import AuditEntry, Outcome
 from console.operations.actor import Actor
+from console.operations.audited import audited
 
 #: Days that a token may last.
 LONGEST = 366
-
-
-@dataclass
-class _Row:
-    before: Mapping[str, Any] | None = None
-    after: Mapping[str, Any] | None = None
-    detail: str = ""
-    scope: Grant = field(default_factory=lambda: Grant(Role.ADMIN))
-
-
-@contextmanager
-def _audited(by: Actor, what: str, operation: str, *, reason: str = "", scope: Grant | None = None) -> Iterator[_Row]:
-    """`what`: in words; `scope`: of a grant, so that whoever sees that scope may read the row."""
-    row, outcome = _Row(scope=scope or Grant(Role.ADMIN)), Outcome.FAILED
-    try:
-        yield row
-        outcome = Outcome.DONE
-    except (PermissionDenied, AdminError) as error:
-        outcome, row.detail = Outcome.REFUSED, str(error)
-        raise
-    finally:
-        AuditEntry(
-            user=by.user if isinstance(by.user, User) else None,
-            user_name=by.name,
-            source_address=by.address,
-            broker=row.scope.broker,
-            virtualhost=row.scope.virtualhost,
-            object=what[:1024],
-            operation=operation,
-            reason=reason.strip(),
-            before=row.before,
-            after=row.after,
-            outcome=outcome,
-            detail=row.detail,
-        ).save()
 
 
 def _must_administer_everything(by: Actor) -> None:
@@ -79,7 +41,7 @@ def _must_be_able_to_give(by: Actor, grant: Grant) -> None:
 def give(by: Actor, holder: User | Group, grant: Grant, *, reason: str = "") -> RoleGrant:
     """Raises PermissionDenied, AlreadyExists, InvalidValue."""
     who = _holder(holder)
-    with _audited(by, who, "give-role", reason=reason, scope=grant) as row:
+    with audited(by, who, "give-role", reason=reason, scope=grant) as row:
         _must_be_able_to_give(by, grant)
         if grant.virtualhost and not grant.broker:
             raise InvalidValue({"broker": "name the broker of the virtual host: others may have one of that name, too"})
@@ -95,7 +57,7 @@ def give(by: Actor, holder: User | Group, grant: Grant, *, reason: str = "") -> 
 
 def take(by: Actor, kept: RoleGrant, *, reason: str = "") -> None:
     """Raises PermissionDenied."""
-    with _audited(by, kept.holder, "take-role", reason=reason, scope=kept.grant) as row:
+    with audited(by, kept.holder, "take-role", reason=reason, scope=kept.grant) as row:
         _must_be_able_to_give(by, kept.grant)
         row.before, row.after = {"role": str(kept.grant)}, {"role": None}
         kept.delete()
@@ -111,7 +73,7 @@ def _holder(holder: User | Group) -> str:
 def create_user(by: Actor, name: str) -> tuple[User, str]:
     """A user without a role, and their first password, told this once. Raises PermissionDenied, AlreadyExists,
     InvalidValue."""
-    with _audited(by, f"user {name}", "create-user"):
+    with audited(by, f"user {name}", "create-user"):
         _must_administer_everything(by)
         wrong = [character for character in name if not (character.isalnum() or character in "@.+-_")]
         if not name or wrong or len(name) > 150:
@@ -124,7 +86,7 @@ def create_user(by: Actor, name: str) -> tuple[User, str]:
 
 def renew_password(by: Actor, user: User) -> str:
     """Their new password, told this once. Raises PermissionDenied."""
-    with _audited(by, _holder(user), "renew-password"):
+    with audited(by, _holder(user), "renew-password"):
         _must_administer_everything(by)
         password = secrets.token_urlsafe(12)
         user.set_password(password)
@@ -135,7 +97,7 @@ def renew_password(by: Actor, user: User) -> str:
 def set_active(by: Actor, user: User, *, active: bool) -> None:
     """Whoever is not active neither signs in nor stays signed in, and their tokens let nobody in. Raises
     PermissionDenied, InvalidValue."""
-    with _audited(by, _holder(user), "activate-user" if active else "deactivate-user") as row:
+    with audited(by, _holder(user), "activate-user" if active else "deactivate-user") as row:
         _must_administer_everything(by)
         if user == by.user and not active:
             raise InvalidValue({"user": "you cannot lock yourself out: let somebody else do it"})
@@ -146,7 +108,7 @@ def set_active(by: Actor, user: User, *, active: bool) -> None:
 
 def create_group(by: Actor, name: str) -> Group:
     """Raises PermissionDenied, AlreadyExists, InvalidValue."""
-    with _audited(by, f"group {name}", "create-group"):
+    with audited(by, f"group {name}", "create-group"):
         _must_administer_everything(by)
         if not name or len(name) > 150:
             raise InvalidValue({"name": "a group needs a name, of 150 characters at most"})
@@ -158,7 +120,7 @@ def create_group(by: Actor, name: str) -> Group:
 
 def delete_group(by: Actor, group: Group) -> None:
     """Its roles go with it. Raises PermissionDenied."""
-    with _audited(by, _holder(group), "delete-group") as row:
+    with audited(by, _holder(group), "delete-group") as row:
         _must_administer_everything(by)
         row.before = {
             "members": sorted(group.user_set.values_list("username", flat=True)),
@@ -169,7 +131,7 @@ def delete_group(by: Actor, group: Group) -> None:
 
 def set_groups(by: Actor, user: User, groups: Sequence[Group]) -> None:
     """Raises PermissionDenied."""
-    with _audited(by, _holder(user), "set-groups") as row:
+    with audited(by, _holder(user), "set-groups") as row:
         _must_administer_everything(by)
         row.before = {"groups": sorted(user.groups.values_list("name", flat=True))}
         row.after = {"groups": sorted(group.name for group in groups)}
@@ -181,7 +143,7 @@ def set_groups(by: Actor, user: User, groups: Sequence[Group]) -> None:
 
 def create_token(by: Actor, name: str, grants: Sequence[Grant], *, days: int) -> tuple[ApiToken, str]:
     """A token of theirs and its secret, told this once. Raises InvalidValue, PermissionDenied."""
-    with _audited(by, f"token {name} of user {by.name}", "create-token") as row:
+    with audited(by, f"token {name} of user {by.name}", "create-token") as row:
         if not isinstance(by.user, User):
             raise PermissionDenied("sign in first")
         if not name.strip() or len(name) > 40:
@@ -210,8 +172,26 @@ def create_token(by: Actor, name: str, grants: Sequence[Grant], *, days: int) ->
 
 def revoke_token(by: Actor, token: ApiToken) -> None:
     """Raises PermissionDenied for somebody else's, unless they administer everything; NotFound if it was already."""
-    with _audited(by, f"token {token.name} of user {token.user.get_username()}", "revoke-token"):
+    with audited(by, f"token {token.name} of user {token.user.get_username()}", "revoke-token"):
         if token.user != by.user:
             _must_administer_everything(by)
         if not ApiToken.objects.filter(pk=token.pk, revoked=None).update(revoked=timezone.now()):
             raise NotFound(f"the token {token.name} has been revoked already")
+
+
+# -- what a sign-in service tells -------------------------------------------------------------------------------------
+
+
+def join_as_told(user: User, wanted: set[str], governed: set[str], *, by: str, address: str) -> None:
+    """In `wanted` of the `governed` groups, and no other of those; groups that are not governed stay as they are. Kept
+    in the audit trail if it changes anything. Nobody need be allowed to: the settings give the service that say."""
+    before = set(user.groups.values_list("name", flat=True))
+    after = (before - governed) | wanted
+    if after == before:
+        return
+    with audited(Actor(user, address), _holder(user), "set-groups", reason=f"told by {by}") as row:
+        row.before, row.after = {"groups": sorted(before)}, {"groups": sorted(after)}
+        found = list(Group.objects.filter(name__in=after))
+        if missing := after - {group.name for group in found}:
+            row.detail = f"there is no group {', '.join(sorted(missing))} here"
+        user.groups.set(found)

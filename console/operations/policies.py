@@ -27,6 +27,7 @@ from brokers.patterns import match_rank
 from console.brokers import BrokerLink
 from console.operations.actor import Actor
 from console.operations.objects import create_object, delete_object, update_object
+from console.operations.preview_turns import in_turn
 
 FIELDS = tuple(attribute.name for attribute in POLICY)
 
@@ -96,7 +97,8 @@ def preview_changes(
     if values > _MOST_VALUES:
         raise InvalidValue({"changes": "these are too many different changes to be previewed together"})
     asked = {"changes": grouped, "largest": largest, "one_by_one": one_by_one}
-    return dict(link.call(lambda admin: admin.call(_BROKER, "preview-change", asked)))
+    with in_turn(link.slug).turn():
+        return dict(link.call(lambda admin: admin.call(_BROKER, "preview-change", asked)))
 
 
 #: Values that a request may have: Proton counts those of a message in 16 bits.

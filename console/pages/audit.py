@@ -7,44 +7,49 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from brokers.admin import InvalidValue
 from brokers.managed import POLICY, TYPES, ObjectName
 from console.access.people import rights_in
 from console.audit.models import AuditEntry, Outcome
+from console.audit.search import EXACT, AuditSearch
 from console.operations import is_revertible
 from console.pages.frame import broker_of, frame
 
 ROWS = 50
+_ASKED = tuple(name for name in EXACT if name != "broker")
 
 
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
-    """`?user=`, `?operation=`, `?outcome=`, `?object=` (exact), `?search=` (in object, reason and detail), `?page=`."""
+    """`?user=`, `?operation=`, `?outcome=`, `?object=` and `?virtualhost=` (exact), `?search=` (in all texts), `?from=`
+    and `?until=` (times), `?page=`."""
     broker = broker_of(request)
-    given = {key: request.GET.get(key, "").strip() for key in ("user", "operation", "outcome", "object", "search")}
+    asked = {name: request.GET.get(name, "").strip() for name in (*_ASKED, "search", "from", "until")}
     seen = AuditEntry.objects.seen_by(rights_in(request)).filter(broker__in=(broker["slug"], ""))
-    rows = seen
-    for key, field in (("user", "user_name"), ("operation", "operation"), ("outcome", "outcome"), ("object", "object")):
-        if given[key]:
-            rows = rows.filter(**{field: given[key]})
-    if text := given["search"]:
-        rows = rows.filter(Q(object__icontains=text) | Q(reason__icontains=text) | Q(detail__icontains=text))
+    wrong = ""
+    try:
+        rows = AuditSearch.parse(asked).of(seen)
+    except InvalidValue as error:
+        rows, wrong = seen.none(), " ".join(error.errors.values())
     page = Paginator(rows, ROWS).get_page(request.GET.get("page"))
     context = {
         **frame(request, "audit", "Audit", policy=[asdict(attribute) for attribute in POLICY]),
-        "given": given,
+        "given": asked,
+        "wrong": wrong,
         "rows": [_row(entry) for entry in page],
         "pages": page,
-        "filtered": any(given.values()),
+        "filtered": any(asked.values()),
         "users": _distinct(seen, "user_name"),
         "operations": _distinct(seen, "operation"),
         "outcomes": Outcome.values,
-        "query": urlencode({key: value for key, value in given.items() if value}),
+        "file_query": urlencode({"broker": broker["slug"], **{key: value for key, value in asked.items() if value}}),
+        "query": urlencode({key: value for key, value in asked.items() if value}),
     }
     partial = bool(getattr(request, "htmx", False))
     return render(request, "console/audit_rows.html" if partial else "console/audit.html", context)

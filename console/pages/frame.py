@@ -82,6 +82,8 @@ def frame(
             for name, label in (
                 ("overview", "Overview"),
                 ("policies", "Policies"),
+                ("schedules", "Schedules"),
+                ("alerts", "Alerts"),
                 ("timeline", "Timeline"),
                 ("history", "History"),
                 ("objects", "Objects"),

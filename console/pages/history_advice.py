@@ -11,4 +11,8 @@ from console.pages.history_frame import history_frame
 
 @require_safe
 def history_advice(request: HttpRequest) -> HttpResponse:
-    return render(request, "console/history_advice.html", history_frame(request, "history-advice", "Advice"))
+    from console.history.whatif import CAVEAT  # loads the compiled replay
+
+    return render(
+        request, "console/history_advice.html", history_frame(request, "history-advice", "Advice", caveat=CAVEAT)
+    )

@@ -18,6 +18,7 @@ _TABS = (
     ("history", "All queues"),
     ("history-incident", "Incident"),
     ("history-advice", "Advice"),
+    ("history-status", "Status"),
 )
 
 

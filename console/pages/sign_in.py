@@ -12,7 +12,15 @@ from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-sign_in = LoginView.as_view(redirect_authenticated_user=True)
+
+class SignIn(LoginView):
+    redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs), "oidc": settings.HEADGATE_OIDC}
+
+
+sign_in = SignIn.as_view()
 
 
 def locked_out(request: HttpRequest, response: HttpResponse | None, credentials: Mapping[str, Any]) -> HttpResponse:
@@ -21,6 +29,7 @@ def locked_out(request: HttpRequest, response: HttpResponse | None, credentials:
     context = {
         "form": AuthenticationForm(request),
         "next": request.POST.get("next", ""),
+        "oidc": settings.HEADGATE_OIDC,
         "locked_minutes": math.ceil(seconds / 60),
     }
     answer = render(request, "registration/login.html", context, status=429)

@@ -5,18 +5,22 @@ from __future__ import annotations
 from django.urls import path
 
 from console.pages.access import access
+from console.pages.alerts import alert_rule, alerts
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
 from console.pages.bulk import bulk, bulk_job
+from console.pages.conditions import conditions
 from console.pages.history import history
 from console.pages.history_advice import history_advice
 from console.pages.history_incident import history_incident
 from console.pages.history_queue import history_queue
+from console.pages.history_status import history_status
 from console.pages.history_what_if import history_what_if
 from console.pages.objects import objects
 from console.pages.overview import overview
 from console.pages.policies import export, policies, policy, policy_file
 from console.pages.queue import queue
+from console.pages.schedules import schedule, schedules
 from console.pages.timeline import timeline
 from console.pages.tokens import tokens
 from console.pages.why import why
@@ -32,11 +36,19 @@ urlpatterns = [
     path("policies/export.yaml", export, name="policies-export"),
     path("timeline/", timeline, name="timeline"),
     path("why/", why, name="why"),
+    path("conditions/", conditions, name="conditions"),
     path("history/", history, name="history"),
     path("history/incident/", history_incident, name="history-incident"),
     path("history/advice/", history_advice, name="history-advice"),
+    path("history/status/", history_status, name="history-status"),
     path("history/what-if/<str:virtualhost>/<path:name>/", history_what_if, name="history-what-if"),
     path("history/queues/<str:virtualhost>/<path:name>/", history_queue, name="history-queue"),
+    path("alerts/", alerts, name="alerts"),
+    path("alerts/rules/new/", alert_rule, name="alert-rule-new"),
+    path("alerts/rules/<int:number>/", alert_rule, name="alert-rule"),
+    path("schedules/", schedules, name="schedules"),
+    path("schedules/new/", schedule, name="schedule-new"),
+    path("schedules/<int:number>/", schedule, name="schedule"),
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
     path("access/", access, name="access"),

@@ -17,7 +17,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, MISSING, PATH
 
-SIZES = {"wide": (1440, 900), "narrow": (400, 860)}
+SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 THEMES = ("light", "dark")
 READY = 15_000  # ms
 
@@ -44,6 +44,17 @@ def why(page: Page) -> None:
     page.goto(f"/why/?object=type=Queue,virtualhost={host},name={queue_name}")
     page.wait_for_selector("#chain li", timeout=READY)
     page.wait_for_timeout(1500)
+
+
+def conditions(page: Page) -> None:
+    page.goto("/conditions/")
+    page.wait_for_selector("#conditions li, #conditions-empty strong", timeout=READY)
+
+
+def keys(page: Page) -> None:
+    overview(page)
+    page.keyboard.press("?")
+    page.wait_for_selector("#keys-dialog", timeout=READY)
 
 
 def timeline(page: Page) -> None:
@@ -91,6 +102,23 @@ def bulk(page: Page) -> None:
     page.wait_for_timeout(1200)
 
 
+def history_status(page: Page) -> None:
+    page.goto("/history/status/")
+    page.wait_for_selector("#tables tr", timeout=READY)
+
+
+def alerts(page: Page) -> None:
+    page.goto("/alerts/")
+    page.wait_for_selector("#rules tr, #rules-empty:not([hidden])", timeout=READY)
+    page.wait_for_timeout(600)
+
+
+def schedules(page: Page) -> None:
+    page.goto("/schedules/")
+    page.wait_for_selector("#schedules tr, #schedules-empty:not([hidden])", timeout=READY)
+    page.wait_for_timeout(600)
+
+
 def objects(page: Page) -> None:
     page.goto("/objects/")
     page.wait_for_selector(".attributes-table td.value", timeout=READY)
@@ -122,6 +150,8 @@ SHOTS: dict[str, Callable[[Page], None]] = {
     "overview": overview,
     "queue": queue,
     "why": why,
+    "conditions": conditions,
+    "keys": keys,
     "timeline": timeline,
     "limits": limits,
     "stop-dialog": stop_dialog,
@@ -129,6 +159,9 @@ SHOTS: dict[str, Callable[[Page], None]] = {
     "policy": policy,
     "policy-file": policy_file,
     "bulk": bulk,
+    "history-status": history_status,
+    "alerts": alerts,
+    "schedules": schedules,
     "objects": objects,
     "operations": operations,
     "audit": audit,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 from playwright.async_api import Page, expect
 
+from console.celery import app
+from console.history.landing import Landing
 from console.history.layout import table_url
+from console.history.models import HistoryRun
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, People
 from tests.history.delta import HOUR, MINUTE, SECOND, coverage, episode, event, rollup, sample, write
-from tests.history.rows import Story, land
+from tests.history.rows import Story, land, table
 
 pytestmark = [
     pytest.mark.browser,
@@ -226,6 +231,65 @@ async def outcomes(page: Page) -> list[str]:
     return await page.locator(".what-if-table tbody th strong").all_text_contents()
 
 
+def failed_run(error: str) -> None:
+    began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=30)
+    HistoryRun.objects.create(
+        holder="host:7:1", started=began, finished=began + dt.timedelta(seconds=3), step="starting Spark", error=error
+    )
+    connections.close_all()
+
+
+def went_well(url: str) -> None:
+    began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=10)
+    HistoryRun.objects.create(
+        holder="host:7:1",
+        started=began,
+        finished=began + dt.timedelta(seconds=3),
+        files=2,
+        rows={"events": 3, "samples": 1200},
+        seconds={"landing": 0.4, "minutes": 1.25},
+        newest=began,
+        lag_ms=7000,
+    )
+    connections.close_all()
+    Landing(url).publish("coverage", table("coverage", Story("local").watch(0, 1).rows["coverage"]), "recorder~local~1")
+
+
+async def test_a_pipeline_that_fails_is_said_where_people_look_and_its_page_says_what_to_do(
+    people: People, told: str
+) -> None:
+    await asyncio.to_thread(failed_run, "NoJava: Spark needs Java 17 or newer")
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/?{WHOLE}")
+    await expect(page.locator("#pipeline")).to_contain_text("The last run failed while starting Spark: NoJava")
+    await page.locator("#pipeline a").click()
+    first = page.locator("#findings .condition").first
+    await expect(first).to_contain_text("NoJava")
+    await expect(first).to_contain_text("Install Java 17 or newer")
+    await expect(page.locator("#condition")).to_have_text("Needs you")
+    await expect(page.locator("#failures tr")).to_contain_text(["starting Spark"])
+    await expect(page.locator("#actions")).to_have_count(0)  # a viewer does not run it
+    await asyncio.to_thread(went_well, told)
+    await expect(page.locator("#condition")).to_have_text("Fine")  # asked again by itself
+    await expect(page.locator("#findings")).to_be_hidden()
+    await expect(page.locator("#last")).to_contain_text("3 events, 1,200 samples in 2 files")
+    await expect(page.locator("#last")).to_contain_text("7 s")
+    await expect(page.locator("#steps .ranked")).to_contain_text(["Landing", "Minutes"])
+    await expect(page.locator("#brokers tr")).to_contain_text(["follows it"])
+    await expect(page.locator("#tables tr").filter(has_text="minutes")).to_contain_text("50")
+
+
+async def test_an_operator_runs_the_pipeline_at_once(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(app, "send_task", lambda name, **_: sent.append(name))
+    page = await people.page("olga")
+    await page.goto("/history/status/")
+    await expect(page.locator("#findings")).to_contain_text("manage.py recorder")
+    await page.get_by_role("button", name="Run now").click()
+    await expect(page.locator("#toasts")).to_contain_text("Handed to the worker")
+    assert sent == ["history.run"]
+
+
 async def test_candidates_are_replayed_beside_the_limits_in_force(people: People, told: str) -> None:
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/what-if/default/orders/?{WHOLE}")
@@ -239,6 +303,33 @@ async def test_candidates_are_replayed_beside_the_limits_in_force(people: People
     await expect(page.locator(".limits-words").nth(1)).to_have_text("10,000 messages, resume at 9,000")
     assert await outcomes(page) == ["Now", "Candidate 1", "Candidate 2"]
     assert "candidate=10000%3A9000%3A0%3A0" in page.url
+
+
+async def test_the_fleets_advice_leads_to_the_replay_of_the_same_week(people: People, told: str) -> None:
+    about = {"broker": "local", "virtualhost": "default", "begin": T - 6 * 24 * HOUR, "at": T + HOUR}
+    raised = {"kind": "raise-capacity", "text": "A capacity of 1,414 messages would have avoided 95% of it."}
+    figures = {"recorded_blocked_seconds": 60.0, "observed_seconds": 3000.0, "recommended_blocked_seconds": 0.0}
+    idle = {"kind": "never-reached", "text": "Its capacity was never reached.", "recorded_blocked_seconds": 0.0}
+    fine = {"kind": "none", "text": "Its producers were not held.", "recorded_blocked_seconds": 0.0}
+    rows = [("orders", raised | figures), ("idle", idle), ("fine", fine)]
+    write(told, "advice", [{**about, "queue": queue, **advice} for queue, advice in rows])
+    page = await people.page("ada", "viewers")
+    await page.goto("/history/advice/")
+    await expect(page.locator("#rows tr")).to_contain_text(["A capacity of 1,414 messages", "never reached"])
+    await expect(page.locator("#rows tr")).to_have_count(2)
+    await expect(page.locator("#advice-of")).to_contain_text("worked out anew every night")
+    await expect(page.locator("#caveat")).to_contain_text("not a forecast")
+    await page.get_by_label("Kind of advice").select_option("never-reached")
+    await expect(page.locator("#rows tr")).to_contain_text(["never reached"])
+    await page.get_by_label("Kind of advice").select_option("")
+    async with page.expect_request(lambda asked: "/history/what-if/" in asked.url and asked.method == "POST") as asked:
+        await page.locator("#rows tr").first.get_by_role("link", name="What if…").click()
+    sent = (await asked.value).post_data_json
+    assert [moment_of(sent[end]) for end in ("from", "until")] == [about["begin"], about["at"]]
+
+
+def moment_of(given: Any) -> int:
+    return given if isinstance(given, int) else round(dt.datetime.fromisoformat(given).timestamp() * 1000)
 
 
 async def test_broken_table_is_told_where_its_data_would_be(people: People, told: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from brokers.managed import POLICY, ObjectName, object_name
+from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People
 from tests.browser.test_overview import limited, opened
@@ -77,6 +78,35 @@ async def test_value_that_cannot_be_is_told_at_its_field_and_not_applied(people:
     await expect(row).to_contain_text("a percentage such as 80%")
 
 
+async def test_none_is_told_apart_from_inherited(people: People, broker: Broker) -> None:
+    """A host's dead-letter queue is not wanted for one of its queues."""
+
+    def inherit(memory: InMemoryBroker) -> None:
+        host = object_name("VirtualHost", name="default")
+        version = memory.management.read(host).version
+        memory.management.update(host, {"dead_letter_queue": "dead"}, version, "test")
+
+    busy(broker)
+    broker.do(inherit)
+    page = await opened(await people.page("ada"), url(ORDERS))
+    field = page.locator("form [name=dead_letter_queue]")
+    await expect(field).to_have_attribute("placeholder", re.compile("^dead "))
+    none = page.locator("form [name=dead_letter_queue-none]")
+    await none.check()
+    await expect(field).to_be_disabled()
+    await expect(page.locator("#preview ins")).to_have_text("none")
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.locator(".toast")).to_contain_text("Applied")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["dead_letter_queue"]) == ""
+    await page.reload()
+    await expect(none).to_be_checked()
+    await none.uncheck()
+    await expect(page.locator("#preview ins")).to_have_text("dead")
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.locator(".toast")).to_contain_text("Applied")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["dead_letter_queue"]) is None
+
+
 async def test_pattern_is_created_reordered_and_removed(people: People, broker: Broker) -> None:
     for name in ("orders.eu", "orders.us"):
         broker.do(lambda memory, name=name: memory.fill(name, 3))  # type: ignore[misc]
@@ -129,7 +159,7 @@ async def test_viewer_previews_and_changes_nothing(people: People, broker: Broke
     await typed(page, capacity_messages="5")
     await expect(page.locator("#preview")).to_contain_text("1 producer is held")
     await page.get_by_role("button", name="Apply").click(force=True)
-    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator(".toast").last).to_contain_text("the role of")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 100
 
 
@@ -185,7 +215,7 @@ async def test_viewer_exports_and_compares_but_cannot_apply_a_file(people: Peopl
     await page.get_by_role("button", name="Compare").click()
     await expect(page.locator("#difference")).to_contain_text("1 object would change")
     await page.get_by_role("button", name="Apply").click(force=True)
-    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator(".toast").last).to_contain_text("the role of")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 100
 
 
@@ -233,5 +263,30 @@ async def test_viewer_previews_a_bulk_edit_of_picked_queues_and_cannot_begin(peo
     await typed(page, capacity_messages="5")
     await expect(page.locator("#preview")).to_contain_text("1 queue becomes overfull at once")
     await page.get_by_role("button", name="Begin").click(force=True)
-    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator(".toast").last).to_contain_text("the role of")
     await expect(page.locator("#jobs-empty")).to_be_visible()
+
+
+async def test_viewer_neither_orders_nor_removes_patterns_nor_reverts(people: People, broker: Broker) -> None:
+    busy(broker)
+    for pattern in ("*.eu", "*.us"):
+        broker.do(
+            lambda memory, p=pattern: memory.management.create(  # type: ignore[misc]
+                object_name("Policy", virtualhost="default", pattern=p), {}
+            )
+        )
+    editor = await opened(await people.page("ada"), url(ORDERS))
+    await typed(editor, capacity_messages="50")
+    await editor.get_by_role("button", name="Apply").click()
+    await expect(editor.locator(".toast")).to_contain_text("Applied")
+
+    page = await opened(await people.page("vic", "viewers"), "/policies/")
+    for path, button in (
+        ("/policies/", "Move *.eu up"),
+        (url(object_name("Policy", virtualhost="default", pattern="*.eu")), "Remove…"),
+        ("/audit/", "Revert…"),
+    ):
+        await page.goto(path)
+        await page.get_by_role("button", name=button).click(force=True)
+        await expect(page.locator(".toast").last).to_contain_text("the role of")
+        await expect(page.locator("dialog")).to_have_count(0)

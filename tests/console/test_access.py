@@ -16,11 +16,15 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import URLPattern, URLResolver
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from brokers.managed import ObjectName, object_name
 from console.access.models import RoleGrant
 from console.access.rights import Grant, Role
+from console.alerts import editing as alerts
+from console.alerts.models import Alert, AllowedNetwork, Delivery, Notification, Receiver, Rule, Silence
+from console.alerts.wording import items
 from console.api.urls import urlpatterns as api_patterns
 from console.audit.models import AuditEntry
 from console.bulk.models import BulkEdit, BulkEditRow
@@ -30,6 +34,10 @@ from console.operations import Selection
 from console.operations.actor import Actor
 from console.operations.bulk import begin_bulk, step
 from console.pages.urls import urlpatterns as page_patterns
+from console.schedules import carrying_out
+from console.schedules import editing as schedules
+from console.schedules.models import Run, Schedule
+from console.selections.models import SavedSelection
 from tests.console.conftest import Broker, signed_in, until
 from tests.history.delta import HOUR, MINUTE, coverage, episode, event, rollup, write
 
@@ -55,6 +63,29 @@ def person(name: str, *grants: Grant) -> User:
     return user
 
 
+def make_told(boss: Actor) -> None:
+    """A rule of alerts that fires and has told somebody, a silence, and a schedule with a run, all about blue."""
+    now = timezone.now()
+    hook = {"name": "hook", "kind": "webhook", "url": f"https://{SECRET}.example.org/{SECRET}"}
+    receiver = alerts.make_receiver(boss, hook)
+    scope = {"broker": "local", "virtualhost": "blue"}
+    given = {"name": f"{SECRET} rule", "kinds": ["flapping"], "receivers": [receiver.pk], **scope}
+    rule = alerts.make_rule(boss, given)
+    alerts.make_silence(boss, {**scope, "pattern": f"{SECRET}.>", "minutes": 60})
+    seen = {"broker": "local", "object": str(HIDDEN), "kind": "flapping", "since": now, "seen": now}
+    alert = Alert.objects.create(rule=rule, state="firing", **seen)
+    told = Notification.objects.create(
+        at=now, rule=rule, rule_name=rule.name, broker="local", phase="firing", items=items([alert]), count=1
+    )
+    Delivery.objects.create(notification=told, receiver=receiver, receiver_name="hook", state="failed", due=now)
+    AllowedNetwork.objects.create(network="10.0.0.0/8", added_by="boss")
+    night = {"name": f"{SECRET} night", "broker": "local", "action": "stop", "target": str(HIDDEN), "zone": "UTC"}
+    schedule = schedules.make(boss, {**night, "hour": "3", "lasts": 60})
+    Schedule.objects.update(next=now)
+    carrying_out.claim_due(now)
+    assert Run.objects.get().schedule == schedule
+
+
 @pytest.fixture
 def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
     """`orders` in the virtual host default; another queue, with a secret in every name, in blue."""
@@ -78,6 +109,8 @@ def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
     assert client.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
     begin_bulk(Actor(boss), link, Selection(virtualhost="blue"), {"capacity_messages": 3}, reason=SECRET)
     step(BulkEdit.objects.get().pk, "test")
+    SavedSelection.objects.create(owner=boss, broker="local", name="kept", shared=True, queues=[str(HIDDEN)])
+    make_told(Actor(boss))
     url = settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
     write(url, "coverage", [coverage(T, T + HOUR)])
     hidden = {"virtualhost": "blue"}
@@ -187,6 +220,8 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/queues/<str:virtualhost>/<path:name>/": [("get", f"queues/blue/{HIDDEN['name']}/", None)],
     "v1/producers/": [("get", "producers/", None)],
     "v1/conditions/": [("get", "conditions/", None)],
+    "v1/selections/": [("get", "selections/", None)],
+    "v1/selections/<int:number>/": [("get", "selections/{selection}/", None)],
     "v1/timeline/": [("get", "timeline/", None), ("get", "timeline/?after_event=0&after_audit=0", None)],
     "v1/timeline/download/": [("get", f"timeline/download/?as={kind}", None) for kind in ("csv", "json")],
     "v1/why/": [("get", f"why/?object={of(HIDDEN)}", None)],
@@ -214,7 +249,21 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
         ("get", "audit/?broker=local", None),
         ("get", f"audit/?object={of(HIDDEN)}", None),
     ],
+    "v1/audit/file/": [("get", f"audit/file/?as={kind}", None) for kind in ("csv", "json")],
     "v1/audit/<int:number>/revert/": [("get", "audit/{row}/revert/", None)],
+    "v1/alerts/": [("get", "alerts/", None)],
+    "v1/alerts/kinds/": [("get", "alerts/kinds/", None)],
+    "v1/alerts/rules/": [("get", "alerts/rules/", None)],
+    "v1/alerts/rules/<int:number>/": [("get", "alerts/rules/{rule}/", None)],
+    "v1/alerts/receivers/": [("get", "alerts/receivers/", None)],
+    "v1/alerts/receivers/<int:number>/": [("get", "alerts/receivers/{receiver}/", None)],
+    "v1/alerts/silences/": [("get", "alerts/silences/", None)],
+    "v1/alerts/networks/": [("get", "alerts/networks/", None)],
+    "v1/alerts/log/": [("get", "alerts/log/", None), ("get", "alerts/log/?rule={rule}&state=failed", None)],
+    "v1/schedules/": [("get", "schedules/", None)],
+    "v1/schedules/preview/": [("post", "schedules/preview/", {"zone": "UTC", "hour": "3"})],
+    "v1/schedules/<int:number>/": [("get", "schedules/{schedule}/", None)],
+    "v1/schedules/runs/": [("get", "schedules/runs/", None)],
     "v1/history/": [("get", "history/", None)],
     "v1/history/queues/": [("get", "history/queues/", None)],
     "v1/history/series/": [("get", f"history/series/?virtualhost=blue&queue={HIDDEN['name']}&{RANGE}", None)],
@@ -226,10 +275,12 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/history/episodes/file/": [("get", f"history/episodes/file/?{RANGE}", None)],
     "v1/history/what-if/": [("post", "history/what-if/", CANDIDATE)],
     "v1/history/advice/": [("get", "history/advice/", None)],
+    "v1/history/status/": [("get", "history/status/", None)],
     "v1/history/events/": [("get", f"history/events/?{RANGE}", None)],
     "v1/history/events/file/": [("get", f"history/events/file/?{RANGE}", None)],
 }
 REASON = {"reason": "test"}
+NIGHT = {"name": "mine", "broker": "local", "action": "stop", "target": str(HIDDEN), "zone": "UTC", "hour": "4"}
 #: Route -> what changes something there, of the hidden virtual host.
 WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/brokers/<slug:slug>/objects/": [
@@ -256,7 +307,39 @@ WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/policies/bulk/<int:number>/interrupt/": [("post", "policies/bulk/{job}/interrupt/", {})],
     "v1/policies/bulk/<int:number>/undo/": [("post", "policies/bulk/{job}/undo/", {})],
     "v1/policies/order/": [("post", "policies/order/", {"virtualhost": "blue", "patterns": [f"{SECRET}.>"]})],
+    "v1/history/run/": [("post", "history/run/", {"work": "run", **REASON})],
     "v1/audit/<int:number>/revert/": [("post", "audit/{row}/revert/", {})],
+    "v1/alerts/rules/": [
+        ("post", "alerts/rules/", {"name": "mine", "kinds": ["flapping"]}),
+        ("post", "alerts/rules/", {"name": "mine", "kinds": ["flapping"], "broker": "local", "virtualhost": "blue"}),
+    ],
+    "v1/alerts/rules/<int:number>/": [
+        ("patch", "alerts/rules/{rule}/", {"version": 1, "virtualhost": "default"}),
+        ("delete", "alerts/rules/{rule}/", None),
+    ],
+    "v1/alerts/receivers/": [("post", "alerts/receivers/", {"name": "mine", "kind": "webhook", "url": "https://a.b/"})],
+    "v1/alerts/receivers/<int:number>/": [
+        ("patch", "alerts/receivers/{receiver}/", {"version": 1, "url": "https://a.b/"}),
+        ("delete", "alerts/receivers/{receiver}/", None),
+    ],
+    "v1/alerts/receivers/<int:number>/test/": [("post", "alerts/receivers/{receiver}/test/", {})],
+    "v1/alerts/receivers/<int:number>/secret/": [("post", "alerts/receivers/{receiver}/secret/", {})],
+    "v1/alerts/silences/": [
+        ("post", "alerts/silences/", {"rule": None, "minutes": 5}),
+        ("post", "alerts/silences/", {"broker": "local", "virtualhost": "blue", "minutes": 5}),
+    ],
+    "v1/alerts/silences/<int:number>/": [("delete", "alerts/silences/{silence}/", None)],
+    "v1/alerts/networks/": [("post", "alerts/networks/", {"network": "10.1.0.0/16"})],
+    "v1/alerts/networks/<int:number>/": [("delete", "alerts/networks/{network}/", None)],
+    "v1/alerts/deliveries/<int:number>/again/": [("post", "alerts/deliveries/{delivery}/again/", {})],
+    "v1/schedules/": [("post", "schedules/", NIGHT)],
+    "v1/schedules/<int:number>/": [
+        ("patch", "schedules/{schedule}/", {"version": 1, "target": str(ORDERS)}),
+        ("delete", "schedules/{schedule}/", None),
+    ],
+    "v1/schedules/<int:number>/pause/": [("post", "schedules/{schedule}/pause/", {})],
+    "v1/schedules/<int:number>/go-on/": [("post", "schedules/{schedule}/go-on/", {})],
+    "v1/schedules/runs/<int:number>/end/": [("post", "schedules/runs/{run}/end/", {})],
 }
 #: Probes whose answer has no name of anything, whoever asks.
 WITHOUT = {
@@ -272,7 +355,11 @@ WITHOUT = {
     "conditions/",  # none has lasted yet
     "history/",
     "history/what-if/",
+    "history/status/",
     "history/advice/",  # not worked out yet
+    "alerts/kinds/",
+    "alerts/networks/",
+    "schedules/preview/",
     f"history/top/?of=virtualhosts&{RANGE}",
 }
 #: What is somebody's own, and is answered to whoever is signed in.
@@ -284,6 +371,10 @@ WRITE_PROBES = [probe for probes in WRITES.values() for probe in probes]
 def ask(client: APIClient, probe: tuple[str, str, Any]) -> tuple[int, str]:
     method, path, body = probe
     path = path.replace("{job}", str(BulkEdit.objects.order_by("pk")[0].pk))
+    path = path.replace("{selection}", str(SavedSelection.objects.get().pk))
+    for model in (Rule, Receiver, Silence, AllowedNetwork, Delivery, Schedule, Run):
+        name = "network" if model is AllowedNetwork else model.__name__.lower()
+        path = path.replace(f"{{{name}}}", str(model.objects.order_by("pk")[0].pk))  # type: ignore[attr-defined]
     path = path.replace("{row}", str(AuditEntry.objects.filter(operation="update").order_by("pk")[0].pk))
     path = path if path.startswith("/") else f"{V1}{path}"
     given = {} if body is None else {"data": body, "format": "json"}
@@ -464,13 +555,21 @@ PAGES: dict[str, list[str]] = {
     "policies/bulk/": ["/policies/bulk/"],
     "policies/bulk/<int:number>/": ["/policies/bulk/{job}/"],
     "policies/export.yaml": ["/policies/export.yaml"],
+    "conditions/": ["/conditions/"],
     "timeline/": ["/timeline/"],
     "why/": [f"/why/?object={of(HIDDEN)}"],
     "history/": ["/history/"],
     "history/incident/": ["/history/incident/"],
     "history/advice/": ["/history/advice/"],
+    "history/status/": ["/history/status/"],
     "history/what-if/<str:virtualhost>/<path:name>/": [f"/history/what-if/blue/{HIDDEN['name']}/"],
     "history/queues/<str:virtualhost>/<path:name>/": [f"/history/queues/blue/{HIDDEN['name']}/"],
+    "alerts/": ["/alerts/"],
+    "alerts/rules/new/": ["/alerts/rules/new/"],
+    "alerts/rules/<int:number>/": ["/alerts/rules/{rule}/"],
+    "schedules/": ["/schedules/"],
+    "schedules/new/": ["/schedules/new/"],
+    "schedules/<int:number>/": ["/schedules/{schedule}/"],
     "objects/": ["/objects/"],
     "audit/": ["/audit/", f"/audit/?object={of(HIDDEN)}"],
     "api/": ["/api/"],
@@ -484,14 +583,18 @@ def test_the_walk_knows_every_page() -> None:
 
 def test_pages_are_refused_without_a_role_and_tell_nothing_of_another_virtual_host(two_hosts: Broker) -> None:
     job = BulkEdit.objects.get().pk
+    hidden = {"{job}": job, "{rule}": Rule.objects.get().pk, "{schedule}": Schedule.objects.get().pk}
     stranger, none, part = Client(), Client(), Client()
     none.force_login(person("noah"))
     part.force_login(person("nora", Grant(Role.VIEWER, "local", "default")))
-    for path in (path.replace("{job}", str(job)) for paths in PAGES.values() for path in paths):
+    for given in (path for paths in PAGES.values() for path in paths):
+        path = given
+        for name, number in hidden.items():
+            path = path.replace(name, str(number))
         assert stranger.get(path).status_code == 302, path
         assert none.get(path).status_code in (403, 404), path
         answer = part.get(path)
-        if SECRET in path or "blue" in path or path.endswith(f"/{job}/"):
+        if SECRET in path or "blue" in path or "{" in given:
             assert answer.status_code in (403, 404) or (
                 path.startswith("/audit/") and "Nothing matches" in str(answer.content)
             )

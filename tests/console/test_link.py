@@ -209,10 +209,10 @@ def test_broker_that_is_not_configured_is_named(broker: Broker) -> None:
 async def test_subscriber_is_woken_on_its_own_loop(broker: Broker) -> None:
     await asyncio.to_thread(broker.connected)
     woken = asyncio.Event()
-    subscription = broker.link.subscribe(woken.set)
+    subscription = broker.link.readers.subscribe(woken.set)
     await asyncio.to_thread(broker.do, lambda memory: memory.attach_producer("orders"))
     await asyncio.wait_for(woken.wait(), 5)
-    broker.link.unsubscribe(subscription)
+    broker.link.readers.unsubscribe(subscription)
 
 
 def test_fault_in_following_is_a_lost_connection_that_is_tried_again(

@@ -17,6 +17,7 @@ from console.asgi import application
 from console.live import consumer
 from console.live.consumer import LiveConsumer
 from tests.console.conftest import Broker, until_async
+from tests.console.incident.test_conditions import raised
 from tests.console.websocket import WebSocket
 
 #: Channels looks after database connections even where nothing is read.
@@ -300,3 +301,33 @@ async def test_watch_while_the_broker_is_away_is_answered_with_what_was_known(br
     frame = await page.frame_of("snapshot")
     assert frame["connected"] is False
     assert frame["data"]["queue"]["name"] == "orders"
+
+
+async def test_only_the_page_that_is_watched_is_sent(page: Page, broker: Broker) -> None:
+    for n in range(5):
+        await do(broker, attach(f"q{n}"))
+    await until_async(lambda: broker.link.queue_count == 5)
+    await page.tell(watch="overview", page=2, page_size=2)
+    data = (await page.frame_of("snapshot"))["data"]
+    assert [queue["name"] for queue in data["queues"]] == ["q2", "q3"]
+    assert (data["page"], data["page_size"], data["total"]) == (2, 2, 5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [({"page": 0}, "page"), ({"page_size": 501}, "page_size"), ({"page": "2"}, "page"), ({"kind": "odd"}, "kind")],
+)
+async def test_page_that_cannot_be_is_refused_by_name(page: Page, asked: dict[str, Any], named: str) -> None:
+    await page.tell(watch="conditions", **asked)
+    assert f"{named} is" in (await page.frame_of("error"))["detail"]
+
+
+async def test_conditions_are_watched_page_by_page(page: Page, broker: Broker) -> None:
+    await asyncio.to_thread(raised, broker)
+    await page.tell(watch="conditions", kind="blocked-without-consumer", search="ORD")
+    data = (await page.frame_of("snapshot"))["data"]
+    assert [condition["object"] for condition in data["results"]] == [str(ORDERS)]
+    assert data["kinds"] == {"blocked-without-consumer": 1}
+    await page.tell(watch="conditions", severity="warning")
+    data = (await page.frame_of("snapshot"))["data"]
+    assert (data["count"], data["results"], data["page"]) == (0, [], 1)

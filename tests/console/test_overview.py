@@ -8,7 +8,7 @@ import pytest
 
 from brokers.admin import SAMPLED
 from brokers.managed import TYPES, Kind
-from console.live.overview import MOST, BadSort, overview
+from console.live.overview import BadSort, overview
 
 _ZERO: dict[Kind, Any] = {Kind.STRING: "", Kind.INTEGER: 0, Kind.NUMBER: 0.0, Kind.LIST: []}
 
@@ -72,11 +72,24 @@ def test_sort_by_something_else_is_refused_by_name() -> None:
         overview(None, [], sort="-colour")
 
 
-def test_more_queues_than_fit_are_cut_and_counted() -> None:
-    rows = [row(f"q{n:05}") for n in range(MOST + 7)]
-    data = overview({"stops": []}, rows)
-    assert len(data["queues"]) == MOST
-    assert data["total"] == MOST + 7
+def test_pages_go_through_all_queues_in_order_and_count_them() -> None:
+    rows = [row(f"q{n:03}") for n in range(25)]
+    pages = [overview({"stops": []}, rows, page=number, size=10) for number in (1, 2, 3)]
+    assert [[queue["name"] for queue in data["queues"]] for data in pages] == [
+        [f"q{n:03}" for n in range(25)][first : first + 10] for first in (0, 10, 20)
+    ]
+    assert [(data["page"], data["total"]) for data in pages] == [(1, 25), (2, 25), (3, 25)]
+
+
+def test_page_of_a_sort_by_attribute_goes_on_where_the_one_before_ended() -> None:
+    rows = [row(f"q{n:03}", depth_messages=n) for n in range(25)]
+    assert names(rows, sort="-depth_messages", page=2, size=10)[0] == "q014"
+
+
+def test_page_behind_the_last_one_is_the_last_one() -> None:
+    data = overview({"stops": []}, [row(f"q{n:03}") for n in range(25)], page=9, size=10)
+    assert data["page"] == 3
+    assert len(data["queues"]) == 5
 
 
 def test_row_has_every_sampled_attribute() -> None:

@@ -15,8 +15,8 @@ import deltalake
 from console.history.layout import LAYOUTS, table_url
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-#: Of tables that are a function of what landed; `taken` tells when.
-COMPARED = tuple(name for name in LAYOUTS if name != "taken")
+#: Tables that a run brings up to date, as a function of what landed; `taken` tells when.
+COMPARED = tuple(name for name in LAYOUTS if name not in ("taken", "advice"))
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:

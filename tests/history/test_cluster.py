@@ -13,14 +13,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 
+from console.history.fleet_advice import advice_of_queue
 from console.history.java import find_java
+from console.history.layout import table_url
+from console.history.whatif import ADVICE
 from tests.history.processes import contents, environment, manage, running
 from tests.history.rows import Story, land
 from tests.up.running import free_port, wait_until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -78,15 +84,31 @@ def story() -> dict[str, list[dict[str, Any]]]:
     return told.overfull(7000, "images").rows
 
 
+def advice(url: Path) -> list[dict[str, Any]]:
+    table = DeltaTable(table_url(str(url), "advice")).to_pyarrow_table().sort_by("queue")
+    return list(table.select(["queue", *ADVICE.names]).to_pylist())
+
+
+def replayed(url: Path) -> list[dict[str, Any]]:
+    """The advice for both queues, worked out here."""
+    minutes = DeltaTable(table_url(str(url), "minutes")).to_pyarrow_table().filter(pc.field("kind") == "queue")
+    known = minutes.filter((pc.field("known_ms") > 0) & pc.field("messages_mean").is_valid())
+    ms = pc.cast(pc.cast(known["at"], pa.timestamp("ms", tz="UTC")), pa.int64())
+    zero = pa.array([0] * len(known), pa.int64())
+    known = known.append_column("ms", ms).append_column("begin_ms", zero).append_column("at_ms", zero)
+    told = [advice_of_queue(known.filter(pc.field("name") == name)) for name in ("images", "orders")]
+    return list(pa.concat_tables(told).select(["queue", *ADVICE.names]).to_pylist())
+
+
 def test_a_cluster_gives_the_tables_of_local_mode(cluster: tuple[str, dict[str, str]], tmp_path: Path) -> None:
     master, env = cluster
     land(str(tmp_path / "history"), story())
     shutil.copytree(tmp_path / "history", tmp_path / "local")
     assert manage("migrate", "--verbosity", "0", env=env).returncode == 0
 
-    def run(url: Path, **more: str) -> None:
+    def run(url: Path, work: str = "run", **more: str) -> None:
         done: subprocess.CompletedProcess[str] = manage(
-            "history", "--once", "run", env=env | {"HEADGATE_HISTORY_URL": str(url)} | more
+            "history", "--once", work, within=600, env=env | {"HEADGATE_HISTORY_URL": str(url)} | more
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -94,6 +116,8 @@ def test_a_cluster_gives_the_tables_of_local_mode(cluster: tuple[str, dict[str, 
     executors = [name for number in (1, 2) for name in os.listdir(tmp_path / f"worker-{number}")]
     assert len(executors) == 2, "each worker had an executor of the job"
     run(tmp_path / "local", SPARK_CONF_DIR=str(tmp_path / "none"))
+    run(tmp_path / "history", "advise", HEADGATE_SPARK_MASTER=master)
+    assert advice(tmp_path / "history") == replayed(tmp_path / "local")
     on_cluster, local = contents(str(tmp_path / "history")), contents(str(tmp_path / "local"))
     assert len(local["episodes"]) == 16
     assert len(local["minutes"]) > 300

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from console.history import blocked, episode_list, incident, known
 from console.history.layout import table_url
-from console.history.reader import Reader
+from console.history.reader import HistoryBroken, Reader
 from console.history.series import QueueKey, series
+from console.history.tables import landing_schema
 from tests.history.conftest import History
 from tests.history.delta import DAY, episode, rollup, write
-from tests.history.rows import NOON, Story, land
+from tests.history.rows import NOON, Story, land, table
 
 START = round(NOON.timestamp() * 1000)
 QUEUE = QueueKey("b", "default", "q")
@@ -125,6 +128,31 @@ def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path) ->
         path.write_bytes(b"broken")
     found = series(Reader(url), QueueKey("local", "default", "orders"), START, at(120), asked="minute", now=at(600))
     assert found["messages"] == [0.0, None]
+
+
+@pytest.mark.timeout(600)
+def test_what_spark_writes_has_the_bounds_that_files_are_chosen_by(history: History) -> None:
+    for broker in ("a", "z"):
+        story = Story(broker).watch(0, 60).sample(0, 1).sample(30, 2)
+        rows = history.tables.spark.createDataFrame(table("samples", story.rows["samples"]), landing_schema("samples"))
+        history.tables.append("samples", rows, at_once=False)
+    paths = sorted(Path(table_url(history.url, "samples")).rglob("*.parquet"))
+    assert len(paths) == 2
+    for path in paths:
+        footer = pq.read_metadata(path)
+        moment = footer.row_group(0).column(footer.schema.names.index("at"))
+        assert (moment.physical_type, moment.statistics.has_min_max) == ("INT64", True)
+        assert (moment.statistics.min, moment.statistics.max) == (NOON, NOON + dt.timedelta(seconds=30))
+    files = history.tables.files("samples")
+    assert {file.bounds["broker"][:2] for file in files} == {("a", "a"), ("z", "z")}
+    assert all(file.bounds["at"][:2] == (NOON, NOON + dt.timedelta(seconds=30)) for file in files)
+    for path in paths:
+        if pq.read_table(path)["broker"][0].as_py() == "z":
+            path.write_bytes(b"broken")
+    reader = Reader(history.url)
+    assert reader.rows("SELECT count(*) AS n FROM {samples}", where={"broker": "a"}) == [{"n": 2}]
+    with pytest.raises(HistoryBroken):
+        reader.rows("SELECT count(*) AS n FROM {samples}")
 
 
 def test_threads_read_side_by_side(tmp_path: Path) -> None:

@@ -89,7 +89,9 @@ def test_a_run_that_finds_another_at_it_is_done(url: str, commands: Commands) ->
     assert tasks.run(always=True) == "another process is at it"
 
 
-@pytest.mark.parametrize(("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.compact, 75)])
+@pytest.mark.parametrize(
+    ("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.advise, 1), (tasks.compact, 75)]
+)
 def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, task: Any, code: int) -> None:
     commands.code, commands.out, commands.err = code, "another is at it", "warning\nthe disk is full\n"
     with pytest.raises(Retry) as retried:
@@ -100,7 +102,7 @@ def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, t
 def test_beat_names_tasks_that_there_are() -> None:
     app.loader.import_default_modules()
     named = {entry["task"] for entry in app.conf.beat_schedule.values()}
-    assert named == {"history.run", "history.sweep", "history.compact", "history.retain"}
+    assert named >= {f"history.{work}" for work in ("run", "sweep", "compact", "retain", "advise")}
     assert named <= set(app.tasks)
 
 
@@ -114,3 +116,19 @@ def test_only_taken_files_that_no_writer_looks_back_at_are_swept(url: str) -> No
     land(url, Story().watch(1, 2).rows)
     assert sweep(url, now) == 2
     assert waiting(url).files == 1
+
+
+def test_what_writers_that_died_left_unfinished_is_removed_after_a_day(url: str) -> None:
+    land(url, Story().watch(0, 1).rows)
+    root = Path(url)
+    (root / "recorder").mkdir()
+    now = timezone.now()
+    for folder in ("landing/coverage", "recorder"):
+        for name, hours in ((".old.parquet.1", 25), (".new.parquet.2", 23)):
+            (root / folder / name).write_bytes(b"half")
+            when = now.timestamp() - hours * 3600
+            os.utime(root / folder / name, (when, when))
+    sweep(url, now)
+    left = {path.name for path in root.rglob("*") if path.is_file()}
+    assert left == {".new.parquet.2", *Landing(url).names("coverage")}
+    assert len(left) == 2

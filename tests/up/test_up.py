@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import ssl
 import urllib.request
+from contextlib import closing
 from http.client import HTTPException
 from http.cookiejar import CookieJar
 from pathlib import Path
@@ -106,7 +107,7 @@ def login_page(up: Up) -> str:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_started_it_answers_and_a_signal_stops_it_within_five_seconds(tmp_path: Path, number: int) -> None:
     with Up(tmp_path) as up:
-        up.wait_for(READY, within=60)
+        up.wait_for(READY, within=120)
         assert f"http://127.0.0.1:{up.port}/" in up.out
         assert f"amqp://127.0.0.1:{up.amqp_port}" in up.out
         assert len(password(up)) >= 12
@@ -126,7 +127,7 @@ def test_with_a_certificate_broker_and_console_have_tls_and_one_signs_in_there(t
     files = authority.server()
     options = ("--tls-certificate", str(files.certificate), "--tls-key", str(files.key), "--tls-port", str(tls_port))
     with Up(tmp_path, *options) as up:
-        up.wait_for(READY, within=60)
+        up.wait_for(READY, within=120)
         site = f"https://127.0.0.1:{up.port}"
         assert f"{site}/" in up.out
         assert f"amqps://127.0.0.1:{tls_port}" in up.out
@@ -157,7 +158,7 @@ def test_with_a_certificate_broker_and_console_have_tls_and_one_signs_in_there(t
 
 def test_started_again_it_keeps_the_admin_and_a_second_start_meanwhile_is_refused(tmp_path: Path) -> None:
     with Up(tmp_path) as first:
-        first.wait_for(READY, within=60)
+        first.wait_for(READY, within=120)
         made = password(first)
         with Up(tmp_path) as second:
             assert second.wait_for_end() == 1
@@ -168,7 +169,7 @@ def test_started_again_it_keeps_the_admin_and_a_second_start_meanwhile_is_refuse
         assert second.err.count("\n") == 1
         first.end(signal.SIGTERM, within=8)
     with Up(tmp_path) as again:
-        again.wait_for(READY, within=60)
+        again.wait_for(READY, within=120)
         assert "password as before" in again.out
         assert made not in again.out
         again.end(signal.SIGTERM, within=8)
@@ -176,16 +177,16 @@ def test_started_again_it_keeps_the_admin_and_a_second_start_meanwhile_is_refuse
 
 def test_a_killed_supervisor_leaves_no_process_and_the_folder_free(tmp_path: Path) -> None:
     with Up(tmp_path) as up:
-        up.wait_for(READY, within=60)
+        up.wait_for(READY, within=120)
         up.end(signal.SIGKILL, within=5)
     with Up(tmp_path) as again:
-        again.wait_for(READY, within=60)
+        again.wait_for(READY, within=120)
         again.end(signal.SIGTERM, within=8)
 
 
 def test_a_broker_that_is_killed_is_started_again(tmp_path: Path) -> None:
     with Up(tmp_path) as up:
-        up.wait_for(READY, within=60)
+        up.wait_for(READY, within=120)
         broker = next(child for child in up.descendants() if "broker" in child.cmdline())
         broker.send_signal(signal.SIGKILL)
         up.wait_for("broker  | runs again")
@@ -196,7 +197,7 @@ def test_a_broker_that_is_killed_is_started_again(tmp_path: Path) -> None:
 
 def test_the_demo_is_started_on_request_and_stopped_with_the_rest(tmp_path: Path) -> None:
     with Up(tmp_path, "--demo") as up:
-        up.wait_for(READY, within=60)
+        up.wait_for(READY, within=120)
         up.wait_for("demo    | ", within=30)
         wait_until(lambda: any("demo" in child.cmdline() for child in up.descendants()), "the demo runs")
         landing = tmp_path / "data" / "history" / "landing"
@@ -206,36 +207,48 @@ def test_the_demo_is_started_on_request_and_stopped_with_the_rest(tmp_path: Path
 
 def test_worker_and_beat_are_named_started_again_and_stopped_with_the_rest(tmp_path: Path) -> None:
     with Up(tmp_path, "--verbose") as up:
-        up.wait_for(READY, within=60)
+        up.wait_for(READY, within=120)
         up.wait_for("beat    | at work", within=30)
         up.wait_for("worker  | ", within=30)
 
-        def one(name: str) -> psutil.Process:
+        def one(name: str) -> psutil.Process | None:
             children = psutil.Process(up.process.pid).children()
-            return next(child for child in children if lives(child) and name in child.cmdline())
+            return next((child for child in children if lives(child) and name in child.cmdline()), None)
 
         for name in ("worker", "beat"):
             killed = one(name)
+            assert killed is not None
             killed.send_signal(signal.SIGKILL)
             up.wait_for(f"{name:<8}| was ended by SIGKILL")
-            wait_until(lambda name=name, killed=killed: one(name) != killed, f"{name} runs again")  # type: ignore[misc]
+            wait_until(lambda name=name, was=killed: one(name) not in (None, was), f"{name} runs again")  # type: ignore[misc]
         wait_until(lambda: up.out.count("beat    | at work") == 2, "the new beat took over", within=30)
         assert up.end(signal.SIGTERM, within=8) < 5
 
 
-def test_killed_worker_and_beat_do_what_was_asked_meanwhile(tmp_path: Path) -> None:
-    """What is due is in the database: a message that was lost with a worker is sent again by the sweep."""
+def test_what_is_due_is_found_by_beat_and_done_by_the_worker(tmp_path: Path) -> None:
+    """A delivery of which no message tells: the sweep finds it, and its receiver is not there any more."""
     data = tmp_path / "data"
-    with Up(tmp_path, "--demo", data=data) as up:
-        up.wait_for(READY, within=60)
-        database = data / "console" / "console.sqlite3"
+    with Up(tmp_path, data=data) as up:
+        up.wait_for(READY, within=90)
+        with closing(sqlite3.connect(data / "console" / "console.sqlite3", timeout=20)) as database:
+            told = ("0" * 32, "2027-01-01 00:00:00", "rule", "local", "firing", "[]", 1)
+            database.execute(
+                "insert into alerts_notification (id, at, rule_name, broker, phase, items, count)"
+                " values (?, ?, ?, ?, ?, ?, ?)",
+                told,
+            )
+            database.execute(
+                "insert into alerts_delivery (notification_id, receiver_name, state, due, tries, attempts)"
+                " values (?, 'gone', 'waiting', '2026-01-01 00:00:00', 0, '[]')",
+                told[:1],
+            )
+            database.commit()
 
-        def counted() -> int:
-            with sqlite3.connect(database, timeout=20) as connection:
-                sql = "select total_run_count from django_celery_beat_periodictask where task = 'bulk.sweep'"
-                return int((connection.execute(sql).fetchone() or (0,))[0])
+            def outcome() -> str:
+                return str(database.execute("select state || attempts from alerts_delivery").fetchone()[0])
 
-        wait_until(lambda: counted() >= 1, "beat sends what is due", within=40)
+            wait_until(lambda: "its receiver was removed" in outcome(), "it is done", within=60)
+            assert outcome().startswith("failed")
         folder = data / "worker" / "queue"
-        wait_until(lambda: not list(folder.glob("*.msg")), "the worker takes it", within=20)
+        wait_until(lambda: not list(folder.glob("*.msg")), "no message is left", within=30)
         up.end(signal.SIGTERM, within=8)

@@ -1,4 +1,5 @@
-"""`manage.py beat`: Celery's beat. With several of them one works and the others stand by (`console/lease.py`)."""
+"""`manage.py beat`: Celery's beat and, beside it, who looks for what alerts shall tell. Both must be there once: with
+several processes one works and the others stand by (`console/lease.py`)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ AGAIN = 2.0
 
 
 class Command(BaseCommand):
-    help = "Send what is due by the clock to the workers."
+    help = "Send what is due by the clock to the workers, and look for what alerts shall tell."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -53,16 +54,24 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
     """Until it is told to end or has lost the lease. False: a part of it ended by itself."""
     from celery.beat import EmbeddedService
 
+    from console.alerts.evaluator import begin
+    from console.brokers import close_links
     from console.celery import app
 
+    over = threading.Event()
+    alerts = begin(over)
     beat = EmbeddedService(app, thread=True, scheduler_cls=app.conf.beat_scheduler)
     beat.start()
     try:
         while not (ended.is_set() or lost.is_set()):
-            if not beat.is_alive():
+            if not (beat.is_alive() and alerts.is_alive()):
                 return False
             time.sleep(0.1)
         return True
     finally:
+        over.set()
         beat.service.stop()
-        beat.join(3)
+        # Whatever they are at is done whole or not at all: nobody waits for a broker that goes at the same time.
+        for part in (beat, alerts):
+            part.join(1)
+        close_links()

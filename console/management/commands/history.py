@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from console.history.jars import missing
 from console.history.java import NoJava
 from console.history.landing import LandingError
 from console.history.models import HistoryRun
-from console.history.recording_runs import abandon_dead_runs, forget_old_runs, reason, recorded
+from console.history.recording_runs import Recorded, abandon_dead_runs, forget_old_runs, reason, recorded
 from console.history.runner import LEASE, MoreReport, OneRun, Runner, Unusable
 from console.history.session import SessionFailed, is_alive, start_session
 from console.history.spark_output import without_the_usual
 from console.lease import Busy, lease
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from console.history.tables import Tables
 
 #: Exit codes besides 0 and 1: somebody else is at it.
@@ -61,9 +64,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--once",
-            choices=["run", "compact", "retain"],
-            help="do one thing and end: run the pipeline until nothing is left, put small files together, or drop what"
-            " is kept no longer (exit code 75: another process is at it)",
+            choices=["run", "compact", "retain", "advise"],
+            help="do one thing and end: run the pipeline until nothing is left, put small files together, drop what is"
+            " kept no longer, or work out the advice for every queue (exit code 75: another process is at it)",
         )
 
     def handle(self, *args: Any, once: str | None, **options: Any) -> None:
@@ -91,7 +94,7 @@ class Command(BaseCommand):
             with lease(LEASE):
                 abandon_dead_runs()
                 with recorded(once) as row:
-                    self._chore(once, row.step)
+                    self._chore(once, row)
 
     def _keep_running(self) -> None:
         end = _End()
@@ -112,9 +115,7 @@ class Command(BaseCommand):
             from console.history.tables import Tables
 
             if tables is None:
-                on_step("starting Spark")
-                with without_the_usual():
-                    tables = Tables(start_session(), settings.HEADGATE_HISTORY_URL)
+                tables = Tables(self._session(on_step), settings.HEADGATE_HISTORY_URL)
                 on_start()
             try:
                 return Run(tables, on_step).run()
@@ -125,21 +126,36 @@ class Command(BaseCommand):
 
         return run
 
-    def _chore(self, work: str, on_step: Callable[[str], None]) -> None:
+    def _session(self, on_step: Callable[[str], None]) -> SparkSession:
+        """Raises NoJava, SessionFailed."""
+        if jars := missing():
+            on_step("fetching Delta Lake's jars")
+            self._say(f"{jars} are not on this machine: fetching them, once")
+        else:
+            on_step("starting Spark")
+        with without_the_usual():
+            return start_session()
+
+    def _chore(self, work: str, row: Recorded) -> None:
         from console.history import upkeep
+        from console.history.fleet_advice import write_advice
+        from console.history.run import Report
         from console.history.tables import Tables
 
+        on_step = row.step
         now = dt.datetime.now(dt.UTC)
         url = settings.HEADGATE_HISTORY_URL
         if work == HistoryRun.RETAIN:
             on_step("landing")
             upkeep.sweep(url, now)
             forget_old_runs()
-        on_step("starting Spark")
-        with without_the_usual():
-            tables = Tables(start_session(), url)
+        tables = Tables(self._session(on_step), url)
         if work == HistoryRun.RETAIN:
             upkeep.retain(tables, now.date(), on_step)
+        elif work == HistoryRun.ADVISE:
+            count, seconds = write_advice(tables, on_step)
+            row.report(Report(rows={"advice": count}, seconds={"advice": seconds}))
+            self._say(f"advice for {count:,} queues in {seconds:g} s")
         else:
             upkeep.compact(tables, now.date(), on_step)
 

@@ -61,6 +61,8 @@ class Command(BaseCommand):
             timeout_graceful_shutdown=1,
             ws_ping_interval=20,
             ws_ping_timeout=20,
+            # Many pages get the same second after second: compressing it for each of them costs more than all the rest.
+            ws_per_message_deflate=False,
             server_header=False,
             proxy_headers=bool(settings.HEADGATE_PROXIES),
             forwarded_allow_ips=settings.HEADGATE_PROXIES,

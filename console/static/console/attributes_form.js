@@ -67,7 +67,7 @@ export class AttributesForm {
       for (const f of this.#fields) {
         const untouched = JSON.stringify(f.read() ?? null) === JSON.stringify(this.#start[f.declared.name] ?? null);
         const there = now.attributes[f.declared.name];
-        if (untouched) f.input.value = there ?? "";
+        if (untouched) f.set(there);
       }
       this.#start = { ...now.attributes };
       this.#tell(h("p", {}, h("strong", {}, "Somebody changed it in the meantime.")), h("ul", {}, lines), h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));

@@ -8,7 +8,7 @@ import { settings, watch } from "./frame.js";
 import { inRows, labelOf, settingChips } from "./policy_fields.js";
 import { showPreview } from "./policy_preview.js";
 
-const TYPING = 300; // ms
+const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key
 const byId = (id) => document.getElementById(id);
 const apply = byId("apply");
 const all = byId("all");
@@ -31,6 +31,7 @@ let total = 0;
 let previewed = null; // the edit that is shown, as JSON
 let asked = null;
 let pause = 0;
+let took = 0; // ms, the last preview
 
 const filter = () => ({ search: byId("search").value.trim(), pattern: byId("pattern").value.trim(), states: byId("state").value ? [byId("state").value] : [] });
 const selection = () => (all.checked ? filter() : { objects: [...picked].sort() });
@@ -95,7 +96,7 @@ function soon() {
   clearTimeout(pause);
   asked?.abort();
   apply.disabled = true;
-  pause = setTimeout(preview, TYPING);
+  pause = setTimeout(preview, Math.min(2000, Math.max(TYPING, took)));
 }
 
 async function preview() {
@@ -111,7 +112,9 @@ async function preview() {
   const wanted = edit();
   asked = new AbortController();
   try {
+    const began = performance.now();
     const told = await post("policies/bulk/preview/", wanted, asked.signal);
+    took = performance.now() - began;
     const effects = h("div", { class: "stack" });
     if (told.preview) showPreview(effects, told.preview);
     fill(box, effects);

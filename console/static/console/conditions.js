@@ -41,4 +41,4 @@ function update(node, condition) {
 }
 
 /** "3 conditions, 2 not shown" */
-export const countOf = (shown, total) => (total ? `${plural(total, "condition")}${total > shown ? `, the worst ${shown} shown` : ""}` : "nothing looks wrong");
+export const countOf = (shown, total) => (total ? `${plural(total, "condition")}${total > shown ? `, the worst ${shown} here` : ""}` : "nothing looks wrong");

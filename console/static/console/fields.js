@@ -10,26 +10,35 @@ const asText = (value) => (value === null || value === undefined ? "" : typeof v
 
 /**
  * An input with its label, hint and place for an error, for a declared attribute. `hint` stands beneath; `placeholder`
- * is shown while it is empty. Has `read()` -> value, throws Error with a sentence; `wrong(text)`; `input`.
+ * is shown while it is empty. Has `read()` -> value, throws Error with a sentence; `set(value)`; `wrong(text)`; `input`.
  */
 export function field(declared, { value = null, hint = "", placeholder = "", label = words(declared.name), changed = () => {} } = {}) {
   const id = `f-${declared.name}-${Math.random().toString(36).slice(2, 8)}`;
   const input = inputFor(declared, value, placeholder);
   input.id = id;
   input.name = declared.name;
+  // Of a nullable text the empty one is a value too: inherited and "none" are told apart.
+  const none = declared.nullable && declared.kind === "string" && !declared.choices?.length && !declared.secret ? h("input", { type: "checkbox", name: `${declared.name}-none`, checked: value === "" }) : null;
+  if (none) input.disabled = none.checked;
   const exactly = h("small", { class: "hint exactly" });
   const note = h("small", { class: "hint", id: `${id}-hint` }, hint);
   const error = h("small", { class: "wrong", id: `${id}-wrong`, role: "alert" });
   input.setAttribute("aria-describedby", `${id}-hint ${id}-wrong`);
   const element = h("div", { class: `field kind-${declared.kind}` },
-    h("label", { for: id }, h("span", {}, label, declared.required ? h("em", {}, " required") : null)), input, exactly, note, error);
+    h("label", { for: id }, h("span", {}, label, declared.required ? h("em", {}, " required") : null)), input,
+    none ? h("label", { class: "sure none" }, none, h("span", {}, "none, whatever would be inherited")) : null, exactly, note, error);
 
   const self = {
     element,
     input,
     declared,
     note,
-    read: () => readField(declared, input),
+    read: () => (none?.checked ? "" : readField(declared, input)),
+    /** Show a value: null is nothing of its own. */
+    set(to) {
+      input.value = asText(to);
+      if (none) input.disabled = none.checked = to === "";
+    },
     wrong(text) {
       setText(error, text);
       setAttribute(input, "aria-invalid", text ? "true" : null);
@@ -50,6 +59,11 @@ export function field(declared, { value = null, hint = "", placeholder = "", lab
     },
   };
   input.addEventListener("input", () => changed(self, self.check()));
+  none?.addEventListener("change", () => {
+    input.disabled = none.checked;
+    if (none.checked) input.value = "";
+    changed(self, self.check());
+  });
   input.addEventListener("change", () => changed(self, self.check()));
   return self;
 }

@@ -1,9 +1,10 @@
-// What is around every page: the connection and its state, the banners, the theme, the menus, `/` for the search.
+// What is around every page: the connection and its state, the banners, the theme, the menus.
 // Pages take `live` and `settings` from here.
 
 import { get, objectPath } from "./api.js";
 import { fill, h, icon, pageData, setText } from "./elements.js";
 import { clock, duration, exact, plural } from "./format.js";
+import { showKeys } from "./keys.js";
 import { Live } from "./live.js";
 import { parseName, scopeInWords } from "./objectname.js";
 import { sinceElement, untilElement } from "./times.js";
@@ -213,16 +214,8 @@ addEventListener("click", (event) => {
 
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && menu?.open) menu.open = false;
-  const typing = event.target.closest?.("input, textarea, select, dialog, [contenteditable]");
-  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-    const search = document.getElementById("search");
-    if (search) {
-      event.preventDefault();
-      search.focus();
-      search.select();
-    }
-  }
 });
+document.getElementById("keys")?.addEventListener("click", () => showKeys());
 
 document.getElementById("broker-choice")?.addEventListener("change", (event) => {
   const about = { "/queues/": "/", "/history/": "/history/" };

@@ -2,8 +2,9 @@
 
 import { post } from "./api.js";
 import { fill, h, setText } from "./elements.js";
-import { bytes, duration, exact, exactAmount } from "./format.js";
-import "./frame.js";
+import { bytes, clock, duration, exact, exactAmount } from "./format.js";
+import { settings } from "./frame.js";
+import { addressMoment } from "./history_range.js";
 import { ask, historyQueueUrl, Loading, needHistory, showNothing, showTrouble, whatIfUrl } from "./history_data.js";
 
 const KINDS = {
@@ -14,6 +15,7 @@ const KINDS = {
   "never-reached": "Capacity never reached",
   "no-limit": "No limit at all",
 };
+const CAVEAT = settings.caveat ?? "";
 const SIZE = 50;
 /** Queues that are replayed one by one where no job has been. */
 const BY_HAND = 15;
@@ -36,7 +38,7 @@ function row(one) {
     h("td", { class: "num", "data-label": "Held in fact", title: one.recorded_blocked_seconds === null ? "" : `${exact(Math.round(one.recorded_blocked_seconds))} s of ${duration(ms(one.observed_seconds))}` }, duration(ms(one.recorded_blocked_seconds))),
     h("td", { class: "num", "data-label": "Would have been", title: would === null ? "" : `${exact(Math.round(would))} s` }, would === null ? "–" : duration(ms(would))),
     h("td", { class: "num", "data-label": "Memory needed", title: needs === null ? "" : exactAmount(Math.round(needs), "bytes") }, needs === null ? "–" : bytes(needs)),
-    h("td", { class: "num" }, h("a", { href: whatIfUrl(one) }, "What if…")));
+    h("td", { class: "num" }, h("a", { href: whatIfUrl(one, one.until ? { from: addressMoment(one.from), until: addressMoment(one.until) } : {}) }, "What if…")));
 }
 
 function show(rows) {
@@ -46,6 +48,8 @@ function show(rows) {
 
 function showPage({ count, results }) {
   show(results);
+  caveat(results.length ? CAVEAT : "");
+  setText(byId("advice-of"), results.length ? `From the week until ${clock(Math.max(...results.map((one) => one.until)))}; worked out anew every night.` : "");
   setText(byId("advice-count"), count ? exact(count) : "");
   if (results.length) fill(byId("note"));
   else showNothing(byId("note"), byId("search").value || byId("kind").value ? "Nothing matches." : "Nothing to advise: no limit held producers for long, and none is idle.");
@@ -102,7 +106,7 @@ function load() {
       return;
     }
     setText(byId("advice-count"), "");
-    if (answer.results.length) fill(byId("note"), h("p", { class: "rest muted" }, `The ${exact(answer.results.length)} queues that lost the most time in the last 7 days, worked out just now. The history job does it for all of them.`));
+    if (answer.results.length) fill(byId("note"), h("p", { class: "rest muted" }, `The ${exact(answer.results.length)} queues that lost the most time in the last 7 days, worked out just now. Every night a job does it for all of them.`));
     else showNothing(byId("note"), "No queue lost time in the last 7 days, as far as anybody looked: there is nothing to advise.");
   }, byId("note"), load);
 }

@@ -36,6 +36,24 @@ const howToBegin = () => [
     h("li", {}, h("code", {}, "manage.py make-history"), " makes up a year, to look around.")),
 ];
 
+/** Text between backquotes is a command. */
+export const withCommands = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
+
+/** Say in a line, in `element`, what keeps the pipeline from showing what happened; nothing if it is well. */
+export async function showPipeline(element) {
+  let told;
+  try {
+    told = await ask("status", {});
+  } catch {
+    return; // what cannot be asked now is asked again
+  }
+  const found = told.findings.filter((one) => one.severity === "trouble");
+  element.hidden = !found.length;
+  if (!found.length) return;
+  fill(element, icon("overfull"), h("p", {}, h("strong", {}, found[0].text), found.length > 1 ? ` And ${found.length - 1} more. ` : " ",
+    h("a", { href: `/history/status/${location.search.includes("broker=") ? query({ broker: new URLSearchParams(location.search).get("broker") }) : ""}` }, "Status of the history")));
+}
+
 const beingWorkedOut = () => [
   h("p", {}, h("strong", {}, "The recording has begun.")),
   h("p", {}, "Its first numbers are being worked out and come within a minute or so. This page shows them by itself."),

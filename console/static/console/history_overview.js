@@ -4,7 +4,7 @@ import { plain, TimeChart } from "./charts.js";
 import { fill, h, setAttribute } from "./elements.js";
 import { clock, duration, exact, plural } from "./format.js";
 import { settings } from "./frame.js";
-import { ask, historyQueueUrl, Loading, needHistory, repeat, showNothing, showTrouble } from "./history_data.js";
+import { ask, historyQueueUrl, Loading, needHistory, repeat, showNothing, showPipeline, showTrouble } from "./history_data.js";
 import { Episodes, setCount } from "./history_episodes.js";
 import { addressMoment, Range } from "./history_range.js";
 
@@ -152,5 +152,7 @@ async function begin() {
 }
 
 range.addEventListener("change", load);
+const pipeline = () => showPipeline(byId("pipeline"));
+repeat(pipeline, () => true, 30_000);
 repeat(load, () => range.live && !byId("history").hidden, 30_000);
-begin();
+begin().then(pipeline);

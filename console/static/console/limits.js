@@ -231,7 +231,7 @@ class Form {
       } catch {
         mine = undefined;
       }
-      if (mine === this.#start[name]) f.input.value = there ?? "";
+      if (mine === this.#start[name]) f.set(there);
       this.#start[name] = there;
     }
     this.#tell(h("p", {}, h("strong", {}, "Somebody changed these limits in the meantime.")), lines.length ? h("ul", {}, lines) : "", h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));

@@ -4,9 +4,11 @@ import { Conditions, countOf } from "./conditions.js";
 import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
-import { bytes, count, exact, exactAmount, plural, rate } from "./format.js";
+import { bytes, count, exact, exactAmount, rate } from "./format.js";
 import { live, may, settings, showStops, unless, watch } from "./frame.js";
 import { queueUrl, whyUrl } from "./objectname.js";
+import { Pager, storedSize } from "./pager.js";
+import { SavedChooser } from "./saved_selections.js";
 import { Selection } from "./selection.js";
 import { setState, stateWord } from "./states.js";
 import { openStopDialog } from "./stops.js";
@@ -21,7 +23,7 @@ const heads = [...table.querySelectorAll("th[data-sort]")];
 const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
 
 const conditions = new Conditions(document.getElementById("conditions"));
-const selection = new Selection(document.getElementById("selection"));
+const selection = new Selection(document.getElementById("selection"), (made) => saved.load(made.id));
 
 let snapshot = null;
 let order = [];
@@ -30,20 +32,29 @@ let order = [];
 
 const asked = (() => {
   const given = new URLSearchParams(location.search);
-  return { search: given.get("search") ?? "", states: new Set(given.getAll("state")), sort: given.get("sort") ?? "" };
+  return { search: given.get("search") ?? "", states: new Set(given.getAll("state")), sort: given.get("sort") ?? "", page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1) };
 })();
+const pager = new Pager(document.getElementById("queues-pager"), { what: "queue", size: storedSize(), turn });
 
-function ask() {
+/** Another search starts on its first page. */
+function ask(page = 1) {
+  asked.page = page;
   const given = new URLSearchParams();
   const broker = new URLSearchParams(location.search).get("broker");
   if (broker) given.set("broker", broker);
   if (asked.search) given.set("search", asked.search);
   for (const state of asked.states) given.append("state", state);
   if (asked.sort) given.set("sort", asked.sort);
+  if (asked.page > 1) given.set("page", asked.page);
   const text = given.toString();
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
   order = [];
-  watch({ watch: "overview", search: asked.search, states: [...asked.states], sort: asked.sort });
+  watch({ watch: "overview", search: asked.search, states: [...asked.states], sort: asked.sort, page: asked.page, page_size: pager.size });
+}
+
+function turn(page) {
+  ask(page);
+  document.getElementById("queues-box").scrollTop = 0;
 }
 
 search.value = asked.search;
@@ -93,6 +104,17 @@ function showSort() {
     setAttribute(head, "aria-sort", mine ? (asked.sort.startsWith("-") || !name ? "descending" : "ascending") : null);
   }
 }
+
+// -- selections that were saved ----------------------------------------------------------------------------------
+
+const saved = new SavedChooser(document.getElementById("saved-box"), (chosen) => {
+  selection.pick(chosen?.queues ?? []);
+  search.value = asked.search = chosen?.queues ? "" : chosen?.search ?? "";
+  asked.states = new Set(chosen?.queues ? [] : chosen?.states ?? []);
+  for (const box of states.querySelectorAll("input")) box.checked = asked.states.has(box.value);
+  ask();
+});
+for (const element of [search, states]) element.addEventListener("input", () => saved.forget());
 
 // -- rows -------------------------------------------------------------------------------------------------------
 
@@ -184,7 +206,7 @@ function total(name, text, title, hot = false) {
 
 const render = onNextFrame(() => {
   if (!snapshot) return;
-  const { totals, queues, total: all, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
+  const { totals, queues, total: all, page, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
     setText(document.getElementById("queues-count"), "");
     fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, "Is it running? The console keeps trying, and shows its queues as soon as it answers."));
@@ -204,12 +226,11 @@ const render = onNextFrame(() => {
   showStops(stops ?? []);
   conditions.show(wrong);
   setText(document.getElementById("conditions-count"), countOf(wrong.length, allWrong));
+  document.getElementById("conditions-all").hidden = allWrong === 0;
   selection.filtered(asked.search || asked.states.size ? { search: asked.search, states: [...asked.states], total: all } : null);
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
-  setText(document.getElementById("queues-count"), all === queues.length ? String(count(all)) : `${count(queues.length)} of ${count(all)}`);
-  const rest = document.getElementById("queues-rest");
-  rest.hidden = all <= queues.length;
-  setText(rest, `${plural(all - queues.length, "more queue")} not shown. Filter to find them.`);
+  setText(document.getElementById("queues-count"), count(all));
+  pager.show(page, all);
   table.hidden = queues.length === 0;
   empty.hidden = queues.length > 0;
   if (!queues.length) showEmpty();
@@ -248,4 +269,4 @@ document.getElementById("stop-all").addEventListener("click", () => openStopDial
 document.getElementById("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
 
 showSort();
-ask();
+ask(asked.page);

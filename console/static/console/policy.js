@@ -10,7 +10,7 @@ import { formatName, objectUrl, shortName } from "./objectname.js";
 import { fieldValue, fieldText, inRows, labelOf, origin, scopeUrl } from "./policy_fields.js";
 import { showPreview } from "./policy_preview.js";
 
-const TYPING = 300; // ms
+const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key
 const HINT = "Change a value: what it would do to queues and producers is shown here before anything is saved.";
 const byId = (id) => document.getElementById(id);
 const form = byId("policy");
@@ -72,7 +72,7 @@ function show(object, told) {
   explained = told;
   version = object?.version ?? null;
   start = settings.new ? {} : object.attributes;
-  for (const f of untouched) f.input.value = (f === priority ? start.priority || "" : start[f.declared.name]) ?? "";
+  for (const f of untouched) f.set(f === priority ? start.priority || null : start[f.declared.name]);
   for (const [name, [value, from]] of inForce) {
     const { [name]: now } = explained.fields;
     const f = fields.find((each) => each.declared.name === name);
@@ -115,6 +115,7 @@ function gone(error) {
 // -- the preview ----------------------------------------------------------------------------------------------------
 
 let pause = 0;
+let took = 0; // ms, the last preview
 let asked = null;
 
 function typed() {
@@ -124,7 +125,7 @@ function typed() {
   apply.disabled = true;
   byId("discard").hidden = false;
   if (!all.map((f) => f === pattern && !pattern.input.value.trim() ? false : f.check()).every(Boolean)) return;
-  pause = setTimeout(preview, TYPING);
+  pause = setTimeout(preview, Math.min(2000, Math.max(TYPING, took)));
 }
 
 /** Whether nothing is typed, and nothing was previewed. */
@@ -159,7 +160,9 @@ async function preview() {
   asked = new AbortController();
   box.setAttribute("aria-busy", "true");
   try {
+    const began = performance.now();
     const told = await post("policies/preview/", { changes: [wanted] }, asked.signal);
+    took = performance.now() - began;
     tell();
     showPreview(box, told);
     ready(wanted);
@@ -248,7 +251,7 @@ function reset() {
   previewed = null;
   apply.disabled = true;
   byId("discard").hidden = true;
-  for (const f of all) f.input.value = (f === priority ? start.priority || "" : start[f.declared.name]) ?? "";
+  for (const f of all) f.set(f === priority ? start.priority || null : start[f.declared.name]);
   for (const f of all) f.check();
   tell();
   fill(box, h("p", { class: "muted" }, HINT));

@@ -42,7 +42,7 @@ export function settingChips(set) {
   const names = ["priority", ...inRows(settings.policy).map((f) => f.name)].filter((name) => name in set);
   if (!names.length) return h("span", { class: "muted" }, "nothing: all is inherited");
   return h("ul", { class: "settings-list" }, names.map((name) =>
-    h("li", { class: "setting" }, h("span", { class: "muted" }, labelOf(declaredField(name)).replace(", messages", "").replace(", bytes", "")), " ", fieldValue(name, set[name]))));
+    h("li", { class: "setting" }, h("span", { class: "muted" }, labelBeside(name, set[name])), " ", fieldValue(name, set[name]))));
 }
 
 /** The page of a scope. */

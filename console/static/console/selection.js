@@ -3,6 +3,7 @@
 import { fill, h, icon } from "./elements.js";
 import { count, plural } from "./format.js";
 import { may } from "./frame.js";
+import { openSaveDialog } from "./saved_selections.js";
 import { openStopDialog } from "./stops.js";
 
 const BROKER = "type=Broker";
@@ -12,15 +13,17 @@ export class Selection {
   #picked = new Set();
   #matching = null; // {search, states, total} while a filter is on
   #shown = "";
+  #saved;
 
-  /** `bar`: the element to show the actions in. */
-  constructor(bar) {
+  /** `bar`: the element to show the actions in; `saved(selection)`: it was saved under a name. */
+  constructor(bar, saved) {
     this.#bar = bar;
+    this.#saved = saved;
   }
 
   /** A box that picks a queue. */
   box(object, name) {
-    const box = h("input", { type: "checkbox", class: "pick", "aria-label": `Select ${name}`, checked: this.#picked.has(object) });
+    const box = h("input", { type: "checkbox", class: "pick", value: object, "aria-label": `Select ${name}`, checked: this.#picked.has(object) });
     box.addEventListener("change", () => {
       if (box.checked) this.#picked.add(object);
       else this.#picked.delete(object);
@@ -35,9 +38,14 @@ export class Selection {
     this.#show();
   }
 
-  #clear() {
-    this.#picked.clear();
-    for (const box of document.querySelectorAll("input.pick")) box.checked = false;
+  clear() {
+    this.pick([]);
+  }
+
+  /** Pick these queues and no others. */
+  pick(objects) {
+    this.#picked = new Set(objects);
+    for (const box of document.querySelectorAll("input.pick")) box.checked = this.#picked.has(box.value);
     this.#show();
   }
 
@@ -55,6 +63,7 @@ export class Selection {
     fill(this.#bar, h("span", {}, picked ? `${count(picked)} selected` : `${count(matching.total)} ${matching.total === 1 ? "queue matches" : "queues match"}`),
       h("button", { type: "button", class: "danger", "aria-disabled": disabled, on: { click: act("stop") } }, icon("stop"), "Stop their producers"),
       h("button", { type: "button", "aria-disabled": disabled, on: { click: act("start") } }, icon("start"), "Start their producers"),
-      picked ? h("button", { type: "button", class: "quiet", on: { click: () => this.#clear() } }, "Clear") : null);
+      h("button", { type: "button", class: "quiet", on: { click: () => openSaveDialog(picked ? { queues: [...this.#picked].sort() } : { search: matching.search, states: matching.states }, this.#saved) } }, "Save…"),
+      picked ? h("button", { type: "button", class: "quiet", on: { click: () => this.clear() } }, "Clear") : null);
   }
 }

@@ -35,11 +35,12 @@ export function openStopDialog(action, aim) {
   const wide = type === "Broker" || type === "VirtualHost";
   const withPattern = wide && !fixed.queues && !match && fixed.pattern === undefined;
   const whole = type === "Broker" && withPattern;
-  const heading = whole ? `${text.title} all producers` : `${text.title} producers of ${label ?? scopeInWords(fixed.scope)}`;
+  let heading = whole ? `${text.title} all producers` : `${text.title} producers of ${label ?? scopeInWords(fixed.scope)}`;
 
   const preview = h("div", { class: "preview", "aria-live": "polite" }, h("p", { class: "loading" }, "Counting…"));
   const reason = h("textarea", { id: "stop-reason", rows: "2", required: true, maxlength: "500", placeholder: text.placeholder });
   const pattern = h("input", { type: "text", id: "stop-pattern", spellcheck: "false", maxlength: "255", placeholder: "orders.> or *.eu" });
+  const chosen = whole ? h("select", { id: "stop-selection" }) : null;
   const everyBroker = h("input", { type: "checkbox", id: "stop-brokers" });
   const end = action === "stop" ? endFields() : stageFields();
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
@@ -53,7 +54,8 @@ export function openStopDialog(action, aim) {
     h("p", { class: "muted" }, text.says),
     h("label", { class: "field" }, h("span", {}, "Reason ", h("em", {}, "required")), reason, h("small", { class: "hint" }, "Kept in the audit trail", action === "stop" ? " and shown to everybody while the stop is in force." : ".")),
     end.element,
-    withPattern ? h("details", { class: "more" }, h("summary", {}, "Only some queues"), h("label", { class: "field" }, h("span", {}, "Pattern"), pattern, h("small", { class: "hint" }, "* stands for one word, > or # for any number of words at the end."))) : null,
+    withPattern ? h("details", { class: "more" }, h("summary", {}, "Only some queues"), h("label", { class: "field" }, h("span", {}, "Pattern"), pattern, h("small", { class: "hint" }, "* stands for one word, > or # for any number of words at the end.")),
+      chosen ? h("label", { class: "field", hidden: true }, h("span", {}, "Saved selection"), chosen) : null) : null,
     whole && (settings.brokers?.length ?? 0) > 1 ? h("label", { class: "sure" }, everyBroker, h("span", {}, `On all ${settings.brokers.length} brokers, not only ${settings.brokerTitle}`)) : null,
     problem,
     h("div", { class: "dialog-actions" }, cancel, submit),
@@ -66,7 +68,7 @@ export function openStopDialog(action, aim) {
   const body = () => ({
     ...fixed,
     ...(queues ? { queues } : {}),
-    ...(withPattern ? { pattern: pattern.value.trim() } : {}),
+    ...(withPattern && !chosen?.value ? { pattern: pattern.value.trim() } : {}),
     ...(everyBroker.checked ? { brokers: ["*"] } : {}),
   });
 
@@ -75,7 +77,7 @@ export function openStopDialog(action, aim) {
     asked?.abort();
     asked = new AbortController();
     try {
-      const answer = await post("stop-producers/preview/", match ? { ...fixed, match } : body(), asked.signal);
+      const answer = await post("stop-producers/preview/", match ? { ...fixed, match } : chosen?.value ? { ...fixed, selection: Number(chosen.value) } : body(), asked.signal);
       if (answer.objects) queues = answer.objects;
       fill(preview, ...previewLines(action, answer));
     } catch (error) {
@@ -88,6 +90,17 @@ export function openStopDialog(action, aim) {
     pause = setTimeout(ask, 250);
   });
   everyBroker.addEventListener("change", ask);
+  if (chosen) offerSaved(chosen);
+  chosen?.addEventListener("change", () => {
+    // What the preview tells is what is stopped, whatever the selection finds later.
+    queues = undefined;
+    heading = chosen.value ? `${text.title} producers of ${chosen.selectedOptions[0].textContent}` : `${text.title} all producers`;
+    fill(submit, icon(action), heading);
+    fill(form.querySelector("h2"), heading);
+    pattern.disabled = everyBroker.disabled = chosen.value !== "";
+    if (chosen.value) everyBroker.checked = false;
+    ask();
+  });
 
   const complain = (message, field = null) => {
     problem.hidden = false;
@@ -108,7 +121,7 @@ export function openStopDialog(action, aim) {
       complain(ends.wrong, ends.field);
       return;
     }
-    if (match && !queues) {
+    if ((match || chosen?.value) && !queues) {
       complain("Wait until the queues have been counted.");
       return;
     }
@@ -130,6 +143,18 @@ export function openStopDialog(action, aim) {
   reason.focus();
   ask();
   return dialog;
+}
+
+/** Fill the choice of saved selections, if there are any. */
+async function offerSaved(select) {
+  const { savedSelections, options } = await import("./saved_selections.js");
+  try {
+    const saved = await savedSelections();
+    fill(select, options(saved, "none: all queues"));
+    select.parentElement.hidden = saved.length === 0;
+  } catch {
+    // Without them the dialog does all the rest.
+  }
 }
 
 /** The optional end of a stop: after a time, at a depth, or whichever comes first. */

@@ -35,13 +35,13 @@ def raised(broker: Broker) -> None:
 
 def test_blocked_queue_without_consumer_raises_a_condition_by_itself(broker: Broker, as_viewer: APIClient) -> None:
     raised(broker)
-    (told,) = as_viewer.get("/api/v1/conditions/").json()
+    (told,) = as_viewer.get("/api/v1/conditions/").json()["results"]
     assert (told["kind"], told["object"], told["severity"]) == ("blocked-without-consumer", str(ORDERS), "trouble")
     assert "1 producer is held and nobody consumes: 11 messages wait." in told["saw"]
     assert told["advice"].startswith("Start a consumer.")
-    assert as_viewer.get("/api/v1/conditions/", {"object": str(ORDERS)}).json() == [told]
-    assert as_viewer.get("/api/v1/conditions/", {"object": "type=Broker"}).json() == []
-    assert as_viewer.get("/api/v1/conditions/", {"kind": "flapping"}).json() == []
+    assert as_viewer.get("/api/v1/conditions/", {"object": str(ORDERS)}).json()["results"] == [told]
+    assert as_viewer.get("/api/v1/conditions/", {"object": "type=Broker"}).json()["count"] == 0
+    assert as_viewer.get("/api/v1/conditions/", {"kind": "flapping"}).json()["count"] == 0
     assert as_viewer.get("/api/v1/conditions/", {"kind": "odd"}).status_code == 400
     data = overview(broker.link)
     assert [each["kind"] for each in data["conditions"]] == ["blocked-without-consumer"]
@@ -57,7 +57,7 @@ def test_condition_ends_when_its_cause_has_gone(broker: Broker, as_viewer: APICl
     broker.do(lambda memory: memory.attach_producer("another"))
     broker.sample()
     until(lambda: not broker.link.conditions())
-    assert as_viewer.get("/api/v1/conditions/").json() == []
+    assert as_viewer.get("/api/v1/conditions/").json()["results"] == []
 
 
 def test_memory_near_its_limit_is_told_of_the_broker(broker: Broker, as_viewer: APIClient) -> None:
@@ -71,7 +71,7 @@ def test_memory_near_its_limit_is_told_of_the_broker(broker: Broker, as_viewer: 
 
     broker.do(nearly)
     until(link.conditions)
-    (told,) = as_viewer.get("/api/v1/conditions/").json()
+    (told,) = as_viewer.get("/api/v1/conditions/").json()["results"]
     assert (told["kind"], told["object"], told["severity"]) == ("near-limit", "type=Broker", "warning")
     assert "90 % of its limit (900 of 1,000 bytes)" in told["saw"]
 

@@ -1,0 +1,103 @@
+"""Commands that look: list, why, watch."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from brokers.cli import names, shown
+from brokers.cli.group import cli, client_of, json_option, queue_names
+
+STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
+#: Seconds between two looks at what is new.
+_PAUSE = 1.0
+
+
+@cli.command(name="list")
+@click.argument("search", required=False)
+@click.option("--virtualhost", "-v", help="Only of this virtual host.")
+@click.option(
+    "--state",
+    "-s",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    help="Only in this state; several: any of them.",
+)
+@click.option(
+    "--sort",
+    default="-blocked_producers,-depth_messages",
+    show_default=True,
+    help="By these attributes; - for descending.",
+)
+@click.option("--limit", "-n", default=0, help="At most so many. 0: all.")
+@json_option
+@click.pass_context
+def list_(
+    ctx: click.Context,
+    *,
+    search: str | None,
+    virtualhost: str | None,
+    state: tuple[str, ...],
+    sort: str,
+    limit: int,
+    json_: bool,
+) -> None:
+    """Queues: state, depth, blocked producers, consumers, rates. SEARCH: text in the name."""
+    query = {"search": search or "", "virtualhost": virtualhost, "state": list(state), "sort": sort}
+    rows = []
+    for row in client_of(ctx).every("queues/", **query):
+        rows.append(row)
+        if limit and len(rows) >= limit:
+            break
+    return shown.as_json(rows) if json_ else shown.queues(rows)
+
+
+@cli.command()
+@click.argument("queue", shell_complete=queue_names)
+@json_option
+@click.pass_context
+def why(ctx: click.Context, queue: str, json_: bool) -> None:
+    """Why QUEUE (name, virtualhost/name, or the object name of a producer) is blocked, and until when."""
+    told = client_of(ctx).get("why/", object=names.queue(queue))
+    return shown.as_json(told) if json_ else shown.why(told)
+
+
+@cli.command()
+@click.option(
+    "--queue",
+    "-q",
+    "wanted",
+    multiple=True,
+    shell_complete=queue_names,
+    help="Only about this queue; several: any of them.",
+)
+@click.option(
+    "--kind", "-k", multiple=True, help="Only this kind of event, such as queue-overfull; several: any of them."
+)
+@click.option("--after", type=int, help="Begin after the event of this number (default: from now on).")
+@click.option("--count", "-n", default=0, help="End after so many. 0: at Ctrl-C.")
+@json_option
+@click.pass_context
+def watch(
+    ctx: click.Context, *, wanted: tuple[str, ...], kind: tuple[str, ...], after: int | None, count: int, json_: bool
+) -> None:
+    """Tell every event as it happens, none left out; with --json one to a line."""
+    client, queues = client_of(ctx), {names.queue(text) for text in wanted}
+    position = client.get("events/", count=1)["newest"] if after is None else after
+    told = 0
+    while True:
+        page = client.get("events/", after=position, count=1000)
+        for event in page["events"]:
+            about = {event["object"], str(event["attributes"].get("queue"))}
+            if (queues and not about & queues) or (kind and event["kind"] not in kind):
+                continue
+            (shown.line_as_json if json_ else shown.event)(event)
+            told += 1
+            if count and told >= count:
+                return
+        sys.stdout.flush()
+        position = max(position, page["last"])
+        if position >= page["newest"]:
+            time.sleep(_PAUSE)

@@ -1,0 +1,75 @@
+"""`headgate`: signing in, completion, and the commands of the other modules."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+from click.shell_completion import get_completion_class
+
+from brokers.cli import credentials, looking, policies, shown, stopping
+from brokers.cli.client import Client
+from brokers.cli.group import cli, client_of, json_option
+
+__all__ = ["cli", "looking", "main", "policies", "stopping"]
+
+
+@cli.command()
+@click.argument("url", required=False)
+@click.pass_context
+def login(ctx: click.Context, url: str | None) -> None:
+    """Keep the address of a console and a token for it. The token is asked for, or read from standard input."""
+    wanted = credentials.checked(url or ctx.find_root().params.get("url") or credentials.DEFAULT_URL)
+    if os.environ.get("HEADGATE_TOKEN"):
+        token = os.environ["HEADGATE_TOKEN"]
+    elif sys.stdin.isatty():
+        token = click.prompt(f"Token ({wanted}/tokens/ makes one)", hide_input=True)
+    else:
+        token = sys.stdin.readline()
+    kept = credentials.Credentials(wanted, token.strip())
+    me = Client(kept).get("me/")
+    where = credentials.keep(kept)
+    click.echo(f"Signed in to {wanted} as {me['user']}; kept in {where}.")
+
+
+@cli.command()
+def logout() -> None:
+    """Forget them again. The token itself is revoked in the console."""
+    click.echo("Forgotten." if credentials.forget() else "There was nothing to forget.")
+
+
+@cli.command()
+@json_option
+@click.pass_context
+def whoami(ctx: click.Context, json_: bool) -> None:
+    """Who you are, and what you may."""
+    me = client_of(ctx).get("me/")
+    if json_:
+        return shown.as_json(me)
+    click.echo(
+        f"{me['user']}"
+        + (f", with the token {me['token']['name']} until {me['token']['expires']}" if me["token"] else "")
+    )
+    for grant in me["grants"]:
+        where = f"broker {grant['broker']}" if grant["broker"] else "every broker"
+        host = f"virtual host {grant['virtualhost']} of " if grant["virtualhost"] else ""
+        click.echo(f"  {grant['role']}: {host}{where}")
+    return None
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """The script that completes commands, options and names of queues: eval "$(headgate completion bash)"."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(cli, {}, "headgate", "_HEADGATE_COMPLETE").source())
+
+
+def main() -> None:
+    cli(prog_name="headgate")
+
+
+if __name__ == "__main__":
+    main()

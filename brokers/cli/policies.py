@@ -1,0 +1,81 @@
+"""Commands about all policies as one file: export, diff, apply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from brokers.cli import names, shown
+from brokers.cli.group import Group, cli, client_of, is_a_person, json_option
+from brokers.cli.problems import DIFFERS
+
+
+@cli.group(cls=Group)
+def policies() -> None:
+    """All policies of a broker as one YAML file."""
+
+
+_FILE = click.argument("file", type=click.File("r", encoding="utf-8"))
+_PRUNE = click.option("--prune", is_flag=True, help="Unset what the file does not name, and remove other patterns.")
+
+
+@policies.command()
+@click.argument("file", type=click.File("w", encoding="utf-8", lazy=True, atomic=True), default="-")
+@click.pass_context
+def export(ctx: click.Context, file: Any) -> None:
+    """Write the file (default: standard output)."""
+    file.write(client_of(ctx).get("policies/file/")["yaml"])
+
+
+@policies.command()
+@_FILE
+@_PRUNE
+@json_option
+@click.pass_context
+def diff(ctx: click.Context, file: Any, prune: bool, json_: bool) -> None:
+    """What would change, and what that would do; ends with 1 if anything differs."""
+    told = client_of(ctx).post("policies/file/", {"yaml": file.read(), "prune": prune, "dry_run": True})
+    if json_:
+        shown.as_json(told)
+    else:
+        shown.changes(told)
+        if not told["changes"] and not told["problems"]:
+            click.echo("Nothing differs.")
+    if told["changes"] or told["problems"]:
+        ctx.exit(DIFFERS)
+
+
+@policies.command()
+@_FILE
+@_PRUNE
+@click.option("--reason", "-r", default="", help="Why; kept in the audit trail.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def apply(ctx: click.Context, *, file: Any, prune: bool, reason: str, yes: bool, json_: bool) -> None:
+    """Make the broker as the file says, object by object; ends with 1 if not all could be done."""
+    client, body = client_of(ctx), {"yaml": file.read(), "prune": prune, "reason": reason}
+    if not yes:
+        told = client.post("policies/file/", {**body, "dry_run": True})
+        if not told["changes"] and not told["problems"]:
+            return shown.as_json(told) if json_ else click.echo("Nothing differs.")
+        if json_ or not is_a_person():
+            raise click.UsageError(f"it would change {len(told['changes'])} objects: look with diff, then say --yes")
+        shown.changes(told)
+        click.confirm("Apply it?", abort=True)
+        body["digest"] = told["digest"]
+    told = client.post("policies/file/", body)
+    failed = [each for each in told["applied"] if each["outcome"] != "done"]
+    if json_:
+        shown.as_json(told)
+    else:
+        for each in told["applied"]:
+            detail = f": {each['detail']}" if each["detail"] else ""
+            click.echo(f"{each['outcome']}: {each['action']} {names.short(each['object'])}{detail}")
+        for sentence in told["problems"].values():
+            click.secho(f"! {sentence}", fg="red")
+        click.echo(f"{len(told['applied']) - len(failed)} changed, {len(failed) + len(told['problems'])} not.")
+    if failed or told["problems"]:
+        ctx.exit(DIFFERS)
+    return None

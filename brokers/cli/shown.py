@@ -1,0 +1,154 @@
+"""Answers as people read them in a terminal: tables, times, counts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from brokers.cli.names import short
+
+_STATES = {"OVERFULL": "red", "OVERFULL_STOPPED": "red", "STOPPED": "yellow"}
+
+
+def as_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def line_as_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> None:
+    """Columns as wide as they must be; numbers of columns in `right` end there."""
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    ends = set(right)
+    for number, row in enumerate([heads, *rows]):
+        cells = [
+            cell.rjust(width) if i in ends else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        line = "  ".join(cells).rstrip()
+        colour = _STATES.get(row[1].replace(" ", "_").upper()) if number and len(row) > 1 else None
+        click.secho(line, bold=not number, fg=colour)
+
+
+def queues(rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        click.echo("No queue matches.")
+        return
+    table(
+        ("QUEUE", "STATE", "DEPTH", "OF", "BLOCKED", "CONSUMERS", "IN/S", "OUT/S"),
+        [
+            (
+                f"{row['virtualhost']}/{row['name']}",
+                state(row["state"]),
+                f"{row['depth_messages']:,}",
+                f"{row['effective_capacity_messages']:,}" if row.get("effective_capacity_messages") else "-",
+                f"{row['blocked_producers']:,}/{row['producers']:,}",
+                f"{row['consumers']:,}",
+                f"{row['rate_in']:,.0f}",
+                f"{row['rate_out']:,.0f}",
+            )
+            for row in rows
+        ],
+        right=(2, 3, 4, 5, 6, 7),
+    )
+
+
+def state(text: str) -> str:
+    return text.replace("_", " ").lower()
+
+
+def why(told: Mapping[str, Any]) -> None:
+    click.secho(told["says"], bold=True)
+    for cause in told["causes"]:
+        click.echo(f"\n{cause['title']}" + (f", since {when(cause['since'])}" if cause.get("since") else ""))
+        for limit in cause.get("limits") or []:
+            click.echo(
+                f"  {limit['unit']}: {limit['depth']:,} now; stops above {limit['stop']:,},"
+                f" resumes at {limit['resume']:,}"
+            )
+            for field in limit.get("fields") or []:
+                click.echo(f"    {field['field']} = {field.get('value')} from {field.get('origin')}")
+        if cause.get("reason"):
+            click.echo(f"  {cause['actor'] or 'somebody'}: {cause['reason']}")
+        click.echo(f"  {_resumes(cause)}")
+    click.echo(f"\nConsumers ({told['consumers_total']:,}):")
+    for consumer in told["consumers"][:20]:
+        click.echo(f"  {consumer['object']}: {consumer['doing']}")
+    click.echo(f"Producers ({told['producers_total']:,}), the blocked ones first:")
+    for producer in told["producers"][:20]:
+        click.echo(f"  {producer.get('client') or producer['object']}: {state(producer['state'])}")
+
+
+def _resumes(cause: Mapping[str, Any]) -> str:
+    known = cause.get("resume_ms")
+    because = cause.get("because") or ""
+    return f"resumes in about {length(known)}: {because}" if known else f"when it resumes nobody can tell: {because}"
+
+
+def length(ms: int) -> str:
+    seconds = round(ms / 1000)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{round(seconds / size)} {unit}"
+    return f"{seconds} s"
+
+
+def when(ms: int) -> str:
+    """In the zone of whoever looks."""
+    return dt.datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def preview(told: Mapping[str, Any], verb: str) -> None:
+    click.echo(f"This {verb} touches {_many(told['producers'], 'producer')} of {_many(told['queues'], 'queue')}.")
+    for row in told.get("largest") or []:
+        click.echo(
+            f"  {row['virtualhost']}/{row['name']}: {_many(row['producers'], 'producer')},"
+            f" {_many(row['depth_messages'], 'message')}"
+        )
+
+
+def stopped(told: Mapping[str, Any], verb: str) -> None:
+    done = "Nothing was to be changed" if not told.get("changed", True) else f"{verb.capitalize()} done"
+    click.echo(
+        f"{done}: {_many(told['queues'], 'queue')}, {_many(told['producers'], 'producer')};"
+        f" {told['stopped']:,} stopped, {told['draining']:,} draining."
+    )
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def event(told: Mapping[str, Any]) -> None:
+    click.echo(f"{when(told['at'])}  {told['kind']:<20}  {told['text']}")
+
+
+def changes(told: Mapping[str, Any]) -> None:
+    signs = {"update": "~", "create": "+", "delete": "-"}
+    for change in told["changes"]:
+        fields = ", ".join(
+            f"{field} {_value(change['was'].get(field))} -> {_value(value)}"
+            if change["action"] == "update"
+            else f"{field} {value}"
+            for field, value in change["attributes"].items()
+        )
+        click.echo(f"{signs[change['action']]} {short(change['object'])}{': ' if fields else ''}{fields}")
+    for place, sentence in told["problems"].items():
+        click.secho(f"! {sentence}" if not place or place in sentence else f"! {place}: {sentence}", fg="red")
+    if told["left_alone"]:
+        click.echo(f"{len(told['left_alone'])} that the file does not name are left alone (--prune).")
+    if effect := told.get("preview"):
+        click.echo(
+            "{changed} of {queues} queues get other values: {overfull} become overfull, {released} are released;"
+            " {held} producers are held, {freed} freed.".format(**effect)
+        )
+
+
+def _value(value: Any) -> str:
+    return "not set" if value is None else str(value)

@@ -1,0 +1,124 @@
+"""Commands that stop producers, and start them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from brokers.cli import names, shown
+from brokers.cli.group import cli, client_of, is_a_person, json_option, queue_names
+from brokers.cli.problems import REFUSED, Problem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _aim_options(command: F) -> F:
+    for option in (
+        click.argument("queues", nargs=-1, shell_complete=queue_names),
+        click.option("--all", "everything", is_flag=True, help="All producers of the broker."),
+        click.option("--virtualhost", "-v", help="All of a virtual host."),
+        click.option("--exchange", "-e", help="All of the queues bound to an exchange: name, or virtualhost/name."),
+        click.option("--pattern", "-p", help="Of the broker or the virtual host, only queues that match."),
+        click.option("--reason", "-r", required=True, help="Why; everybody will see it."),
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        json_option,
+    ):
+        command = option(command)
+    return command
+
+
+def _aim(
+    queues: tuple[str, ...], *, everything: bool, virtualhost: str | None, exchange: str | None, pattern: str | None
+) -> dict[str, Any]:
+    """The body that says whose producers are meant."""
+    scopes = sum(map(bool, (queues, exchange, everything or (pattern and not virtualhost), virtualhost)))
+    if scopes != 1 or (pattern and (queues or exchange)):
+        raise click.UsageError(
+            "say whose producers: queues by name, --virtualhost, --exchange, --pattern or --all (one of them)"
+        )
+    if queues:
+        return {"scope": "type=Broker", "queues": [names.queue(text) for text in queues]}
+    if exchange:
+        host, name = names.within(exchange)
+        return {"scope": names.object_name("Exchange", virtualhost=host, name=name)}
+    scope = names.object_name("VirtualHost", name=virtualhost) if virtualhost else "type=Broker"
+    return {"scope": scope, **({"pattern": pattern} if pattern else {})}
+
+
+def _act(ctx: click.Context, verb: str, aim: dict[str, Any], more: dict[str, Any], *, yes: bool, json_: bool) -> None:
+    client = client_of(ctx)
+    if not yes:
+        told = client.post("stop-producers/preview/", aim)
+        if not told["queues"]:
+            raise Problem("no queue is meant by that: nothing was done", REFUSED)
+        if json_ or not is_a_person():
+            raise click.UsageError(
+                f"it would {verb} {told['producers']} producers of {told['queues']} queues: say --yes to do it"
+            )
+        shown.preview(told, verb)
+        click.confirm(f"{verb.capitalize()} them?", abort=True)
+    answer = client.post(f"{verb}-producers/", {**aim, **more})
+    if json_:
+        return shown.as_json(answer)
+    return shown.stopped(answer, verb)
+
+
+def _length(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
+    if value is None:
+        return 0
+    try:
+        return names.milliseconds(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@cli.command()
+@_aim_options
+@click.option("--for", "for_ms", callback=_length, help="Start them again by itself after so long: 90s, 30m, 2h.")
+@click.option(
+    "--below", type=click.IntRange(1, 100), help="Or when the queues are down to this percentage of capacity."
+)
+@click.pass_context
+def stop(
+    ctx: click.Context, /, *, reason: str, yes: bool, json_: bool, for_ms: int, below: int | None, **aim: Any
+) -> None:
+    """Stop producers: of QUEUES, or of a wider scope. What it touches is shown first."""
+    more = {"reason": reason, **({"for_ms": for_ms} if for_ms else {}), **({"below": below} if below else {})}
+    _act(ctx, "stop", _aim(**aim), more, yes=yes, json_=json_)
+
+
+@cli.command()
+@_aim_options
+@click.option("--only", is_flag=True, help="Lift this very stop, and none inside it.")
+@click.option(
+    "--rate",
+    type=click.IntRange(1),
+    help="Gradually: so many messages/s into each queue at first, doubled with every step.",
+)
+@click.option("--step", "step_ms", callback=_length, help="How long a step lasts (default: 10s).")
+@click.option("--halt", type=click.IntRange(1, 100), help="Stop again above this percentage of capacity.")
+@click.pass_context
+def start(
+    ctx: click.Context,
+    /,
+    *,
+    reason: str,
+    yes: bool,
+    json_: bool,
+    only: bool,
+    rate: int | None,
+    step_ms: int,
+    halt: int | None,
+    **aim: Any,
+) -> None:
+    """Start producers again: of QUEUES, or of a wider scope."""
+    if (step_ms or halt) and not rate:
+        raise click.UsageError("--step and --halt go with --rate")
+    more = {
+        "reason": reason,
+        "only": only,
+        **{k: v for k, v in (("rate", rate), ("step_ms", step_ms), ("halt", halt)) if v},
+    }
+    _act(ctx, "start", _aim(**aim), more, yes=yes, json_=json_)

@@ -1,0 +1,1 @@
+"""Alerts: rules that tell people, by webhook and e-mail, of conditions that last and of events."""

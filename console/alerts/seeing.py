@@ -1,0 +1,41 @@
+"""What people see of alerts: of each object that they may see, and of rules and silences whose whole scope they see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from brokers.managed import ObjectName
+from console.access.rights import Rights, Role, host_of
+from console.alerts.models import Notification, Rule, Silence
+from console.operations.of_console import sees_scope, slugs
+
+
+def sees_object(rights: Rights, broker: str, name: str) -> bool:
+    return rights.may(Role.VIEWER, broker, host_of(ObjectName.parse(name)))
+
+
+def sees_rule(rights: Rights, scope: Rule | Silence) -> bool:
+    if isinstance(scope, Silence) and scope.rule is not None:
+        return sees_rule(rights, scope.rule)
+    return sees_scope(rights, scope.broker, scope.virtualhost)
+
+
+def sees_receivers(rights: Rights) -> bool:
+    """Whether URLs and addresses are theirs to see: who may change receivers must be an operator everywhere."""
+    return all(rights.may(Role.OPERATOR, slug) for slug in slugs())
+
+
+def items_seen(rights: Rights, told: Notification) -> list[dict[str, Any]]:
+    return [item for item in told.items if sees_object(rights, told.broker, item["object"])]
+
+
+def sees_all(rights: Rights) -> bool:
+    return sees_scope(rights)
+
+
+def seen(rights: Rights, rows: Iterable[Notification]) -> Iterator[Notification]:
+    """Notifications that tell something that they see; tests, whoever sees everything."""
+    for told in rows:
+        if items_seen(rights, told) or (told.phase == "test" and sees_all(rights)):
+            yield told

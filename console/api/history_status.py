@@ -1,0 +1,162 @@
+"""How the pipeline is, and running it at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console import operations
+from console.access.rights import Role
+from console.api import schema
+from console.api.history_reading import history
+from console.api.reading import PersonalView, body_of, text_in
+from console.history import diagnosis
+from console.history.status import status as status_of
+
+
+def _int(says: str, *, null: bool = False) -> serializers.IntegerField:
+    return serializers.IntegerField(help_text=says, allow_null=null)
+
+
+def _text(says: str, *, null: bool = False) -> serializers.CharField:
+    return serializers.CharField(help_text=says, allow_null=null, allow_blank=True)
+
+
+class HistoryFinding(serializers.Serializer[Any]):
+    kind = _text(
+        "empty, begins, never-run, failing, late, backlog, unreadable, not-followed, chore, or broken (not readable)."
+    )
+    severity = _text("`trouble`: somebody must look; `note`: it explains what is seen.")
+    text = _text("A sentence for people.")
+    next = _text("What to do about it.")
+
+
+class HistoryRun(serializers.Serializer[Any]):
+    id = _int("Its number.")
+    work = _text("run: the pipeline; compact, retain, advise: a chore.")
+    state = _text("running, done, failed, or interrupted: ended from outside, so that the next one does its work.")
+    holder = _text("Host and process.")
+    started = _int("When it began.")
+    finished = _int("When it ended.", null=True)
+    step = _text("The step that goes on, or in which it failed.")
+    files = _int("Landing files that it took.")
+    rows = serializers.DictField(child=serializers.IntegerField(), help_text="Rows that landed, by kind.")
+    seconds = serializers.DictField(child=serializers.FloatField(), help_text="By step.")
+    newest = _int("The newest moment that its rows tell of.", null=True)
+    lag_ms = _int("How long after that moment it could be read.", null=True)
+    error = _text("Why it failed; empty if it did not.")
+
+
+class HistoryGap(serializers.Serializer[Any]):
+    until = _int("Its end.")
+    reason = _text("What is missing, and why.")
+
+
+HistoryGap._declared_fields["from"] = _int("Its beginning.")
+
+
+class HistoryFollowed(serializers.Serializer[Any]):
+    broker = _text("Its name in the history.")
+    title = _text("Its name for people.")
+    configured = serializers.BooleanField(help_text="Whether this console is connected to it.")
+    following = serializers.BooleanField(
+        allow_null=True, help_text="Whether a recorder follows it now; null: not for this console to know."
+    )
+    last_sign = _int("When a recorder last published something of it.", null=True)
+    readable_until = _int("Up to when its history can be read.", null=True)
+    gap = HistoryGap(allow_null=True, help_text="The newest stretch of the last week that is known to be missing.")
+
+
+class HistoryChore(serializers.Serializer[Any]):
+    work = _text("compact, retain or advise.")
+    next = _int("When a worker will do it.", null=True)
+    done = _int("When it last went well.", null=True)
+    last = HistoryRun(allow_null=True, help_text="The newest that has ended.")
+
+
+class HistoryTable(serializers.Serializer[Any]):
+    name = _text("Its name.")
+    files = _int("Files that it lies in.")
+    rows = _int("Rows.")
+    bytes = _int("Size of the files, packed.")
+    first = _text("The first day of its oldest partition.", null=True)
+    last = _text("The first day of its newest partition.", null=True)
+    keep_days = _int("Rows older than that are dropped; null: never.", null=True)
+
+
+class HistoryStatus(serializers.Serializer[Any]):
+    now = _int("The server's time.")
+    condition = _text("In one word: trouble, empty, running or fine.")
+    findings = HistoryFinding(many=True, help_text="What is wrong or needs explaining, the most important first.")
+    running = HistoryRun(allow_null=True, help_text="What runs now.")
+    runs = HistoryRun(many=True, help_text="Those that have ended, newest first.")
+    failures = HistoryRun(many=True, help_text="The newest that failed or were interrupted.")
+    files = _int("Landing files that wait.")
+    oldest = _int("When the oldest of them landed.", null=True)
+    unreadable = serializers.DictField(
+        child=serializers.CharField(), help_text="Landing files that cannot be read, each with its reason."
+    )
+    brokers = HistoryFollowed(many=True)
+    chores = HistoryChore(many=True)
+    tables = HistoryTable(many=True)
+
+
+class HistoryRunRequest(serializers.Serializer[Any]):
+    work = serializers.ChoiceField(choices=list(operations.HISTORY_WORKS), help_text="What to do at once.")
+    reason = serializers.CharField(required=False, help_text="Why; it goes into the audit trail.")
+
+
+class HistoryRunAnswer(serializers.Serializer[Any]):
+    work = _text("What was handed to the worker.")
+
+
+class HistoryStatusView(PersonalView):
+    @extend_schema(
+        responses={200: HistoryStatus, 403: schema.READ_REFUSALS[403]},
+        summary="How the history's pipeline is",
+        description="What runs, ran, waits and failed, and what to do about it. Always answers: what cannot be found"
+        " out is a finding. Who does not see every broker is not told why runs failed and which files cannot be read,"
+        " which names brokers.",
+    )
+    def get(self, request: Request) -> Response:
+        brokers = [broker for broker in settings.HEADGATE_BROKERS if self.rights.sees(broker["slug"])]
+        told = status_of(history(request), brokers, settings.CELERY_BEAT_SCHEDULE)
+        if not self.rights.may_everywhere(Role.VIEWER):
+            told.leave_reasons_out()
+        found = diagnosis.findings(told)
+        return Response(
+            {
+                "now": told.now,
+                "condition": diagnosis.condition(told, found),
+                "findings": [diagnosis.as_facts(finding) for finding in found],
+                "running": told.running,
+                "runs": told.runs,
+                "failures": told.failures,
+                "files": told.files,
+                "oldest": told.oldest,
+                "unreadable": told.unreadable,
+                "brokers": told.brokers,
+                "chores": told.chores,
+                "tables": told.tables,
+            }
+        )
+
+
+class HistoryRunView(PersonalView):
+    @extend_schema(
+        request=HistoryRunRequest,
+        responses={202: HistoryRunAnswer, **schema.WRITE_REFUSALS},
+        summary="Run the pipeline or a chore at once",
+        description="Handed to a worker, and audited. The status tells when it runs and what came of it. Nothing"
+        " happens while another run goes on but that it is tried again, or that nothing is left to do.",
+    )
+    def post(self, request: Request) -> Response:
+        body = body_of(request)
+        work = text_in(body, "work")
+        operations.run_history(self.actor, work, text_in(body, "reason"))
+        return Response({"work": work}, status=status.HTTP_202_ACCEPTED)

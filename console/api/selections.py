@@ -1,0 +1,82 @@
+"""Selections of queues that are saved under a name: one's own, and those that somebody shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console import operations
+from console.api import schema
+from console.api.reading import BrokerView, body_of
+from console.selections.models import SavedSelection
+
+
+class _SelectionView(BrokerView):
+    def shown(self, found: SavedSelection) -> dict[str, Any]:
+        """Queues that are not seen, or not there, are left out."""
+        link = self.link
+        queues = found.queues
+        return {
+            "id": found.pk,
+            "name": found.name,
+            "shared": found.shared,
+            "owner": found.owner.get_username(),
+            "own": found.owner_id == self.request.user.pk,
+            "search": found.search,
+            "states": found.states,
+            "queues": None if queues is None else [name for name in queues if link.queue(name) is not None],
+        }
+
+
+class SelectionsView(_SelectionView):
+    @extend_schema(
+        parameters=[schema.BROKER],
+        responses={200: schema.Selection(many=True), **schema.READ_REFUSALS},
+        operation_id="selections_list",
+        summary="List saved selections: one's own, and the shared ones",
+    )
+    def get(self, request: Request) -> Response:
+        found = operations.selections_for(self.actor, self.link).select_related("owner")
+        return Response([self.shown(each) for each in found])
+
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.SelectionRequest,
+        responses={201: schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
+        summary="Save a selection",
+        description="Of a filter (search, states), which finds queues anew each time, or of queues by name.",
+    )
+    def post(self, request: Request) -> Response:
+        made = operations.save_selection(self.actor, self.link, body_of(request))
+        return Response(self.shown(made), status=201)
+
+
+class SelectionView(_SelectionView):
+    @extend_schema(
+        parameters=[schema.BROKER],
+        responses={200: schema.Selection, **schema.READ_REFUSALS},
+        summary="One saved selection",
+    )
+    def get(self, request: Request, number: int) -> Response:
+        return Response(self.shown(operations.selection_of(self.actor, self.link, number)))
+
+    @extend_schema(
+        parameters=[schema.BROKER],
+        request=schema.SelectionRequest,
+        responses={200: schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
+        summary="Change a saved selection: what is given of it",
+    )
+    def patch(self, request: Request, number: int) -> Response:
+        return Response(self.shown(operations.change_selection(self.actor, self.link, number, body_of(request))))
+
+    @extend_schema(
+        parameters=[schema.BROKER],
+        responses={204: None, **schema.WRITE_REFUSALS},
+        summary="Delete a saved selection",
+    )
+    def delete(self, request: Request, number: int) -> Response:
+        operations.delete_selection(self.actor, self.link, number)
+        return Response(status=204)

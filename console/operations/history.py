@@ -1,0 +1,64 @@
+"""Running the history's pipeline or one of its chores at once, when a person says so.
+
+It is no change of a broker, but takes the machine's time from everybody, and is about all brokers: it needs the role of
+operator of every broker, and leaves an audit row that names none.
+"""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from kombu.exceptions import OperationalError
+
+from brokers.admin import AdminError, InvalidValue
+from console.access.rights import Role
+from console.audit.models import AuditEntry, Outcome
+from console.celery import app
+from console.operations.actor import Actor
+
+#: What can be asked for, with the task that does it and its arguments.
+HISTORY_WORKS = {
+    "run": ("history.run", {"always": True}),
+    "compact": ("history.compact", {}),
+    "retain": ("history.retain", {}),
+    "advise": ("history.advise", {}),
+}
+#: A worker that comes later than this, in seconds, does not do it any more.
+EXPIRES = 600
+
+
+class QueueUnreachable(AdminError):
+    """The task could not be handed over: Celery's broker does not answer."""
+
+
+def run_history(by: Actor, work: str, reason: str = "") -> None:
+    """Hand the work to Celery's worker. Raises InvalidValue, PermissionDenied, QueueUnreachable."""
+    if work not in HISTORY_WORKS:
+        raise InvalidValue({"work": f"work is {work!r}: it must be one of {', '.join(HISTORY_WORKS)}"})
+    entry = AuditEntry(
+        user=by.user if isinstance(by.user, User) else None,
+        user_name=by.name,
+        source_address=by.address,
+        broker="",
+        object="history",
+        operation=work,
+        reason=reason.strip(),
+        outcome=Outcome.FAILED,
+    )
+    try:
+        if not by.rights.may_everywhere(Role.OPERATOR):
+            entry.outcome = Outcome.REFUSED
+            raise PermissionDenied(
+                f"{by.name} may not run the history: that needs the role of operator of every broker"
+            )
+        task, arguments = HISTORY_WORKS[work]
+        app.send_task(task, kwargs=arguments, expires=EXPIRES)
+        entry.outcome, entry.detail = Outcome.DONE, f"handed to the worker as {task}"
+    except PermissionDenied as error:
+        entry.detail = str(error)
+        raise
+    except (OperationalError, OSError) as error:
+        entry.detail = f"the worker's queue cannot be reached: {error}"
+        raise QueueUnreachable(f"The worker's queue cannot be reached: {error}") from error
+    finally:
+        entry.save()

@@ -1,0 +1,153 @@
+"""Save, change and delete selections of queues under a name, for oneself or for everybody; and find what they mean now.
+
+Anybody who sees the broker may save for themselves: it changes nothing but their own pages. Sharing needs an operator,
+since others stop producers by it. Each attempt leaves an audit row, refused ones included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
+
+from brokers.admin import AlreadyExists, InvalidValue, NotFound
+from brokers.managed import QUEUE_STATES, ObjectName
+from console.access.rights import Grant, Role
+from console.links.link import BrokerLink
+from console.live.overview import matching
+from console.operations.actor import Actor
+from console.operations.audited import audited
+from console.operations.stops import MOST_NAMED
+from console.selections.models import SavedSelection
+
+_FIELDS = frozenset({"name", "shared", "search", "states", "queues"})
+
+
+def selections_for(by: Actor, link: BrokerLink) -> QuerySet[SavedSelection]:
+    """One's own and the shared ones, of one broker."""
+    return SavedSelection.objects.filter(Q(owner_id=_user(by).pk) | Q(shared=True), broker=link.slug)
+
+
+def selection_of(by: Actor, link: BrokerLink, number: int) -> SavedSelection:
+    """Raises NotFound for somebody else's private one, as for one that is not there."""
+    found = selections_for(by, link).select_related("owner").filter(pk=number).first()
+    if found is None:
+        raise NotFound(f"there is no saved selection {number}")
+    return found
+
+
+def queues_of(link: BrokerLink, selection: SavedSelection) -> list[str]:
+    """Object names of the queues that it means now, as far as the link sees them. Raises NotFound if there is none."""
+    if selection.queues is None:
+        rows = matching(link.queues(), search=selection.search, states=selection.states)
+    else:
+        rows = [row for name in selection.queues if (row := link.queue(name)) is not None]
+    if not rows:
+        raise NotFound(f"{selection} has no queue at this moment")
+    return sorted(row["object"] for row in rows)
+
+
+def save_selection(by: Actor, link: BrokerLink, given: Mapping[str, Any]) -> SavedSelection:
+    """Raises InvalidValue, AlreadyExists, PermissionDenied."""
+    with audited(by, f"selection {given.get('name')}", "save-selection", scope=_scope(link)) as row:
+        wanted = _checked(given)
+        _may_share(by, link, shared=bool(wanted.get("shared")))
+        if "name" not in wanted:
+            raise InvalidValue({"name": "name is missing: it is what people choose the selection by"})
+        if wanted.get("queues") is None and not wanted.get("search") and not wanted.get("states"):
+            raise InvalidValue({"search": "nothing is selected: give search or states, or queues"})
+        _must_be_free(by, link, wanted["name"])
+        made = SavedSelection.objects.create(owner=_user(by), broker=link.slug, **wanted)
+        row.after = made.told()
+        return made
+
+
+def change_selection(by: Actor, link: BrokerLink, number: int, given: Mapping[str, Any]) -> SavedSelection:
+    """Raises NotFound, InvalidValue, AlreadyExists, PermissionDenied."""
+    found = selection_of(by, link, number)
+    with audited(by, str(found), "change-selection", scope=_scope(link)) as row:
+        row.before = found.told()
+        _must_be_own(by, link, found)
+        wanted = _checked(given)
+        _may_share(by, link, shared=bool(wanted.get("shared", found.shared)))
+        if wanted.get("name", found.name) != found.name:
+            _must_be_free(by, link, wanted["name"])
+        for name, value in wanted.items():
+            setattr(found, name, value)
+        found.save()
+        row.after = found.told()
+        return found
+
+
+def delete_selection(by: Actor, link: BrokerLink, number: int) -> None:
+    """Raises NotFound, PermissionDenied."""
+    found = selection_of(by, link, number)
+    with audited(by, str(found), "delete-selection", scope=_scope(link)) as row:
+        row.before = found.told()
+        _must_be_own(by, link, found)
+        found.delete()
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    wrong = {name: f"{name} is nothing that a selection has" for name in given.keys() - _FIELDS}
+    good = dict(given)
+    name = given.get("name")
+    if "name" in given:
+        if not isinstance(name, str) or not 0 < len(name.strip()) <= 80:
+            wrong["name"] = f"name is {name!r}: it must be text of 1 to 80 characters"
+        else:
+            good["name"] = name.strip()
+    if not isinstance(given.get("shared", False), bool):
+        wrong["shared"] = f"shared is {given['shared']!r}: it must be true or false"
+    search = given.get("search", "")
+    if not isinstance(search, str) or len(search) > 200:
+        wrong["search"] = "search must be text of at most 200 characters"
+    states = given.get("states", [])
+    if not isinstance(states, list) or any(state not in QUEUE_STATES for state in states):
+        wrong["states"] = f"states is {states!r}: it must be a list of {', '.join(QUEUE_STATES)}"
+    if given.get("queues") is not None and (fault := _fault_of(given["queues"])):
+        wrong["queues"] = fault
+    if wrong:
+        raise InvalidValue(wrong)
+    return good
+
+
+def _fault_of(queues: Any) -> str:
+    if not isinstance(queues, Sequence) or isinstance(queues, str) or not 0 < len(queues) <= MOST_NAMED:
+        return f"queues must be a list of 1 to {MOST_NAMED:,} object names"
+    for text in queues:
+        try:
+            known = ObjectName.parse(text if isinstance(text, str) else repr(text)).type == "Queue"
+        except ValueError as error:
+            return str(error)
+        if not known:
+            return f"queues has {text!r}: it must be the name of a queue"
+    return ""
+
+
+def _user(by: Actor) -> User:
+    if not isinstance(by.user, User):
+        raise PermissionDenied("only somebody who is signed in has selections")
+    return by.user
+
+
+def _scope(link: BrokerLink) -> Grant:
+    return Grant(Role.VIEWER, link.slug)
+
+
+def _may_share(by: Actor, link: BrokerLink, *, shared: bool) -> None:
+    if shared and by.rights.hosts(Role.OPERATOR, link.slug) == frozenset():
+        raise PermissionDenied(f"{by.name} may not share a selection: that needs the role of operator")
+
+
+def _must_be_own(by: Actor, link: BrokerLink, found: SavedSelection) -> None:
+    if found.owner_id != _user(by).pk and not by.rights.may(Role.ADMIN, link.slug):
+        raise PermissionDenied(f"{by.name} may not change {found}: it is {found.owner.get_username()}'s")
+
+
+def _must_be_free(by: Actor, link: BrokerLink, name: str) -> None:
+    if SavedSelection.objects.filter(owner_id=_user(by).pk, broker=link.slug, name=name).exists():
+        raise AlreadyExists(f"you have a selection {name!r} already")

@@ -1,0 +1,27 @@
+"""The pages of alerts: what fires, rules, receivers and the log; and one rule."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from console.access.people import rights_in
+from console.alerts.models import Rule
+from console.alerts.seeing import sees_rule
+from console.pages.frame import frame
+
+
+@require_safe
+def alerts(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/alerts.html", frame(request, "alerts", "Alerts"))
+
+
+@require_safe
+def alert_rule(request: HttpRequest, number: int = 0) -> HttpResponse:
+    """`number` 0: a new one."""
+    rule = get_object_or_404(Rule, pk=number) if number else None
+    if rule is not None and not sees_rule(rights_in(request), rule):
+        raise Http404(f"There is no rule {number}.")
+    context = frame(request, "alert-rule", rule.name if rule else "New rule", rule=number)
+    return render(request, "console/alert_rule.html", {**context, "page": "alerts", "rule": rule})

@@ -1,0 +1,19 @@
+"""How the history's pipeline is: what runs, ran, waits and failed, and what to do about it."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.access.people import rights_in
+from console.access.rights import Role
+from console.pages.history_frame import history_frame
+
+
+@require_safe
+def history_status(request: HttpRequest) -> HttpResponse:
+    """Its script asks for the status every few seconds."""
+    context = history_frame(request, "history-status", "Status")
+    may_run = rights_in(request).may_everywhere(Role.OPERATOR)
+    return render(request, "console/history_status.html", {**context, "may_run": may_run})

@@ -1,0 +1,274 @@
+"""Schedules as people change them: checked, permitted, audited. Who saves a schedule is whom it acts for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from brokers.admin import InvalidValue, NotFound, StaleVersion
+from brokers.managed import TYPES, ObjectName, check_attributes
+from console.access.rights import Need, Rights, Role, host_of, needed
+from console.brokers import UnknownBroker, link
+from console.operations.actor import Actor
+from console.operations.of_console import Change, console_change
+from console.operations.policies import FIELDS, SCOPES
+from console.operations.stops import Aim
+from console.schedules import carrying_out
+from console.schedules.carrying_out import rule_for
+from console.schedules.models import Action, Run, RunState, Schedule
+from console.schedules.times import rule_of, upcoming
+from console.schedules.wakeups import let_sleep, wake
+
+#: Minutes that a window may last: 31 days.
+MOST_MINUTES = 31 * 24 * 60
+_CRON = ("minute", "hour", "days", "months", "weekdays")
+FIELDS_GIVEN = (
+    "name", "broker", "action", "target", "pattern", "attributes", "reason", "zone", "once", *_CRON, "lasts", "paused"
+)  # fmt: skip
+#: Times that are told of a schedule.
+AHEAD = 5
+
+
+def shown(schedule: Schedule) -> dict[str, Any]:
+    coming = [] if schedule.paused else upcoming(rule_for(schedule), timezone.now(), AHEAD)
+    return {
+        "id": schedule.pk,
+        "version": schedule.version,
+        **{field: getattr(schedule, field) for field in FIELDS_GIVEN},
+        "user_name": schedule.user_name,
+        "upcoming": coming,
+        "open_run": schedule.runs.filter(state__in=[RunState.OPEN, RunState.ENDING])
+        .values_list("pk", flat=True)
+        .first(),
+    }
+
+
+def run_shown(run: Run) -> dict[str, Any]:
+    fields = (
+        "schedule_name", "broker", "action", "target", "pattern", "attributes", "user_name", "due", "ends", "state",
+        "before", "began", "finished", "begin_said", "end_said", "tries"
+    )  # fmt: skip
+    return {"id": run.pk, "schedule": run.schedule_id, **{field: getattr(run, field) for field in fields}}
+
+
+def make(by: Actor, given: Mapping[str, Any]) -> Schedule:
+    """Raises PermissionDenied, InvalidValue."""
+    name = str(given.get("name") or "")
+    reason = str(given.get("reason") or "")
+    slug, host = _slug(given), _host(given.get("target"))
+    with console_change(by, f"schedule {name}", "create", slug=slug, virtualhost=host, reason=reason) as this:
+        values = _checked(by, given)
+        schedule = Schedule(**values, **_acting(by))
+        _plan(schedule)
+        try:
+            with transaction.atomic():
+                schedule.save()
+        except IntegrityError as error:
+            raise InvalidValue({"name": f"{schedule.name!r} is there already"}) from error
+        this.after = _audited(schedule)
+        _wake(schedule)
+        return schedule
+
+
+def change(by: Actor, schedule: Schedule, given: Mapping[str, Any], version: int) -> Schedule:
+    """A window that is open goes on as it was begun. Raises PermissionDenied, InvalidValue, StaleVersion."""
+    with _change(by, schedule, "update") as this:
+        this.before = _audited(schedule)
+        values = _checked(by, {**{field: getattr(schedule, field) for field in FIELDS_GIVEN}, **given})
+        planned = Schedule(pk=schedule.pk, **values)
+        _plan(planned)
+        found = Schedule.objects.filter(pk=schedule.pk, version=version)
+        try:
+            with transaction.atomic():
+                done = found.update(**values, **_acting(by), next=planned.next, version=F("version") + 1)
+        except IntegrityError as error:
+            raise InvalidValue({"name": f"{planned.name!r} is there already"}) from error
+        if not done:
+            now = Schedule.objects.filter(pk=schedule.pk).first()
+            if now is None:
+                raise NotFound(f"{schedule.name} was removed")
+            raise StaleVersion(f"{schedule.name} was changed meanwhile: read it again", now.version)
+        schedule = Schedule.objects.get(pk=schedule.pk)
+        this.after = _audited(schedule)
+        _wake(schedule)
+        return schedule
+
+
+def pause(by: Actor, schedule: Schedule, paused: bool) -> Schedule:
+    """While it is paused nothing begins; an open window ends as it would. Who lets it go on is not whom it acts for."""
+    with _change(by, schedule, "pause" if paused else "go-on"):
+        # What was due meanwhile is not made up for.
+        _plan(schedule)
+        Schedule.objects.filter(pk=schedule.pk).update(paused=paused, next=schedule.next, version=F("version") + 1)
+        schedule = Schedule.objects.get(pk=schedule.pk)
+        _wake(schedule)
+        return schedule
+
+
+def remove(by: Actor, schedule: Schedule) -> None:
+    """Raises PermissionDenied, InvalidValue while a window is open."""
+    with _change(by, schedule, "delete") as this:
+        this.before = _audited(schedule)
+        if schedule.runs.filter(state__in=[RunState.BEGINNING, RunState.OPEN, RunState.ENDING]).exists():
+            raise InvalidValue({"detail": "its window is open: end it first, so that what it set is put back"})
+        let_sleep(f"schedule {schedule.pk}")
+        schedule.delete()
+
+
+def end_now(by: Actor, run: Run) -> Run:
+    """Put back now what a window has set; also one whose end was refused. Raises PermissionDenied, InvalidValue."""
+    with _change(by, run, "end-now") as this:
+        if run.state != RunState.OPEN and not (run.state == RunState.FAILED and run.after is not None):
+            raise InvalidValue({"detail": f"it is {run.state}: there is nothing to put back"})
+        this.detail = carrying_out.carry_out(run.pk, by=by)
+        carrying_out.wake_for(run.pk)
+    return Run.objects.get(pk=run.pk)
+
+
+def preview(given: Mapping[str, Any]) -> list[Any]:
+    """When it would be due. Raises InvalidValue."""
+    return upcoming(_rule(given), timezone.now(), AHEAD)
+
+
+# -- checking ---------------------------------------------------------------------------------------------------------
+
+
+def _acting(by: Actor) -> dict[str, Any]:
+    return {"user": by.user if isinstance(by.user, User) else None, "user_name": by.name}
+
+
+def _plan(schedule: Schedule) -> None:
+    schedule.next = next(iter(upcoming(rule_for(schedule), timezone.now(), 1)), None)
+
+
+def _wake(schedule: Schedule) -> None:
+    if schedule.next is None or schedule.paused:
+        let_sleep(f"schedule {schedule.pk}")
+    else:
+        wake(f"schedule {schedule.pk}", schedule.next)
+
+
+def _audited(schedule: Schedule) -> dict[str, Any]:
+    return {**{field: getattr(schedule, field) for field in FIELDS_GIVEN}, "acts for": schedule.user_name}
+
+
+def need_of(action: str, target: ObjectName, attributes: Mapping[str, Any]) -> Need:
+    """What the action itself takes: who saves, pauses or ends a schedule must be able to do by hand what it does."""
+    operation = "update" if action == Action.POLICY else f"{action}-producers"
+    return needed(target, operation, attributes)
+
+
+def sees(rights: Rights, of: Schedule | Run) -> bool:
+    return rights.may(Role.VIEWER, of.broker, host_of(ObjectName.parse(of.target)))
+
+
+def _change(by: Actor, of: Schedule | Run, operation: str) -> AbstractContextManager[Change]:
+    name = of.name if isinstance(of, Schedule) else of.schedule_name
+    need = need_of(of.action, ObjectName.parse(of.target), of.attributes)
+    return console_change(
+        by, f"schedule {name}", operation, [(of.broker, need)], slug=of.broker, virtualhost=_host(of.target)
+    )
+
+
+def _host(target: object) -> str:
+    try:
+        return host_of(ObjectName.parse(str(target))) or ""
+    except ValueError:
+        return ""
+
+
+def _slug(given: Mapping[str, Any]) -> str:
+    slug = given.get("broker")
+    return slug if isinstance(slug, str) else ""
+
+
+def _rule(given: Mapping[str, Any]) -> Any:
+    texts: dict[str, str] = {}
+    for field, default in (("zone", ""), ("once", ""), ("minute", "0"), *((name, "*") for name in _CRON[1:])):
+        value = given.get(field, default)
+        if not isinstance(value, str) or len(value) > 100:
+            raise InvalidValue({field: f"{field} must be text of at most 100 characters"})
+        texts[field] = value.strip()
+    try:
+        return rule_of(texts.pop("zone"), **texts)
+    except ValueError as error:
+        said = str(error)
+        field = "zone" if "time zone" in said else "once" if texts["once"] else "hour"
+        raise InvalidValue({field: said}) from None
+
+
+def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
+    name = given.get("name", "")
+    if not isinstance(name, str) or not 1 <= len(name.strip()) <= 100:
+        raise InvalidValue({"name": "name must be text of 1 to 100 characters"})
+    try:
+        broker = link(_slug(given))
+    except UnknownBroker as error:
+        raise InvalidValue({"broker": str(error)}) from None
+    action = given.get("action")
+    if action not in Action.values:
+        raise InvalidValue({"action": f"action is {action!r}: it must be one of {', '.join(Action.values)}"})
+    try:
+        target = ObjectName.parse(str(given.get("target") or ""))
+    except ValueError as error:
+        raise InvalidValue({"target": str(error)}) from None
+    pattern = given.get("pattern", "")
+    attributes = given.get("attributes", {})
+    if not isinstance(pattern, str) or not isinstance(attributes, dict):
+        raise InvalidValue({"pattern": "pattern must be text, and attributes a JSON object"})
+    if action == Action.POLICY:
+        attributes = _policy(target, attributes)
+        pattern = ""
+    else:
+        Aim(target, pattern).check()
+        attributes = {}
+    by.check(broker.slug, need_of(str(action), target, attributes), target)
+    lasts = given.get("lasts", 0)
+    if isinstance(lasts, bool) or not isinstance(lasts, int) or not 0 <= lasts <= MOST_MINUTES:
+        raise InvalidValue(
+            {"lasts": f"lasts is {lasts!r}: it must be a whole number of minutes from 0 to {MOST_MINUTES:,}"}
+        )
+    if action == Action.START and lasts:
+        raise InvalidValue({"lasts": "a start has no end: leave it at 0"})
+    rule = _rule(given)
+    if rule.once is None and not upcoming(rule, timezone.now(), 1):
+        raise InvalidValue({"hour": "that is never due: there is no such day"})
+    if rule.once is not None and given.get("paused") is not True and not upcoming(rule, timezone.now(), 1):
+        raise InvalidValue({"once": f"{given.get('once')} has passed"})
+    paused = given.get("paused", False)
+    reason = given.get("reason", "")
+    if not isinstance(paused, bool) or not isinstance(reason, str):
+        raise InvalidValue({"paused": "paused must be true or false, and reason text"})
+    times = {field: str(given.get(field, "0" if field == "minute" else "*")).strip() for field in _CRON}
+    return {
+        "name": name.strip(),
+        "broker": broker.slug,
+        "action": action,
+        "target": str(target),
+        "pattern": pattern.strip(),
+        "attributes": attributes,
+        "reason": reason.strip(),
+        "zone": str(given.get("zone")).strip(),
+        "once": str(given.get("once") or "").strip(),
+        **times,
+        "lasts": lasts,
+        "paused": paused,
+    }
+
+
+def _policy(target: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    if target.type not in SCOPES:
+        raise InvalidValue({"target": f"a {target.type} has no flow-control policy: one of {', '.join(SCOPES)} has"})
+    if not attributes:
+        raise InvalidValue({"attributes": "no field is given: name the ones to set"})
+    good, wrong = check_attributes(TYPES[target.type], attributes, creating=False)
+    wrong += [(field, f"{field} is no policy field") for field in good if field not in FIELDS]
+    if wrong:
+        raise InvalidValue(dict(wrong))
+    return good

@@ -1,0 +1,102 @@
+"""Schedules and their runs: what shall be done when, and what came of it.
+
+A schedule tells a time of day in a zone (`times.py` reads it) and what to do then. Each time that it is due is a row,
+`Run`, which keeps what was to be done and what was before, so that its end does not depend on the schedule any more.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+
+
+class Action(models.TextChoices):
+    STOP = "stop", "stop producers"
+    START = "start", "start producers"
+    POLICY = "policy", "set policy fields"
+
+
+class RunState(models.TextChoices):
+    """BEGINNING: due, and not carried out yet. OPEN: a window that has begun. ENDING: its end is due. FAILED: given up,
+    or refused. MISSED: nobody was there in time."""
+
+    BEGINNING = "beginning", "beginning"
+    OPEN = "open", "open"
+    ENDING = "ending", "ending"
+    DONE = "done", "done"
+    FAILED = "failed", "failed"
+    MISSED = "missed", "missed"
+
+
+class Schedule(models.Model):
+    """`target`: text of an object name, `pattern` narrows it for stops. `once`: a moment by the clock of `zone`; else
+    `minute` to `weekdays` are fields as of cron. `lasts`: minutes by that clock, 0: nothing is put back. `user`: who
+    acts, with the rights that they have then. `next`: when it is due, UTC; null: never again."""
+
+    name = models.CharField(max_length=100, unique=True)
+    broker = models.CharField(max_length=64)
+    action = models.CharField(max_length=16, choices=Action.choices)
+    target = models.CharField(max_length=1024)
+    pattern = models.CharField(max_length=255, blank=True)
+    attributes = models.JSONField(default=dict)
+    reason = models.TextField(blank=True)
+    zone = models.CharField(max_length=64)
+    once = models.CharField(max_length=16, blank=True)
+    minute = models.CharField(max_length=100, default="0")
+    hour = models.CharField(max_length=100, default="*")
+    days = models.CharField(max_length=100, default="*")
+    months = models.CharField(max_length=100, default="*")
+    weekdays = models.CharField(max_length=100, default="*")
+    lasts = models.PositiveIntegerField(default=0)
+    paused = models.BooleanField(default=False)
+    next = models.DateTimeField(null=True, db_index=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    user_name = models.CharField(max_length=150)
+    version = models.PositiveIntegerField(default=1)
+
+    objects: ClassVar[models.Manager[Schedule]] = models.Manager()
+
+    class Meta:
+        ordering = ["name"]
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Run(models.Model):
+    """One time that a schedule was due. `before` and `after`: the fields that it set, as they were and as it left them.
+    `due`, `ends`: UTC. `retry_at`, `lease_until`: when it may be tried, and until when somebody is at it."""
+
+    schedule = models.ForeignKey(Schedule, on_delete=models.SET_NULL, null=True, related_name="runs")
+    schedule_name = models.CharField(max_length=100)
+    broker = models.CharField(max_length=64)
+    action = models.CharField(max_length=16, choices=Action.choices)
+    target = models.CharField(max_length=1024)
+    pattern = models.CharField(max_length=255, blank=True)
+    attributes = models.JSONField(default=dict)
+    reason = models.TextField(blank=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    user_name = models.CharField(max_length=150)
+    due = models.DateTimeField(db_index=True)
+    ends = models.DateTimeField(null=True)
+    state = models.CharField(max_length=16, choices=RunState.choices, default=RunState.BEGINNING)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    began = models.DateTimeField(null=True)
+    finished = models.DateTimeField(null=True)
+    begin_said = models.TextField(blank=True)
+    end_said = models.TextField(blank=True)
+    tries = models.PositiveIntegerField(default=0)
+    retry_at = models.DateTimeField()
+    lease_until = models.DateTimeField(null=True)
+
+    objects: ClassVar[models.Manager[Run]] = models.Manager()
+
+    class Meta:
+        ordering = ["-due", "-id"]
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["schedule", "due"], name="schedules_run_once")]
+        indexes = [models.Index(fields=["state", "retry_at"], name="schedules_runs_due")]

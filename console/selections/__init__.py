@@ -1,0 +1,1 @@
+"""Selections of queues that somebody has saved under a name."""

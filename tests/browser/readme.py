@@ -1,0 +1,127 @@
+"""The pictures of the README: starts the demo in a folder of its own, waits until there is something to see, and takes
+each page in both themes, as small WebP files in .readme/.
+
+    uv run python -m tests.browser.readme
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.chromium import ARGUMENTS, MISSING, PATH
+from tests.up.running import free_port
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SIZE = {"width": 1440, "height": 810}
+READY = 60_000  # ms
+QUALITY = 0.82
+
+_TO_WEBP = """async ([png, quality]) => {
+  const image = new Image();
+  image.src = `data:image/png;base64,${png}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  canvas.getContext("2d").drawImage(image, 0, 0);
+  return canvas.toDataURL("image/webp", quality).split(",")[1];
+}"""
+
+
+def overview(page: Page) -> None:
+    page.goto("/")
+    orders = page.locator("#queue-rows tr", has=page.get_by_role("link", name="orders", exact=True))
+    orders.locator(".state").filter(has_text="Normal").wait_for(timeout=READY)  # so that it has just begun
+    orders.locator(".state").filter(has_text="Overfull").wait_for(timeout=READY)
+
+
+def why(page: Page) -> None:
+    page.goto(f"/why/?object={ORDERS}")
+    page.locator("#verdict").filter(has_text="held").wait_for(timeout=READY)
+
+
+def policy(page: Page) -> None:
+    why(page)  # while it is overfull, there is somebody to be freed
+    page.goto(f"/policies/scope/?object={ORDERS}")
+    page.locator(".in-force:not(:empty)").first.wait_for(timeout=READY)
+    page.fill("form [name=capacity_messages]", "800")
+    page.locator("#preview").get_by_text("freed").wait_for(timeout=READY)
+    page.wait_for_timeout(300)
+
+
+ORDERS = "type%3DQueue%2Cvirtualhost%3Ddefault%2Cname%3Dorders"
+SHOTS: dict[str, Callable[[Page], None]] = {"overview": overview, "why": why, "policy": policy}
+
+
+@contextmanager
+def demo() -> Iterator[tuple[str, str]]:
+    """(address of the console, password of its admin)"""
+    with tempfile.TemporaryDirectory(prefix="headgate-readme-") as data:
+        command = [sys.executable, "manage.py", "up", "--demo", "--data", data]
+        command += ["--port", str(free_port()), "--amqp-port", str(free_port())]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            url = password = ""
+            for line in process.stdout:
+                if found := re.search(r"Console\s+(http\S+)", line):
+                    url = found[1]
+                if found := re.search(r"admin, password (\S+)$", line.strip()):
+                    password = found[1]
+                if line.startswith("Ctrl-C"):
+                    break
+            else:
+                raise SystemExit("manage.py up has ended")
+            yield url, password
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def take(browser: Browser, url: str, password: str, *, theme: str, names: list[str], into: Path) -> None:
+    context = browser.new_context(base_url=url, viewport=SIZE, color_scheme=theme)  # type: ignore[arg-type]
+    page, blank = context.new_page(), context.new_page()
+    page.goto("/login/")
+    page.fill("[name=username]", "admin")
+    page.fill("[name=password]", password)
+    page.click("button[type=submit]")
+    page.wait_for_url(lambda address: "/login" not in address)
+    for name in names:
+        SHOTS[name](page)
+        png = base64.b64encode(page.screenshot()).decode()
+        webp = base64.b64decode(blank.evaluate(_TO_WEBP, [png, QUALITY]))
+        (into / f"{name}-{theme}.webp").write_bytes(webp)
+        sys.stdout.write(f"{name}-{theme}.webp: {len(webp) // 1000} kB\n")
+    context.close()
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    arguments.add_argument("--out", type=Path, default=ROOT / ".readme")
+    arguments.add_argument("--only", nargs="*", choices=list(SHOTS), default=list(SHOTS))
+    given = arguments.parse_args()
+    if PATH is None:
+        sys.stderr.write(f"{MISSING}\n")
+        return 1
+    given.out.mkdir(parents=True, exist_ok=True)
+    with demo() as (url, password), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=PATH, args=ARGUMENTS)
+        time.sleep(5)
+        for theme in ("light", "dark"):
+            take(browser, url, password, theme=theme, names=given.only, into=given.out)
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

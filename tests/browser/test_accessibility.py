@@ -1,0 +1,204 @@
+"""axe-core on every page and dialog, in both themes: nothing serious. And what the keyboard alone can do."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from django.urls import URLPattern
+from playwright.async_api import Page, expect
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.pages.urls import urlpatterns
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import LIMIT, Broker, People
+from tests.browser.test_overview import limited, opened, row, used
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+expect.set_options(timeout=LIMIT)
+
+ORDERS = "type%3DQueue%2Cvirtualhost%3Ddefault%2Cname%3Dorders"
+#: Whether what has the focus shows it, and its markup.
+RING = """() => {
+  const at = document.activeElement;
+  if (at === document.body) return null;
+  const rings = [at, at.closest(".chip, label")].filter(Boolean).map((element) => getComputedStyle(element));
+  const seen = rings.some((style) => style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1);
+  return [seen, at.outerHTML.slice(0, 120)];
+}"""
+#: What stands for a parameter of a page's path, and what some pages are asked besides.
+PARAMETERS = {"virtualhost": "default", "name": "orders", "number": "1"}
+QUERIES = {"why": f"?object={ORDERS}", "objects": f"?object={ORDERS}", "policy": f"?object={ORDERS}"}
+DOWNLOADS = {"policies-export"}
+DIALOGS = {
+    "stop": ("/", "#stop-all"),
+    "start": ("/", "#start-all"),
+    "keys": ("/", "#keys"),
+    "limits": ("/queues/default/orders/", "#edit-limits"),
+}
+
+
+def paths() -> dict[str, str]:
+    """Every page there is, by the name of its URL."""
+    patterns = [each for each in urlpatterns if isinstance(each, URLPattern) and each.name not in DOWNLOADS]
+    return {
+        str(each.name): "/" + re.sub(r"<\w+:(\w+)>", lambda found: PARAMETERS[found[1]], str(each.pattern))
+        for each in patterns
+    }
+
+
+def busy(memory: InMemoryBroker) -> None:
+    """Something of everything: an overfull queue, held producers, a stop, a pattern, a consumer."""
+    limited(memory, "orders", 10)
+    memory.fill("orders", 20)
+    for name in ("payments", "prices.eu"):
+        used(memory, name, 10)
+    memory.attach_consumer("payments")
+    memory.management.create(object_name("Policy", virtualhost="default", pattern="prices.>"), {"capacity_bytes": 1000})
+    queue = object_name("Queue", virtualhost="default", name="payments")
+    memory.management.call(queue, "stop-producers", {"reason": "a look at it", "actor": "olga"}, "olga")
+    memory._end_turn()
+
+
+async def findings(page: Page) -> list[str]:
+    """What axe-core calls serious or critical, each with where."""
+    await page.evaluate("document.fonts.ready")
+    told: dict[str, Any] = (await Axe().run(page)).response
+    assert told["testEngine"]["name"] == "axe-core"
+    return [
+        f"{page.url}: {found['id']} ({found['help']}): {node['html'][:160]} - {node['failureSummary'][:240]}"
+        for found in told["violations"]
+        if found["impact"] in ("serious", "critical")
+        for node in found["nodes"][:3]
+    ]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_axe_finds_nothing_serious_on_any_page(
+    theme: Any, people: People, broker: Broker, tmp_path: Path, settings: Any
+) -> None:
+    settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+    people.expected.append("status of 404")
+    broker.do(busy)
+    page = await people.page("adele", group="administrators", color_scheme=theme)
+    found = []
+    for name, path in paths().items():
+        await page.goto(path + QUERIES.get(name, ""))
+        await expect(page.locator("main, .plain-card").first).to_be_visible()
+        await page.wait_for_timeout(400)  # what is asked for after the page has come
+        found += await findings(page)
+    stranger = await people.page(color_scheme=theme)
+    await stranger.goto("/login/")
+    found += await findings(stranger)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_axe_finds_nothing_serious_in_dialogs(theme: Any, people: People, broker: Broker) -> None:
+    broker.do(busy)
+    page = await people.page("ada", color_scheme=theme)
+    found = []
+    for path, opener in DIALOGS.values():
+        await opened(page, path)
+        await page.locator(opener).click()
+        await expect(page.locator("dialog[open], .limits-form, form[id]").first).to_be_visible()
+        await page.wait_for_timeout(300)
+        found += await findings(page)
+    assert not found, "\n".join(found)
+
+
+async def test_axe_finds_nothing_serious_on_a_telephone(people: People, broker: Broker) -> None:
+    broker.do(busy)
+    page = await people.page("ada", viewport={"width": 390, "height": 800})
+    found = []
+    for path in ("/", "/queues/default/orders/", "/policies/", "/conditions/"):
+        await opened(page, path)
+        found += await findings(page)
+    assert not found, "\n".join(found)
+
+
+# -- keyboard -------------------------------------------------------------------------------------------------------
+
+
+async def test_keys_that_act_are_listed_under_the_question_mark(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: used(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+    await expect(row(page, "orders")).to_be_visible()
+    await page.keyboard.press("?")
+    dialog = page.locator("#keys-dialog")
+    for says in ("Search", "Next row", "Stop all producers", "Timeline"):
+        await expect(dialog.get_by_text(says, exact=True)).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await page.goto("/audit/")
+    await page.keyboard.press("?")
+    await expect(dialog.get_by_text("Stop all producers")).to_have_count(0)
+
+
+async def test_rows_are_walked_picked_and_opened_by_keys(people: People, broker: Broker) -> None:
+    for name in ("aaa", "bbb"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    await expect(row(page, "bbb")).to_be_visible()
+    await page.keyboard.press("j")
+    await expect(row(page, "aaa").locator("th a")).to_be_focused()
+    await page.keyboard.press("ArrowDown")
+    await expect(row(page, "bbb").locator("th a")).to_be_focused()
+    await page.keyboard.press("x")
+    await expect(row(page, "bbb").locator("input.pick")).to_be_checked()
+    await page.keyboard.press("k")
+    await expect(row(page, "aaa").locator("th a")).to_be_focused()
+    await page.keyboard.press("s")
+    await expect(page.locator("dialog h2")).to_have_text("Stop producers of queue aaa")
+    await page.keyboard.press("Escape")
+    await row(page, "aaa").get_by_role("link", name="aaa", exact=True).press("Enter")
+    await expect(page).to_have_url(re.compile("/queues/default/aaa/"))
+
+
+async def test_two_keys_lead_to_another_page_but_not_while_somebody_types(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"))
+    await page.keyboard.press("/")
+    await page.keyboard.type("ga?")
+    await expect(page.locator("#search")).to_have_value("ga?")
+    await expect(page.locator("#keys-dialog")).to_have_count(0)
+    await page.locator("#search").press("Tab")
+    await page.keyboard.press("g")
+    await page.keyboard.press("a")
+    await expect(page).to_have_url(re.compile("/audit/"))
+
+
+async def test_skip_link_is_first_and_leads_to_the_content(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"))
+    await page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the content")
+    await expect(skip).to_be_focused()
+    await expect(skip).to_be_in_viewport()
+    await skip.press("Enter")
+    await expect(page.locator("main")).to_be_focused()
+
+
+async def test_focus_is_seen_on_whatever_the_tabulator_reaches(people: People, broker: Broker) -> None:
+    broker.do(busy)
+    page = await opened(await people.page("ada"))
+    await expect(row(page, "orders")).to_be_visible()
+    unseen = []
+    end = time.monotonic() + 20
+    for _ in range(45):
+        assert time.monotonic() < end
+        await page.keyboard.press("Tab")
+        seen = await page.evaluate(RING)
+        if seen and not seen[0]:
+            unseen.append(seen[1])
+    assert not unseen, unseen

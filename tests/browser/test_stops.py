@@ -1,0 +1,232 @@
+"""Stops and starts in Chromium beyond the plain ones: gradually, on all brokers, by saved selections; and the many
+queues that they are chosen from, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from brokers.managed import object_name
+from brokers.testing import InMemoryBroker
+from console.brokers import link
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import LIMIT, Broker, People
+from tests.browser.test_overview import opened, row, used
+from tests.console.conftest import QUICK, until
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+expect.set_options(timeout=LIMIT)
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+
+
+@pytest.fixture
+def second(broker: Broker, settings: Any) -> Broker:
+    """Another broker beside the first one."""
+    other = Broker()
+    other.memory = InMemoryBroker(now=int(time.time() * 1000) - 60_000)
+    entry = {"slug": "north", "title": "North", "connect": other.connect, "options": {}, "pace": QUICK}
+    settings.HEADGATE_BROKERS = [*settings.HEADGATE_BROKERS, entry]
+    return other
+
+
+async def test_staged_start_lets_producers_in_and_halts_when_the_queue_climbs(people: People, broker: Broker) -> None:
+    def create(memory: InMemoryBroker) -> Any:
+        memory.management.create(ORDERS, {"capacity_messages": 100})
+        return memory.attach_producer("orders")
+
+    producer = broker.do(create)
+    page = await opened(await people.page("ada"))
+    await page.get_by_role("button", name="Stop producers of orders").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("Reason").fill("consumers are down")
+    await dialog.locator("button[type=submit]").click()
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
+
+    await page.get_by_role("button", name="Start producers of orders").click()
+    await dialog.get_by_label("Reason").fill("gently")
+    await dialog.get_by_label("Messages a second at first").fill("0")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("must be a whole number from 1")
+    await dialog.get_by_label("Messages a second at first").fill("50")
+    await dialog.get_by_label("Percent of the capacity at which it halts").fill("40")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".answer")).to_contain_text("let in gradually, at first 50 messages/s")
+    await dialog.get_by_role("button", name="Close").click()
+    banner = page.locator("#banner-stops")
+    await expect(banner).to_contain_text("Producers of queue orders are let in gradually")
+    await expect(banner).to_contain_text("halts above 40 %")
+    await expect(row(page, "orders").locator(".state")).to_have_text("Normal")
+
+    for _ in range(3):  # nobody consumes: the queue climbs
+        broker.do(lambda memory: (memory.advance(1000, step=100), memory.publish(producer, 20)))
+    broker.do(lambda memory: memory.advance(1000, step=100))
+    await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
+    await expect(banner).to_contain_text("Producers of queue orders are stopped")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["depth_messages"]) < 100
+
+
+async def test_stop_on_all_brokers_stops_each_of_them_and_is_undone(
+    second: Broker, people: People, broker: Broker
+) -> None:
+    await asyncio.to_thread(until, lambda: link("north").connected)
+    for one in (broker, second):
+        one.do(lambda memory: used(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+    await expect(row(page, "orders")).to_be_visible()
+    await page.get_by_role("button", name="Stop all producers").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("On all 2 brokers").check()
+    await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues on 2 brokers.")
+    await dialog.get_by_label("Reason").fill("the network is being changed")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues get no more credit.")
+
+    def states() -> list[str]:
+        return [one.do(lambda memory: memory.management.read(ORDERS)["state"]) for one in (broker, second)]
+
+    assert await asyncio.to_thread(states) == ["STOPPED", "STOPPED"]
+    other = await opened(await people.page("ben"), "/?broker=north")
+    await expect(other.locator("#banner-stops")).to_contain_text("the network is being changed")
+    await dialog.get_by_role("button", name="Undo").click()
+    await expect(dialog.locator("h2")).to_have_text("Undone")
+    assert await asyncio.to_thread(states) == ["NORMAL", "NORMAL"]
+    await expect(other.locator("#banner-stops")).to_be_hidden()
+
+
+async def test_broker_that_is_away_is_named_and_the_others_are_stopped(
+    second: Broker, people: People, broker: Broker
+) -> None:
+    await asyncio.to_thread(until, lambda: link("north").connected)
+    broker.do(lambda memory: used(memory, "orders", 10))
+    second.do(lambda memory: memory.disconnect())
+    await asyncio.to_thread(until, lambda: not link("north").connected)
+    page = await opened(await people.page("ada"))
+    await page.get_by_role("button", name="Stop all producers").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("On all 2 brokers").check()
+    await dialog.get_by_label("Reason").fill("the network is being changed")
+    await expect(dialog.locator(".preview-count")).to_contain_text("on 2 brokers")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".wrong")).to_contain_text("North was not reached")
+    assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "STOPPED"
+
+
+async def test_viewer_reads_the_banner_of_a_stop_and_cannot_lift_it(people: People, broker: Broker) -> None:
+    def stop(memory: InMemoryBroker) -> None:
+        used(memory, "orders", 10)
+        memory.management.call(
+            object_name("Broker"), "stop-producers", {"reason": "incident 9", "actor": "olga"}, "olga"
+        )
+        memory._end_turn()
+
+    broker.do(stop)
+    page = await opened(await people.page("vic", "viewers"))
+    await expect(page.locator("#banner-stops")).to_contain_text("incident 9")
+    await page.locator("#banner-stops").get_by_role("button", name="Start again").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("the role of operator")
+    await expect(page.locator("dialog")).to_have_count(0)
+    await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
+
+
+# -- saved selections -------------------------------------------------------------------------------------------------
+
+
+async def test_filter_is_saved_shared_and_stopped_by_somebody_else(people: People, broker: Broker) -> None:
+    for name in ("orders.eu", "orders.us", "stock"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"), "/?search=orders")
+    await page.locator("#selection").get_by_role("button", name="Save…").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("Name").fill("the shop")
+    await dialog.get_by_label("Share it").check()
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(page.locator("#saved option:checked")).to_have_text("the shop")
+
+    other = await opened(await people.page("ben"))
+    await other.get_by_label("Saved selections").select_option(label="the shop (ada)")
+    await expect(other.locator("#queue-rows tr")).to_have_count(2)
+    await expect(other.locator("#search")).to_have_value("orders")
+    await other.get_by_role("button", name="Stop all producers").click()
+    dialog = other.locator("dialog")
+    await dialog.get_by_text("Only some queues").click()
+    await dialog.get_by_label("Saved selection").select_option(label="the shop (ada)")
+    await expect(dialog.locator("h2")).to_have_text("Stop producers of the shop (ada)")
+    await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues.")
+    await dialog.get_by_label("Reason").fill("incident 8")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues get no more credit.")
+    stock = object_name("Queue", virtualhost="default", name="stock")
+    assert broker.do(lambda memory: memory.management.read(stock)["state"]) == "NORMAL"
+    await other.goto("/audit/")
+    await expect(other.locator(".audit-table tbody")).to_contain_text("save-selection")
+
+
+async def test_picked_queues_are_saved_used_again_and_deleted(people: People, broker: Broker) -> None:
+    for name in ("orders", "payments", "stock"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    for name in ("orders", "stock"):
+        await page.get_by_role("checkbox", name=f"Select {name}").check()
+    await page.locator("#selection").get_by_role("button", name="Save…").click()
+    await page.locator("dialog").get_by_label("Name").fill("two")
+    await page.locator("dialog").get_by_role("button", name="Save").click()
+    await page.goto("/")
+    await page.get_by_label("Saved selections").select_option(label="two")
+    await expect(page.locator("#selection")).to_contain_text("2 selected")
+    await expect(page.get_by_role("checkbox", name="Select stock")).to_be_checked()
+    await expect(page.get_by_role("checkbox", name="Select payments")).not_to_be_checked()
+    await page.locator("#saved-box").get_by_role("button", name="Delete").click()
+    await expect(page.locator("#saved-box")).to_be_hidden()
+
+
+async def test_viewer_saves_for_oneself_but_may_neither_share_nor_stop_by_it(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: used(memory, "orders", 10))
+    page = await opened(await people.page("vic", "viewers"), "/?search=orders")
+    await page.locator("#selection").get_by_role("button", name="Save…").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.get_by_label("Share it")).to_be_disabled()
+    await dialog.get_by_label("Name").fill("mine")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(page.locator("#saved option:checked")).to_have_text("mine")
+    await page.locator("#selection").get_by_role("button", name="Stop their producers").click(force=True)
+    await expect(page.locator(".toast").last).to_contain_text("the role of")
+    await expect(page.locator("dialog")).to_have_count(0)
+
+
+# -- many queues ------------------------------------------------------------------------------------------------------
+
+
+async def test_thousand_queues_are_turned_page_by_page_and_only_a_page_is_there(people: People, broker: Broker) -> None:
+    def create(memory: InMemoryBroker) -> None:
+        for n in range(1000):
+            memory.attach_producer(f"q{n:04}")
+
+    broker.do(create)
+    page = await opened(await people.page("ada"))
+    names = page.locator("#queue-rows tr th a")
+    await expect(names).to_have_count(50)
+    await expect(page.locator("#queues-pager .where")).to_contain_text("50 of 1,000 queues")
+    await page.keyboard.press("]")
+    await expect(names.first).to_have_text("q0050")
+    await expect(page).to_have_url(re.compile(r"\?page=2$"))
+    await page.get_by_label("Rows on a page").select_option("25")
+    await expect(names).to_have_count(25)
+    await expect(names.first).to_have_text("q0000")
+    await page.goto("/?page=40")
+    await expect(names.first).to_have_text("q0975")
+    await expect(page.locator("#queues-pager").get_by_role("button", name="Next")).to_be_disabled()
+    await page.locator("#search").fill("q0001")
+    await expect(names).to_have_text(["q0001"])
+    await expect(page.locator("#queues-pager")).to_be_hidden()

@@ -1,0 +1,1 @@
+"""`headgate`, the command line, against a running console."""

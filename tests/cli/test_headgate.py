@@ -1,0 +1,297 @@
+"""Every command of `headgate` does what it says against a live console, and ends with the code that it promises."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokers.cli import looking, names
+from brokers.managed import ObjectName, object_name
+from console.access.rights import Grant, Role
+from console.audit.models import AuditEntry
+from tests.browser.conftest import Console
+from tests.cli.conftest import Terminal, elsewhere, ok
+from tests.console.conftest import Broker, until
+
+LIMITS = "version: 1\nvirtualhosts: {default: {queues: {orders: {capacity_messages: 2}}}}\n"
+
+
+@pytest.fixture(autouse=True)
+def _with_orders(console: Console, broker: Broker) -> None:
+    """`orders` is overfull and blocks its producer; `bills` is idle."""
+
+    def act(memory: Any) -> None:
+        producer = memory.attach_producer("orders")
+        memory.attach_producer("bills")
+        memory.publish(producer, 5)
+
+    broker.do(act)
+    until(lambda: broker.link.queue_count == 2)
+
+
+def limited(olga: Terminal, broker: Broker) -> None:
+    file = olga.home / "limits.yaml"
+    file.write_text(LIMITS)
+    ok(olga.run("policies", "apply", str(file), "--yes", "--reason", "test"))
+    row = broker.link.queue
+    until(lambda: (row(object_name("Queue", virtualhost="default", name="orders")) or {})["state"] == "OVERFULL")
+
+
+# -- signing in -------------------------------------------------------------------------------------------------------
+
+
+def test_login_keeps_the_token_for_its_owner_alone(olga: Terminal) -> None:
+    said = ok(olga.run("login", olga.url, typed=f"{olga.token}\n", HEADGATE_TOKEN=""))
+    assert "Signed in" in said
+    assert "olga" in said
+    assert olga.token not in said
+    assert olga.mode() == "-rw-------"
+    assert "orders" in ok(olga.run("list", HEADGATE_TOKEN="", HEADGATE_URL=""))
+    assert "operator: every broker" in ok(olga.run("whoami", HEADGATE_TOKEN=""))
+    assert "Forgotten" in ok(olga.run("logout"))
+    refused = olga.run("list", HEADGATE_TOKEN="")
+    assert (refused.exit_code, "headgate login" in refused.output) == (3, True)
+
+
+def test_a_wrong_token_is_told_and_not_kept(olga: Terminal) -> None:
+    refused = olga.run("login", olga.url, typed="headgate_wrong\n", HEADGATE_TOKEN="")
+    assert (refused.exit_code, "not known" in refused.output) == (3, True)
+    assert not (olga.home / "headgate" / "credentials.json").exists()
+
+
+def test_a_kept_token_goes_to_the_console_that_gave_it_alone(olga: Terminal) -> None:
+    ok(olga.run("login", olga.url, typed=f"{olga.token}\n", HEADGATE_TOKEN=""))
+    refused = olga.run("--url", "http://127.0.0.1:9", "list", HEADGATE_TOKEN="")
+    assert (refused.exit_code, "no token for http://127.0.0.1:9" in refused.output) == (3, True)
+
+
+@pytest.mark.parametrize("url", ["http://console.example.org", "ftp://127.0.0.1", "http://"])
+def test_an_address_that_would_give_the_token_away_is_refused(olga: Terminal, url: str) -> None:
+    assert olga.run("--url", url, "list").exit_code == 2
+
+
+def test_a_console_that_is_not_there_ends_with_5(olga: Terminal) -> None:
+    answer = olga.run("--url", "http://127.0.0.1:9", "list")
+    assert answer.exit_code == 5
+    assert "does not answer" in answer.output
+    assert "Traceback" not in answer.output
+
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_list_tells_queues_as_a_table_and_as_json(olga: Terminal) -> None:
+    table = ok(olga.run("list"))
+    assert table.splitlines()[0].split()[:3] == ["QUEUE", "STATE", "DEPTH"]
+    assert "default/orders" in table
+    rows = json.loads(ok(olga.run("list", "--json")))
+    assert {row["name"] for row in rows} == {"orders", "bills"}
+    assert "bills" not in ok(olga.run("list", "ord"))
+    assert "No queue matches" in ok(olga.run("list", "--state", "overfull"))
+    assert len(json.loads(ok(olga.run("list", "-n", "1", "--json")))) == 1
+    wrong = olga.run("list", "--sort", "colour")
+    assert (wrong.exit_code, "colour" in wrong.output) == (4, True)
+
+
+def test_why_tells_the_limit_and_where_it_comes_from(olga: Terminal, broker: Broker) -> None:
+    assert "Nothing holds" in ok(olga.run("why", "bills"))
+    limited(olga, broker)
+    said = ok(olga.run("why", "orders"))
+    assert "capacity_messages = 2 from own" in said
+    assert json.loads(ok(olga.run("why", "default/orders", "--json")))["blocked"] is True
+    gone = olga.run("why", "nothing")
+    assert (gone.exit_code, "there is no queue" in gone.output) == (4, True)
+
+
+def test_watch_tells_every_event_since_a_number(
+    olga: Terminal, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited(olga, broker)
+    events = [json.loads(line) for line in ok(olga.run("watch", "--after", "0", "-n", "3", "--json")).splitlines()]
+    assert [event["number"] for event in events] == [1, 2, 3]
+    [line] = ok(olga.run("watch", "--after", "0", "-q", "orders", "-k", "queue-overfull", "-n", "1")).splitlines()
+    assert "queue-overfull" in line
+
+    def new(seconds: float) -> None:
+        broker.do(lambda memory: memory.attach_producer("late"))
+
+    monkeypatch.setattr(looking.time, "sleep", new)
+    later = json.loads(ok(olga.run("watch", "-n", "1", "-k", "queue-created", "--json")))
+    assert later["object"] == "type=Queue,virtualhost=default,name=late"
+
+
+# -- stopping and starting --------------------------------------------------------------------------------------------
+
+
+def stopped(broker: Broker) -> set[str]:
+    return {row["name"] for row in broker.link.queues() if row["state"].endswith("STOPPED")}
+
+
+@pytest.mark.parametrize(
+    ("aim", "names_"),
+    [
+        (["orders"], {"orders"}),
+        (["default/orders", "bills"], {"orders", "bills"}),
+        (["--all"], {"orders", "bills"}),
+        (["--virtualhost", "default"], {"orders", "bills"}),
+        (["--pattern", "nothing.>"], set()),
+        (["--pattern", "bills"], {"bills"}),
+        (["-v", "default", "-p", "orders"], {"orders"}),
+    ],
+)
+def test_stop_and_start_reach_what_is_meant(olga: Terminal, broker: Broker, aim: list[str], names_: set[str]) -> None:
+    said = ok(olga.run("stop", *aim, "--reason", "test", "--yes"))
+    assert f"{len(names_)} queue" in said
+    until(lambda: stopped(broker) == names_)
+    answer = json.loads(ok(olga.run("start", *aim, "-r", "test", "-y", "--json")))
+    assert answer["queues"] == len(names_)
+    until(lambda: not stopped(broker))
+
+
+def test_stop_shows_first_what_it_touches_and_asks(
+    olga: Terminal, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = olga.run("stop", "--all", "-r", "test")
+    assert (refused.exit_code, "2 producers of 2 queues: say --yes" in refused.output) == (2, True)
+    monkeypatch.setattr("brokers.cli.stopping.is_a_person", lambda: True)
+    no = olga.run("stop", "--all", "-r", "test", typed="n\n")
+    assert (no.exit_code, "2 producers of 2 queues" in no.output) == (1, True)
+    assert not stopped(broker)
+    ok(olga.run("stop", "--all", "-r", "test", typed="y\n"))
+    until(lambda: stopped(broker) == {"orders", "bills"})
+
+
+def test_a_stop_may_end_by_itself_and_a_start_go_gradually(olga: Terminal, broker: Broker) -> None:
+    limited(olga, broker)
+    ok(olga.run("stop", "orders", "-r", "test", "-y", "--for", "30m", "--below", "20"))
+    stops = olga.run("list", "orders", "--json")
+    [stop] = json.loads(ok(stops))[0]["stops"]
+    assert stop["below"] == 20
+    assert stop["until"] - stop["since"] == 30 * 60_000
+    ok(olga.run("start", "orders", "-r", "test", "-y", "--rate", "5", "--step", "20s", "--halt", "90"))
+    [stop] = json.loads(ok(olga.run("list", "orders", "--json")))[0]["stops"]
+    assert (stop["stage"]["rate"], stop["stage"]["step_ms"], stop["stage"]["halt"]) == (5, 20_000, 90)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["stop", "-r", "test", "-y"],
+        ["stop", "orders", "--all", "-r", "test", "-y"],
+        ["stop", "orders", "--pattern", "a", "-r", "test", "-y"],
+        ["stop", "orders", "-y"],
+        ["stop", "orders", "-r", "test", "-y", "--for", "soon"],
+        ["start", "orders", "-r", "test", "-y", "--halt", "5"],
+        ["policies", "apply", "/nowhere.yaml"],
+        ["dance"],
+    ],
+)
+def test_a_command_line_that_cannot_be_ends_with_2_and_does_nothing(
+    olga: Terminal, broker: Broker, arguments: list[str]
+) -> None:
+    assert olga.run(*arguments).exit_code == 2
+    assert not stopped(broker)
+
+
+def test_who_may_not_is_told_so_and_it_is_audited(vera: Terminal, broker: Broker) -> None:
+    assert "orders" in ok(vera.run("list"))
+    refused = vera.run("stop", "orders", "-r", "test", "-y")
+    assert (refused.exit_code, "role of operator" in refused.output) == (3, True)
+    assert not stopped(broker)
+    row = elsewhere(lambda: AuditEntry.objects.filter(operation="stop-producers").get())
+    assert (row.user_name, row.source_address, row.outcome) == ("vera", "127.0.0.1, token cli", "refused")
+
+
+def test_who_sees_one_virtual_host_lists_that_alone(somebody: Callable[..., Terminal]) -> None:
+    nora = somebody("nora", Grant(Role.VIEWER, "local", "elsewhere"))
+    assert "No queue matches" in ok(nora.run("list"))
+    assert nora.run("why", "orders").exit_code == 4
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+
+def test_policies_are_exported_compared_and_applied(olga: Terminal, broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text(LIMITS)
+    differs = olga.run("policies", "diff", str(file))
+    assert differs.exit_code == 1
+    assert "~ default/orders: capacity_messages not set -> 2" in differs.output
+    assert "1 become overfull" in differs.output
+    assert json.loads(olga.run("policies", "diff", str(file), "--json").output)["changes"][0]["action"] == "update"
+    assert olga.run("policies", "apply", str(file)).exit_code == 2  # nobody is there to be asked
+    assert "1 changed, 0 not." in ok(olga.run("policies", "apply", str(file), "-y", "-r", "release 42"))
+    assert "Nothing differs." in ok(olga.run("policies", "diff", str(file)))
+    out = tmp_path / "out.yaml"
+    ok(olga.run("policies", "export", str(out)))
+    assert "capacity_messages: 2" in out.read_text()
+    assert ok(olga.run("policies", "export")) == out.read_text()
+    file.write_text("version: 1\nbroker: {colour: red}\n")
+    wrong = olga.run("policies", "diff", str(file))
+    assert (wrong.exit_code, "colour is not a policy field" in wrong.output) == (4, True)
+    assert elsewhere(lambda: AuditEntry.objects.get(operation="update").reason) == "release 42"
+
+
+def test_policies_are_not_for_who_may_not(vera: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text(LIMITS)
+    assert vera.run("policies", "diff", str(file)).exit_code == 1
+    refused = vera.run("policies", "apply", str(file), "-y")
+    assert (refused.exit_code, "role of policy editor" in refused.output) == (3, True)
+
+
+# -- the shell --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shell", "says"), [("bash", "complete "), ("zsh", "#compdef"), ("fish", "complete ")])
+def test_completion_scripts_are_for_each_shell(olga: Terminal, shell: str, says: str) -> None:
+    script = ok(olga.run("completion", shell))
+    assert says in script
+    assert "_HEADGATE_COMPLETE" in script
+
+
+def test_names_of_queues_are_completed(olga: Terminal) -> None:
+    from brokers.cli.main import cli
+
+    given = {"HEADGATE_URL": olga.url, "HEADGATE_TOKEN": olga.token}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in given.items():
+            patch.setenv(name, value)
+        from click.shell_completion import BashComplete
+
+        complete = BashComplete(cli, {}, "headgate", "_HEADGATE_COMPLETE").get_completions
+        assert [item.value for item in complete(["why"], "or")] == ["orders"]
+        assert [item.value for item in complete(["stop"], "default/b")] == ["default/bills"]
+        assert "list" in [item.value for item in complete([], "l")]
+        patch.setenv("HEADGATE_TOKEN", "wrong")
+        assert complete(["why"], "or") == []
+
+
+def test_the_command_is_installed_and_stands_alone() -> None:
+    found = shutil.which("headgate", path=str(Path(sys.executable).parent))
+    assert found
+    answer = subprocess.run([found, "--help"], capture_output=True, text=True, timeout=30, check=False)
+    assert (answer.returncode, "policies" in answer.stdout) == (0, True)
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import brokers.cli.main, sys; print(sorted(sys.modules))"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert "django" not in loaded.stdout
+    assert "brokers.managed" not in loaded.stdout
+
+
+@pytest.mark.parametrize("text", ["orders", "a/b", 'odd, "name"', " spaced "])
+def test_names_are_written_as_the_interface_reads_them(text: str) -> None:
+    typed = names.queue(f"default/{text}")
+    assert ObjectName.parse(typed) == object_name("Queue", virtualhost="default", name=text)
+    assert names.short(typed) == f"default/{text}"

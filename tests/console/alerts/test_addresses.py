@@ -1,0 +1,102 @@
+"""Which addresses webhooks may reach."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+import pytest
+
+from console.alerts.addresses import NotAllowed, check, network_of, url_of
+from console.alerts.webhook import Refused, post, sign
+from tests.console.alerts.receiving import Received, http_receiver
+
+LOOPBACK = [network_of("127.0.0.0/8")]
+
+
+@pytest.fixture
+def hook() -> Iterator[Received]:
+    with http_receiver() as got:
+        yield got
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+        "255.255.255.255", "::1", "::", "fe80::1", "fd00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1", "2002:7f00:1::",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_not_public_is_refused(address: str) -> None:
+    with pytest.raises(NotAllowed):
+        check("receiver", ipaddress.ip_address(address), [])
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946"])
+def test_a_public_address_is_allowed(address: str) -> None:
+    check("receiver", ipaddress.ip_address(address), [])
+
+
+def test_a_network_that_was_allowed_is_and_no_other() -> None:
+    check("receiver", ipaddress.ip_address("10.1.2.3"), [network_of("10.0.0.0/8")])
+    with pytest.raises(NotAllowed, match="administrator"):
+        check("receiver", ipaddress.ip_address("192.168.0.1"), [network_of("10.0.0.0/8")])
+
+
+@pytest.mark.parametrize(
+    "text", ["169.254.0.0/16", "0.0.0.0/0", "::/0", "fe80::/10", "nonsense", "10.0.0.1/8", "224.0.0.0/4"]
+)
+def test_some_networks_cannot_be_allowed(text: str) -> None:
+    with pytest.raises(ValueError, match=r"network|cannot be allowed"):
+        network_of(text)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://a/",
+        "https://",
+        "a.example",
+        "http://user:secret@a/",
+        "http://a:99999/",
+        "http://a/ b",
+        "http://a/\r\nX: y",
+    ],
+)
+def test_what_is_no_url_of_a_webhook_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="URL"):
+        url_of(url)
+
+
+def test_loopback_is_refused_unless_it_was_allowed(hook: Received) -> None:
+    with pytest.raises(NotAllowed):
+        post(hook.url, "secret", {"a": 1}, delivery="1", allowed=[])
+    assert not hook.requests
+    assert post(hook.url, "secret", {"a": 1}, delivery="1", allowed=LOOPBACK) == 200
+
+
+def test_the_request_is_signed_over_its_time_and_body(hook: Received) -> None:
+    post(hook.url, "secret", {"a": "ä"}, delivery="17", allowed=LOOPBACK)
+    ((headers, body),) = hook.requests
+    at = int(headers["Headgate-Signature"].split(",")[0].removeprefix("t="))
+    assert headers["Headgate-Signature"] == sign("secret", at, body)
+    assert headers["Headgate-Signature"] != sign("another", at, body)
+    assert headers["Headgate-Delivery"] == "17"
+    assert hook.bodies == [{"a": "ä"}]
+
+
+def test_a_redirect_is_not_followed(hook: Received) -> None:
+    hook.answers, hook.headers = [307], {"Location": hook.url}
+    with pytest.raises(Refused, match="redirect"):
+        post(hook.url, "secret", {}, delivery="1", allowed=LOOPBACK)
+    assert len(hook.requests) == 1
+
+
+def test_who_never_answers_is_cut_off() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        with pytest.raises(OSError, match=r"timed out|no answer"):
+            post(url, "secret", {}, delivery="1", allowed=LOOPBACK, limit=0.2)

@@ -1,0 +1,336 @@
+"""Alerts from the broker to the receiver: rules, deliveries with retries, silences, rights, and restarts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from brokers.managed import object_name
+from console.alerts import editing, tasks
+from console.alerts.evaluator import Evaluator
+from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState, Notification, Position, Receiver, Rule
+from console.audit.models import AuditEntry
+from console.brokers import links
+from console.operations import Actor, Aim, stop_producers
+from tests.console.alerts.receiving import Received, http_receiver, smtp_receiver
+from tests.console.conftest import Broker, until
+
+pytestmark = pytest.mark.django_db
+
+API = "/api/v1/alerts/"
+STUCK = "blocked-without-consumer"
+
+
+def post(client: APIClient, path: str, body: dict[str, Any]) -> Any:
+    return client.post(path, body, format="json")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> dt.datetime:
+        return timezone.now() + dt.timedelta(seconds=self.seconds)
+
+
+@pytest.fixture
+def hook() -> Iterator[Received]:
+    with http_receiver() as got:
+        yield got
+
+
+@pytest.fixture
+def by(operator: User) -> Actor:
+    return Actor(operator, "127.0.0.1")
+
+
+def evaluator(clock: Clock) -> Evaluator:
+    def deliver(number: int) -> None:
+        Delivery.objects.filter(pk=number).update(due=timezone.now())  # the workers' clock has not been set forward
+        tasks.deliver.delay(number)
+
+    return Evaluator(links, deliver, clock=lambda: clock.seconds, now=clock.now)
+
+
+def ruled(by: Actor, hook: Received, kinds: list[str], **more: Any) -> Rule:
+    AllowedNetwork.objects.get_or_create(network="127.0.0.0/8")
+    receiver = editing.make_receiver(by, {"name": "hook", "kind": "webhook", "url": hook.url})
+    return editing.make_rule(by, {"name": "rule", "kinds": kinds, "receivers": [receiver.pk], **more})
+
+
+@pytest.fixture
+def stuck(broker: Broker) -> Broker:
+    """A queue that is overfull, holds its producer, and that nobody consumes from; the condition is told."""
+    broker.memory.management.create(
+        object_name("Queue", virtualhost="default", name="orders"), {"capacity_messages": 5}
+    )
+    broker.memory.fill("orders", 6)
+    broker.connected()
+    for _ in range(8):
+        broker.sample()
+    until(lambda: any(c.finding.kind == STUCK for c in broker.link.conditions()))
+    return broker
+
+
+def test_a_condition_reaches_the_receiver_signed_and_then_its_end(stuck: Broker, by: Actor, hook: Received) -> None:
+    ruled(by, hook, [STUCK], quiet=0)
+    clock = Clock()
+    looking = evaluator(clock)
+    looking.look()
+    (told,) = hook.bodies
+    assert told["phase"] == "firing"
+    assert told["items"][0]["name"] == "default/orders"
+    looking.look()
+    assert len(hook.requests) == 1
+    version = stuck.do(lambda memory: memory.management.read(_orders())["version"])
+    stuck.do(lambda memory: memory.management.update(_orders(), {"capacity_messages": 50}, version))
+    stuck.do(lambda memory: memory.advance(5000, step=500))
+    stuck.sample()
+    until(lambda: not stuck.link.conditions(str(_orders())))
+    clock.seconds = 30
+    looking.look()
+    assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
+
+
+def _orders() -> Any:
+    return object_name("Queue", virtualhost="default", name="orders")
+
+
+def test_a_restarted_evaluator_repeats_nothing_and_leaves_no_event_out(
+    broker: Broker, by: Actor, hook: Received
+) -> None:
+    broker.memory.management.create(_orders(), {"capacity_messages": 5})
+    broker.connected()
+    ruled(by, hook, ["producers-stopped"], quiet=0)
+    clock = Clock()
+    evaluator(clock).look()  # from now on
+    assert not hook.requests
+    stop_producers(by, broker.link, Aim(_orders()), reason="one")
+    until(lambda: broker.link.newest_event > Position.objects.get().event)
+    clock.seconds = 20
+    evaluator(clock).look()
+    assert [each["items"][0]["kind"] for each in hook.bodies] == ["producers-stopped"]
+    evaluator(clock).look()  # another process, with what is in the database
+    assert len(hook.requests) == 1
+    stop_producers(by, broker.link, Aim(object_name("Broker")), reason="two")  # while nobody looks
+    until(lambda: broker.link.newest_event > Position.objects.get().event)
+    clock.seconds = 40
+    evaluator(clock).look()
+    assert len(hook.requests) == 2
+    assert "two" in hook.bodies[1]["items"][0]["saw"]
+
+
+def test_a_firing_alert_survives_a_restart_and_is_not_told_again(stuck: Broker, by: Actor, hook: Received) -> None:
+    ruled(by, hook, [STUCK], quiet=0)
+    clock = Clock()
+    evaluator(clock).look()
+    clock.seconds = 20
+    evaluator(clock).look()
+    assert len(hook.requests) == 1
+    assert Alert.objects.get().state == "firing"
+
+
+def test_a_broker_that_is_away_is_told(stuck: Broker, by: Actor, hook: Received) -> None:
+    ruled(by, hook, ["broker-unreachable"])
+    stuck.lose()
+    clock = Clock()
+    clock.seconds = 5
+    evaluator(clock).look()
+    assert hook.bodies[0]["items"][0]["title"] == "Broker cannot be reached"
+
+
+def test_a_failing_receiver_is_tried_again_later_and_the_log_tells_each_attempt(
+    stuck: Broker, by: Actor, hook: Received
+) -> None:
+    hook.answers = [500, 503]
+    ruled(by, hook, [STUCK])
+    evaluator(Clock()).look()
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.tries) == (DeliveryState.WAITING, 1)
+    assert delivery.attempts[0]["outcome"] == "it answered 500 Internal Server Error"
+    assert tasks.sweep() == 0  # not yet
+    for expected in (2, 3):
+        Delivery.objects.update(due=timezone.now())
+        assert tasks.sweep() == 1
+        delivery.refresh_from_db()
+        assert delivery.tries == expected
+    assert delivery.state == DeliveryState.DONE
+    assert len({headers["Headgate-Delivery"] for headers, _ in hook.requests}) == 1
+
+
+def test_after_the_last_attempt_it_is_given_up_and_can_be_sent_again(
+    stuck: Broker, by: Actor, hook: Received, as_operator: APIClient
+) -> None:
+    hook.answers = [500] * tasks.TRIES
+    ruled(by, hook, [STUCK])
+    evaluator(Clock()).look()
+    for _ in range(tasks.TRIES):
+        Delivery.objects.update(due=timezone.now())
+        tasks.sweep()
+    delivery = Delivery.objects.get()
+    assert delivery.state == DeliveryState.FAILED
+    assert len(hook.requests) == tasks.TRIES
+    assert post(as_operator, f"{API}deliveries/{delivery.pk}/again/", {}).status_code == 200
+    assert Delivery.objects.get().state == DeliveryState.DONE
+
+
+def test_a_lost_message_is_found_by_the_sweep_and_a_doubled_one_sends_nothing_twice(
+    stuck: Broker, by: Actor, hook: Received
+) -> None:
+    ruled(by, hook, [STUCK])
+    lost: list[int] = []
+    looking = evaluator(Clock())
+    looking.deliver = lost.append
+    looking.look()
+    assert not hook.requests
+    assert tasks.sweep() == 1
+    assert tasks.deliver(lost[0]) == "not due"
+    assert len(hook.requests) == 1
+
+
+def test_a_delivery_whose_worker_died_is_taken_up_after_its_lease(stuck: Broker, by: Actor, hook: Received) -> None:
+    ruled(by, hook, [STUCK])
+    looking = evaluator(Clock())
+    looking.deliver = lambda number: None
+    looking.look()
+    Delivery.objects.update(lease_until=timezone.now() + dt.timedelta(seconds=30))
+    assert tasks.sweep() == 0
+    Delivery.objects.update(lease_until=timezone.now() - dt.timedelta(seconds=1))
+    assert tasks.sweep() == 1
+    assert len(hook.requests) == 1
+
+
+def test_a_private_address_is_refused_until_an_administrator_allows_it(
+    broker: Broker, hook: Received, as_operator: APIClient, as_administrator: APIClient
+) -> None:
+    made = post(as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": hook.url})
+    assert made.status_code == 201
+    assert len(made.json()["secret"]) > 30
+    number = made.json()["id"]
+    tested = post(as_operator, f"{API}receivers/{number}/test/", {}).json()
+    assert tested["state"] == "failed"
+    assert "administrator" in tested["attempts"][0]["outcome"]
+    assert not hook.requests
+    assert post(as_operator, f"{API}networks/", {"network": "127.0.0.1/32"}).status_code == 403
+    assert post(as_administrator, f"{API}networks/", {"network": "127.0.0.1/32"}).status_code == 201
+    assert post(as_operator, f"{API}receivers/{number}/test/", {}).json()["state"] == "done"
+    assert hook.bodies[0]["phase"] == "test"
+    assert AuditEntry.objects.filter(operation="create", object="alert-network 127.0.0.1/32").count() == 2
+
+
+def test_mail_reaches_a_real_server_and_is_tried_again(stuck: Broker, by: Actor, settings: Any) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    with smtp_receiver() as (box, port):
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
+        box.refuse = 1
+        receiver = editing.make_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
+        editing.make_rule(by, {"name": "rule", "kinds": [STUCK], "receivers": [receiver.pk]})
+        evaluator(Clock()).look()
+        delivery = Delivery.objects.get()
+        assert delivery.state == DeliveryState.WAITING
+        assert "come back later" in delivery.attempts[0]["outcome"]
+        Delivery.objects.update(due=timezone.now())
+        tasks.sweep()
+        (mail,) = box.mails
+        assert mail["To"] == "team@example.org"
+        assert mail["Subject"] == "Firing: Blocked, and no consumer: default/orders (local)"
+        assert "Start a consumer." in str(mail.get_payload())
+
+
+def test_without_a_mail_server_it_says_so_at_once(broker: Broker, by: Actor) -> None:
+    receiver = editing.make_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
+    delivery = editing.try_receiver(by, receiver)
+    delivery.refresh_from_db()
+    assert delivery.state == DeliveryState.FAILED
+    assert "HEADGATE_MAIL_HOST" in delivery.attempts[0]["outcome"]
+
+
+# -- the interface ----------------------------------------------------------------------------------------------------
+
+
+def test_rules_are_made_changed_and_removed_and_each_is_audited(broker: Broker, as_operator: APIClient) -> None:
+    made = post(as_operator, f"{API}rules/", {"name": "stuck", "kinds": [STUCK], "pattern": "orders.>", "holds": 60})
+    assert made.status_code == 201
+    number = made.json()["id"]
+    url = f"{API}rules/{number}/"
+    changed = as_operator.patch(url, {"version": 1, "holds": 30}, format="json")
+    assert (changed.json()["holds"], changed.json()["version"]) == (30, 2)
+    assert as_operator.patch(url, {"version": 1, "holds": 5}, format="json").status_code == 409
+    assert as_operator.delete(url).status_code == 204
+    assert not Rule.objects.exists()
+    rows = AuditEntry.objects.filter(object="alert-rule stuck").order_by("id")
+    assert [(row.operation, row.outcome) for row in rows] == [
+        ("create", "done"),
+        ("update", "done"),
+        ("update", "refused"),
+        ("delete", "done"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"kinds": ["nothing"]}, "kinds"),
+        ({"kinds": []}, "kinds"),
+        ({"name": ""}, "name"),
+        ({"pattern": "a.>.b"}, "pattern"),
+        ({"broker": "other"}, "broker"),
+        ({"holds": -1}, "holds"),
+        ({"quiet": "long"}, "quiet"),
+        ({"receivers": [99]}, "receivers"),
+        ({"enabled": "yes"}, "enabled"),
+    ],
+    ids=str,
+)
+def test_bad_values_of_a_rule_are_named(broker: Broker, as_operator: APIClient, given: Any, field: str) -> None:
+    refused = post(as_operator, f"{API}rules/", {"name": "a", "kinds": [STUCK], **given})
+    assert refused.status_code == 400
+    assert list(refused.json()) == [field]
+
+
+def test_a_viewer_sees_and_changes_nothing_and_sees_no_whole_url(
+    broker: Broker, by: Actor, as_viewer: APIClient, hook: Received
+) -> None:
+    rule = ruled(by, hook, [STUCK])
+    assert as_viewer.get(f"{API}rules/").status_code == 200
+    (shown,) = as_viewer.get(f"{API}receivers/").json()
+    assert "hook?" not in shown["url"]
+    assert "secret" not in shown
+    assert post(as_viewer, f"{API}rules/", {"name": "a", "kinds": [STUCK]}).status_code == 403
+    assert as_viewer.delete(f"{API}rules/{rule.pk}/").status_code == 403
+    assert post(as_viewer, f"{API}silences/", {"rule": rule.pk, "minutes": 5}).status_code == 403
+    assert post(as_viewer, f"{API}receivers/{shown['id']}/test/", {}).status_code == 403
+    assert Rule.objects.count() == 1
+    assert AuditEntry.objects.filter(user_name="vera", outcome="refused").count() == 4
+
+
+def test_a_silence_keeps_a_rule_back_until_it_is_ended(
+    stuck: Broker, by: Actor, hook: Received, as_operator: APIClient
+) -> None:
+    rule = ruled(by, hook, [STUCK])
+    made = post(as_operator, f"{API}silences/", {"rule": rule.pk, "minutes": 5, "reason": "release"}).json()
+    evaluator(Clock()).look()
+    assert not hook.requests
+    assert as_operator.get(f"{API}").json()[0]["silenced"] is True
+    assert as_operator.delete(f"{API}silences/{made['id']}/").status_code == 204
+    evaluator(Clock()).look()
+    assert len(hook.requests) == 1
+    assert as_operator.get(f"{API}log/").json()["results"][0]["deliveries"][0]["state"] == "done"
+
+
+def test_the_log_outlives_the_rule_and_the_receiver(
+    stuck: Broker, by: Actor, hook: Received, as_viewer: APIClient
+) -> None:
+    rule = ruled(by, hook, [STUCK])
+    evaluator(Clock()).look()
+    editing.remove_rule(by, rule)
+    editing.remove_receiver(by, Receiver.objects.get())
+    (told,) = as_viewer.get(f"{API}log/").json()["results"]
+    assert (told["rule_name"], told["deliveries"][0]["receiver_name"]) == ("rule", "hook")
+    assert Notification.objects.count() == 1

@@ -1,0 +1,321 @@
+"""Schedules are carried out at their times, once, by whom they act for, and windows are put back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
+from rest_framework.test import APIClient
+
+from brokers.managed import object_name
+from console.audit.models import AuditEntry
+from console.operations import Actor, Aim, start_producers, stop_producers, update_object
+from console.schedules import carrying_out, editing
+from console.schedules.models import Run, RunState, Schedule
+from tests.console.conftest import Broker, until
+
+pytestmark = pytest.mark.django_db
+
+API = "/api/v1/schedules/"
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+#: The day after next, at 10:00 UTC: ahead of the real clock, by which schedules are planned when they are saved.
+TEN = (timezone.now() + dt.timedelta(days=2)).replace(hour=10, minute=0, second=0, microsecond=0)
+MINUTE = dt.timedelta(minutes=1)
+
+
+@pytest.fixture
+def by(operator: User) -> Actor:
+    return Actor(operator, "127.0.0.1")
+
+
+@pytest.fixture
+def orders(broker: Broker) -> Broker:
+    broker.memory.management.create(ORDERS, {"capacity_messages": 100})
+    broker.memory.fill("orders", 3)
+    broker.connected()
+    until(broker.link.queues)
+    return broker
+
+
+def given(**more: Any) -> dict[str, Any]:
+    once = TEN.strftime("%Y-%m-%dT%H:%M")
+    return {
+        "name": "night",
+        "broker": "local",
+        "action": "stop",
+        "target": str(ORDERS),
+        "zone": "UTC",
+        "once": once,
+        **more,
+    }
+
+
+def policy(**more: Any) -> dict[str, Any]:
+    return given(action="policy", attributes={"capacity_messages": 7}, **more)
+
+
+def pass_to(moment: dt.datetime) -> None:
+    """What the sweep does, at that moment."""
+    carrying_out.claim_due(moment)
+    for number in carrying_out.due_runs(moment):
+        carrying_out.carry_out(number, moment)
+
+
+def capacity(broker: Broker) -> Any:
+    return broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"])
+
+
+def stops(broker: Broker) -> list[str]:
+    return [stop["reason"] for stop in broker.do(lambda memory: memory.management.read(object_name("Broker"))["stops"])]
+
+
+def run() -> Run:
+    return Run.objects.get()
+
+
+# -- windows --------------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_is_set_at_the_beginning_of_its_window_and_put_back_at_its_end(orders: Broker, by: Actor) -> None:
+    editing.make(by, policy(lasts=60))
+    pass_to(TEN - MINUTE)
+    assert (capacity(orders), Run.objects.count()) == (100, 0)
+    pass_to(TEN)
+    assert (capacity(orders), run().state) == (7, RunState.OPEN)
+    pass_to(TEN + 59 * MINUTE)
+    assert capacity(orders) == 7
+    pass_to(TEN + 60 * MINUTE)
+    assert (capacity(orders), run().state, run().end_said) == (100, RunState.DONE, "put back")
+    rows = AuditEntry.objects.filter(operation="update", object=str(ORDERS)).order_by("id")
+    assert [(row.user_name, row.source_address, row.reason) for row in rows] == [
+        ("olga", "schedule", "schedule night"),
+        ("olga", "schedule", "end of schedule night"),
+    ]
+
+
+def test_what_somebody_changed_meanwhile_is_left_as_it_is(orders: Broker, by: Actor) -> None:
+    editing.make(by, given(action="policy", attributes={"capacity_messages": 7, "mechanism": "hold"}, lasts=60))
+    pass_to(TEN)
+    version = orders.do(lambda memory: memory.management.read(ORDERS)["version"])
+    update_object(by, orders.link, ORDERS, {"capacity_messages": 50}, version=version)
+    pass_to(TEN + 60 * MINUTE)
+    assert capacity(orders) == 50
+    assert orders.do(lambda memory: memory.management.read(ORDERS)["mechanism"]) is None
+    assert run().end_said == "put back; capacity_messages changed since: left as it is"
+
+
+def test_producers_are_stopped_for_a_window_and_started_again(orders: Broker, by: Actor) -> None:
+    editing.make(by, given(lasts=60, reason="batch"))
+    pass_to(TEN)
+    assert stops(orders) == ["schedule night: batch"]
+    pass_to(TEN + 60 * MINUTE)
+    assert stops(orders) == []
+    assert run().state == RunState.DONE
+
+
+def test_a_stop_that_was_there_before_is_nobodys_to_lift(orders: Broker, by: Actor) -> None:
+    stop_producers(by, orders.link, Aim(ORDERS), reason="incident 7")
+    editing.make(by, given(lasts=60))
+    pass_to(TEN)
+    assert "stopped already by olga (incident 7)" in run().begin_said
+    pass_to(TEN + 60 * MINUTE)
+    assert stops(orders) == ["incident 7"]
+
+
+def test_producers_that_somebody_started_and_stopped_anew_stay_stopped(orders: Broker, by: Actor) -> None:
+    editing.make(by, given(lasts=60))
+    pass_to(TEN)
+    start_producers(by, orders.link, Aim(ORDERS), reason="over")
+    stop_producers(by, orders.link, Aim(ORDERS), reason="incident 8")
+    pass_to(TEN + 60 * MINUTE)
+    assert stops(orders) == ["incident 8"]
+    assert "left as it is" in run().end_said
+
+
+def test_a_start_lifts_the_stop_at_its_time(orders: Broker, by: Actor) -> None:
+    stop_producers(by, orders.link, Aim(ORDERS), reason="overnight")
+    editing.make(by, given(action="start"))
+    pass_to(TEN)
+    assert stops(orders) == []
+    assert run().state == RunState.DONE
+
+
+# -- late, away, twice ----------------------------------------------------------------------------------------------
+
+
+def test_two_workers_at_once_carry_it_out_once(orders: Broker, by: Actor) -> None:
+    editing.make(by, policy())
+    carrying_out.claim_due(TEN)
+    carrying_out.claim_due(TEN)
+    (number,) = carrying_out.due_runs(TEN)
+    Run.objects.update(lease_until=TEN + MINUTE)  # another has it
+    assert carrying_out.carry_out(number, TEN) == "not due"
+    Run.objects.update(lease_until=TEN - MINUTE)  # and died
+    assert carrying_out.carry_out(number, TEN) == "set"
+    assert carrying_out.carry_out(number, TEN) == "not due"
+    assert AuditEntry.objects.filter(operation="update", object=str(ORDERS)).count() == 1
+
+
+def test_a_worker_that_died_after_the_change_still_puts_back_what_was_before(orders: Broker, by: Actor) -> None:
+    editing.make(by, policy(lasts=60))
+    carrying_out.claim_due(TEN)
+    version = orders.do(lambda memory: memory.management.read(ORDERS)["version"])
+    Run.objects.update(before={"capacity_messages": 100}, lease_until=TEN - MINUTE)
+    update_object(by, orders.link, ORDERS, {"capacity_messages": 7}, version=version)
+    pass_to(TEN)
+    assert run().state == RunState.OPEN
+    pass_to(TEN + 60 * MINUTE)
+    assert capacity(orders) == 100
+
+
+def test_a_window_is_begun_late_while_it_lasts_and_missed_after_it(orders: Broker, by: Actor) -> None:
+    editing.make(by, policy(lasts=60))
+    editing.make(by, policy(lasts=20, name="short"))
+    pass_to(TEN + 30 * MINUTE)
+    states = dict(Run.objects.values_list("schedule_name", "state"))
+    assert states == {"night": RunState.OPEN, "short": RunState.MISSED}
+
+
+def test_what_has_no_end_is_missed_if_it_is_too_late(orders: Broker, by: Actor) -> None:
+    editing.make(by, policy())
+    pass_to(TEN + 16 * MINUTE)
+    assert (run().state, capacity(orders)) == (RunState.MISSED, 100)
+
+
+def test_of_several_times_that_passed_the_last_one_counts(orders: Broker, by: Actor) -> None:
+    editing.make(by, policy(once="", hour="*", minute="0"))
+    pass_to(TEN + 2 * MINUTE)
+    assert run().due == TEN
+    assert Schedule.objects.get().next == TEN + 60 * MINUTE
+
+
+def test_a_broker_that_is_away_is_tried_again_and_the_end_for_as_long_as_it_takes(orders: Broker, by: Actor) -> None:
+    editing.make(by, policy(lasts=60))
+    orders.lose()
+    pass_to(TEN)
+    assert (run().state, run().tries) == (RunState.BEGINNING, 1)
+    assert "cannot be reached" in run().begin_said
+    orders.come_back()
+    pass_to(TEN + MINUTE)
+    assert run().state == RunState.OPEN
+    orders.lose()
+    for minutes in range(60, 90):
+        pass_to(TEN + minutes * MINUTE)
+    assert run().state == RunState.ENDING
+    orders.come_back()
+    pass_to(TEN + 90 * MINUTE)
+    assert (run().state, capacity(orders)) == (RunState.DONE, 100)
+
+
+# -- rights ---------------------------------------------------------------------------------------------------------
+
+
+def test_rights_are_those_of_the_moment_it_is_carried_out(orders: Broker, by: Actor, operator: User) -> None:
+    editing.make(by, policy())
+    operator.groups.clear()
+    pass_to(TEN)
+    assert (run().state, capacity(orders)) == (RunState.FAILED, 100)
+    assert "that needs the role of policy editor" in run().begin_said
+    assert AuditEntry.objects.filter(object=str(ORDERS), outcome="refused").count() == 1
+
+
+def test_whoever_has_left_changes_nothing_any_more_and_somebody_else_ends_the_window(
+    orders: Broker, by: Actor, operator: User, as_administrator: APIClient
+) -> None:
+    editing.make(by, policy(lasts=60))
+    pass_to(TEN)
+    operator.is_active = False
+    operator.save()
+    pass_to(TEN + 60 * MINUTE)
+    assert (run().state, capacity(orders)) == (RunState.FAILED, 7)
+    assert "has no account any more" in run().end_said
+    assert as_administrator.post(f"{API}runs/{run().pk}/end/").json()["state"] == "done"
+    assert capacity(orders) == 100
+    assert AuditEntry.objects.filter(operation="update", user_name="adele").count() == 1
+
+
+def test_a_viewer_sees_schedules_and_changes_none(orders: Broker, by: Actor, as_viewer: APIClient) -> None:
+    schedule = editing.make(by, policy(lasts=60))
+    pass_to(TEN)
+    assert as_viewer.get(API).json()[0]["name"] == "night"
+    assert as_viewer.get(f"{API}runs/").json()["results"][0]["state"] == "open"
+    assert as_viewer.post(API, given(name="mine"), format="json").status_code == 403
+    for path in (f"{schedule.pk}/pause/", f"{schedule.pk}/go-on/", f"runs/{run().pk}/end/"):
+        assert as_viewer.post(f"{API}{path}").status_code == 403
+    assert as_viewer.delete(f"{API}{schedule.pk}/").status_code == 403
+    assert Schedule.objects.get().paused is False
+
+
+# -- the interface --------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_schedule_begins_nothing_and_its_open_window_ends(orders: Broker, by: Actor) -> None:
+    schedule = editing.make(by, policy(once="", hour="10", lasts=60))
+    pass_to(TEN)
+    editing.pause(by, Schedule.objects.get(pk=schedule.pk), True)
+    Schedule.objects.update(next=TEN + dt.timedelta(days=1))
+    pass_to(TEN + 60 * MINUTE)
+    assert capacity(orders) == 100
+    pass_to(TEN + dt.timedelta(days=1))
+    assert Run.objects.count() == 1
+
+
+def test_an_open_window_ends_as_it_was_begun_though_the_schedule_was_changed(orders: Broker, by: Actor) -> None:
+    schedule = editing.make(by, policy(lasts=60))
+    pass_to(TEN)
+    editing.change(by, schedule, {"action": "stop", "lasts": 0, "paused": True}, version=1)
+    pass_to(TEN + 60 * MINUTE)
+    assert capacity(orders) == 100
+
+
+def test_one_is_made_changed_paused_ended_and_removed(orders: Broker, by: Actor, as_operator: APIClient) -> None:
+    made = as_operator.post(API, policy(lasts=60), format="json")
+    assert made.status_code == 201, made.json()
+    number = made.json()["id"]
+    assert made.json()["upcoming"] == [TEN.strftime("%Y-%m-%dT%H:%M:%SZ")]
+    assert PeriodicTask.objects.get(name=f"wake for schedule {number}").clocked.clocked_time == TEN
+    assert as_operator.patch(f"{API}{number}/", {"version": 1, "lasts": 30}, format="json").json()["lasts"] == 30
+    assert as_operator.patch(f"{API}{number}/", {"version": 1, "lasts": 5}, format="json").status_code == 409
+    pass_to(TEN)
+    refused = as_operator.delete(f"{API}{number}/")
+    assert "end it first" in refused.json()["detail"][0]
+    ended = as_operator.post(f"{API}runs/{run().pk}/end/").json()
+    assert (ended["state"], ended["end_said"], capacity(orders)) == ("done", "put back", 100)
+    assert as_operator.post(f"{API}{number}/pause/").json()["paused"] is True
+    assert not PeriodicTask.objects.filter(name=f"wake for schedule {number}").exists()
+    assert as_operator.delete(f"{API}{number}/").status_code == 204
+    assert run().schedule_name == "night"
+    told = AuditEntry.objects.filter(object="schedule night").values_list("operation", "outcome")
+    assert ("create", "done") in told
+    assert ("end-now", "done") in told
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"zone": "Nowhere"}, "zone"),
+        ({"once": "2020-01-01T00:00"}, "once"),
+        ({"once": "", "hour": "77"}, "hour"),
+        ({"once": "", "hour": "0", "days": "30", "months": "2"}, "hour"),
+        ({"action": "purge"}, "action"),
+        ({"target": "type=Nothing"}, "target"),
+        ({"target": "type=Producer,id=1"}, "target"),
+        ({"action": "policy", "attributes": {}}, "attributes"),
+        ({"action": "policy", "attributes": {"nonsense": 1}}, "nonsense"),
+        ({"lasts": -1}, "lasts"),
+        ({"action": "start", "lasts": 5}, "lasts"),
+        ({"pattern": "a.>.b", "target": "type=Broker"}, "pattern"),
+        ({"name": ""}, "name"),
+        ({"broker": "other"}, "broker"),
+    ],
+    ids=str,
+)
+def test_bad_values_are_named(orders: Broker, as_operator: APIClient, more: dict[str, Any], field: str) -> None:
+    refused = as_operator.post(API, given(**more), format="json")
+    assert refused.status_code in (400, 404)
+    assert field in refused.json() or field == "target"
+    assert not Schedule.objects.exists()

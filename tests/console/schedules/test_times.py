@@ -1,0 +1,97 @@
+"""When schedules are due: by the clock on the wall, also when that is changed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from console.schedules.times import end_of, next_due, rule_of, upcoming
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def utc(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+
+
+def due(after: str, count: int = 1, zone: str = "Europe/Paris", **fields: str) -> list[str]:
+    found = upcoming(rule_of(zone, **fields), utc(after), count)
+    return [moment.strftime("%Y-%m-%dT%H:%M") for moment in found]
+
+
+def test_every_evening_is_at_the_same_time_by_the_clock_in_winter_and_summer() -> None:
+    assert due("2027-01-10T00:00", hour="22") == ["2027-01-10T21:00"]
+    assert due("2027-07-10T00:00", hour="22") == ["2027-07-10T20:00"]
+
+
+def test_a_time_that_is_left_out_in_spring_is_due_when_the_clocks_go_on() -> None:
+    # On 28 March 2027 the clock in Paris goes from 2:00 to 3:00, at 1:00 UTC.
+    assert due("2027-03-27T12:00", 3, hour="2", minute="30") == [
+        "2027-03-28T01:00",
+        "2027-03-29T00:30",
+        "2027-03-30T00:30",
+    ]
+
+
+def test_a_time_that_comes_twice_in_autumn_is_due_the_first_time_only() -> None:
+    # On 31 October 2027 the clock goes from 3:00 back to 2:00, at 1:00 UTC.
+    assert due("2027-10-30T12:00", 2, hour="2", minute="30") == ["2027-10-31T00:30", "2027-11-01T01:30"]
+
+
+def test_two_times_in_the_hour_that_is_left_out_are_due_once() -> None:
+    assert due("2027-03-27T12:00", 2, hour="2", minute="10,50") == ["2027-03-28T01:00", "2027-03-29T00:10"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"hour": "8", "weekdays": "mon-fri"}, ["2027-01-01T08:00", "2027-01-04T08:00"]),
+        ({"hour": "8", "weekdays": "0"}, ["2027-01-03T08:00", "2027-01-10T08:00"]),
+        ({"hour": "*/6"}, ["2027-01-01T06:00", "2027-01-01T12:00"]),
+        ({"hour": "0", "days": "1"}, ["2027-02-01T00:00", "2027-03-01T00:00"]),
+        ({"hour": "0", "days": "29", "months": "2"}, ["2028-02-29T00:00", "2032-02-29T00:00"]),
+        ({"once": "2027-05-01T12:00"}, ["2027-05-01T12:00"]),
+        ({"once": "2026-05-01T12:00"}, []),
+    ],
+    ids=str,
+)
+def test_fields_of_cron_and_single_times(fields: dict[str, str], expected: list[str]) -> None:
+    assert due("2027-01-01T00:00", 2, zone="UTC", **fields) == expected
+
+
+def test_what_is_due_now_is_not_due_after_now() -> None:
+    rule = rule_of("UTC", hour="8")
+    assert next_due(rule, utc("2027-01-01T08:00")) == utc("2027-01-02T08:00")
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("2027-01-10T21:00", "2027-01-11T05:00"),
+        ("2027-03-27T21:00", "2027-03-28T04:00"),  # a night of seven hours
+        ("2027-10-30T20:00", "2027-10-31T05:00"),  # of nine
+    ],
+)
+def test_a_window_lasts_by_the_clock_on_the_wall(begin: str, end: str) -> None:
+    assert end_of(utc(begin), 8 * 60, PARIS) == utc(end)
+
+
+def test_a_short_window_across_the_change_still_has_an_end_after_its_beginning() -> None:
+    assert end_of(utc("2027-10-31T01:50"), 5, PARIS) > utc("2027-10-31T01:50")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"zone": "Mars/Olympus"},
+        {"zone": "UTC", "once": "tomorrow"},
+        {"zone": "UTC", "hour": "25"},
+        {"zone": "UTC", "minute": "x"},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_is_refused_with_its_text(fields: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"Mars/Olympus|tomorrow|25|x"):
+        rule_of(**fields)

@@ -1,0 +1,214 @@
+"""Signing in at an OpenID Connect provider: who is let in, with which roles, and who is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from console.access import oidc
+from console.access.people import rights_of
+from console.access.rights import Grant, Role
+from console.audit.models import AuditEntry
+from console.oidc_settings import Oidc, OidcSettingsError, from_environment
+from tests.console.conftest import Broker
+from tests.console.fake_provider import CLIENT, SECRET, Provider, running
+
+pytestmark = pytest.mark.django_db
+
+GROUPS = {"ops": ("operators",), "people": ("viewers",)}
+
+
+@pytest.fixture
+def provider(broker: Broker, settings: Any) -> Iterator[Provider]:
+    with running() as found:
+        settings.HEADGATE_OIDC = Oidc(
+            found.issuer, CLIENT, SECRET, "Example", GROUPS, "groups", "preferred_username", "openid profile"
+        )
+        settings.AUTHENTICATION_BACKENDS = [
+            settings.AUTHENTICATION_BACKENDS[0],
+            "console.access.oidc.OidcBackend",
+            settings.AUTHENTICATION_BACKENDS[-1],
+        ]
+        oidc._documents.clear()
+        yield found
+
+
+def go(client: Client, path: str = "/oidc/go/") -> dict[str, str]:
+    """Begin to sign in: what the provider is asked."""
+    answer = client.get(path)
+    assert answer.status_code == 302, answer.content
+    return {name: values[0] for name, values in parse_qs(urlsplit(answer["Location"]).query).items()}
+
+
+def sign_in(provider: Provider, client: Client | None = None, path: str = "/oidc/go/") -> tuple[Client, Any]:
+    client = client or Client()
+    back = urlsplit(provider.authorize(go(client, path)))
+    return client, client.get(f"{back.path}?{back.query}")
+
+
+def test_who_the_provider_vouches_for_is_let_in_with_the_roles_of_their_groups(provider: Provider) -> None:
+    provider.claims["groups"] = ["ops", "something else"]
+    client, answer = sign_in(provider, path="/oidc/go/?next=/audit/")
+    assert (answer.status_code, answer["Location"]) == (302, "/audit/")
+    assert client.get("/").status_code == 200
+    user = User.objects.get(username="olga")
+    assert not user.has_usable_password()
+    assert rights_of(user).grants == (Grant(Role.OPERATOR), Grant(Role.POLICY_EDITOR))
+    row = AuditEntry.objects.get(operation="set-groups")
+    assert (row.before, row.after) == ({"groups": []}, {"groups": ["operators"]})
+    assert provider.issuer in row.reason
+
+
+def test_groups_follow_what_is_told_at_each_sign_in_and_others_stay(provider: Provider) -> None:
+    provider.claims["groups"] = ["ops"]
+    sign_in(provider)
+    user = User.objects.get()
+    user.groups.add(Group.objects.create(name="made here"))
+    provider.claims["groups"] = ["people"]
+    sign_in(provider)
+    assert sorted(user.groups.values_list("name", flat=True)) == ["made here", "viewers"]
+    del provider.claims["groups"]
+    sign_in(provider)
+    assert list(user.groups.values_list("name", flat=True)) == ["made here"]
+    assert User.objects.count() == 1
+
+
+def test_who_has_no_group_there_signs_in_and_sees_nothing(provider: Provider) -> None:
+    client, _ = sign_in(provider)
+    answer = client.get("/")
+    assert answer.status_code == 403
+    assert "no role yet" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"iss": "https://elsewhere.example.org"},
+        {"aud": "another-client"},
+        {"aud": [CLIENT], "azp": "another-client"},
+        {"exp": 1},
+        {"exp": None},
+        {"nonce": "another"},
+        {"sub": None},
+    ],
+)
+def test_a_token_that_is_not_ours_lets_nobody_in(provider: Provider, wrong: dict[str, Any]) -> None:
+    provider.wrong = wrong
+    client, answer = sign_in(provider)
+    assert answer.status_code == 403
+    assert 'role="alert"' in answer.content.decode()
+    assert client.get("/").status_code == 302
+    assert not User.objects.exists()
+
+
+def test_a_token_of_another_key_and_a_tale_of_somebody_else_let_nobody_in(provider: Provider) -> None:
+    provider.other_key = True
+    assert sign_in(provider)[1].status_code == 403
+    provider.other_key = False
+    provider.userinfo = {"sub": "s-2"}
+    assert sign_in(provider)[1].status_code == 403
+    assert not User.objects.exists()
+
+
+def test_an_answer_that_nobody_asked_for_or_that_comes_twice_lets_nobody_in(provider: Provider) -> None:
+    victim = Client()
+    mine = urlsplit(provider.authorize(go(Client())))
+    assert victim.get(f"{mine.path}?{mine.query}").status_code == 403
+    client = Client()
+    back = urlsplit(provider.authorize(go(client)))
+    assert client.get(f"{back.path}?{back.query}").status_code == 302
+    again = client.get(f"{back.path}?{back.query}")
+    assert again.status_code == 403
+
+
+def test_a_name_or_an_address_that_somebody_has_here_gives_nobody_their_account(provider: Provider) -> None:
+    boss = User.objects.create_superuser("Olga", email="olga@example.org", password="correct horse")
+    client, answer = sign_in(provider)
+    assert answer.status_code == 403
+    assert client.get("/").status_code == 302
+    boss.refresh_from_db()
+    assert boss.has_usable_password()
+
+
+def test_another_name_there_is_the_same_account_here(provider: Provider) -> None:
+    sign_in(provider)
+    provider.claims["preferred_username"] = "olga.married"
+    sign_in(provider)
+    assert User.objects.get().username == "olga"
+    provider.claims.update(sub="s-2", preferred_username="otto")
+    sign_in(provider)
+    assert User.objects.count() == 2
+
+
+def test_who_is_locked_out_here_stays_out(provider: Provider) -> None:
+    sign_in(provider)
+    User.objects.update(is_active=False)
+    client, answer = sign_in(provider)
+    assert answer.status_code == 403
+    assert client.get("/").status_code == 302
+
+
+def test_a_provider_that_is_away_is_told_and_passwords_still_work(provider: Provider) -> None:
+    provider.away = True
+    answer = Client().get("/oidc/go/")
+    assert answer.status_code == 503
+    assert "does not answer" in answer.content.decode()
+    provider.away = False
+    client = Client()
+    back = urlsplit(provider.authorize(go(client)))
+    provider.away = True
+    assert client.get(f"{back.path}?{back.query}").status_code == 503
+    User.objects.create_user("vera", password="see-everything")
+    assert Client().post("/login/", {"username": "vera", "password": "see-everything"}).status_code == 302
+
+
+def test_a_provider_that_says_it_is_another_one_is_not_believed(provider: Provider) -> None:
+    provider.issuer, told = "https://elsewhere.example.org", provider.issuer
+    answer = Client().get("/oidc/go/")
+    assert (answer.status_code, told in answer.content.decode()) == (503, False)
+
+
+def test_the_way_back_leads_to_this_console_alone(provider: Provider) -> None:
+    answer = sign_in(provider, path="/oidc/go/?next=https://evil.example.org/")[1]
+    assert answer["Location"] == "/"
+
+
+def test_the_sign_in_page_offers_it_when_it_is_configured(provider: Provider, settings: Any) -> None:
+    assert "Sign in with Example" in Client().get("/login/?next=/audit/").content.decode()
+    settings.HEADGATE_OIDC = None
+    assert "oidc" not in Client().get("/login/").content.decode()
+    assert Client().get("/oidc/go/").status_code == 404
+    assert Client().get("/oidc/back/?code=a&state=b").status_code == 404
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_settings_come_from_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("hush\n")
+    given = {
+        "HEADGATE_OIDC_ISSUER": "https://sso.example.org/realms/main/",
+        "HEADGATE_OIDC_CLIENT_ID": "headgate",
+        "HEADGATE_OIDC_SECRET": str(file),
+    }
+    found = from_environment({**given, "HEADGATE_OIDC_GROUPS": "team=a=operators,people=viewers,people=others"})
+    assert found
+    assert (found.issuer, found.secret) == ("https://sso.example.org/realms/main", "hush")
+    assert found.groups == {"team=a": ("operators",), "people": ("viewers", "others")}
+    assert from_environment({}) is None
+    for name, value, says in (
+        ("HEADGATE_OIDC_ISSUER", "http://sso.example.org", "https"),
+        ("HEADGATE_OIDC_CLIENT_ID", "", "CLIENT_ID is missing"),
+        ("HEADGATE_OIDC_SECRET", "", "SECRET is missing"),
+        ("HEADGATE_OIDC_SECRET", str(tmp_path / "nothing"), "cannot be read"),
+        ("HEADGATE_OIDC_GROUPS", "ops", "claimed=group"),
+    ):
+        with pytest.raises(OidcSettingsError, match=says):
+            from_environment({**given, "HEADGATE_OIDC_GROUPS": "", name: value})

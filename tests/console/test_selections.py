@@ -1,0 +1,137 @@
+"""Saved selections: whose they are, what they mean now, and stops by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from console.audit.models import AuditEntry
+from tests.console.conftest import Broker, until
+
+pytestmark = pytest.mark.django_db
+
+PATH = "/api/v1/selections/"
+
+
+@pytest.fixture
+def queues(broker: Broker) -> Broker:
+    for name in ("orders.eu", "orders.us", "prices"):
+        broker.do(lambda memory, name=name: memory.attach_producer(name))  # type: ignore[misc]
+    until(lambda: broker.connected().queue_count == 3)
+    return broker
+
+
+def object_of(name: str) -> str:
+    return f"type=Queue,virtualhost=default,name={name}"
+
+
+def saved(client: APIClient, **given: Any) -> dict[str, Any]:
+    answer = client.post(PATH, {"name": "shop", "search": "orders", **given}, format="json")
+    assert answer.status_code == 201, answer.json()
+    return dict(answer.json())
+
+
+def test_private_selection_is_its_owners_alone_and_a_shared_one_everybodys(
+    queues: Broker, as_operator: APIClient, as_viewer: APIClient
+) -> None:
+    private, shared = saved(as_operator), saved(as_operator, name="all of it", shared=True)
+    assert [each["name"] for each in as_operator.get(PATH).json()] == ["all of it", "shop"]
+    assert [(each["name"], each["owner"], each["own"]) for each in as_viewer.get(PATH).json()] == [
+        ("all of it", "olga", False)
+    ]
+    assert as_viewer.get(f"{PATH}{private['id']}/").status_code == 404
+    assert as_viewer.delete(f"{PATH}{shared['id']}/").status_code == 403
+    assert len(as_operator.get(PATH).json()) == 2
+
+
+def test_viewer_saves_for_oneself_but_does_not_share(queues: Broker, as_viewer: APIClient) -> None:
+    assert as_viewer.post(PATH, {"name": "a", "search": "o", "shared": True}, format="json").status_code == 403
+    mine = saved(as_viewer)
+    assert as_viewer.patch(f"{PATH}{mine['id']}/", {"shared": True}, format="json").status_code == 403
+    assert as_viewer.patch(f"{PATH}{mine['id']}/", {"name": "else"}, format="json").json()["name"] == "else"
+
+
+def test_stop_by_a_filter_stops_the_queues_that_it_finds_now(queues: Broker, as_operator: APIClient) -> None:
+    number = saved(as_operator)["id"]
+    queues.do(lambda memory: memory.attach_producer("orders.asia"))
+    until(lambda: queues.link.queue_count == 4)
+    aim = {"scope": "type=Broker", "selection": number}
+    told = as_operator.post("/api/v1/stop-producers/preview/", aim, format="json").json()
+    assert told["objects"] == [object_of(f"orders.{place}") for place in ("asia", "eu", "us")]
+    answer = as_operator.post("/api/v1/stop-producers/", {**aim, "reason": "a look"}, format="json").json()
+    assert (answer["queues"], answer["producers"]) == (3, 3)
+    started = as_operator.post("/api/v1/start-producers/", {**aim, "reason": "seen"}, format="json").json()
+    assert started["queues"] == 3
+
+
+def test_named_queues_that_have_gone_are_left_out(queues: Broker, as_operator: APIClient) -> None:
+    names = [object_of("prices"), object_of("gone")]
+    made = saved(as_operator, search="", queues=names)
+    assert made["queues"] == [object_of("prices")]
+    told = as_operator.post(
+        "/api/v1/stop-producers/preview/", {"scope": "type=Broker", "selection": made["id"]}, format="json"
+    ).json()
+    assert told["objects"] == [object_of("prices")]
+
+
+def test_viewer_may_not_stop_by_a_selection(queues: Broker, as_operator: APIClient, as_viewer: APIClient) -> None:
+    number = saved(as_operator, shared=True)["id"]
+    body = {"scope": "type=Broker", "selection": number, "reason": "no"}
+    assert as_viewer.post("/api/v1/stop-producers/", body, format="json").status_code == 403
+
+
+def test_every_change_leaves_an_audit_row_refused_ones_too(
+    queues: Broker, as_operator: APIClient, as_viewer: APIClient
+) -> None:
+    number = saved(as_operator, shared=True)["id"]
+    as_operator.patch(f"{PATH}{number}/", {"search": "prices"}, format="json")
+    as_viewer.delete(f"{PATH}{number}/")
+    as_operator.delete(f"{PATH}{number}/")
+    rows = AuditEntry.objects.order_by("pk").values_list("user_name", "object", "operation", "outcome")
+    assert list(rows) == [
+        ("olga", "selection shop", "save-selection", "done"),
+        ("olga", "selection shop", "change-selection", "done"),
+        ("vera", "selection shop", "delete-selection", "refused"),
+        ("olga", "selection shop", "delete-selection", "done"),
+    ]
+    changed = AuditEntry.objects.get(operation="change-selection")
+    assert changed.before is not None
+    assert changed.after is not None
+    assert (changed.before["search"], changed.after["search"]) == ("orders", "prices")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"name": " "}, "name"),
+        ({"name": None}, "name"),
+        ({"states": ["ODD"]}, "states"),
+        ({"states": 5}, "states"),
+        ({"queues": []}, "queues"),
+        ({"queues": ["type=Broker"]}, "queues"),
+        ({"queues": [5]}, "queues"),
+        ({"search": ""}, "search"),
+        ({"shared": "yes"}, "shared"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_selection_that_makes_no_sense_is_refused_by_name(
+    queues: Broker, as_operator: APIClient, given: dict[str, Any], named: str
+) -> None:
+    answer = as_operator.post(PATH, {"name": "shop", "search": "orders", **given}, format="json")
+    assert answer.status_code == 400
+    assert named in answer.json()
+    assert as_operator.get(PATH).json() == []
+
+
+def test_name_that_is_taken_is_refused(queues: Broker, as_operator: APIClient) -> None:
+    saved(as_operator)
+    assert as_operator.post(PATH, {"name": "shop", "search": "a"}, format="json").status_code == 409
+
+
+@pytest.mark.parametrize("number", ["1", True, 10**30, -4])
+def test_stop_by_a_selection_that_is_none_is_refused(queues: Broker, as_operator: APIClient, number: Any) -> None:
+    body = {"scope": "type=Broker", "selection": number, "reason": "no"}
+    assert as_operator.post("/api/v1/stop-producers/", body, format="json").status_code in (400, 404)

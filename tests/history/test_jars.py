@@ -1,0 +1,77 @@
+"""Delta Lake's jars: where they are found, and what a machine without them and without a network says."""
+
+from __future__ import annotations
+
+import sqlite3
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from console.history import jars
+from tests.history.processes import environment, manage
+from tests.history.rows import Story, land
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine that has none."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("HEADGATE_SPARK_JARS", raising=False)
+    return tmp_path
+
+
+def put(folder: Path, prefix: str = "", *, whole: bool = True) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [folder / f"{prefix}{artifact}-{number}.jar" for artifact, number in jars.coordinates()]
+    for path in made:
+        if whole:
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("x", "y")
+        else:
+            path.write_bytes(b"PK half of it")
+    return made
+
+
+def test_a_machine_without_them_has_them_fetched() -> None:
+    assert all(artifact in jars.missing() for artifact, _ in jars.coordinates())
+    assert jars.jar_settings()["spark.jars.packages"].startswith("io.delta:delta-spark_")
+
+
+def test_a_folder_that_is_named_comes_before_what_was_fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = put(home / "cache" / "headgate" / "ivy" / "jars", "io.delta_")
+    assert jars.find_jars() == fetched
+    assert jars.missing() == ""
+    named = put(home / "named")
+    monkeypatch.setenv("HEADGATE_SPARK_JARS", str(home / "named"))
+    assert jars.find_jars() == named
+    assert jars.jar_settings() == {"spark.jars": ",".join(map(str, named))}
+    (home / "named" / "hadoop-aws.jar").write_bytes(b"x")
+    assert jars.jar_settings()["spark.jars"].endswith("/named/hadoop-aws.jar")
+
+
+def test_what_was_fetched_by_halves_is_fetched_again(home: Path) -> None:
+    half = put(home / "cache" / "headgate" / "ivy" / "jars", "io.delta_", whole=False)
+    assert jars.missing()
+    assert "spark.jars.packages" in jars.jar_settings()
+    assert not any(path.exists() for path in half)
+
+
+@pytest.mark.timeout(300)
+def test_without_a_network_it_says_what_is_missing_and_where_to_put_it(home: Path) -> None:
+    nowhere = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=9" for scheme in ("http", "https"))
+    env = environment(home / "data", JAVA_TOOL_OPTIONS=f"-Duser.home={home} {nowhere}")
+    land(str(home / "data" / "history"), Story().watch(0, 1).rows)
+    assert manage("migrate", "--verbosity", "0", env=env).returncode == 0
+    done = manage("history", "--once", "run", env=env)
+    assert done.returncode == 1
+    assert "fetching them, once" in done.stdout
+    said = done.stderr.splitlines()[-1]
+    assert "could not be fetched" in said
+    assert all(f"{artifact}-{number}.jar" in said for artifact, number in jars.coordinates())
+    assert "HEADGATE_SPARK_JARS" in said
+    with sqlite3.connect(home / "data" / "console" / "console.sqlite3") as database:
+        ((step, error),) = database.execute("SELECT step, error FROM history_historyrun").fetchall()
+    assert step == "fetching Delta Lake's jars"
+    assert error.startswith("NoJars: Delta Lake's jars could not be fetched")

@@ -1,0 +1,83 @@
+"""Scopes of stops: their text as the broker writes it, what lies inside which, and which queues they cover."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from console.history.scopes import Scope, covers
+
+QUOTED = 'virtualhost "a b/c" orders.>'
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        ("broker", Scope()),
+        ("broker orders.>", Scope(pattern="orders.>")),
+        ("virtualhost default", Scope("default")),
+        (QUOTED, Scope("a b/c", pattern="orders.>")),
+        ("queue default/a/b c", Scope("default", queue="a/b c")),
+        ("exchange default/news", Scope("default", exchange="news")),
+        ("", None),
+        ("queue default/", None),
+        ("exchange default/", None),
+        ('virtualhost "a', None),
+        ('virtualhost "\\x"', None),
+        ("moon base", None),
+    ],
+)
+def test_a_text_is_its_scope_or_none(text: str, scope: Scope | None) -> None:
+    found = Scope.parse(text)
+    assert found == scope
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "lifts"),
+    [
+        ("broker", "queue default/a", True),
+        ("broker", "exchange default/a", True),
+        ("virtualhost default", "queue default/a", True),
+        ("virtualhost default", "queue other/a", False),
+        ("virtualhost default", "broker", False),
+        ("virtualhost default orders.>", "queue default/orders.eu", True),
+        ("virtualhost default orders.>", "virtualhost default orders.*", True),
+        ("virtualhost default orders.*", "virtualhost default orders.>", False),
+        ("queue default/a", "queue default/a", True),
+        ("queue default/a", "queue default/b", False),
+        ("exchange default/a", "queue default/a", False),
+    ],
+)
+def test_a_start_lifts_what_lies_inside_its_scope(outer: str, inner: str, lifts: bool) -> None:
+    one, other = Scope.parse(outer), Scope.parse(inner)
+    assert one is not None
+    assert other is not None
+    assert one.contains(other) is lifts
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("broker", True),
+        ("broker orders.>", True),
+        ("broker invoices.>", False),
+        ("virtualhost default", True),
+        ("virtualhost other", False),
+        ("virtualhost default orders.*", True),
+        ("queue default/orders.eu", True),
+        ("queue default/orders", False),
+        ("queue other/orders.eu", False),
+        ("exchange default/orders.eu", False),
+        ("queue default/", False),
+        ("nonsense", False),
+    ],
+)
+def test_a_stop_covers_the_queues_of_its_scope(text: str, covered: bool) -> None:
+    assert covers(text, "default", "orders.eu") is covered
+
+
+def test_the_web_side_needs_no_spark_for_it() -> None:
+    code = "import sys, console.history.scopes; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
