@@ -107,7 +107,7 @@ class Run:
             return Report(unreadable=backlog.unreadable)
         self._few = sum(backlog.rows.values()) <= FEW_ROWS
         settings = dict(_QUICK if self._few else _LARGE)
-        if self.spark.sparkContext.master.startswith("local"):
+        if str(self.spark.sparkContext.master).startswith("local"):
             # Sorts of less are quick; with more of them each spills less. A cluster's owner knows better.
             settings["spark.sql.shuffle.partitions"] = "2" if self._few else "8"
         for key, value in settings.items():
