@@ -66,7 +66,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{status}/json/", timeout=5) as answer:
                     return int(json.load(answer)["aliveworkers"])
-            except OSError:
+            except (OSError, ValueError):  # it does not listen yet, or has nothing to say yet
                 return 0
 
         wait_until(lambda: workers() == 2, "two workers are there", within=120)

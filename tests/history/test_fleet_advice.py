@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from rest_framework.test import APIClient
 
 from console.history.fleet_advice import advice_of_queue, last_weeks, write_advice
@@ -28,7 +28,9 @@ UNTIL = datetime(2026, 11, 18, 15, 0, tzinfo=UTC)
 def client(db: None, settings: Any, history: History) -> APIClient:
     settings.HEADGATE_HISTORY_URL = history.url
     client = APIClient()
-    client.force_login(User.objects.create_user("vera"))
+    vera = User.objects.create_user("vera")
+    vera.groups.add(Group.objects.get(name="viewers"))
+    client.force_login(vera)
     return client
 
 
