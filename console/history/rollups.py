@@ -20,6 +20,7 @@ An hour is worked out from its minutes, a day from its minutes, so late rows nee
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -56,11 +57,13 @@ def minutes(  # noqa: PLR0917 -- each is another table
     episodes: DataFrame,
     holds: DataFrame,
     ranges: DataFrame,
+    keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
     """Rows of the table `minutes` within `ranges`: (range_from, range_to), ms, whole hours, apart from each other.
 
     `samples` and `events`: of the ranges and of `HOLDS_MS` before each. `spans`: `spans.spans` of the ranges
     and of `HOLDS_MS` before each; `sampled`: the same of samples only. `episodes` and `holds`: all that touch a range.
+    `keep`: is given rows that are needed twice, and returns them; else they are worked out twice.
     """
     ranges = F.broadcast(ranges)
     pieces = _pieces(_points(samples, events), sampled, ranges)
@@ -70,7 +73,7 @@ def minutes(  # noqa: PLR0917 -- each is another table
         .unionByName(_of_episodes(episodes, spans, ranges), allowMissingColumns=True)
         .unionByName(_of_holds(holds, spans, ranges), allowMissingColumns=True)
     )
-    rows = _one_each(parts)
+    rows = keep(_one_each(parts))
     rows = rows.unionByName(_virtual_hosts(rows))
     return _finished(rows, watched, MINUTE)
 

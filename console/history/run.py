@@ -32,7 +32,7 @@ from console.history import rollups, stops
 from console.history.backlog import Backlog, find_backlog
 from console.history.cleaning import clean, complete, unknown
 from console.history.owed import Owed, Stretch
-from console.history.rollups import DAY, HOLDS_MS, HOUR
+from console.history.rollups import DAY, HOLDS_MS, HOUR, MINUTE
 from console.history.spans import spans
 from console.history.tables import Range, Tables, schema
 
@@ -47,8 +47,8 @@ FEW_HOURS = 4
 #: Stretches of hours that one run works out; with more of them they are joined, which costs time and changes nothing.
 MOST_RANGES = 24
 
-#: Samples whose rollups are worked out and committed together. A sample may hold for many minutes, each a row.
-MOST_ROLLED = 1_000_000
+#: Rows of minutes, about, that are worked out and committed together: what sorts of them spill has to fit the heap.
+MOST_ROLLED = 3_000_000
 
 FOR_EVER = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
@@ -106,13 +106,16 @@ class Run:
         if not backlog.count:
             return Report(unreadable=backlog.unreadable)
         self._few = sum(backlog.rows.values()) <= FEW_ROWS
-        for key, value in (_QUICK if self._few else _LARGE).items():
+        settings = dict(_QUICK if self._few else _LARGE)
+        if str(self.spark.sparkContext.master).startswith("local"):
+            # Sorts of less are quick; with more of them each spills less. A cluster's owner knows better.
+            settings["spark.sql.shuffle.partitions"] = "2" if self._few else "8"
+        for key, value in settings.items():
             self.spark.conf.set(key, value)
         try:
             self._take(backlog)
         finally:
-            for each in self._kept:
-                each.unpersist()
+            self._let_go()
         newest = max((last for _first, last in backlog.bounds.values() if last < FOR_EVER), default=None)
         rows = dict(backlog.rows)
         return Report(backlog.count, rows, dict(self._seconds), newest, backlog.more, backlog.unreadable)
@@ -136,6 +139,7 @@ class Run:
         self._intervals(told)
         for part in self._portions(self._hours(hours, self._owed.stretches)):
             self._rollups(part)
+            self._let_go()
         with self._step("taken"):
             now = dt.datetime.now(dt.UTC)
             taken = [(kind, name) for kind, names in backlog.files.items() for name in names]
@@ -313,13 +317,14 @@ class Run:
         return joined(ranges)
 
     def _portions(self, hours: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-        """The same hours in portions of whole days that have up to `MOST_ROLLED` samples, or one day."""
+        """The same hours in portions of whole days that may have up to `MOST_ROLLED` rows of minutes, or of one day.
+        A sample holds for as many minutes as it takes until the next one, so far apart they make many rows each."""
         if self._few:
             return [list(hours)]
         samples: dict[int, int] = {}
         for file in self.tables.files("samples"):
             day = (file.partition - dt.date(1970, 1, 1)).days
-            samples[day] = samples.get(day, 0) + file.rows
+            samples[day] = samples.get(day, 0) + file.rows * HOLDS_MS // MINUTE
         portions: list[list[tuple[int, int]]] = [[]]
         count, last = 0, None
         for begin, end in hours:
@@ -352,6 +357,7 @@ class Run:
                 intervals["episodes"],
                 intervals["holds"],
                 frame,
+                self._keep,
             )
             tables.replace("minutes", ranges, rows, at_once=at_once)
         with self._step("hours"):
@@ -376,6 +382,12 @@ class Run:
             return rows.localCheckpoint()  # what was done to get them need not be planned again
         self._kept.append(rows.persist())
         return rows
+
+    def _let_go(self) -> None:
+        """Of what was kept so far."""
+        for each in self._kept:
+            each.unpersist()
+        self._kept.clear()
 
     def _step(self, name: str) -> _Timed:
         self._on_step(name)

@@ -126,7 +126,7 @@ async def test_a_viewer_sees_alerts_and_may_change_nothing(people: People, broke
     page = await opened(await people.page("vic", "viewers"), "/alerts/")
     await expect(page.locator("#firing-empty")).to_be_visible()
     await page.get_by_role("button", name="New webhook").click(force=True)
-    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator(".toast").last).to_contain_text("role of operator")
     await expect(page.locator("dialog")).to_have_count(0)
     assert await in_thread(Delivery.objects.count) == 0
 
@@ -173,5 +173,5 @@ async def test_a_viewer_sees_schedules_and_may_change_nothing(people: People, br
     page = await opened(await people.page("vic", "viewers"), "/schedules/")
     await expect(page.locator("#schedules-empty")).to_be_visible()
     await page.get_by_role("link", name="New schedule").click(force=True)
-    await expect(page.locator(".toast").last).to_contain_text("operators group")
+    await expect(page.locator(".toast").last).to_contain_text("role of operator")
     assert page.url.endswith("/schedules/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from playwright.async_api import expect
 
 from brokers.managed import object_name
@@ -25,7 +25,8 @@ PAGES = ["/", "/queues/default/orders/", "/objects/", "/audit/", "/api/"]
 
 async def test_log_in_leads_where_one_wanted_to_go_and_sign_out_back(people: People) -> None:
     def create() -> None:
-        User.objects.create_user("ada", password="correct horse")
+        user = User.objects.create_user("ada", password="correct horse")
+        user.groups.add(Group.objects.get(name="viewers"))
         connections.close_all()
 
     await asyncio.to_thread(create)

@@ -200,4 +200,4 @@ async def test_operator_sees_users_and_is_told_who_may_change_them(people: Peopl
     page = await opened(await people.page("ada"), "/objects/?object=type%3DUser%2Cname%3Dconsole")
     await expect(value(page, "Administrator")).to_have_text("yes")
     await page.get_by_role("button", name="Edit").click(force=True)
-    await expect(page.locator(".toast").last).to_contain_text("administrators group")
+    await expect(page.locator(".toast").last).to_contain_text("role of administrator")

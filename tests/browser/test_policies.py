@@ -174,7 +174,9 @@ async def test_scopes_are_listed_with_what_they_set_and_follow_changes(people: P
         )
     )
     row = page.locator('[data-host="default"] tbody tr')
-    await expect(row.locator(".setting")).to_have_text([re.compile("Capacity 7 messages"), re.compile("Resume at 50%")])
+    await expect(row.locator(".setting")).to_have_text(
+        [re.compile("Capacity 7 messages"), re.compile("Resume at, messages 50%")]
+    )
     await expect(page.locator("#own th a")).to_have_text(["orders"])
 
 

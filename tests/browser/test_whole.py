@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(PATH is None, reason=MISSING),
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
 ]
 
 
@@ -28,7 +28,7 @@ def demo(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """(URL, the admin's password) of a demo that has just begun."""
     ports = ["--port", str(free_port()), "--amqp-port", str(free_port())]
     with Running(["manage.py", "up", "--demo", *ports, "--data", str(tmp_path / "data")], tmp_path) as running:
-        running.wait_for("Ctrl-C stops everything", within=60)
+        running.wait_for("Ctrl-C stops everything", within=120)
         url = re.search(r"Console\s+(\S+)", running.out)
         password = re.search(r"password (\S+)", running.out)
         assert url
