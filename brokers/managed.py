@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from brokers.model import (
     Attribute,
@@ -73,20 +74,25 @@ class ObjectName:
     @classmethod
     def parse(cls, text: str) -> ObjectName:
         """Raise ValueError, naming the text, unless it is the name of an object of a declared type."""
-        pairs: list[tuple[str, str]] = []
-        at = 0
-        while at < len(text):
-            match = _PAIR.match(text, at)
-            if not match:
-                raise ValueError(f"{text!r} is not an object name: cannot read it from {text[at:]!r}")
-            raw = match["value"]
-            pairs.append((match["key"], re.sub(r"\\(.)", r"\1", raw[1:-1]) if raw.startswith('"') else raw))
-            at = match.end()
-        if not pairs or pairs[0][0] != "type":
-            raise ValueError(f"{text!r} is not an object name: it must start with type=")
-        if len(dict(pairs)) != len(pairs):
-            raise ValueError(f"{text!r} is not an object name: it has a key twice")
-        return object_name(pairs[0][1], **dict(pairs[1:]))
+        return _parsed(text)
+
+
+@lru_cache(maxsize=50_000)  # the names of thousands of queues come by every second
+def _parsed(text: str) -> ObjectName:
+    pairs: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        match = _PAIR.match(text, at)
+        if not match:
+            raise ValueError(f"{text!r} is not an object name: cannot read it from {text[at:]!r}")
+        raw = match["value"]
+        pairs.append((match["key"], re.sub(r"\\(.)", r"\1", raw[1:-1]) if raw.startswith('"') else raw))
+        at = match.end()
+    if not pairs or pairs[0][0] != "type":
+        raise ValueError(f"{text!r} is not an object name: it must start with type=")
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError(f"{text!r} is not an object name: it has a key twice")
+    return object_name(pairs[0][1], **dict(pairs[1:]))
 
 
 _PAIR = re.compile(r'(?P<key>[a-z_]+)=(?P<value>"(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)', re.DOTALL)

@@ -65,6 +65,19 @@ class View:
     def trouble_first(self) -> list[Row]:
         return sorted(self.rows, key=trouble)
 
+    @cached_property
+    def texts(self) -> list[str]:
+        """What is searched, of each of `trouble_first`."""
+        return [_searched(row["virtualhost"], row["name"]) for row in self.trouble_first]
+
+    def matching(self, search: str, states: Iterable[str]) -> Sequence[Row]:
+        """`matching`, trouble first."""
+        needle = search.strip().casefold()
+        if not needle:
+            return matching(self.trouble_first, states=states)
+        found = [row for row, text in zip(self.trouble_first, self.texts, strict=True) if needle in text]
+        return matching(found, states=states)
+
     def overview(
         self,
         *,
@@ -77,7 +90,7 @@ class View:
         """The data of an overview snapshot; `total` counts the queues that match. A page behind the last one is the
         last one. Raises BadSort."""
         key = _sort_key(sort)
-        found = matching(self.trouble_first if key is trouble else self.rows, search=search, states=states)
+        found = self.matching(search, states)
         page = min(page, max(1, math.ceil(len(found) / size)))
         first = (page - 1) * size
         cut = found if key is trouble else heapq.nsmallest(first + size, found, key=key)

@@ -211,9 +211,12 @@ async def every(admin: BrokerAdmin, type_name: str) -> list[ManagedObject]:
             return found
 
 
+_NOTHING = (None,) * len(FIELDS)
+
+
 def queues_with_settings(link: BrokerLink) -> list[Mapping[str, Any]]:
     """The rows of the queues that set a policy field themselves, by virtual host and name."""
-    rows = [row for row in link.queues() if any(row.get(name) is not None for name in FIELDS)]
+    rows = [row for row in link.queues() if tuple(map(row.get, FIELDS)) != _NOTHING]
     return sorted(rows, key=lambda row: (row["virtualhost"], row["name"]))
 
 

@@ -51,6 +51,8 @@ class Command(BaseCommand):
         from console.asgi import application
         from console.brokers import close_links, links
 
+        # Sockets, broker links and the sums over thousands of queues share this process: a millisecond's turn each.
+        sys.setswitchinterval(0.001)
         links()  # connected by the time the first page asks
         config = uvicorn.Config(
             application,

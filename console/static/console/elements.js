@@ -83,3 +83,21 @@ export function onNextFrame(render) {
     });
   };
 }
+
+/** At most one call in `ms`: the first at once, those that come meanwhile together at the end of it; none while hidden. */
+export function atMostEvery(ms, render) {
+  const draw = onNextFrame(render);
+  let last = -Infinity;
+  let waiting = 0;
+  return () => {
+    if (waiting) return;
+    const left = last + ms - performance.now();
+    const now = () => {
+      waiting = 0;
+      last = performance.now();
+      draw();
+    };
+    if (left <= 0) now();
+    else waiting = setTimeout(now, left);
+  };
+}

@@ -1,11 +1,12 @@
 // The event feed: newest first, like events in a row folded into one line.
 
 import { get } from "./api.js";
-import { fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
+import { atMostEvery, fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
 import { clock, moment, words } from "./format.js";
 import { objectUrl, parseName, shortName } from "./objectname.js";
 
 const KEPT = 200;
+const REDRAWN = 250; // ms: a thousand events a second are not read one by one
 export const SHAPES = {
   "queue-overfull": "overfull",
   "queue-underfull": "normal",
@@ -42,6 +43,7 @@ export class Feed {
   #keep;
   #lines = [];
   #linked;
+  #draw;
 
   /** `keep(event)`: whether it belongs into this feed. `linked`: subjects are links. */
   constructor(list, note, { keep = () => true, linked = true } = {}) {
@@ -49,6 +51,7 @@ export class Feed {
     this.#note = note;
     this.#keep = keep;
     this.#linked = linked;
+    this.#draw = atMostEvery(REDRAWN, () => this.#render());
     this.#render();
   }
 
@@ -73,7 +76,7 @@ export class Feed {
       }
     }
     this.#lines.length = Math.min(this.#lines.length, KEPT);
-    this.#render();
+    this.#draw();
   }
 
   #render() {

@@ -2,6 +2,7 @@
 
 const exactly = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const moments = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" }); // dear to make
 const BYTES = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 const two = (n) => String(n).padStart(2, "0");
@@ -50,8 +51,7 @@ export function clock(ms) {
 }
 
 /** The whole moment with its zone: for titles. */
-export const moment = (ms) =>
-  new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
+export const moment = (ms) => moments.format(ms);
 
 /** The two largest units: "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
 export function duration(ms) {
