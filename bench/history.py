@@ -16,11 +16,12 @@ import json
 import math
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,9 @@ def main() -> None:
         rows: list[list[str]] = []
         for part, measure in (("steps", _steps), ("delay", _delay), ("pages", _pages)):
             if part in options.only:
-                rows += measure(options, Path(name))
+                for row in measure(options, Path(name)):
+                    progress(" | ".join(row))  # it may be long until the rest is there
+                    rows.append(row)
     table(
         "The flow history",
         ["", "measured", "more"],
@@ -72,36 +75,30 @@ def main() -> None:
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def _steps(options: argparse.Namespace, folder: Path) -> list[list[str]]:
-    rows: list[list[str]] = []
+def _steps(options: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
     for millions in options.samples:
         where = folder / f"{millions:g}"
         made = _landed(where, millions)
         found = _pipeline(where, options.heap)
         title = f"{made / 1e6:,.1f} million samples"
         total, processor = sum(found["seconds"].values()), sum(found["processor"].values())
-        rows.append(
-            [
-                f"{title}: the whole run, samples/s",
-                _rate(made, total, processor),
-                f"{total:,.0f} s; {found['runs']} runs, {found['rolled']:,} rows of minutes,"
-                f" {sum(found['rows'].values()) - made:,} events and coverage",
-            ]
-        )
+        yield [
+            f"{title}: the whole run, samples/s",
+            _rate(made, total, processor),
+            f"{total:,.0f} s; {found['runs']} runs, {found['rolled']:,} rows of minutes,"
+            f" {sum(found['rows'].values()) - made:,} events and coverage",
+        ]
         for step in STEPS[:-1]:
             seconds, used = found["seconds"].get(step, 0), found["processor"].get(step, 0)
-            rows.append([f"{title}: {step}, samples/s", _rate(made, seconds, used), f"{seconds:,.1f} s ({used:,.1f})"])
-        rows.append(
-            [
-                f"{title}: heap, MiB",
-                f"{found['peak']:,} at most of {found['heap']:,}",
-                f"{found['live']:,} after a collection, {found['collecting']:,.0f} s of collecting,"
-                f" resident {found['resident']:,}",
-            ]
-        )
-        rows += _beside(title, found, where)
-        _remove(where)
-    return rows
+            yield [f"{title}: {step}, samples/s", _rate(made, seconds, used), f"{seconds:,.1f} s ({used:,.1f})"]
+        yield [
+            f"{title}: heap, MiB",
+            f"{found['peak']:,} at most of {found['heap']:,}",
+            f"{found['live']:,} after a collection, {found['collecting']:,.0f} s of collecting,"
+            f" resident {found['resident']:,}",
+        ]
+        yield from _beside(title, found, where)
+        shutil.rmtree(where)
 
 
 def _landed(where: Path, millions: float) -> int:
@@ -129,70 +126,58 @@ def _pipeline(where: Path, heap: str) -> Any:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def _beside(title: str, spark: Any, where: Path) -> list[list[str]]:
+def _beside(title: str, spark: Any, where: Path) -> Iterator[list[str]]:
     progress("DuckDB, over the same files")
     yard = yardstick(str(where), spill=str(where / "spill"))
     rolled = ("minutes", "hours", "days")
-    rows = []
     for name, steps in (("rollups", rolled), ("episodes", ("episodes",))):
         took = [sum(book[step] for step in steps) for book in (yard.seconds, yard.processor)]
         ours = [sum(spark[book][step] for step in steps) for book in ("seconds", "processor")]
         agree = [each for each in yard.differences if each.startswith(steps)]
-        rows.append(
-            [
-                f"{title}: {name}, DuckDB's time to Spark's",
-                f"{took[0] / ours[0]:.3f} ({took[1] / ours[1]:.3f})",
-                f"DuckDB {took[0]:,.1f} s ({took[1]:,.1f}); " + ("the same numbers" if not agree else "; ".join(agree)),
-            ]
-        )
-    return rows
+        yield [
+            f"{title}: {name}, DuckDB's time to Spark's",
+            f"{took[0] / ours[0]:.3f} ({took[1] / ours[1]:.3f})",
+            f"DuckDB {took[0]:,.1f} s ({took[1]:,.1f}); " + ("the same numbers" if not agree else "; ".join(agree)),
+        ]
 
 
 # -- delay and pages --------------------------------------------------------------------------------------------------
 
 
-def _delay(options: argparse.Namespace, folder: Path) -> list[list[str]]:
+def _delay(options: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
     progress("from a file that lands to the row that a page reads")
     took = delays(folder / "delay", options.tries)
     verdict = "reached" if max(took) <= DELAY_AIM else "missed"
-    return [
-        [
-            "from a file that lands to the row that a page reads, s",
-            f"median {statistics.median(took):.1f}, longest {max(took):.1f}",
-            f"{len(took)} tries; aim {DELAY_AIM}: {verdict}",
-        ]
+    yield [
+        "from a file that lands to the row that a page reads, s",
+        f"median {statistics.median(took):.1f}, longest {max(took):.1f}",
+        f"{len(took)} tries; aim {DELAY_AIM}: {verdict}",
     ]
 
 
-def _pages(options: argparse.Namespace, folder: Path) -> list[list[str]]:
+def _pages(options: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
     where = options.year
-    rows: list[list[str]] = []
     if where is None:
         where = folder / "year"
         progress(f"making {options.days} days of {options.queues:,} queues")
         made = make_history(Landing(str(where)), Plan(options.queues, options.days, SEED, UNTIL))
         found = _pipeline(where, options.heap)
-        rows.append(
-            [
-                f"{options.days} days of {options.queues:,} queues through the pipeline, s",
-                f"{sum(found['seconds'].values()):,.0f} ({sum(found['processor'].values()):,.0f})",
-                f"{made.samples:,} samples, {found['rolled']:,} rows of minutes; heap {found['peak']:,} MiB at most of"
-                f" {found['heap']:,}",
-            ]
-        )
+        yield [
+            f"{options.days} days of {options.queues:,} queues through the pipeline, s",
+            f"{sum(found['seconds'].values()):,.0f} ({sum(found['processor'].values()):,.0f})",
+            f"{made.samples:,} samples, {found['rolled']:,} rows of minutes; heap {found['peak']:,} MiB at most of"
+            f" {found['heap']:,}",
+        ]
     days, queues, asked = pages(str(where), random.Random(SEED))
     for each in asked:
         p99 = _p99(each.warm)
         aim = f"; aim {each.aim:g}: {'reached' if p99 <= each.aim else 'missed'}" if each.aim else ""
-        rows.append(
-            [
-                f"{each.title}, ms",
-                f"warm: median {statistics.median(each.warm):.0f}, p99 {p99:.0f}",
-                f"cold: median {statistics.median(each.cold):.0f}, longest {max(each.cold):.0f};"
-                f" {days} days of {queues:,} queues{aim}",
-            ]
-        )
-    return rows
+        yield [
+            f"{each.title}, ms",
+            f"warm: median {statistics.median(each.warm):.0f}, p99 {p99:.0f}",
+            f"cold: median {statistics.median(each.cold):.0f}, longest {max(each.cold):.0f};"
+            f" {days} days of {queues:,} queues{aim}",
+        ]
 
 
 def _p99(values: Sequence[float]) -> float:
@@ -204,12 +189,6 @@ def _rate(count: int, seconds: float, processor: float) -> str:
         return f"{count / time:,.0f}" if time >= 0.05 else "—"
 
     return f"{rate(seconds)} ({rate(processor)})"
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

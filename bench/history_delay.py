@@ -9,7 +9,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from measured import END_SECONDS, ROOT, Failed
+from measured import END_SECONDS, ROOT, Failed, progress
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -67,6 +67,7 @@ def _one(landing: Landing, reader: Reader, number: int, within: float) -> float:
         except NothingRecorded:
             found = 0
         if found == QUEUES:
+            progress(f"  {time.monotonic() - began:.1f} s")
             return time.monotonic() - began
         time.sleep(LOOK)
     raise Failed(f"the row of a file that landed was not there after {within:g} s")

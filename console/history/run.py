@@ -331,7 +331,7 @@ class Run:
             for day in range(begin // DAY, -(-end // DAY)):
                 if day != last:
                     count, last = count + samples.get(day, 0), day
-                    if portions[-1] and count > MOST_ROLLED:
+                    if portions[-1] and day in samples and count > MOST_ROLLED:
                         portions.append([])
                         count = samples.get(day, 0)
                 portions[-1].append((max(begin, day * DAY), min(end, (day + 1) * DAY)))

@@ -52,8 +52,7 @@ _LOCAL = {
     "spark.default.parallelism": "2",
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
     "spark.rdd.compress": "true",
-    # Each file that a sort has spilled is read back with two buffers of 1 MiB otherwise: a small heap is full of them.
-    "spark.unsafe.sorter.spill.reader.buffer.size": "64k",
+    # Each file that a sort has spilled is read back with a buffer of 1 MiB, and with this two: a small heap is full.
     "spark.unsafe.sorter.spill.read.ahead.enabled": "false",
 }
 

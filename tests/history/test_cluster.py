@@ -21,6 +21,8 @@ from deltalake import DeltaTable
 from console.history.fleet_advice import advice_of_queue
 from console.history.java import find_java
 from console.history.layout import table_url
+from console.history.run import Run
+from console.history.tables import Tables
 from console.history.whatif import ADVICE
 from tests.history.processes import contents, environment, manage, running
 from tests.history.rows import Story, land
@@ -100,7 +102,9 @@ def replayed(url: Path) -> list[dict[str, Any]]:
     return list(pa.concat_tables(told).select(["queue", *ADVICE.names]).to_pylist())
 
 
-def test_a_cluster_gives_the_tables_of_local_mode(cluster: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+def test_a_cluster_gives_the_tables_of_local_mode(
+    cluster: tuple[str, dict[str, str]], tmp_path: Path, spark: Any
+) -> None:
     master, env = cluster
     land(str(tmp_path / "history"), story())
     shutil.copytree(tmp_path / "history", tmp_path / "local")
@@ -115,7 +119,8 @@ def test_a_cluster_gives_the_tables_of_local_mode(cluster: tuple[str, dict[str, 
     run(tmp_path / "history", HEADGATE_SPARK_MASTER=master)
     executors = [name for number in (1, 2) for name in os.listdir(tmp_path / f"worker-{number}")]
     assert len(executors) == 2, "each worker had an executor of the job"
-    run(tmp_path / "local", SPARK_CONF_DIR=str(tmp_path / "none"))
+    assert spark.sparkContext.master.startswith("local")
+    Run(Tables(spark, str(tmp_path / "local"))).run()
     run(tmp_path / "history", "advise", HEADGATE_SPARK_MASTER=master)
     assert advice(tmp_path / "history") == replayed(tmp_path / "local")
     on_cluster, local = contents(str(tmp_path / "history")), contents(str(tmp_path / "local"))
