@@ -37,11 +37,9 @@ class RoleGrant(models.Model):
                 | models.Q(user__isnull=False, group__isnull=True),
                 name="grant_to_one",
             ),
-            models.UniqueConstraint(
-                fields=["user", "group", "role", "broker", "virtualhost"],
-                name="grant_once",
-                nulls_distinct=False,
-            ),
+            # One for each, since a null differs from every other null.
+            models.UniqueConstraint(fields=["user", "role", "broker", "virtualhost"], name="grant_once_to_user"),
+            models.UniqueConstraint(fields=["group", "role", "broker", "virtualhost"], name="grant_once_to_group"),
         ]
 
     def __str__(self) -> str:

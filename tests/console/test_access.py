@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import IntegrityError
 from django.test import Client
 from django.urls import URLPattern, URLResolver
 from django.utils import timezone
@@ -491,6 +492,16 @@ def test_a_role_of_a_group_is_everybodys_in_it_and_goes_with_it(two_hosts: Broke
     assert [row["name"] for row in client.get(f"{V1}queues/").json()["results"]] == ["orders"]
     group.delete()
     assert client.get(f"{V1}queues/").status_code == 403
+
+
+@pytest.mark.parametrize("holder", ["user", "group"])
+def test_a_role_is_not_granted_twice_whoever_comes_at_the_same_time(db: None, holder: str) -> None:
+    whose: dict[str, Any] = (
+        {"user": person("gail")} if holder == "user" else {"group": Group.objects.create(name="red team")}
+    )
+    RoleGrant.objects.create(role=Role.VIEWER, broker="local", virtualhost="default", **whose)
+    with pytest.raises(IntegrityError):
+        RoleGrant.objects.create(role=Role.VIEWER, broker="local", virtualhost="default", **whose)
 
 
 def test_a_broker_of_which_nothing_is_seen_is_not_there(two_hosts: Broker) -> None:

@@ -186,6 +186,18 @@ def test_taken_port_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     assert errors.strip() == f"cannot listen on 127.0.0.1 port {port}: Address already in use"
 
 
+@pytest.mark.parametrize("command", ["web", "worker", "beat", "history"])
+def test_database_without_tables_is_one_line_that_says_what_to_do(tmp_path: Path, command: str) -> None:
+    process = manage(tmp_path, command, *(["--port", "0"] if command == "web" else []))
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert out == ""
+    assert errors.strip() == (
+        "CommandError: the console's database is not that of this version yet: run `manage.py migrate` first"
+        " (`manage.py up` does so by itself)"
+    )
+
+
 def get(port: int, path: str, **headers: str) -> int:
     """The status of a GET."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:

@@ -11,6 +11,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from console.management.ready import require_database
+
 #: Seconds after which a beat that gives no sign of life is replaced; one that died on the same host is at once.
 LEASE = 20.0
 #: Seconds between looks whether it is free.
@@ -24,6 +26,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from console.lease import Busy, Lost, lease
 
+        require_database()
         ended = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ended.set())

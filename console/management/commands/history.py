@@ -23,6 +23,7 @@ from console.history.runner import LEASE, MoreReport, OneRun, Runner, Unusable
 from console.history.session import SessionFailed, is_alive, start_session
 from console.history.spark_output import without_the_usual
 from console.lease import Busy, lease
+from console.management.ready import require_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +71,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, once: str | None, **options: Any) -> None:
+        require_database()
         os.nice(10)  # the broker goes first
         try:
             self._work(once)

@@ -13,6 +13,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from console.management.ready import require_database
+
 
 class Command(BaseCommand):
     help = "Serve the console's pages, HTTP interface and WebSockets."
@@ -46,6 +48,7 @@ class Command(BaseCommand):
         except ValueError as error:
             self.stderr.write(str(error))
             sys.exit(1)
+        require_database()
         import uvicorn
 
         from console.asgi import application

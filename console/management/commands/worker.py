@@ -7,6 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from console.management.ready import require_database
+
 #: Threads. The history's chores may have three of them for hours, bulk edits go in slices: alerts always find one.
 THREADS = 8
 
@@ -21,6 +23,7 @@ class Command(BaseCommand):
         from console.brokers import close_links
         from console.celery import app
 
+        require_database()
         # Of pickled messages in the hands of root: only JSON is taken.
         warnings.simplefilter("ignore", SecurityWarning)
         # Tasks wait for brokers, receivers and processes of their own: threads are enough, and one process is small.
