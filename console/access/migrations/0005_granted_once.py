@@ -1,9 +1,11 @@
 """A role is granted once: the constraint of before did not exist on SQLite."""
 
+from typing import Any
+
 from django.db import migrations, models
 
 
-def forget_doubles(apps, schema_editor):
+def forget_doubles(apps: Any, schema_editor: Any) -> None:
     known = set()
     for grant in apps.get_model("access", "RoleGrant").objects.order_by("pk"):
         what = (grant.user_id, grant.group_id, grant.role, grant.broker, grant.virtualhost)
