@@ -112,7 +112,7 @@ export class ObjectPanel {
       return h("tr", {}, h("th", { scope: "row" }, h("span", {}, words(declared.name)), declared.writable ? h("span", { class: "tag" }, "writable") : null),
         cell, h("td", { class: "muted small wrap", "data-label": "Meaning" }, declared.description));
     }));
-    fill(this.#bodies.attributes, writable ? h("div", { class: "tab-actions" }, edit) : null, h("div", { class: "table-box" }, h("table", { class: "grid attributes-table" },
+    fill(this.#bodies.attributes, writable ? h("div", { class: "tab-actions" }, edit) : null, h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Attributes" }, h("table", { class: "grid attributes-table" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Attribute"), h("th", { scope: "col" }, "Value"), h("th", { scope: "col" }, "Meaning"))), body)));
   }
 

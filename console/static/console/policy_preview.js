@@ -43,7 +43,7 @@ function queues(told) {
     h("td", { class: "num" }, headroom(queue.after), h("small", { class: "muted" }, fullIn(queue)))));
   const rest = told.changed - told.largest.length;
   return h("div", {},
-    h("div", { class: "table-box" }, h("table", { class: "grid preview-table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Queue"), h("th", { scope: "col" }, "Changes"), h("th", { scope: "col" }, "State"), h("th", { scope: "col", class: "num" }, "Room after"))), h("tbody", {}, rows))),
+    h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Queues that change" }, h("table", { class: "grid preview-table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Queue"), h("th", { scope: "col" }, "Changes"), h("th", { scope: "col" }, "State"), h("th", { scope: "col", class: "num" }, "Room after"))), h("tbody", {}, rows))),
     rest > 0 ? h("p", { class: "rest muted" }, `and ${plural(rest, "more queue")}, to which less happens`) : null);
 }
 
