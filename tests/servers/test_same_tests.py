@@ -14,6 +14,10 @@ import pytest
 from tests.up.running import ROOT
 
 AGAIN = [
+    "tests/console/alerts/test_alerts.py",
+    "tests/console/schedules/test_schedules.py",
+    "tests/console/test_tokens.py",
+    "tests/console/test_selections.py",
     "tests/console/test_audit.py",
     "tests/console/test_bulk.py",
     "tests/console/test_sign_in.py",
