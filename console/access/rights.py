@@ -166,6 +166,9 @@ def needed(name: ObjectName, operation: str, arguments: Mapping[str, Any] | None
     if name.type == "User":
         # Whoever may change these could give themselves everything else.
         return Need((Role.ADMIN,), (None,))
+    if name.type == "VirtualHost" and (given.get("anonymous") or (operation == "update" and "anonymous" in given)):
+        # It says who gets in.
+        return Need((Role.ADMIN,), hosts if operation == "update" else (None,))
     if operation == "update":
         return Need((Role.POLICY_EDITOR,), hosts)
     if operation in ("create", "delete"):
