@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -16,6 +17,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 _folder = ""
 if "HEADGATE_DATA" not in os.environ:
     _folder = os.environ["HEADGATE_DATA"] = tempfile.mkdtemp(prefix="headgate-tests-")
+elif "PYTEST_XDIST_WORKER" in os.environ:  # beneath the folder of the process that shares out the tests
+    os.environ["HEADGATE_DATA"] = str(Path(os.environ["HEADGATE_DATA"]) / os.environ["PYTEST_XDIST_WORKER"])
 
 import django  # noqa: E402
 
@@ -28,6 +31,7 @@ app.conf.task_always_eager = True
 
 
 from django.db import connection  # noqa: E402
+from pytest_django.plugin import blocking_manager_key  # noqa: E402
 
 from console.audit import triggers  # noqa: E402
 
@@ -46,6 +50,23 @@ def _empty_tables_after_tests_with_transactions() -> Iterator[None]:
 
     with mock.patch.object(operations, "sql_flush", lifted):
         yield
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Processes that share the tests: two for all of them, none besides this one for what was named."""
+    return 0 if config.option.file_or_dir else 2
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """After a test with transactions of its own the tables are empty, also of what migrations had put there (the groups
+    and their roles). Tests of other files may come after it where several processes share them."""
+    yield
+    marker = item.get_closest_marker("django_db")
+    if marker and marker.kwargs.get("transaction"):
+        assert marker.kwargs.get("serialized_rollback"), "or the tables are not left empty"
+        with item.config.stash[blocking_manager_key].unblock():
+            connection.creation.deserialize_db_from_string(connection._test_serialized_contents)
 
 
 def pytest_unconfigure() -> None:

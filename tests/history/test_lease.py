@@ -17,7 +17,7 @@ from console.history.models import Held
 from console.lease import Busy, Lost, lease, me
 from tests.up.running import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
 
 def hold(holder: str, seconds: float = 60) -> None:

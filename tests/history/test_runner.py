@@ -17,7 +17,7 @@ from console.history.runner import LEASE, Rhythm, Runner, Unusable
 from console.lease import Busy, lease
 from tests.history.rows import Story, land
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
 QUICK = Rhythm(look=0.01, pause=0.01, rest=0.01, failed=0.01, longest=0.02)
 
