@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -17,8 +16,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 _folder = ""
 if "HEADGATE_DATA" not in os.environ:
     _folder = os.environ["HEADGATE_DATA"] = tempfile.mkdtemp(prefix="headgate-tests-")
-elif "PYTEST_XDIST_WORKER" in os.environ:  # beneath the folder of the process that shares out the tests
-    os.environ["HEADGATE_DATA"] = str(Path(os.environ["HEADGATE_DATA"]) / os.environ["PYTEST_XDIST_WORKER"])
 
 import django  # noqa: E402
 
