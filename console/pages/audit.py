@@ -64,8 +64,24 @@ def _row(entry: AuditEntry) -> dict[str, Any]:
         "entry": entry,
         "short": _short(entry.object),
         "revertible": is_revertible(entry),
-        "changes": [(words, _text(before), _text(after)) for words, before, after in changes(entry)],
+        "changes": _shown(entry),
     }
+
+
+def _shown(entry: AuditEntry) -> list[tuple[str, str | None, str | None]]:
+    """In words. Of what was created or deleted: what it had, and None where there was nothing to have it."""
+    found = changes(entry)
+    if entry.before and entry.after:
+        return [(name, _text(before), _text(after)) for name, before, after in found]
+    had = [(name, _told(before), _told(after)) for name, before, after in found]
+    return [each for each in had if each[1:] != (None, None)]
+
+
+def _told(value: Any) -> str | None:
+    return None if value in _NOTHING else _text(value)
+
+
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
 
 
 def changes(entry: AuditEntry) -> list[tuple[str, Any, Any]]:
@@ -93,6 +109,8 @@ def _text(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, list) and all(isinstance(stop, dict) and "scope" in stop for stop in value):
         return "; ".join(f"{stop['scope']} by {stop.get('actor') or 'somebody'}" for stop in value)
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
