@@ -34,7 +34,8 @@ from console.history.cleaning import clean, complete, unknown
 from console.history.owed import Owed, Stretch
 from console.history.rollups import DAY, HOLDS_MS, HOUR, MINUTE
 from console.history.spans import spans
-from console.history.tables import Range, Tables, schema
+from console.history.stretches import as_ranges, joined, moment, portions
+from console.history.tables import Tables, schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,12 +44,6 @@ if TYPE_CHECKING:
 FEW_ROWS = 100_000
 #: As many hours of rollups as may be committed at once.
 FEW_HOURS = 4
-
-#: Stretches of hours that one run works out; with more of them they are joined, which costs time and changes nothing.
-MOST_RANGES = 24
-
-#: Rows of minutes, about, that are worked out and committed together: what sorts of them spill has to fit the heap.
-MOST_ROLLED = 3_000_000
 
 FOR_EVER = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
@@ -215,7 +210,7 @@ class Run:
     def _not_over(self, name: str, told: Mapping[str, _Told], kind: str = "") -> set[str]:
         """Brokers that have a row there that the new rows may change."""
         settled = pc.field("settled") if name == "episodes" else pc.scalar(True)
-        first = pa.scalar(_moment(min(one.since for one in told.values())), pa.timestamp("us", tz="UTC"))
+        first = pa.scalar(moment(min(one.since for one in told.values())), pa.timestamp("us", tz="UTC"))
         maybe = pc.field("end").is_null() | (pc.field("end") >= first) | ~settled
         columns = ["broker", "end", *(["settled", "kind"] if name == "episodes" else [])]
         rows = self.tables.gather(name, columns, maybe).to_pylist()
@@ -224,12 +219,12 @@ class Run:
             for row in rows
             if row["broker"] in told
             and row.get("kind", "") == kind
-            and (row["end"] is None or not row.get("settled", True) or row["end"] >= _moment(told[row["broker"]].since))
+            and (row["end"] is None or not row.get("settled", True) or row["end"] >= moment(told[row["broker"]].since))
         }
 
     def _holds(self, since: Mapping[str, int]) -> None:
         events, samples = self._later("events", since), self._later("samples", since).where("whole")
-        first = _moment(min(since.values()))
+        first = moment(min(since.values()))
         stored = self.tables.read_touching("holds", "end", first)
         before = self._keep(stored.where(_of_brokers(since, "coalesce(unix_millis(end), {ms}) >= {ms}")))
         carried = before.where(_of_brokers(since, "unix_millis(start) < {ms}"))
@@ -243,7 +238,7 @@ class Run:
         )
         first = found.agg(F.unix_millis(F.min("start"))).first()
         if first is not None and first[0] is not None:
-            found = self._measured(found, _moment(first[0]))
+            found = self._measured(found, moment(first[0]))
         self._refresh("episodes", before, found)
 
     def _stopped(self, since: Mapping[str, int]) -> None:
@@ -257,7 +252,7 @@ class Run:
         return self._keep(stored.where(_of_brokers(since, "NOT settled OR coalesce(unix_millis(end), {ms}) >= {ms}")))
 
     def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
-        rows = self.tables.read_ranges(name, [(_moment(min(since.values())), FOR_EVER)])
+        rows = self.tables.read_ranges(name, [(moment(min(since.values())), FOR_EVER)])
         return rows.where(_of_brokers(since, "unix_millis(at) >= {ms}"))
 
     def _measured(self, overfull: DataFrame, first: dt.datetime) -> DataFrame:
@@ -295,7 +290,7 @@ class Run:
             return
         # A row whose bounds are as before changes no rollup.
         self._owed.note((row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved)
-        first = _moment(min(row.first for row in rows))
+        first = moment(min(row.first for row in rows))
         ranges = [(first, FOR_EVER)]
         keys = ("id",) if name == "episodes" else ("broker", "producer", "virtualhost", "queue", "start")
         same_key = [F.col(f"mine.{key}").eqNullSafe(F.col(f"old.{key}")) for key in keys]
@@ -317,29 +312,19 @@ class Run:
         return joined(ranges)
 
     def _portions(self, hours: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-        """The same hours in portions of whole days that may have up to `MOST_ROLLED` rows of minutes, or of one day.
-        A sample holds for as many minutes as it takes until the next one, so far apart they make many rows each."""
+        """The hours in portions that fit the heap. A sample holds for as many minutes as it takes until the next one,
+        so far apart they make many rows each."""
         if self._few:
             return [list(hours)]
-        samples: dict[int, int] = {}
+        rows: dict[int, int] = {}
         for file in self.tables.files("samples"):
             day = (file.partition - dt.date(1970, 1, 1)).days
-            samples[day] = samples.get(day, 0) + file.rows * HOLDS_MS // MINUTE
-        portions: list[list[tuple[int, int]]] = [[]]
-        count, last = 0, None
-        for begin, end in hours:
-            for day in range(begin // DAY, -(-end // DAY)):
-                if day != last:
-                    count, last = count + samples.get(day, 0), day
-                    if portions[-1] and day in samples and count > MOST_ROLLED:
-                        portions.append([])
-                        count = samples.get(day, 0)
-                portions[-1].append((max(begin, day * DAY), min(end, (day + 1) * DAY)))
-        return [joined(portion) for portion in portions]
+            rows[day] = rows.get(day, 0) + file.rows * HOLDS_MS // MINUTE
+        return portions(hours, rows)
 
     def _rollups(self, hours: Sequence[tuple[int, int]]) -> None:
         tables = self.tables
-        ranges = _ranges(hours)
+        ranges = as_ranges(hours)
         at_once = self._few and sum(end - begin for begin, end in hours) <= FEW_HOURS * HOUR
         with_before = [(begin - dt.timedelta(milliseconds=HOLDS_MS), end) for begin, end in ranges]
         first, last = with_before[0][0], with_before[-1][1]
@@ -365,7 +350,7 @@ class Run:
             tables.replace("hours", ranges, rows, at_once=at_once)
         with self._step("days"):
             days = joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in hours])
-            ranges = _ranges(days)
+            ranges = as_ranges(days)
             looked = tables.read_touching("coverage", "until", ranges[0][0], ranges[-1][1])
             rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(looked), self._frame(days), DAY)
             tables.replace("days", ranges, rows, at_once=at_once)
@@ -406,27 +391,6 @@ class _Timed:
         self._seconds[self._name] = round(self._seconds.get(self._name, 0.0) + took, 3)
 
 
-def joined(ranges: Iterable[tuple[int, int]], most: int = MOST_RANGES) -> list[tuple[int, int]]:
-    """Half-open ranges as few that cover them, in order and apart from each other; where there would be more than
-    `most`, those nearest to each other are joined."""
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(ranges):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((begin, end))
-    while len(merged) > most:
-        gaps = [(merged[i + 1][0] - merged[i][1], i) for i in range(len(merged) - 1)]
-        nearest = sorted(gaps)[: len(merged) - most]
-        for _gap, i in sorted(nearest, key=lambda each: -each[1]):
-            merged[i : i + 2] = [(merged[i][0], merged[i + 1][1])]
-    return merged
-
-
-def _ranges(stretches: Iterable[tuple[int, int]]) -> list[Range]:
-    return [(_moment(begin), _moment(end)) for begin, end in stretches]
-
-
 def _hour(ms: Column) -> Column:
     return F.floor(ms / HOUR)
 
@@ -438,7 +402,3 @@ def _of_brokers(since: Mapping[str, int], condition: str) -> Column:
     for each in of_one[1:]:
         together = together | each
     return together
-
-
-def _moment(ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)

@@ -1,0 +1,45 @@
+"""Stretches of time: joined and cut into portions, always the same time."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.history.rollups import DAY, HOUR
+from console.history.stretches import joined, portions
+
+ANY = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 60)).map(lambda each: (each[0], each[0] + each[1])))
+
+
+def hours(stretches: list[tuple[int, int]]) -> list[int]:
+    return [hour for begin, end in stretches for hour in range(begin // HOUR, end // HOUR)]
+
+
+def in_ms(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(begin * HOUR, end * HOUR) for begin, end in stretches]
+
+
+@given(ANY, st.integers(1, 30))
+def test_joined_are_few_in_order_apart_and_cover_what_there_was(given: list[tuple[int, int]], most: int) -> None:
+    found = joined(in_ms(given), most)
+    assert len(found) <= most
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(found))
+    assert set(hours(found)) >= set(hours(in_ms(given)))
+    if len(joined(in_ms(given), 1000)) <= most:
+        assert set(hours(found)) == set(hours(in_ms(given)))
+
+
+@given(ANY, st.dictionaries(st.integers(0, 20), st.integers(1, 100)), st.integers(1, 300))
+def test_portions_are_the_same_hours_in_order_and_small_unless_of_one_day(
+    given: list[tuple[int, int]], rows: dict[int, int], most: int
+) -> None:
+    stretches = joined(in_ms(given), 1000)
+    found = portions(stretches, rows, most)
+    assert [hour for portion in found for hour in hours(portion)] == hours(stretches)
+    for portion in found:
+        days = {hour * HOUR // DAY for hour in hours(portion)}
+        assert sum(rows.get(day, 0) for day in days) <= most or len(days & set(rows)) == 1
+    at = [{hour * HOUR // DAY for hour in hours(portion)} for portion in found]
+    assert all(not one & other for one, other in itertools.pairwise(at)), "a day lies in one portion"
