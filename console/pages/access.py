@@ -19,6 +19,8 @@ from brokers.admin import AdminError, InvalidValue
 from console.access.models import ApiToken, RoleGrant
 from console.access.people import rights_in
 from console.access.rights import Grant, Rights, Role
+from console.history.known import brokers
+from console.history.reader import HistoryBroken, NothingRecorded, Reader
 from console.operations import Actor
 from console.operations import access as operations
 from console.pages.frame import frame
@@ -60,6 +62,7 @@ def access(request: HttpRequest) -> HttpResponse:
         "names": User.objects.order_by("username").values_list("username", flat=True),
         "roles": [(role, role.words, SAYS[role]) for role in Role],
         "scopes": [broker for broker in settings.HEADGATE_BROKERS if _administers(rights, broker["slug"])],
+        "past": _only_in_the_history(rights),
         "hosts": known_hosts(rights),
         "tokens": ApiToken.objects.select_related("user").filter(revoked=None)[:500] if everything else [],
         "told": told,
@@ -73,6 +76,16 @@ def access(request: HttpRequest) -> HttpResponse:
 
 def _administers(rights: Rights, broker: str) -> bool:
     return rights.hosts(Role.ADMIN, broker) != frozenset()
+
+
+def _only_in_the_history(rights: Rights) -> list[str]:
+    """Brokers that are known from logs or from before: who may look at their past is said here, too."""
+    configured = {broker["slug"] for broker in settings.HEADGATE_BROKERS}
+    try:
+        known = [row["broker"] for row in brokers(Reader(settings.HEADGATE_HISTORY_URL))]
+    except (NothingRecorded, HistoryBroken):  # the history's own pages say so
+        return []
+    return [slug for slug in known if slug not in configured and _administers(rights, slug)]
 
 
 def _act(by: Actor, given: QueryDict) -> dict[str, str] | None:

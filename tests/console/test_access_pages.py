@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from console.access.people import rights_of
 from console.access.rights import Grant, Role
 from console.audit.models import AuditEntry
 from tests.console.conftest import Broker
-from tests.console.test_access import person
+from tests.console.test_access import T, person
+from tests.history.delta import HOUR, coverage, write
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +46,17 @@ def secret_in(html: str) -> str:
     found = re.search(r'id="secret">([^<]+)<', html)
     assert found
     return found[1]
+
+
+def test_a_role_is_given_on_a_broker_that_is_known_from_logs_alone(boss: Client, tmp_path: Path, settings: Any) -> None:
+    settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+    assert "Only in the history" not in boss.get("/access/").content.decode()
+    seen = [coverage(T, T + HOUR), {**coverage(T, T + HOUR), "broker": "mill"}]
+    write(settings.HEADGATE_HISTORY_URL, "coverage", seen)
+    assert re.findall(r'"([^"]+)">mill<', boss.get("/access/").content.decode()) == ["mill"]
+    user = person("vic")
+    assert post(boss, "give", holder="user:vic", role="viewer", broker="mill", virtualhost="").status_code == 302
+    assert rights_of(user).grants == (Grant(Role.VIEWER, "mill"),)
 
 
 def test_a_role_is_given_and_taken_away_and_both_are_audited(boss: Client) -> None:
