@@ -17,6 +17,7 @@ Two runs must not go on at the same time: the caller holds the lock (`lease.py`)
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -369,10 +370,12 @@ class Run:
         return rows
 
     def _let_go(self) -> None:
-        """Of what was kept so far."""
+        """Of what was kept so far, and of Java's part of each DataFrame that only a ring of references holds here: Python
+        does not know how much that is, and would let it wait."""
         for each in self._kept:
             each.unpersist()
         self._kept.clear()
+        gc.collect()
 
     def _step(self, name: str) -> _Timed:
         self._on_step(name)

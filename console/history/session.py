@@ -41,6 +41,11 @@ _EVERYWHERE = {
     "spark.sql.maxPlanStringLength": "1000",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
+    # Spark remembers for its pages what it did, also without them: of a thousand queries that fills a small heap.
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "10",
+    "spark.sql.ui.retainedExecutions": "1",
     "spark.log.level": "ERROR",
 }
 
