@@ -370,8 +370,8 @@ class Run:
         return rows
 
     def _let_go(self) -> None:
-        """Of what was kept so far, and of Java's part of each DataFrame that only a ring of references holds here: Python
-        does not know how much that is, and would let it wait."""
+        """Of what was kept so far, and of Java's part of each DataFrame that only a ring of references holds here:
+        Python does not know how much that is, and would let it wait."""
         for each in self._kept:
             each.unpersist()
         self._kept.clear()
