@@ -130,8 +130,9 @@ def test_one_beat_works_and_the_other_takes_over(place: Place) -> None:
     def at_work() -> list[str]:
         return [name for name in ("beat1", "beat2") if "at work" in place.log(name).replace("is at work", "")]
 
-    wait_until(lambda: len(at_work()) == 1, "one is at work", 60)
-    (first,) = at_work()
+    wait_until(at_work, "one is at work", 60)
+    first, *both = at_work()
+    assert not both, {name: place.log(name) for name in ("beat1", "beat2")}
     (second,) = {"beat1", "beat2"} - {first}
     wait_until(lambda: "standing by" in place.log(second), "the other stands by", 60)
     kill(place.processes[first])

@@ -88,7 +88,15 @@ function show(object, told) {
   byId("scope-says").textContent = settings.new ? "" : queues === null ? "" : settings.type === "Policy" ? `the best match of ${plural(queues, "queue")}` : `${plural(queues, "queue")} beneath it`;
 }
 
-async function load() {
+let loading = null;
+
+/** Ask for what is there; once at a time, lest a late answer shows what somebody else changed without a word. */
+function load() {
+  loading ??= ask().finally(() => { loading = null; });
+  return loading;
+}
+
+async function ask() {
   const path = objectPath(settings.broker, settings.object);
   try {
     const [object, told] = await Promise.all([get(path), post(`${path}operations/explain/`, { arguments: {} })]);

@@ -84,12 +84,12 @@ export class Tree {
     node.open = async () => {
       if (!opens || node.getAttribute("aria-expanded") === "true") return;
       node.setAttribute("aria-expanded", "true");
-      children = h("ul", { role: "group" }, h("li", { class: "loading" }, "…"));
+      children = h("ul", { role: "group" }, h("li", { class: "loading", role: "none" }, "…"));
       node.append(children);
       try {
         fill(children, await load(children));
       } catch (error) {
-        fill(children, h("li", { class: "node-note wrong" }, error.message));
+        fill(children, h("li", { role: "none", class: "node-note wrong" }, error.message));
       }
       this.#mark();
     };
@@ -142,9 +142,9 @@ export class Tree {
     total.textContent = count(page.total);
     const nodes = page.items.map((item) => this.#objectNode(item.name, item.attributes, level));
     const left = page.total - offset - page.items.length;
-    if (!page.total) nodes.push(h("li", { class: "node-note muted" }, "none"));
+    if (!page.total) nodes.push(h("li", { role: "none", class: "node-note muted" }, "none"));
     if (left > 0) {
-      const more = h("li", { class: "node-note" }, h("button", { type: "button", class: "quiet", on: { click: async () => {
+      const more = h("li", { role: "none", class: "node-note" }, h("button", { type: "button", class: "quiet", on: { click: async () => {
         more.remove();
         list.append(...(await this.#load(type, where, level, offset + COUNT, list, total)));
       } } }, `Show more (${count(left)})`));
