@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -324,7 +324,10 @@ def milliseconds(took: Sequence[float]) -> list[str]:
     """Median, p99 and longest, of seconds."""
     if len(took) < 2:
         return ["-", "-", "-"]
-    shown: Callable[[float], str] = lambda seconds: f"{seconds * 1e3:.0f} ms"  # noqa: E731
+
+    def shown(seconds: float) -> str:
+        return f"{seconds * 1e3:.0f} ms"
+
     return [
         shown(statistics.median(took)),
         shown(statistics.quantiles(took, n=100, method="inclusive")[98]),

@@ -122,6 +122,7 @@ class Measurement:
         )
         last = object_name("Queue", virtualhost="default", name=f"stop.{capacity}.{QUEUES - 1}")
         async with asyncio.timeout(60):  # until everybody has attached and messages flow
+            # The broker tells nobody of a message that goes by: it is asked.
             while (await self.management.read(last))["dequeued_messages"] < 100:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         await asyncio.sleep(seconds)

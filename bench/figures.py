@@ -44,6 +44,7 @@ class Figures:
 
     def row(self, title: str, **options: float) -> Row:
         if title not in self.rows:
+            # Of its fields those that are not numbers are never among the options.
             self.rows[title] = Row(title, **options)  # type: ignore[arg-type]
         return self.rows[title]
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -216,11 +217,11 @@ def _files(url: str, table: str) -> str:
     )
 
 
-def _compared(ask: Callable[..., object], name: str, sql: str, spark: str) -> list[str]:
-    (theirs,) = ask(sql.format(rows=spark)).fetchall()  # type: ignore[attr-defined]
+def _compared(ask: Callable[..., Any], name: str, sql: str, spark: str) -> list[str]:
+    (theirs,) = ask(sql.format(rows=spark)).fetchall()
     found = ask(sql.format(rows=name))
-    names = found.columns  # type: ignore[attr-defined]
-    (ours,) = found.fetchall()  # type: ignore[attr-defined]
+    names = found.columns
+    (ours,) = found.fetchall()
     return [
         f"{name}.{column}: Spark {a}, DuckDB {b}"
         for column, a, b in zip(names, theirs, ours, strict=True)

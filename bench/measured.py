@@ -92,7 +92,7 @@ def running(
             if process.poll() is not None or time.monotonic() > limit:
                 said = into.read_text(errors="replace")[-2000:] if into else ""
                 raise Failed(f"does not listen on port {port}: {shlex.join(map(str, command))}\n{said}".strip())
-            time.sleep(0.05)
+            time.sleep(0.05)  # a foreign process tells nobody that it listens
         yield process
     finally:
         process.terminate()

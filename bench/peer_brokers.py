@@ -34,7 +34,7 @@ def ready(programs: Path, broker: Broker) -> Broker:
                 return broker
         if time.monotonic() > limit:
             raise Failed(f"{broker.title} does not pass on a message after {READY_SECONDS} s")
-        time.sleep(0.5)
+        time.sleep(0.5)  # a foreign broker tells nobody that it is ready
 
 
 # -- RabbitMQ ---------------------------------------------------------------------------------------------------------

@@ -63,8 +63,8 @@ _LOCAL = {
 
 
 #: Code compiled for queries stays for as long as the process. What is reserved for it is not taken until it is needed.
-#: Both compilers: with the first alone a session is ready with a third less of processor time, and large runs take
-#: nearly twice as long.
+#: Both compilers: with the first alone a session is ready with a third less of processor time, and the rollups of large
+#: runs take nearly twice as long.
 _LOCAL_JVM = ("-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=256m")
 
 

@@ -73,15 +73,14 @@ def _shown(entry: AuditEntry) -> list[tuple[str, str | None, str | None]]:
     found = changes(entry)
     if entry.before and entry.after:
         return [(name, _text(before), _text(after)) for name, before, after in found]
-    had = [(name, _told(before), _told(after)) for name, before, after in found]
+    had = [(name, _told(name, before), _told(name, after)) for name, before, after in found]
     return [each for each in had if each[1:] != (None, None)]
 
 
-def _told(value: Any) -> str | None:
-    return None if value in _NOTHING else _text(value)
-
-
-_NOTHING: tuple[Any, ...] = (None, "", [], {})
+def _told(name: str, value: Any) -> str | None:
+    if value == "" and name in _MEANT:
+        return "none"  # of a policy: not what would be inherited
+    return None if value in (None, "", [], {}) else _text(value)
 
 
 def changes(entry: AuditEntry) -> list[tuple[str, Any, Any]]:

@@ -20,6 +20,7 @@ SCHEDULE = {"name": "night", "pattern": "", "once": None, "days": [], "lasts": 6
         (SCHEDULE, {}, [("name", "night", None), ("lasts", "60", None)]),
         (SCHEDULE, {**SCHEDULE, "pattern": "a.>", "lasts": None}, [("pattern", "", "a.>"), ("lasts", "60", "not set")]),
         ({}, {"kinds": ["flapping", "full-soon"]}, [("kinds", None, "flapping, full-soon")]),
+        ({}, {"dead_letter_queue": "", "spool": None}, [("dead_letter_queue", None, "none")]),
         ({"dead_letter_queue": None}, {"dead_letter_queue": ""}, [("dead_letter_queue", "not set", "")]),
     ],
 )
