@@ -17,6 +17,9 @@ _folder = ""
 if "HEADGATE_DATA" not in os.environ:
     _folder = os.environ["HEADGATE_DATA"] = tempfile.mkdtemp(prefix="headgate-tests-")
 
+# Sessions of Spark that live for some tests are not worth what its Java's second compiler takes.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
 import django  # noqa: E402
 
 django.setup()  # before the conftests beneath import models

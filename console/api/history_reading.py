@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from django.conf import settings
 from rest_framework.request import Request
 
 from brokers.admin import InvalidValue
 from console.access.people import rights_in
-from console.history.reader import Reader
+from console.history.reader import Reader, reader_of
 from console.history.seen import seen_by
 from console.history.series import DAY, QueueKey
 
@@ -23,11 +22,6 @@ _DEFAULT = DAY
 _AHEAD = 2 * DAY
 
 
-@lru_cache(maxsize=4)
-def _reader(url: str) -> Reader:
-    return Reader(url)
-
-
 def history(request: Request) -> Reader:
     """The history of this console, as far as who asks may see it."""
     return seen_by(whole_history(), rights_in(request._request))
@@ -35,7 +29,7 @@ def history(request: Request) -> Reader:
 
 def whole_history() -> Reader:
     """All of it; its tables are opened once in a process."""
-    return _reader(settings.HEADGATE_HISTORY_URL)
+    return reader_of(settings.HEADGATE_HISTORY_URL)
 
 
 def now_ms() -> int:

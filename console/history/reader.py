@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
@@ -327,6 +328,12 @@ class Reader:
                 self._database = duckdb.connect(":memory:", config=settings)
                 self._database.execute("SET GLOBAL parquet_metadata_cache = true; SET GLOBAL TimeZone = 'UTC'")
             return self._database.cursor()
+
+
+@lru_cache(maxsize=4)
+def reader_of(url: str) -> Reader:
+    """The one of this process: what it has found out of the tables is found out once."""
+    return Reader(url)
 
 
 def moment(ms: int) -> dt.datetime:

@@ -20,7 +20,7 @@ from console.access.models import ApiToken, RoleGrant
 from console.access.people import rights_in
 from console.access.rights import Grant, Rights, Role
 from console.history.known import brokers
-from console.history.reader import HistoryBroken, NothingRecorded, Reader
+from console.history.reader import HistoryBroken, NothingRecorded, reader_of
 from console.operations import Actor
 from console.operations import access as operations
 from console.pages.frame import frame
@@ -82,7 +82,7 @@ def _only_in_the_history(rights: Rights) -> list[str]:
     """Brokers that are known from logs or from before: who may look at their past is said here, too."""
     configured = {broker["slug"] for broker in settings.HEADGATE_BROKERS}
     try:
-        known = [row["broker"] for row in brokers(Reader(settings.HEADGATE_HISTORY_URL))]
+        known = [row["broker"] for row in brokers(reader_of(settings.HEADGATE_HISTORY_URL))]
     except (NothingRecorded, HistoryBroken):  # the history's own pages say so
         return []
     return [slug for slug in known if slug not in configured and _administers(rights, slug)]
