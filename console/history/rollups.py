@@ -45,7 +45,9 @@ _LEVELS = (
     "stop_bytes",
     "resume_bytes",
 )
-_ROW = ("broker", "virtualhost", "kind", "name", "queue", "slot")
+#: What rows of queues are told apart by, within `minutes`. The slot first: it tells most of them apart, and numbers are
+#: compared faster than names. Windows, aggregates and joins by it, in this order, share one exchange and one sort.
+_SLOT = ("slot", "queue", "virtualhost", "broker", "range_from")
 _STOPPED = "state IN ('STOPPED', 'OVERFULL_STOPPED')"
 
 
@@ -68,12 +70,10 @@ def minutes(  # noqa: PLR0917 -- each is another table
     ranges = F.broadcast(ranges)
     pieces = _pieces(_points(samples, events), sampled, ranges)
     watched = _watched(spans, ranges)
-    parts = (
-        _ranked(_of_queues(pieces))
-        .unionByName(_of_episodes(episodes, spans, ranges), allowMissingColumns=True)
-        .unionByName(_of_holds(holds, spans, ranges), allowMissingColumns=True)
+    intervals = _of_episodes(episodes, spans, ranges).unionByName(
+        _of_holds(holds, spans, ranges), allowMissingColumns=True
     )
-    rows = keep(_one_each(parts))
+    rows = keep(_with_intervals(_one_each(_ranked(_of_queues(pieces))), intervals))
     rows = rows.unionByName(_virtual_hosts(rows))
     return _finished(rows, watched, MINUTE)
 
@@ -203,13 +203,7 @@ def _within() -> Column:
 def _of_queues(pieces: DataFrame) -> DataFrame:
     known = F.when(F.col("depth_messages").isNotNull() | F.col("depth_bytes").isNotNull(), F.col("piece_ms"))
     return pieces.select(
-        "broker",
-        "virtualhost",
-        F.lit("queue").alias("kind"),
-        F.col("queue").alias("name"),
-        "queue",
-        "range_from",
-        "slot",
+        *_SLOT,
         "from_ms",
         known.alias("known_ms"),
         F.when(F.expr(_STOPPED), F.col("piece_ms")).alias("stopped_ms"),
@@ -230,8 +224,7 @@ def _ranked(pieces: DataFrame) -> DataFrame:
     ranked = pieces
     for unit in ("messages", "bytes"):
         depth = F.col(f"depth_{unit}")
-        # The slot first: it tells most rows apart, and numbers are compared faster than names.
-        ordered = Window.partitionBy("slot", *reversed(_QUEUE), "range_from").orderBy(depth)
+        ordered = Window.partitionBy(*_SLOT).orderBy(depth)
         weight = F.when(depth.isNotNull(), F.col("known_ms"))
         whole = ordered.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
         so_far = F.sum(weight).over(ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -243,7 +236,7 @@ def _ranked(pieces: DataFrame) -> DataFrame:
                 f"{unit}_high": F.when(F.col(f"{unit}_so_far") > F.ceil(rank), depth),
             }
         ).drop(f"{unit}_so_far")
-    return ranked.drop("range_from")
+    return ranked
 
 
 def _rank(unit: str) -> Column:
@@ -295,23 +288,23 @@ def _laid_out(intervals: DataFrame, spans: DataFrame, ranges: DataFrame, time: s
         .withColumn("slot", F.col("minute") * MINUTE)
     )
     length = F.least("to_ms", F.col("slot") + MINUTE) - F.greatest("from_ms", "slot")
-    of_time = parts.select(*_ROW, length.alias(time))
+    whose = ("kind", "name", *_SLOT[1:])
+    of_time = parts.select("slot", *whose, length.alias(time))
     begun = inside.where("begin >= range_from").select(
-        *_ROW[:-1], (F.col("begin") - F.col("begin") % MINUTE).alias("slot"), F.lit(1).cast("bigint").alias(count)
+        (F.col("begin") - F.col("begin") % MINUTE).alias("slot"), *whose, F.lit(1).cast("bigint").alias(count)
     )
     return of_time.unionByName(begun, allowMissingColumns=True)
 
 
-def _one_each(parts: DataFrame) -> DataFrame:
-    """One row for each slot, from all that was found of it."""
+def _one_each(pieces: DataFrame) -> DataFrame:
+    """One row for each slot of a queue, from the pieces of time in it."""
     weight = F.coalesce("known_ms", F.lit(0).cast("bigint"))
     zero = F.lit(0).cast("bigint")
     leveled = F.when(F.col("capacity_messages").isNotNull() | F.col("stop_messages").isNotNull(), F.col("from_ms"))
     return (
-        parts.groupBy(*_ROW)
+        pieces.groupBy(*_SLOT)
         .agg(
-            F.coalesce(F.sum("known_ms"), zero).alias("known_ms"),
-            F.coalesce(F.sum("overfull_ms"), zero).alias("overfull_ms"),
+            F.sum("known_ms").alias("known_ms"),
             F.when(F.max("known_ms").isNotNull(), F.coalesce(F.sum("stopped_ms"), zero)).alias("stopped_ms"),
             *(
                 expression
@@ -326,17 +319,25 @@ def _one_each(parts: DataFrame) -> DataFrame:
             ),
             F.sum("messages_in").alias("messages_in"),
             F.sum("messages_out").alias("messages_out"),
-            F.coalesce(F.sum("episodes"), zero).alias("episodes"),
-            F.coalesce(F.sum("blocks"), zero).alias("blocks"),
-            F.coalesce(F.sum("blocked_ms"), zero).alias("blocked_ms"),
             F.max("blocked_producers").alias("blocked_producers_max"),
             F.max("producers").alias("producers_max"),
-            # One by one: a struct would keep Spark from aggregating in a hash table.
             *(F.max_by(name, leveled).alias(name) for name in _LEVELS),
         )
         .withColumns({f"{unit}_p95": _between(unit) for unit in ("messages", "bytes")})
         .drop(*(f"{unit}_{part}" for unit in ("messages", "bytes") for part in ("known", "low", "high")))
     )
+
+
+def _with_intervals(rows: DataFrame, intervals: DataFrame) -> DataFrame:
+    """The rows of queues with what intervals tell of them, those of which only intervals tell, and the producers'.
+    Only an interval may lack its virtual host (in a log that does not name it), so none is there twice."""
+    sums = ("overfull_ms", "episodes", "blocked_ms", "blocks")
+    told = intervals.groupBy(*_SLOT, "kind", "name").agg(*(F.sum(name).alias(name) for name in sums))
+    queues = rows.join(told.where("kind = 'queue'").drop("kind", "name"), list(_SLOT), "full_outer")
+    queues = queues.withColumns({"kind": F.lit("queue"), "name": F.col("queue")})
+    both = queues.unionByName(told.where("kind = 'producer'"), allowMissingColumns=True)
+    zero = F.lit(0).cast("bigint")
+    return both.withColumns({name: F.coalesce(name, zero) for name in ("known_ms", *sums)}).drop("range_from")
 
 
 def _between(unit: str) -> Column:

@@ -41,6 +41,10 @@ _EVERYWHERE = {
     "spark.sql.maxPlanStringLength": "1000",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
+    # What lies together by some of its keys needs no exchange to be joined by all of them, and what is sorted by its
+    # keys no hash table to be summed up: `rollups.minutes` relies on both.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.execution.replaceHashWithSortAgg": "true",
     # Spark remembers for its pages what it did, also without them: of a thousand queries that fills a small heap.
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
