@@ -100,4 +100,4 @@ def watch(
         sys.stdout.flush()
         position = max(position, page["last"])
         if position >= page["newest"]:
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE)  # the API tells nobody of what is new: it is asked

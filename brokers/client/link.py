@@ -64,7 +64,7 @@ class Sending:
             self.changed.notify_all()
 
 
-class SenderLink(Handler):  # type: ignore[misc]
+class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
     """`address` None: the transaction coordinator."""
 
     def __init__(self, connection: Connection, address: str | None, name: str) -> None:

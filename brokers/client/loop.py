@@ -27,7 +27,7 @@ FIRST_PAUSE = 0.1
 GOODBYE_SECONDS = 2.0
 
 
-class Loop(Handler):  # type: ignore[misc]
+class Loop(Handler):  # type: ignore[misc]  # Proton has no types
     """`session`: None unless it can be used."""
 
     def __init__(self, owner: Connection, url: str, options: dict[str, Any], longest_pause: float) -> None:

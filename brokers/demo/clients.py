@@ -18,7 +18,7 @@ LONGEST_PAUSE = 5.0  # seconds between attempts to connect, at most
 BACKLOG = 5.0  # seconds of messages that a blocked producer keeps, to send once it may; older ones it forgets
 
 
-class Client(MessagingHandler):  # type: ignore[misc]
+class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
     """One connection with one link. `wanted` says whether it should be there."""
 
     def __init__(self, name: str, address: str, rate: float) -> None:

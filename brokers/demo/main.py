@@ -67,7 +67,7 @@ async def _make(broker: BrokerAdmin, name: str, policy: Mapping[str, Any]) -> No
             await broker.create(queue, policy)
 
 
-class Player(MessagingHandler):  # type: ignore[misc]
+class Player(MessagingHandler):  # type: ignore[misc]  # Proton has no types
     """Ticks the clients and the scenes. `speed`: seconds of the demo's time in one second."""
 
     def __init__(self, stage: Stage, url: str, speed: float) -> None:

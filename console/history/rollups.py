@@ -46,7 +46,7 @@ _LEVELS = (
     "resume_bytes",
 )
 #: What rows of queues are told apart by, within `minutes`. The slot first: it tells most of them apart, and numbers are
-#: compared faster than names. Windows, aggregates and joins by it, in this order, share one exchange and one sort.
+#: compared faster than names. Windows, sums and joins by it, in this order, share an exchange, and the last two a sort.
 _SLOT = ("slot", "queue", "virtualhost", "broker", "range_from")
 _STOPPED = "state IN ('STOPPED', 'OVERFULL_STOPPED')"
 

@@ -21,10 +21,13 @@ COMPARED = tuple(name for name in LAYOUTS if name not in ("taken", "advice"))
 
 def environment(data: Path, **more: str) -> dict[str, str]:
     """For a process whose data folder is `data`."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("HEADGATE_", "SPARK_"))}
-    kept = {key: os.environ[key] for key in ("SPARK_SUBMIT_OPTS",) if key in os.environ}
     own = {"HEADGATE_DATA": str(data), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
-    return inherited | kept | own | more
+    return {key: value for key, value in os.environ.items() if not _of_another(key)} | own | more
+
+
+def _of_another(variable: str) -> bool:
+    """Whether it is about another data folder or cluster. SPARK_SUBMIT_OPTS is how all tests run Java."""
+    return variable.startswith(("HEADGATE_", "SPARK_")) and variable != "SPARK_SUBMIT_OPTS"
 
 
 def manage(*arguments: str, env: Mapping[str, str], within: float = 300) -> subprocess.CompletedProcess[str]:

@@ -42,11 +42,25 @@ def log(broker: str) -> Story:
     return story
 
 
+def log_without_hosts(broker: str) -> Story:
+    """The same, of a client whose name tells no virtual host: its queue is another one than those that tell theirs."""
+    who = {"connection": "con:2(guest@127.0.0.1:1)", "channel": "ch:1"}
+    return (
+        Story(broker, source="log")
+        .watch(0, 600)
+        .event(10, "queue-overfull", virtualhost="test", queue="q", depth_bytes=1200, stop_bytes=1000)
+        .event(10, "producer-blocked", queue="q", **who)
+        .event(20, "queue-underfull", virtualhost="test", queue="q", depth_bytes=600, resume_bytes=800)
+        .event(20, "producer-released", queue="q", **who)
+    )
+
+
 STOP = {"actor": "ann", "reason": "disk", "queues": 1, "producers": 3}
 
 FIRST = (
     whole("whole"),
     log("log"),
+    log_without_hosts("log without hosts"),
     Story("open").watch(0, 300).overfull(60).blocked(60),
     Story("lost").watch(0, 600).overfull(10).blocked(10).sample(60, 2, whole=True),
     Story("joined late").watch(0, 600).sample(30, 20, whole=True, state="OVERFULL", overfull_since=at(-3600)),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from console.history import rollups
 from console.history.run import Report
+from console.history.spans import spans
 from tests.history.rows import Row, at
 from tests.history.runs import History
 from tests.history.stories import FIRST, LATER
@@ -46,6 +49,35 @@ def test_producer_that_was_held_is_a_hold(told: Told) -> None:
     row = told.history.one("holds", "whole")
     assert some(row, "queue", "start", "end", "client", "link") == ("q", at(60), at(90), "client-1", "link-1")
     assert row["reasons"] == ["queue-overfull:q"]
+
+
+def test_what_is_told_of_a_queue_without_its_virtual_host_is_one_row_of_a_minute(told: Told) -> None:
+    rows = told.history.rows("minutes", "log without hosts", kind="queue")
+    found = [some(row, "virtualhost", "at", "overfull_ms", "blocked_ms", "blocks", "bytes_max") for row in rows]
+    assert found == [("test", at(0), 10_000, 0, 0, 1200), (None, at(0), 0, 10_000, 1, None)]
+
+
+def test_minutes_bring_the_rows_of_a_queue_together_once(told: Told, spark: Any) -> None:
+    """As few exchanges as there can be: of points, and of intervals, to be summed up and to join those."""
+    tables, plans = told.history.tables, []
+    looked = spans(tables.read("coverage"))
+
+    def kept(rows: Any) -> Any:
+        plans.append(rows._jdf.queryExecution().executedPlan().toString())
+        return rows
+
+    ranges = spark.sql("SELECT * FROM VALUES (0L, 9999999999999L) AS t(range_from, range_to)")
+    spark.conf.set("spark.sql.maxPlanStringLength", 1_000_000)
+    try:
+        inputs = [tables.read(name) for name in ("samples", "events", "episodes", "holds")]
+        rollups.minutes(*inputs[:2], looked, looked, *inputs[2:], ranges, kept)
+    finally:
+        spark.conf.set("spark.sql.maxPlanStringLength", 1000)
+    (plan,) = plans
+    assert "SortMergeJoin" in plan
+    assert "SortAggregate(key=[slot" in plan
+    assert len(re.findall(r"Exchange hashpartitioning\(broker#\d+, virtualhost#", plan)) == 2
+    assert len(re.findall(r"Exchange hashpartitioning\(slot#", plan)) == 2
 
 
 def test_minute_weighs_each_depth_by_its_time(told: Told) -> None:
