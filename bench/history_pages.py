@@ -17,9 +17,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from console.history.blocked import heat, top
+from console.history.durations import DAY
 from console.history.known import brokers, queues
 from console.history.reader import Reader
-from console.history.series import DAY, QueueKey, series
+from console.history.series import QueueKey, series
 
 COLD, WARM = 10, 60
 

@@ -11,9 +11,10 @@ from rest_framework.request import Request
 
 from brokers.admin import InvalidValue
 from console.access.people import rights_in
+from console.history.durations import DAY
 from console.history.reader import Reader, reader_of
 from console.history.seen import seen_by
-from console.history.series import DAY, QueueKey
+from console.history.series import QueueKey
 
 #: Days and hours are kept for about three years; what is older is not asked for by mistake only.
 LONGEST = 1200 * DAY

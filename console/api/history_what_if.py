@@ -16,9 +16,9 @@ from console.api import schema
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_in, range_in
 from console.api.reading import MOST_AT_ONCE, body_of, number_in
 from console.history import advice
+from console.history.durations import DAY
 from console.history.minute_traffic import Recorded
 from console.history.recorded_traffic import LONGEST, recorded
-from console.history.series import DAY
 
 MOST_CANDIDATES = 10
 _LIMITS = ("capacity_messages", "resume_messages", "capacity_bytes", "resume_bytes")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.history.coverage import Span, watched
+from console.history.durations import DAY, HOUR, MINUTE
 from console.history.reader import Reader
-from console.history.series import DAY, HOUR, MINUTE
 
 #: What "time" is meant: producers' time that flow control took, or a queue's own time in a state.
 MEASURES = {"blocked": "blocked_ms", "overfull": "overfull_ms", "stopped": "stopped_ms"}

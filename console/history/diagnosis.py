@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from console.history.durations import HOUR, MINUTE
 from console.history.status import Facts, Status
 
 #: Files wait for no longer than this, in ms, while the pipeline is well.
-OVERDUE = 2 * 60_000
+OVERDUE = 2 * MINUTE
 #: One run may take its time with a large backlog; so long, in ms, and it deserves a look.
-_LONG = 15 * 60_000
+_LONG = 15 * MINUTE
 #: Chores are done daily; ms.
-_CHORE_OVERDUE = 30 * 3_600_000
+_CHORE_OVERDUE = 30 * HOUR
 
 _START = "Start `manage.py history`: it runs the pipeline by itself. `manage.py up` starts it, too."
 _CHORE_WORDS = {

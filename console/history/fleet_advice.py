@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from console.history.durations import DAY, MINUTE
 from console.history.minute_traffic import COLUMNS, KNOWN, of_minutes
 from console.history.whatif import ADVICE, row_of
 
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from console.history.tables import Tables
 
 DAYS = 7
-_DAY = 86_400_000
 _ALWAYS = (dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinfo=dt.UTC))
 
 #: What the replay consists of, as executors need it.
-_CODE = ("__init__", "history/__init__", *(f"history/{m}" for m in ("fleet_advice", "minute_traffic", "whatif")))
-_CODE += ("history/whatif_replay",)
+_CODE = (
+    "__init__",
+    "history/__init__",
+    *(f"history/{m}" for m in ("durations", "fleet_advice", "minute_traffic", "whatif", "whatif_replay")),
+)
 
 _KEY = ("broker", "virtualhost", "name")
 _ROW = pa.schema(
@@ -72,8 +75,8 @@ def last_weeks(tables: Tables) -> dict[str, Week]:
 
     followed = tables.read("coverage").where("followed")
     last = followed.groupBy("broker").agg(F.max(F.unix_millis("until")).alias("until")).collect()
-    ends = {row.broker: -(-row.until // 60_000) * 60_000 for row in last}
-    return {broker: (end - DAYS * _DAY, end) for broker, end in ends.items()}
+    ends = {row.broker: -(-row.until // MINUTE) * MINUTE for row in last}
+    return {broker: (end - DAYS * DAY, end) for broker, end in ends.items()}
 
 
 def fleet_advice(minutes: DataFrame, weeks: Mapping[str, Week]) -> DataFrame:

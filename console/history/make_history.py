@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from brokers.managed import object_name
+from console.history.durations import HOUR, MINUTE
 from console.history.event_rows import Row, table
 from console.history.landing import MAX_ROWS, SCHEMAS, Landing, part
 from console.history.make_history_model import MINUTES, OVERFULL, Crossing, Day, Edit, Fleet, Stop
@@ -29,7 +30,6 @@ _WORDS = ("orders", "invoices", "mail", "stock", "prices", "audit", "images", "a
 _REGIONS = ("eu", "us", "asia", "latam")
 _CLIENTS = ("web-shop", "mobile-app", "gateway", "batch", "sensor-hub")
 _STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
-_MINUTE, _HOUR = 60_000, 3_600_000  # ms
 _EVENTS = 100_000  # of one file, about
 
 
@@ -120,10 +120,10 @@ class _Writer:
         if chance.random() < 0.02:
             begin = int(chance.integers(0, MINUTES - 200))
             looked[begin : begin + int(chance.integers(5, 180))] = False
-        looked[max(0, min(MINUTES, (self._end - start) // _MINUTE)) :] = False
+        looked[max(0, min(MINUTES, (self._end - start) // MINUTE)) :] = False
         edges = np.flatnonzero(np.diff(np.concatenate([[0], looked.astype(int), [0]])))
         for begin, end in edges.reshape(-1, 2).tolist():
-            row = {**self._facts.common(start + begin * _MINUTE), "until": start + end * _MINUTE, "followed": True}
+            row = {**self._facts.common(start + begin * MINUTE), "until": start + end * MINUTE, "followed": True}
             self._coverage.append(row)
         return looked
 
@@ -169,12 +169,12 @@ class _Facts:
         for crossing in sorted(day.crossings, key=lambda c: c.second):
             rows += self._crossing(start, crossing, day)
         for stop in day.stops:
-            rows += [self._stop(start + stop.begin * _MINUTE, q, stop, "producers-stopped") for q in stop.queues]
-            rows += [self._stop(start + stop.end * _MINUTE, q, stop, "producers-started") for q in stop.queues]
-        rows += [self._edit(start + edit.minute * _MINUTE, edit) for edit in day.edits]
+            rows += [self._stop(start + stop.begin * MINUTE, q, stop, "producers-stopped") for q in stop.queues]
+            rows += [self._stop(start + stop.end * MINUTE, q, stop, "producers-started") for q in stop.queues]
+        rows += [self._edit(start + edit.minute * MINUTE, edit) for edit in day.edits]
         if at.day == 2:  # maintenance: the broker is started anew once a month
             text = "[broker] BRK-1004 : Ready : 127.0.0.1:5672"
-            rows.append(self._row(start + 4 * _HOUR, "broker-ready", "type=Broker", text=text))
+            rows.append(self._row(start + 4 * HOUR, "broker-ready", "type=Broker", text=text))
         return rows
 
     def _row(self, at: int, kind: str, name: str, **values: Any) -> Row:
@@ -305,7 +305,7 @@ class _Samples:
         columns = {
             "broker": _repeated(self._plan.broker, rows),
             "run": _repeated(self._plan.run, rows),
-            "at": pa.array(np.repeat(start + (minutes + 1) * _MINUTE, count), pa.timestamp("ms", tz="UTC")),
+            "at": pa.array(np.repeat(start + (minutes + 1) * MINUTE, count), pa.timestamp("ms", tz="UTC")),
             "virtualhost": _coded(numbers, self._facts.hosts),
             "queue": _coded(numbers, self._facts.names),
             "state": _coded(overfull.astype(np.int32) + 2 * stopped.astype(np.int32), _STATES),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from console.history.durations import MINUTE
 from console.history.whatif_replay import Floats, Limits, Samples, Traffic, traffic
 
 #: Columns of the table `minutes` that it takes besides `ms`, the moment of each.
@@ -32,8 +33,6 @@ COLUMNS = (
 KNOWN = "kind = 'queue' AND known_ms > 0 AND messages_mean IS NOT NULL"
 #: So many tell nothing.
 FEWEST = 3
-
-MINUTE = 60_000
 
 
 @dataclass(frozen=True, slots=True)

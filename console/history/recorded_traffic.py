@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from console.history.durations import DAY, HOLDS_MS
 from console.history.minute_traffic import COLUMNS, FEWEST, KNOWN, Recorded, limits_at_end, most, of_minutes
 from console.history.reader import Reader
-from console.history.series import DAY, HOLDS_MS, QueueKey
+from console.history.series import QueueKey
 from console.history.whatif_replay import Samples, traffic
 
 #: Ranges up to this long are replayed from samples, longer ones from minutes.

@@ -1,9 +1,7 @@
 """Rollups: what each minute, hour and day was like, for each queue, virtual host and producer. Pure.
 
-A sample holds until the queue's next one, for `HOLDS_MS` at most and only while somebody looked (`spans.py`); each
-moment counts for as long as it lasted. So a mean is the mean over time, and time of which nothing is known counts
-nowhere. Events tell a queue's depth as well and are points like samples are; those of an imported log hold for no time,
-since nobody knows what came after: they give a maximum and no mean.
+What was told of a queue counts for as long as it holds (`pieces.py`). So a mean is the mean over time, and time of
+which nothing is known counts nowhere. What an imported log tells holds for no time: it gives a maximum and no mean.
 
 | column | meaning |
 |---|---|
@@ -26,29 +24,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from console.history.spans import by_day
+from console.history.durations import MINUTE
+from console.history.pieces import LEVELS, SLOT, parts_of_intervals, pieces_of_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-#: How long a sample says what a queue is like. Above the time between two samples of all queues.
-HOLDS_MS = 15 * 60_000
-
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-
-_QUEUE = ("broker", "virtualhost", "queue")
-_LEVELS = (
-    "capacity_messages",
-    "stop_messages",
-    "resume_messages",
-    "capacity_bytes",
-    "stop_bytes",
-    "resume_bytes",
-)
-#: What rows of queues are told apart by, within `minutes`. The slot first: it tells most of them apart, and numbers are
-#: compared faster than names. Windows, sums and joins by it, in this order, share an exchange, and the last two a sort.
-_SLOT = ("slot", "queue", "virtualhost", "broker", "range_from")
-_STOPPED = "state IN ('STOPPED', 'OVERFULL_STOPPED')"
 
 
 def minutes(  # noqa: PLR0917 -- each is another table
@@ -68,14 +48,10 @@ def minutes(  # noqa: PLR0917 -- each is another table
     `keep`: is given rows that are needed twice, and returns them; else they are worked out twice.
     """
     ranges = F.broadcast(ranges)
-    pieces = _pieces(_points(samples, events), sampled, ranges)
-    watched = _watched(spans, ranges)
-    intervals = _of_episodes(episodes, spans, ranges).unionByName(
-        _of_holds(holds, spans, ranges), allowMissingColumns=True
-    )
-    rows = keep(_with_intervals(_one_each(_ranked(_of_queues(pieces))), intervals))
+    known = _one_each(_ranked(pieces_of_queues(samples, events, sampled, ranges)))
+    rows = keep(_with_intervals(known, parts_of_intervals(episodes, holds, spans, ranges)))
     rows = rows.unionByName(_virtual_hosts(rows))
-    return _finished(rows, watched, MINUTE)
+    return _finished(rows, _watched(spans, ranges), MINUTE)
 
 
 def coarser(minutes: DataFrame, spans: DataFrame, ranges: DataFrame, step: int) -> DataFrame:
@@ -96,9 +72,9 @@ def coarser(minutes: DataFrame, spans: DataFrame, ranges: DataFrame, step: int) 
         ),
         F.max("blocked_producers_max").alias("blocked_producers_max"),
         F.max("producers_max").alias("producers_max"),
-        F.max_by(F.struct(*_LEVELS), F.when(F.col("capacity_messages").isNotNull(), at)).alias("levels"),
+        F.max_by(F.struct(*LEVELS), F.when(F.col("capacity_messages").isNotNull(), at)).alias("levels"),
     )
-    rows = rows.select("*", *(F.col(f"levels.{name}").alias(name) for name in _LEVELS)).drop("levels")
+    rows = rows.select("*", *(F.col(f"levels.{name}").alias(name) for name in LEVELS)).drop("levels")
     return _finished(rows, _watched(spans, F.broadcast(ranges), step), step)
 
 
@@ -114,109 +90,6 @@ _SUMS = (
 )
 
 
-def _points(samples: DataFrame, events: DataFrame) -> DataFrame:
-    """What is known of a queue at a moment. `holds`: whether it says anything of the time after it."""
-    sampled = samples.select(
-        *_QUEUE,
-        F.unix_millis("at").alias("ms"),
-        F.lit(-1).cast("bigint").alias("seq"),
-        "state",
-        "depth_messages",
-        "depth_bytes",
-        "blocked_producers",
-        "producers",
-        "enqueued_messages",
-        "dequeued_messages",
-        *_LEVELS,
-        F.lit(True).alias("holds"),
-    )
-    gone = F.col("kind") == "queue-deleted"
-    told = events.where("queue IS NOT NULL AND (depth_messages IS NOT NULL OR depth_bytes IS NOT NULL)").select(
-        *_QUEUE,
-        F.unix_millis("at").alias("ms"),
-        F.col("sequence").alias("seq"),
-        F.when(~gone, F.col("state")).alias("state"),
-        F.when(~gone, F.col("depth_messages")).alias("depth_messages"),
-        F.when(~gone, F.col("depth_bytes")).alias("depth_bytes"),
-        "blocked_producers",
-        (F.col("source") != "log").alias("holds"),
-    )
-    return sampled.unionByName(told, allowMissingColumns=True)
-
-
-def _pieces(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame:
-    """The time for which each point holds, cut at minutes: `slot` is the minute, `piece_ms` its part of it."""
-    inside = points.join(ranges, (F.col("ms") >= F.col("range_from") - HOLDS_MS) & (F.col("ms") < F.col("range_to")))
-    day = F.expr(f"ms div {DAY}")
-    looked = (
-        inside.withColumn("day", day)
-        .join(
-            F.broadcast(by_day(sampled).withColumnsRenamed({"broker": "its_broker", "day": "its_day"})),
-            _within(),
-            "left",
-        )
-        .drop("its_broker", "its_day")
-    )
-    ordered = Window.partitionBy(*_QUEUE, "range_from").orderBy("ms", "seq")
-    before = ordered.rowsBetween(Window.unboundedPreceding, -1)
-    counted = F.when(F.col("enqueued_messages").isNotNull(), F.struct("ms", "enqueued_messages", "dequeued_messages"))
-    held = (
-        looked.withColumn("next_ms", F.lead("ms").over(ordered))
-        .withColumn("last", F.last(counted, ignorenulls=True).over(before))
-        .withColumn("begin", F.greatest("ms", "range_from"))
-        .withColumn(
-            "end",
-            F.when(
-                F.col("holds") & F.col("span_to").isNotNull(),
-                F.least("next_ms", F.col("ms") + HOLDS_MS, "span_to", "range_to"),
-            ).otherwise(F.col("ms")),
-        )
-        .where("ms >= range_from OR end > begin")
-    )
-    joined = F.expr(f"last.ms >= ms - {HOLDS_MS} AND last.ms >= span_from")
-    grown = {
-        name: F.when(
-            joined & (F.col("ms") >= F.col("range_from")),
-            F.when(F.col(column) >= F.col(f"last.{column}"), F.col(column) - F.col(f"last.{column}")).otherwise(
-                F.col(column)
-            ),
-        )
-        for name, column in (("messages_in", "enqueued_messages"), ("messages_out", "dequeued_messages"))
-    }
-    held = held.withColumns(grown)
-    slots = F.sequence(F.expr(f"begin div {MINUTE}"), F.expr(f"greatest(begin, end - 1) div {MINUTE}"))
-    cut = held.withColumn("minute", F.explode(slots)).withColumn("slot", F.col("minute") * MINUTE)
-    from_ms = F.greatest("begin", "slot")
-    to_ms = F.least("end", F.col("slot") + MINUTE)
-    first = F.col("slot") <= F.col("ms")
-    return (
-        cut.withColumn("from_ms", from_ms)
-        .withColumn("piece_ms", F.greatest(F.lit(0).cast("bigint"), to_ms - F.col("from_ms")))
-        .withColumns({name: F.when(first, F.col(name)) for name in grown})
-    )
-
-
-def _within() -> Column:
-    return F.expr("broker = its_broker AND day = its_day AND ms >= span_from AND ms <= span_to")
-
-
-def _of_queues(pieces: DataFrame) -> DataFrame:
-    known = F.when(F.col("depth_messages").isNotNull() | F.col("depth_bytes").isNotNull(), F.col("piece_ms"))
-    return pieces.select(
-        *_SLOT,
-        "from_ms",
-        known.alias("known_ms"),
-        F.when(F.expr(_STOPPED), F.col("piece_ms")).alias("stopped_ms"),
-        "depth_messages",
-        "depth_bytes",
-        "messages_in",
-        "messages_out",
-        "blocked_producers",
-        "producers",
-        *_LEVELS,
-    )
-
-
 def _ranked(pieces: DataFrame) -> DataFrame:
     """With what `_one_each` takes the 95th percentiles from: of the known time of a slot, `…_low` and `…_high` are the
     piece's depth if it is above the rank of that, `…_known` the time. Spark's own percentile costs several times as
@@ -224,7 +97,7 @@ def _ranked(pieces: DataFrame) -> DataFrame:
     ranked = pieces
     for unit in ("messages", "bytes"):
         depth = F.col(f"depth_{unit}")
-        ordered = Window.partitionBy(*_SLOT).orderBy(depth)
+        ordered = Window.partitionBy(*SLOT).orderBy(depth)
         weight = F.when(depth.isNotNull(), F.col("known_ms"))
         whole = ordered.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
         so_far = F.sum(weight).over(ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -245,64 +118,13 @@ def _rank(unit: str) -> Column:
     return (F.col(f"{unit}_known") - 1) * 0.95
 
 
-def _of_episodes(episodes: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Overfull time, where somebody looked, and the episodes that began."""
-    queues = episodes.where("kind = 'overfull'").select(
-        "broker",
-        "virtualhost",
-        F.lit("queue").alias("kind"),
-        F.col("queue").alias("name"),
-        "queue",
-        F.unix_millis("start").alias("begin"),
-        F.unix_millis("end").alias("end"),
-    )
-    return _laid_out(queues, spans, ranges, "overfull_ms", "episodes")
-
-
-def _of_holds(holds: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Time that producers were held: of each queue, and of each producer."""
-    bounds = (F.unix_millis("start").alias("begin"), F.unix_millis("end").alias("end"))
-    queues = holds.select(
-        "broker", "virtualhost", F.lit("queue").alias("kind"), F.col("queue").alias("name"), "queue", *bounds
-    )
-    who = F.concat_ws(" ", F.coalesce("client", "connection", "producer"), F.coalesce("link", "channel"))
-    producers = holds.select(
-        "broker", "virtualhost", F.lit("producer").alias("kind"), who.alias("name"), "queue", *bounds
-    )
-    return _laid_out(queues.unionByName(producers), spans, ranges, "blocked_ms", "blocks")
-
-
-def _laid_out(intervals: DataFrame, spans: DataFrame, ranges: DataFrame, time: str, count: str) -> DataFrame:
-    """Intervals (`begin`, `end`, null: open) as their parts within spans and ranges, cut at minutes."""
-    inside = intervals.where("queue IS NOT NULL").join(
-        ranges, F.expr("begin < range_to AND (end IS NULL OR end >= range_from)")
-    )
-    days = F.expr(f"sequence(greatest(begin, range_from) div {DAY}, least(end, range_to) div {DAY})")
-    parts = (
-        inside.withColumn("day", F.explode(days))
-        .join(F.broadcast(by_day(spans)), ["broker", "day"])
-        .withColumn("from_ms", F.greatest("begin", "span_from", "range_from", F.col("day") * DAY))
-        .withColumn("to_ms", F.least("end", "span_to", "range_to", (F.col("day") + 1) * DAY))
-        .where("to_ms > from_ms")
-        .withColumn("minute", F.explode(F.expr(f"sequence(from_ms div {MINUTE}, (to_ms - 1) div {MINUTE})")))
-        .withColumn("slot", F.col("minute") * MINUTE)
-    )
-    length = F.least("to_ms", F.col("slot") + MINUTE) - F.greatest("from_ms", "slot")
-    whose = ("kind", "name", *_SLOT[1:])
-    of_time = parts.select("slot", *whose, length.alias(time))
-    begun = inside.where("begin >= range_from").select(
-        (F.col("begin") - F.col("begin") % MINUTE).alias("slot"), *whose, F.lit(1).cast("bigint").alias(count)
-    )
-    return of_time.unionByName(begun, allowMissingColumns=True)
-
-
 def _one_each(pieces: DataFrame) -> DataFrame:
     """One row for each slot of a queue, from the pieces of time in it."""
     weight = F.coalesce("known_ms", F.lit(0).cast("bigint"))
     zero = F.lit(0).cast("bigint")
     leveled = F.when(F.col("capacity_messages").isNotNull() | F.col("stop_messages").isNotNull(), F.col("from_ms"))
     return (
-        pieces.groupBy(*_SLOT)
+        pieces.groupBy(*SLOT)
         .agg(
             F.sum("known_ms").alias("known_ms"),
             F.when(F.max("known_ms").isNotNull(), F.coalesce(F.sum("stopped_ms"), zero)).alias("stopped_ms"),
@@ -321,7 +143,7 @@ def _one_each(pieces: DataFrame) -> DataFrame:
             F.sum("messages_out").alias("messages_out"),
             F.max("blocked_producers").alias("blocked_producers_max"),
             F.max("producers").alias("producers_max"),
-            *(F.max_by(name, leveled).alias(name) for name in _LEVELS),
+            *(F.max_by(name, leveled).alias(name) for name in LEVELS),
         )
         .withColumns({f"{unit}_p95": _between(unit) for unit in ("messages", "bytes")})
         .drop(*(f"{unit}_{part}" for unit in ("messages", "bytes") for part in ("known", "low", "high")))
@@ -332,8 +154,8 @@ def _with_intervals(rows: DataFrame, intervals: DataFrame) -> DataFrame:
     """The rows of queues with what intervals tell of them, those of which only intervals tell, and the producers'.
     Only an interval may lack its virtual host (in a log that does not name it), so none is there twice."""
     sums = ("overfull_ms", "episodes", "blocked_ms", "blocks")
-    told = intervals.groupBy(*_SLOT, "kind", "name").agg(*(F.sum(name).alias(name) for name in sums))
-    queues = rows.join(told.where("kind = 'queue'").drop("kind", "name"), list(_SLOT), "full_outer")
+    told = intervals.groupBy(*SLOT, "kind", "name").agg(*(F.sum(name).alias(name) for name in sums))
+    queues = rows.join(told.where("kind = 'queue'").drop("kind", "name"), list(SLOT), "full_outer")
     queues = queues.withColumns({"kind": F.lit("queue"), "name": F.col("queue")})
     both = queues.unionByName(told.where("kind = 'producer'"), allowMissingColumns=True)
     zero = F.lit(0).cast("bigint")
@@ -365,7 +187,7 @@ def _virtual_hosts(rows: DataFrame) -> DataFrame:
         F.col("virtualhost").alias("name"),
         empty.cast("string").alias("queue"),
         *(F.col(f"{unit}_mean").alias(f"{unit}_p95") for unit in ("messages", "bytes")),
-        *(empty.cast("bigint").alias(name) for name in _LEVELS),
+        *(empty.cast("bigint").alias(name) for name in LEVELS),
     )
 
 

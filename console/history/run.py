@@ -32,8 +32,8 @@ from console.history import holds as holds_step
 from console.history import rollups, stops
 from console.history.backlog import Backlog, find_backlog
 from console.history.cleaning import clean, complete, unknown
+from console.history.durations import DAY, HOLDS_MS, HOUR, MINUTE
 from console.history.owed import Owed, Stretch
-from console.history.rollups import DAY, HOLDS_MS, HOUR, MINUTE
 from console.history.spans import spans
 from console.history.stretches import as_ranges, joined, moment, portions
 from console.history.tables import Tables, schema

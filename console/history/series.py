@@ -12,12 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from console.history.coverage import Span, gaps, watched
+from console.history.durations import DAY, HOLDS_MS, HOUR, MINUTE
 from console.history.reader import Reader
-
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-
-#: A sample says what a queue is like until the next one, but no longer than this; as in the rollups.
-HOLDS_MS = 15 * MINUTE
 
 #: Points of one answer, at most.
 MOST_POINTS = 12_000

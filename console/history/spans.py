@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from console.history.durations import DAY
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-DAY = 86_400_000
 
 
 def spans(coverage: DataFrame, *, sampled: bool = False) -> DataFrame:

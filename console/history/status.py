@@ -13,6 +13,7 @@ from typing import Any
 from celery.schedules import crontab
 from django.utils import timezone
 
+from console.history.durations import DAY
 from console.history.landing import Landing, LandingError, part
 from console.history.layout import LAYOUTS
 from console.history.models import Held, HistoryRun
@@ -25,7 +26,7 @@ MOST_RUNS, MOST_FAILURES = 25, 10
 #: A recorder publishes at least every 20 s or so while it follows a broker.
 FOLLOWS = dt.timedelta(seconds=60)
 #: Gaps in the recording are told for so long.
-_GAPS_MS = 7 * 86_400_000
+_GAPS_MS = 7 * DAY
 
 Facts = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 
-from console.history.rollups import DAY
+from console.history.durations import DAY
 
 #: Stretches of hours that one run works out; with more of them they are joined, which costs time and changes nothing.
 MOST_RANGES = 24

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.history.rollups import DAY, HOUR
+from console.history.durations import DAY, HOUR
 from console.history.stretches import joined, portions
 
 ANY = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 60)).map(lambda each: (each[0], each[0] + each[1])))
