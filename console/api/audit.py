@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from brokers.admin import InvalidValue, NotFound
 from console import operations
-from console.api import schema
+from console.api import policies_schema, schema
 from console.api.reading import MOST_AT_ONCE, PersonalView, body_of, number_in, text_in
 from console.api.streaming import streamed
 from console.audit.models import AuditEntry, AuditQuerySet, Outcome
@@ -116,7 +116,7 @@ _FILES = {"csv": ("text/csv; charset=utf-8", _csv), "json": ("application/json",
 
 class RevertView(PersonalView):
     @extend_schema(
-        responses={200: schema.Reversal, **schema.READ_REFUSALS},
+        responses={200: policies_schema.Reversal, **schema.READ_REFUSALS},
         summary="Tell what reverting an audit row would do",
     )
     def get(self, request: Request, number: int) -> Response:
@@ -128,8 +128,8 @@ class RevertView(PersonalView):
         return Response({"change": change.shown(), "preview": preview})
 
     @extend_schema(
-        request=schema.RevertRequest,
-        responses={200: schema.Reverted, **schema.WRITE_REFUSALS, 409: schema.Refusal},
+        request=policies_schema.RevertRequest,
+        responses={200: policies_schema.Reverted, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Undo what an audit row says was done",
         description="Refused if what it changed has been changed since. It is audited like any other change.",
     )

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue, NotFound
 from console import operations
 from console.access.rights import Role
-from console.api import schema
+from console.api import policies_schema, schema
 from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, body_of, map_in, number_in, text_in
 from console.bulk import tasks
 from console.bulk.models import BulkEdit, RowState
@@ -25,7 +25,7 @@ _NAMED = 200
 class BulkEditsView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER, *schema.PAGE],
-        responses={200: schema.page_of(schema.BulkJob), **schema.READ_REFUSALS},
+        responses={200: schema.page_of(policies_schema.BulkJob), **schema.READ_REFUSALS},
         operation_id="policies_bulk_list",
         summary="List bulk edits, newest first",
     )
@@ -41,8 +41,8 @@ class BulkEditsView(BrokerView):
 
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.BulkRequest,
-        responses={201: schema.BulkJob, **schema.WRITE_REFUSALS},
+        request=policies_schema.BulkRequest,
+        responses={201: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Change policy fields of many queues",
         description="Answers at once; follow the job. Each queue is changed, audited and reported for itself.",
     )
@@ -58,8 +58,8 @@ class BulkEditsView(BrokerView):
 class BulkPreviewView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.BulkPreviewRequest,
-        responses={200: schema.BulkPreview, **schema.READ_REFUSALS},
+        request=policies_schema.BulkPreviewRequest,
+        responses={200: policies_schema.BulkPreview, **schema.READ_REFUSALS},
         summary="Tell which queues are chosen, and what an edit of them would do",
     )
     def post(self, request: Request) -> Response:
@@ -90,7 +90,9 @@ class _JobView(PersonalView):
 
 
 class BulkEditView(_JobView):
-    @extend_schema(responses={200: schema.BulkJob, **schema.READ_REFUSALS}, summary="One bulk edit, and how far it is")
+    @extend_schema(
+        responses={200: policies_schema.BulkJob, **schema.READ_REFUSALS}, summary="One bulk edit, and how far it is"
+    )
     def get(self, request: Request, number: int) -> Response:
         return Response(_job(self.job(number)))
 
@@ -101,7 +103,7 @@ class BulkRowsView(_JobView):
             schema.asked("state", "Only queues in this state.", enum=RowState.values),
             *schema.PAGE,
         ],
-        responses={200: schema.page_of(schema.BulkRow), **schema.READ_REFUSALS},
+        responses={200: schema.page_of(policies_schema.BulkRow), **schema.READ_REFUSALS},
         summary="The queues of a bulk edit, and what came of each",
     )
     def get(self, request: Request, number: int) -> Response:
@@ -128,8 +130,8 @@ class BulkRowsView(_JobView):
 
 class BulkResumeView(_JobView):
     @extend_schema(
-        request=schema.BulkSteer,
-        responses={200: schema.BulkJob, **schema.WRITE_REFUSALS},
+        request=policies_schema.BulkSteer,
+        responses={200: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Let a bulk edit go on, and try failed queues again",
     )
     def post(self, request: Request, number: int) -> Response:
@@ -141,8 +143,8 @@ class BulkResumeView(_JobView):
 
 class BulkInterruptView(_JobView):
     @extend_schema(
-        request=schema.BulkSteer,
-        responses={200: schema.BulkJob, **schema.WRITE_REFUSALS},
+        request=policies_schema.BulkSteer,
+        responses={200: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Interrupt a bulk edit",
     )
     def post(self, request: Request, number: int) -> Response:
@@ -152,7 +154,8 @@ class BulkInterruptView(_JobView):
 
 class BulkUndoView(_JobView):
     @extend_schema(
-        responses={200: schema.BulkPreview, **schema.READ_REFUSALS}, summary="Tell what undoing a bulk edit would do"
+        responses={200: policies_schema.BulkPreview, **schema.READ_REFUSALS},
+        summary="Tell what undoing a bulk edit would do",
     )
     def get(self, request: Request, number: int) -> Response:
         job = self.job(number)
@@ -162,8 +165,8 @@ class BulkUndoView(_JobView):
         return Response({"count": len(changes), "queues": [], "preview": preview})
 
     @extend_schema(
-        request=schema.BulkSteer,
-        responses={201: schema.BulkJob, **schema.WRITE_REFUSALS},
+        request=policies_schema.BulkSteer,
+        responses={201: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Undo a bulk edit",
         description="A job of its own: each queue gets what it had, unless somebody has changed it since.",
     )

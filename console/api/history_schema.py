@@ -8,7 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 
-from console.api.schema import INVALID, Refusal, asked
+from console.api.schema import INVALID, Refusal, asked, number_field, text_field
 from console.history import blocked
 from console.history.incident import GROUPS
 from console.history.series import FIELDS
@@ -45,14 +45,6 @@ FILE = asked("as", "Format of the file.", enum=["csv", "parquet"], default="csv"
 FILE_ANSWER = OpenApiResponse(OpenApiTypes.BINARY, description="The rows, sent while they are read.")
 
 
-def _int(says: str, *, null: bool = False) -> serializers.IntegerField:
-    return serializers.IntegerField(help_text=says, allow_null=null)
-
-
-def _text(says: str, *, null: bool = False) -> serializers.CharField:
-    return serializers.CharField(help_text=says, allow_null=null)
-
-
 def _list(says: str) -> serializers.ListField:
     return serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=says)
 
@@ -62,9 +54,9 @@ def _spans(says: str) -> serializers.ListField:
 
 
 class KnownBroker(serializers.Serializer[Any]):
-    broker = _text("Its name in the history.")
-    first = _int("The first moment that somebody looked.")
-    last = _int("The last one.")
+    broker = text_field("Its name in the history.")
+    first = number_field("The first moment that somebody looked.")
+    last = number_field("The last one.")
     imported = serializers.BooleanField(help_text="Whether all that is known comes from logs.")
 
 
@@ -73,32 +65,32 @@ class Known(serializers.Serializer[Any]):
     landed = serializers.BooleanField(
         help_text="Nothing is known yet, but recordings or imported logs wait to be worked out."
     )
-    now = _int("The server's time.")
+    now = number_field("The server's time.")
     brokers = KnownBroker(many=True)
 
 
 class KnownQueue(serializers.Serializer[Any]):
-    broker = _text("Its broker.")
-    virtualhost = _text("Its virtual host.")
-    name = _text("Its name.")
-    first = _int("The first day that is known of it.")
-    last = _int("The last one.")
+    broker = text_field("Its broker.")
+    virtualhost = text_field("Its virtual host.")
+    name = text_field("Its name.")
+    first = number_field("The first day that is known of it.")
+    last = number_field("The last one.")
 
 
-_range: dict[str, Any] = {"from": _int("Beginning of the range."), "until": _int("End of the range.")}
+_range: dict[str, Any] = {"from": number_field("Beginning of the range."), "until": number_field("End of the range.")}
 _PER_POINT = " For each of `at`."
 
 Series = type(
     "Series",
     (serializers.Serializer,),
     {
-        "broker": _text("Name of the broker."),
-        "virtualhost": _text("The queue's virtual host."),
-        "queue": _text("The queue's name."),
+        "broker": text_field("Name of the broker."),
+        "virtualhost": text_field("The queue's virtual host."),
+        "queue": text_field("The queue's name."),
         **_range,
-        "resolution": _text("raw, minute, hour or day."),
-        "step_ms": _int("ms of each point; 0: as they came."),
-        "known": _int("Points of which something is known."),
+        "resolution": text_field("raw, minute, hour or day."),
+        "step_ms": number_field("ms of each point; 0: as they came."),
+        "known": number_field("Points of which something is known."),
         "at": serializers.ListField(child=serializers.IntegerField(), help_text="Times of the points, ascending."),
         "held": serializers.ListField(
             child=serializers.BooleanField(),
@@ -112,32 +104,32 @@ Series = type(
 
 
 class TopRow(serializers.Serializer[Any]):
-    broker = _text("Its broker.")
-    virtualhost = _text("Its virtual host.")
-    name = _text("Name of the queue or virtual host; of a producer its client and link.")
-    queues = _text("Of a producer: where it published.", null=True)
-    blocked_ms = _int("Time that its producers, or it, were held.", null=True)
-    overfull_ms = _int("Time overfull.", null=True)
-    stopped_ms = _int("Time under an operator's stop.", null=True)
-    watched_ms = _int("Time that somebody looked, in which there was something to tell.", null=True)
-    episodes = _int("Times that it became overfull.", null=True)
-    blocks = _int("Times that a producer was blocked.", null=True)
-    messages_max = _int("Greatest depth in messages.", null=True)
-    bytes_max = _int("Greatest depth in bytes.", null=True)
+    broker = text_field("Its broker.")
+    virtualhost = text_field("Its virtual host.")
+    name = text_field("Name of the queue or virtual host; of a producer its client and link.")
+    queues = text_field("Of a producer: where it published.", allow_null=True)
+    blocked_ms = number_field("Time that its producers, or it, were held.", allow_null=True)
+    overfull_ms = number_field("Time overfull.", allow_null=True)
+    stopped_ms = number_field("Time under an operator's stop.", allow_null=True)
+    watched_ms = number_field("Time that somebody looked, in which there was something to tell.", allow_null=True)
+    episodes = number_field("Times that it became overfull.", allow_null=True)
+    blocks = number_field("Times that a producer was blocked.", allow_null=True)
+    messages_max = number_field("Greatest depth in messages.", allow_null=True)
+    bytes_max = number_field("Greatest depth in bytes.", allow_null=True)
 
 
 Top = type(
     "Top",
     (serializers.Serializer,),
-    {**_range, "step_ms": _int("The range was made whole to this."), "rows": TopRow(many=True)},
+    {**_range, "step_ms": number_field("The range was made whole to this."), "rows": TopRow(many=True)},
 )
 
 
 class HeatQueue(serializers.Serializer[Any]):
-    broker = _text("Its broker.")
-    virtualhost = _text("Its virtual host.")
-    name = _text("Its name.")
-    total_ms = _int("Sum of its row.")
+    broker = text_field("Its broker.")
+    virtualhost = text_field("Its virtual host.")
+    name = text_field("Its name.")
+    total_ms = number_field("Sum of its row.")
 
 
 Heat = type(
@@ -145,7 +137,7 @@ Heat = type(
     (serializers.Serializer,),
     {
         **_range,
-        "bucket_ms": _int("ms of a slot."),
+        "bucket_ms": number_field("ms of a slot."),
         "at": serializers.ListField(child=serializers.IntegerField(), help_text="Beginnings of the slots."),
         "queues": HeatQueue(many=True, help_text="Those that lost the most, in that order."),
         "values": serializers.ListField(
@@ -157,27 +149,27 @@ Heat = type(
 
 
 class Episode(serializers.Serializer[Any]):
-    id = _text("Stays the same.")
-    kind = _text("overfull or stopped.")
-    broker = _text("Its broker.")
-    virtualhost = _text("The queue's virtual host.", null=True)
-    queue = _text("The queue; null for a stop, which has a scope.", null=True)
-    scope = _text("What an operator stopped.", null=True)
-    start = _int("When it began.")
-    end = _int("When it ended; null: it has not.", null=True)
-    duration_ms = _int("How long it lasted.", null=True)
-    peak_messages = _int("Greatest depth in messages.", null=True)
-    peak_bytes = _int("Greatest depth in bytes.", null=True)
-    stop_messages = _int("The stop level in messages; 0: none.", null=True)
-    stop_bytes = _int("The stop level in bytes; 0: none.", null=True)
-    producers = _int("Producers that were held.", null=True)
-    connections = _int("Their connections.", null=True)
-    blocked_ms = _int("Time that those producers lost.", null=True)
-    actor = _text("Who stopped.", null=True)
-    reason = _text("Why.", null=True)
-    released_by = _text("What ended it.", null=True)
-    released_actor = _text("Who ended it.", null=True)
-    released_reason = _text("Why.", null=True)
+    id = text_field("Stays the same.")
+    kind = text_field("overfull or stopped.")
+    broker = text_field("Its broker.")
+    virtualhost = text_field("The queue's virtual host.", allow_null=True)
+    queue = text_field("The queue; null for a stop, which has a scope.", allow_null=True)
+    scope = text_field("What an operator stopped.", allow_null=True)
+    start = number_field("When it began.")
+    end = number_field("When it ended; null: it has not.", allow_null=True)
+    duration_ms = number_field("How long it lasted.", allow_null=True)
+    peak_messages = number_field("Greatest depth in messages.", allow_null=True)
+    peak_bytes = number_field("Greatest depth in bytes.", allow_null=True)
+    stop_messages = number_field("The stop level in messages; 0: none.", allow_null=True)
+    stop_bytes = number_field("The stop level in bytes; 0: none.", allow_null=True)
+    producers = number_field("Producers that were held.", allow_null=True)
+    connections = number_field("Their connections.", allow_null=True)
+    blocked_ms = number_field("Time that those producers lost.", allow_null=True)
+    actor = text_field("Who stopped.", allow_null=True)
+    reason = text_field("Why.", allow_null=True)
+    released_by = text_field("What ended it.", allow_null=True)
+    released_actor = text_field("Who ended it.", allow_null=True)
+    released_reason = text_field("Why.", allow_null=True)
 
 
 _EVENT_TEXTS = {
@@ -221,8 +213,8 @@ HistoryEvent = type(
     "HistoryEvent",
     (serializers.Serializer,),
     {
-        **{name: _text(says, null=name not in _NEVER_NULL) for name, says in _EVENT_TEXTS.items()},
-        **{name: _int(says, null=name not in _NEVER_NULL) for name, says in _EVENT_NUMBERS.items()},
+        **{name: text_field(says, allow_null=name not in _NEVER_NULL) for name, says in _EVENT_TEXTS.items()},
+        **{name: number_field(says, allow_null=name not in _NEVER_NULL) for name, says in _EVENT_NUMBERS.items()},
         "reasons": serializers.ListField(
             child=serializers.CharField(), allow_null=True, help_text="Why a producer is blocked."
         ),
@@ -233,12 +225,12 @@ HistoryEvent = type(
 
 
 class EventPage(serializers.Serializer[Any]):
-    count = _int("Events that match.")
+    count = number_field("Events that match.")
     groups = serializers.DictField(
         child=serializers.IntegerField(), help_text=f"Events that match, by group: {', '.join(GROUPS)}."
     )
-    page = _int("Number of this page, from 1.")
-    page_size = _int("Rows of a full page.")
+    page = number_field("Number of this page, from 1.")
+    page_size = number_field("Rows of a full page.")
     results = HistoryEvent(many=True)
 
 
@@ -253,17 +245,17 @@ FleetAdvice = type(
     "FleetAdvice",
     (serializers.Serializer,),
     {
-        "broker": _text("The queue's broker."),
-        "virtualhost": _text("Its virtual host."),
-        "queue": _text("Its name."),
-        "from": _int("Beginning of what was replayed."),
-        "until": _int("Its end: the last moment that somebody looked at the broker, by then."),
-        "kind": _text("raise-capacity, add-consumers, lower-resume, never-reached, no-limit or none."),
-        "text": _text("A sentence for people."),
+        "broker": text_field("The queue's broker."),
+        "virtualhost": text_field("Its virtual host."),
+        "queue": text_field("Its name."),
+        "from": number_field("Beginning of what was replayed."),
+        "until": number_field("Its end: the last moment that somebody looked at the broker, by then."),
+        "kind": text_field("raise-capacity, add-consumers, lower-resume, never-reached, no-limit or none."),
+        "text": text_field("A sentence for people."),
         "observed_seconds": _float("Time that was replayed."),
         "recorded_blocked_seconds": _float("How long its producers were held in fact."),
         "replayed_blocked_seconds": _float("The same as the replay makes it out."),
-        "replayed_episodes": _int("Times overfull, as the replay makes it out.", null=True),
+        "replayed_episodes": number_field("Times overfull, as the replay makes it out.", allow_null=True),
         "peak_messages": _float("Greatest depth in fact."),
         "peak_bytes": _float("Greatest depth in fact."),
         **{
@@ -273,7 +265,7 @@ FleetAdvice = type(
             for unit in ("messages", "bytes")
         },
         "recommended_blocked_seconds": _float("What the recommended limits would have come to."),
-        "recommended_episodes": _int("What they would have come to.", null=True),
+        "recommended_episodes": number_field("What they would have come to.", allow_null=True),
         "recommended_peak_bytes": _float("The memory or disk that they need."),
     },
 )

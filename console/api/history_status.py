@@ -19,10 +19,6 @@ from console.history import diagnosis
 from console.history.status import status as status_of
 
 
-def _int(says: str, *, null: bool = False) -> serializers.IntegerField:
-    return serializers.IntegerField(help_text=says, allow_null=null)
-
-
 def _text(says: str, *, null: bool = False) -> serializers.CharField:
     return serializers.CharField(help_text=says, allow_null=null, allow_blank=True)
 
@@ -37,27 +33,27 @@ class HistoryFinding(serializers.Serializer[Any]):
 
 
 class HistoryRun(serializers.Serializer[Any]):
-    id = _int("Its number.")
+    id = schema.number_field("Its number.")
     work = _text("run: the pipeline; compact, retain, advise: a chore.")
     state = _text("running, done, failed, or interrupted: ended from outside, so that the next one does its work.")
     holder = _text("Host and process.")
-    started = _int("When it began.")
-    finished = _int("When it ended.", null=True)
+    started = schema.number_field("When it began.")
+    finished = schema.number_field("When it ended.", allow_null=True)
     step = _text("The step that goes on, or in which it failed.")
-    files = _int("Landing files that it took.")
+    files = schema.number_field("Landing files that it took.")
     rows = serializers.DictField(child=serializers.IntegerField(), help_text="Rows that landed, by kind.")
     seconds = serializers.DictField(child=serializers.FloatField(), help_text="By step.")
-    newest = _int("The newest moment that its rows tell of.", null=True)
-    lag_ms = _int("How long after that moment it could be read.", null=True)
+    newest = schema.number_field("The newest moment that its rows tell of.", allow_null=True)
+    lag_ms = schema.number_field("How long after that moment it could be read.", allow_null=True)
     error = _text("Why it failed; empty if it did not.")
 
 
 class HistoryGap(serializers.Serializer[Any]):
-    until = _int("Its end.")
+    until = schema.number_field("Its end.")
     reason = _text("What is missing, and why.")
 
 
-HistoryGap._declared_fields["from"] = _int("Its beginning.")
+HistoryGap._declared_fields["from"] = schema.number_field("Its beginning.")
 
 
 class HistoryFollowed(serializers.Serializer[Any]):
@@ -67,37 +63,37 @@ class HistoryFollowed(serializers.Serializer[Any]):
     following = serializers.BooleanField(
         allow_null=True, help_text="Whether a recorder follows it now; null: not for this console to know."
     )
-    last_sign = _int("When a recorder last published something of it.", null=True)
-    readable_until = _int("Up to when its history can be read.", null=True)
+    last_sign = schema.number_field("When a recorder last published something of it.", allow_null=True)
+    readable_until = schema.number_field("Up to when its history can be read.", allow_null=True)
     gap = HistoryGap(allow_null=True, help_text="The newest stretch of the last week that is known to be missing.")
 
 
 class HistoryChore(serializers.Serializer[Any]):
     work = _text("compact, retain or advise.")
-    next = _int("When a worker will do it.", null=True)
-    done = _int("When it last went well.", null=True)
+    next = schema.number_field("When a worker will do it.", allow_null=True)
+    done = schema.number_field("When it last went well.", allow_null=True)
     last = HistoryRun(allow_null=True, help_text="The newest that has ended.")
 
 
 class HistoryTable(serializers.Serializer[Any]):
     name = _text("Its name.")
-    files = _int("Files that it lies in.")
-    rows = _int("Rows.")
-    bytes = _int("Size of the files, packed.")
+    files = schema.number_field("Files that it lies in.")
+    rows = schema.number_field("Rows.")
+    bytes = schema.number_field("Size of the files, packed.")
     first = _text("The first day of its oldest partition.", null=True)
     last = _text("The first day of its newest partition.", null=True)
-    keep_days = _int("Rows older than that are dropped; null: never.", null=True)
+    keep_days = schema.number_field("Rows older than that are dropped; null: never.", allow_null=True)
 
 
 class HistoryStatus(serializers.Serializer[Any]):
-    now = _int("The server's time.")
+    now = schema.number_field("The server's time.")
     condition = _text("In one word: trouble, empty, running or fine.")
     findings = HistoryFinding(many=True, help_text="What is wrong or needs explaining, the most important first.")
     running = HistoryRun(allow_null=True, help_text="What runs now.")
     runs = HistoryRun(many=True, help_text="Those that have ended, newest first.")
     failures = HistoryRun(many=True, help_text="The newest that failed or were interrupted.")
-    files = _int("Landing files that wait.")
-    oldest = _int("When the oldest of them landed.", null=True)
+    files = schema.number_field("Landing files that wait.")
+    oldest = schema.number_field("When the oldest of them landed.", allow_null=True)
     unreadable = serializers.DictField(
         child=serializers.CharField(), help_text="Landing files that cannot be read, each with its reason."
     )

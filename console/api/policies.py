@@ -13,7 +13,7 @@ from brokers.admin import InvalidValue, ManagedObject
 from brokers.managed import ObjectName
 from brokers.patterns import match_rank
 from console import operations
-from console.api import schema
+from console.api import policies_schema, schema
 from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, name_in, number_in, text_in
 from console.operations import PolicyChange
 
@@ -21,7 +21,7 @@ from console.operations import PolicyChange
 class PoliciesView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER, schema.SEARCH, *schema.PAGE],
-        responses={200: schema.PolicyScopes, **schema.READ_REFUSALS},
+        responses={200: policies_schema.PolicyScopes, **schema.READ_REFUSALS},
         summary="What is set of the policy fields, in every scope",
         description="Patterns come in the order in which they match. Queues that set fields themselves come in pages.",
     )
@@ -64,8 +64,8 @@ class PoliciesView(BrokerView):
 class PolicyPreviewView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.PolicyChanges,
-        responses={200: schema.ChangePreview, **schema.READ_REFUSALS, 409: schema.Refusal},
+        request=policies_schema.PolicyChanges,
+        responses={200: policies_schema.ChangePreview, **schema.READ_REFUSALS, 409: schema.Refusal},
         summary="Tell what changes of policies would do, without making them",
         description="The changes are weighed together. What they would be refused for is refused.",
     )
@@ -80,8 +80,8 @@ class PolicyPreviewView(BrokerView):
 class PatternOrderView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.PatternOrder,
-        responses={200: schema.PatternOrderAnswer, **schema.WRITE_REFUSALS},
+        request=policies_schema.PatternOrder,
+        responses={200: policies_schema.PatternOrderAnswer, **schema.WRITE_REFUSALS},
         summary="Put the patterns of a virtual host in another order",
         description="Their priorities are changed so that they match in the order given. With `dry_run` the changes are"
         " told and previewed only.",

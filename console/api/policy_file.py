@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from brokers.admin import InvalidValue
 from console import operations
-from console.api import schema
+from console.api import policies_schema, schema
 from console.api.reading import BrokerView, body_of, text_in
 from console.operations.policy_import import Difference
 
@@ -18,7 +18,7 @@ from console.operations.policy_import import Difference
 class PolicyFileView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER],
-        responses={200: schema.PolicyFile, **schema.READ_REFUSALS},
+        responses={200: policies_schema.PolicyFile, **schema.READ_REFUSALS},
         summary="Export all policies",
     )
     def get(self, request: Request) -> Response:
@@ -26,8 +26,8 @@ class PolicyFileView(BrokerView):
 
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.PolicyFileRequest,
-        responses={200: schema.PolicyFileAnswer, **schema.WRITE_REFUSALS, 409: schema.STALE},
+        request=policies_schema.PolicyFileRequest,
+        responses={200: policies_schema.PolicyFileAnswer, **schema.WRITE_REFUSALS, 409: schema.STALE},
         summary="Make the broker's policies as a file says",
         description="What the file names is made exactly as it says; what it does not name is left alone, or with"
         " `prune` unset. Each object is changed, audited and reported for itself. With `dry_run` nothing is changed,"

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.managed import TYPES, ObjectName, object_name
-from console.api import schema
+from console.api import policies_schema, schema
 from console.api.objects import update
 from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, number_in, text_in, version_in, where_in
 from console.live.watching import shown
@@ -103,7 +103,7 @@ class QueueView(BrokerView):
 
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.PolicyChange,
+        request=policies_schema.PolicyChange,
         responses={200: schema.Queue, **schema.WRITE_REFUSALS, 409: schema.STALE},
         summary="Change a queue's flow-control policy",
         description="Only the fields given are changed; null means inherited. It acts at once.",
@@ -117,8 +117,8 @@ class QueueView(BrokerView):
 class QueueCheckView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.PolicyCheck,
-        responses={200: schema.PolicyChecked, **schema.READ_REFUSALS},
+        request=policies_schema.PolicyCheck,
+        responses={200: policies_schema.PolicyChecked, **schema.READ_REFUSALS},
         summary="Check a change of a queue's policy without making it",
         description="Answers the limits that would be in force, inherited ones included.",
     )

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console import operations
-from console.api import schema
+from console.api import schema, stops_schema
 from console.api.reading import BrokerView, body_of
 from console.selections.models import SavedSelection
 
@@ -34,7 +34,7 @@ class _SelectionView(BrokerView):
 class SelectionsView(_SelectionView):
     @extend_schema(
         parameters=[schema.BROKER],
-        responses={200: schema.Selection(many=True), **schema.READ_REFUSALS},
+        responses={200: stops_schema.Selection(many=True), **schema.READ_REFUSALS},
         operation_id="selections_list",
         summary="List saved selections: one's own, and the shared ones",
     )
@@ -44,8 +44,8 @@ class SelectionsView(_SelectionView):
 
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.SelectionRequest,
-        responses={201: schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
+        request=stops_schema.SelectionRequest,
+        responses={201: stops_schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Save a selection",
         description="Of a filter (search, states), which finds queues anew each time, or of queues by name.",
     )
@@ -57,7 +57,7 @@ class SelectionsView(_SelectionView):
 class SelectionView(_SelectionView):
     @extend_schema(
         parameters=[schema.BROKER],
-        responses={200: schema.Selection, **schema.READ_REFUSALS},
+        responses={200: stops_schema.Selection, **schema.READ_REFUSALS},
         summary="One saved selection",
     )
     def get(self, request: Request, number: int) -> Response:
@@ -65,8 +65,8 @@ class SelectionView(_SelectionView):
 
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.SelectionRequest,
-        responses={200: schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
+        request=stops_schema.SelectionRequest,
+        responses={200: stops_schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Change a saved selection: what is given of it",
     )
     def patch(self, request: Request, number: int) -> Response:

@@ -14,7 +14,7 @@ from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound
 from brokers.managed import QUEUE_STATES
 from console import operations
 from console.access.rights import Rights
-from console.api import schema
+from console.api import schema, stops_schema
 from console.api.reading import BrokerView, body_of, name_in, text_in
 from console.links.link import BrokerLink
 from console.live.overview import matching
@@ -52,8 +52,8 @@ class _AimView(BrokerView):
 class StopProducersView(_AimView):
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.StopRequest,
-        responses={200: schema.StopAnswer, **schema.WRITE_REFUSALS},
+        request=stops_schema.StopRequest,
+        responses={200: stops_schema.StopAnswer, **schema.WRITE_REFUSALS},
         summary="Stop all producers of a scope",
         description="Idempotent, kept across restarts of the broker, and audited with its reason. With `for_ms` or"
         " `below` the broker starts them again by itself.",
@@ -75,8 +75,8 @@ class StopProducersView(_AimView):
 class StartProducersView(_AimView):
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.StartRequest,
-        responses={200: schema.StopAnswer, **schema.WRITE_REFUSALS},
+        request=stops_schema.StartRequest,
+        responses={200: stops_schema.StopAnswer, **schema.WRITE_REFUSALS},
         summary="Start all producers of a scope",
         description="Lifts the operator's stops of the scope, with `only` this very stop and none inside it; an"
         " overfull queue still holds its producers.",
@@ -98,8 +98,8 @@ class StartProducersView(_AimView):
 class StopPreviewView(_AimView):
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.StopPreviewRequest,
-        responses={200: schema.StopPreview, **schema.READ_REFUSALS},
+        request=stops_schema.StopPreviewRequest,
+        responses={200: stops_schema.StopPreview, **schema.READ_REFUSALS},
         summary="Tell what a stop would touch",
         description="With `match` instead of `queues`, the queues that match are told as `objects`, so that what was"
         " previewed is what is stopped.",
@@ -119,8 +119,8 @@ class StopPreviewView(_AimView):
 class StopProgressView(_AimView):
     @extend_schema(
         parameters=[schema.BROKER],
-        request=schema.StopScope,
-        responses={200: schema.StopProgress, **schema.READ_REFUSALS},
+        request=stops_schema.StopScope,
+        responses={200: stops_schema.StopProgress, **schema.READ_REFUSALS},
         summary="Tell how far a stop has come",
     )
     def post(self, request: Request) -> Response:
