@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -40,6 +41,13 @@ def test_every_call_has_a_summary_and_describes_its_answers(description: dict[st
         for status, answer in call["responses"].items():
             kinds = {"application/json", "application/octet-stream"} & set(answer.get("content", {}))
             assert status == "204" or all(answer["content"][kind]["schema"] for kind in kinds or [None]), (path, status)
+
+
+def test_no_call_is_described_by_words_about_another(description: dict[str, Any]) -> None:
+    calls = [call for methods in description["paths"].values() for call in methods.values()]
+    told = Counter(call["description"] for call in calls if call.get("description"))
+    assert len(told) >= 25
+    assert [words for words, times in told.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("type_name", ["Queue", "Producer"])
