@@ -1,6 +1,7 @@
 // Alerts: what fires, the rules, who is told, what is silenced, and the log of what was told to whom.
 
 import { get, patch, post, query, remove } from "./api.js";
+import { asking } from "./asking.js";
 import { fill, h, icon, reconcile, setText } from "./elements.js";
 import { openFormDialog, plainField } from "./form_dialog.js";
 import { clock, duration, plural } from "./format.js";
@@ -8,7 +9,6 @@ import { settings, toast, unless, watch } from "./frame.js";
 import { objectUrl } from "./objectname.js";
 import { clockElement, sinceElement, untilElement } from "./times.js";
 
-const AGAIN = 3000; // ms
 const LOGGED = 30;
 const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);
@@ -166,32 +166,11 @@ function showLog(page) {
 
 // -- together ---------------------------------------------------------------------------------------------------------
 
-async function change(act, said) {
-  try {
-    await act();
-    toast(said);
-  } catch (error) {
-    toast(error.message, "error");
-  }
-  look();
-}
-
-/** Draw a part anew only if it has changed: a button keeps the focus meanwhile. */
-const drawn = new Map();
-function ifNew(part, data, draw) {
-  const text = JSON.stringify(data);
-  if (drawn.get(part) === text) return;
-  drawn.set(part, text);
-  draw(data);
-}
-
-let pause = 0;
-async function look() {
-  clearTimeout(pause);
-  try {
-    const [kinds, firing, found, receivers, silences, networks, log] = await Promise.all([
-      titles.size ? null : get("alerts/kinds/"), get("alerts/"), get("alerts/rules/"), get("alerts/receivers/"), get("alerts/silences/"), get("alerts/networks/"), get(`alerts/log/${query({ page_size: shownLog })}`),
-    ]);
+const { look, change } = asking(
+  () => Promise.all([
+    titles.size ? null : get("alerts/kinds/"), get("alerts/"), get("alerts/rules/"), get("alerts/receivers/"), get("alerts/silences/"), get("alerts/networks/"), get(`alerts/log/${query({ page_size: shownLog })}`),
+  ]),
+  ([kinds, firing, found, receivers, silences, networks, log], ifNew) => {
     if (kinds) titles = new Map(kinds.map((each) => [each.kind, each.title]));
     rules = found;
     showFiring(firing);
@@ -200,13 +179,8 @@ async function look() {
     ifNew("silences", silences, showSilences);
     ifNew("networks", networks, showNetworks);
     ifNew("log", log, showLog);
-    byId("problem").hidden = true;
-  } catch (error) {
-    byId("problem").hidden = false;
-    fill(byId("problem"), h("p", {}, error.message));
-  }
-  pause = setTimeout(() => (document.visibilityState === "visible" ? look() : (pause = setTimeout(look, AGAIN))), AGAIN);
-}
+  },
+);
 
 byId("new-webhook").addEventListener("click", () => receiverDialog(null, "webhook"));
 byId("new-email").addEventListener("click", () => receiverDialog(null, "email"));

@@ -5,7 +5,7 @@ import { fill, h, setText } from "./elements.js";
 import { bytes, clock, duration, exact, exactAmount } from "./format.js";
 import { settings } from "./frame.js";
 import { addressMoment } from "./history_range.js";
-import { ask, historyQueueUrl, Loading, needHistory, showNothing, showTrouble, whatIfUrl } from "./history_data.js";
+import { ask, begin, historyQueueUrl, Loading, showNothing, whatIfUrl } from "./history_data.js";
 
 const KINDS = {
   "": "Whatever could be better",
@@ -119,18 +119,4 @@ byId("search").addEventListener("input", () => {
 byId("kind").addEventListener("change", () => { page = 1; load(); });
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
 
-async function begin() {
-  try {
-    needHistory(await ask("", {}));
-    byId("history").hidden = false;
-    byId("nothing").hidden = true;
-  } catch (error) {
-    byId("history").hidden = true;
-    byId("nothing").hidden = false;
-    showTrouble(byId("nothing"), error, begin);
-    return;
-  }
-  load();
-}
-
-begin();
+begin(() => {}, load);

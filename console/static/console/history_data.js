@@ -59,11 +59,6 @@ const beingWorkedOut = () => [
   h("p", {}, "Its first numbers are being worked out and come within a minute or so. This page shows them by itself."),
 ];
 
-/** Throws what makes `showTrouble` say how to begin, or to wait, when the answer of "what is known" says: nothing yet. */
-export function needHistory(known) {
-  if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: known.landed });
-}
-
 let looking = 0;
 
 /** Put into `element` why there is nothing; `again` is what "Try again" does, and what is done by itself while the
@@ -112,4 +107,25 @@ export class Loading {
 /** Call `look` every `ms` while the page is shown and `wanted()`. */
 export function repeat(look, wanted, ms = 15_000) {
   setInterval(() => document.visibilityState === "visible" && wanted() && look(), ms);
+}
+
+/**
+ * Show a page, #history, as soon as anything is known: `prepare(known)` what that changes, then `load()`. Until then
+ * #nothing says why there is nothing, how to begin, or that the first numbers are to come.
+ */
+export async function begin(prepare, load) {
+  const [page, nothing] = ["history", "nothing"].map((id) => document.getElementById(id));
+  try {
+    const known = await ask("", {});
+    if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: known.landed });
+    prepare(known);
+  } catch (error) {
+    page.hidden = true;
+    nothing.hidden = false;
+    showTrouble(nothing, error, () => begin(prepare, load));
+    return;
+  }
+  page.hidden = false;
+  nothing.hidden = true;
+  load();
 }

@@ -4,7 +4,7 @@ import { fill, h, setAttribute, setText } from "./elements.js";
 import { duration, exact, moment, plural } from "./format.js";
 import { settings, toast } from "./frame.js";
 import { QueueChart } from "./history_chart.js";
-import { ask, fileUrl, historyQueueUrl, Loading, needHistory, showNothing, showTrouble } from "./history_data.js";
+import { ask, begin, fileUrl, historyQueueUrl, Loading, showNothing } from "./history_data.js";
 import { eventLine } from "./history_events.js";
 import { addressMoment, Range } from "./history_range.js";
 
@@ -186,26 +186,12 @@ function load() {
   loadEvents();
 }
 
-async function begin() {
-  try {
-    const known = await ask("", {});
-    needHistory(known);
-    several = known.brokers.length > 1;
-    const names = [...new Set([...known.brokers.map((one) => one.broker), ...(about.broker ? [about.broker] : [])])];
-    fill(form.elements.broker, h("option", { value: "" }, "All brokers"), names.map((name) => h("option", { value: name }, name)));
-    form.elements.broker.value = about.broker;
-    range.known = known.brokers;
-    byId("history").hidden = false;
-    byId("nothing").hidden = true;
-  } catch (error) {
-    byId("history").hidden = true;
-    byId("nothing").hidden = false;
-    showTrouble(byId("nothing"), error, begin);
-    return;
-  }
-  load();
-}
-
 range.addEventListener("change", load);
 setAttribute(byId("timeline"), "tabindex", "0");
-begin();
+begin((known) => {
+  several = known.brokers.length > 1;
+  const names = [...new Set([...known.brokers.map((one) => one.broker), ...(about.broker ? [about.broker] : [])])];
+  fill(form.elements.broker, h("option", { value: "" }, "All brokers"), names.map((name) => h("option", { value: name }, name)));
+  form.elements.broker.value = about.broker;
+  range.known = known.brokers;
+}, load);

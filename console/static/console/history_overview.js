@@ -4,7 +4,7 @@ import { plain, TimeChart } from "./charts.js";
 import { fill, h, setAttribute } from "./elements.js";
 import { clock, duration, exact, plural } from "./format.js";
 import { settings } from "./frame.js";
-import { ask, historyQueueUrl, Loading, needHistory, repeat, showNothing, showPipeline, showTrouble } from "./history_data.js";
+import { ask, begin, historyQueueUrl, Loading, repeat, showNothing, showPipeline } from "./history_data.js";
 import { Episodes, setCount } from "./history_episodes.js";
 import { addressMoment, Range } from "./history_range.js";
 
@@ -130,29 +130,15 @@ choice.addEventListener("change", () => {
   load();
 });
 
-async function begin() {
-  try {
-    const known = await ask("", {});
-    brokers = known.brokers;
-    needHistory(known);
-    byId("history").hidden = false;
-    byId("nothing").hidden = true;
-    choice.closest("label").hidden = brokers.length < 2 && !broker;
-    const names = [...new Set([...brokers.map((one) => one.broker), ...(broker ? [broker] : [])])];
-    fill(choice, h("option", { value: "" }, "All brokers"), names.map((name) => h("option", { value: name }, name)));
-    choice.value = broker;
-    range.known = brokers.filter((one) => !broker || one.broker === broker);
-  } catch (error) {
-    byId("history").hidden = true;
-    byId("nothing").hidden = false;
-    showTrouble(byId("nothing"), error, begin);
-    return;
-  }
-  load();
-}
-
 range.addEventListener("change", load);
 const pipeline = () => showPipeline(byId("pipeline"));
 repeat(pipeline, () => true, 30_000);
 repeat(load, () => range.live && !byId("history").hidden, 30_000);
-begin().then(pipeline);
+begin((known) => {
+  brokers = known.brokers;
+  choice.closest("label").hidden = brokers.length < 2 && !broker;
+  const names = [...new Set([...brokers.map((one) => one.broker), ...(broker ? [broker] : [])])];
+  fill(choice, h("option", { value: "" }, "All brokers"), names.map((name) => h("option", { value: name }, name)));
+  choice.value = broker;
+  range.known = brokers.filter((one) => !broker || one.broker === broker);
+}, load).then(pipeline);

@@ -4,7 +4,7 @@ import { fill, h, setAttribute, setText } from "./elements.js";
 import { duration, exact, plural } from "./format.js";
 import { settings } from "./frame.js";
 import { peakInWords, QueueChart, recorded, resolutionInWords } from "./history_chart.js";
-import { ask, incidentUrl, Loading, needHistory, repeat, showNothing, showTrouble, whatIfUrl } from "./history_data.js";
+import { ask, begin, incidentUrl, Loading, repeat, showNothing, whatIfUrl } from "./history_data.js";
 import { Episodes, setCount } from "./history_episodes.js";
 import { showEvents } from "./history_events.js";
 import { addressMoment, Range } from "./history_range.js";
@@ -86,23 +86,9 @@ function load() {
   byId("what-if").href = whatIfUrl(about);
 }
 
-async function begin() {
-  try {
-    const known = await ask("", {});
-    const ours = known.brokers.find((one) => one.broker === key.broker);
-    needHistory(known);
-    if (ours) range.known = [ours];
-  } catch (error) {
-    byId("history").hidden = true;
-    byId("nothing").hidden = false;
-    showTrouble(byId("nothing"), error, begin);
-    return;
-  }
-  byId("history").hidden = false;
-  byId("nothing").hidden = true;
-  load();
-}
-
 range.addEventListener("change", load);
 repeat(load, () => range.live && !byId("history").hidden, 15_000);
-begin();
+begin((known) => {
+  const ours = known.brokers.find((one) => one.broker === key.broker);
+  if (ours) range.known = [ours];
+}, load);

@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { fill, h, icon, setText } from "./elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "./format.js";
 import { settings } from "./frame.js";
-import { ask, historyQueueUrl, Loading, needHistory, showNothing, showTrouble } from "./history_data.js";
+import { begin, historyQueueUrl, Loading, showNothing } from "./history_data.js";
 import { Range } from "./history_range.js";
 
 const LIMITS = [
@@ -170,23 +170,11 @@ function load() {
   loading.load("outcome", (signal) => post("history/what-if/", { broker: key.broker, virtualhost: key.virtualhost, queue: key.queue, ...range.query, candidates }, signal), show, byId("outcome"), load);
 }
 
-async function begin() {
-  try {
-    const known = await ask("", {});
-    needHistory(known);
-    const ours = known.brokers.find((one) => one.broker === key.broker);
-    if (ours) range.known = [ours];
-  } catch (error) {
-    byId("history").hidden = true;
-    byId("nothing").hidden = false;
-    showTrouble(byId("nothing"), error, begin);
-    return;
-  }
-  byId("history").hidden = false;
-  byId("nothing").hidden = true;
+range.addEventListener("change", load);
+begin((known) => {
+  const ours = known.brokers.find((one) => one.broker === key.broker);
+  if (ours) range.known = [ours];
+}, () => {
   showForm();
   load();
-}
-
-range.addEventListener("change", load);
-begin();
+});

@@ -1,14 +1,14 @@
 // Schedules: what is due next, and what was done.
 
 import { get, post, query } from "./api.js";
+import { asking } from "./asking.js";
 import { fill, h, icon } from "./elements.js";
 import { plural } from "./format.js";
-import { may, toast, unless, watch } from "./frame.js";
+import { may, unless, watch } from "./frame.js";
 import { shortName } from "./objectname.js";
 import { ACTIONS, inZone, whatInWords, whenInWords } from "./schedule_words.js";
 import { clockElement, untilElement } from "./times.js";
 
-const AGAIN = 3000; // ms
 const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);
 const button = (text, click) => h("button", { type: "button", class: "quiet row-act", ...(may("edit") ? unless("edit") : unless("operate")), on: { click } }, text);
@@ -44,39 +44,13 @@ function showRuns(page) {
   }));
 }
 
-async function change(act, said) {
-  try {
-    await act();
-    toast(said);
-  } catch (error) {
-    toast(error.message, "error");
-  }
-  look();
-}
-
-/** Draw a part anew only if it has changed: a button keeps the focus meanwhile. */
-const drawn = new Map();
-function ifNew(part, data, draw) {
-  const text = JSON.stringify(data);
-  if (drawn.get(part) === text) return;
-  drawn.set(part, text);
-  draw(data);
-}
-
-let pause = 0;
-async function look() {
-  clearTimeout(pause);
-  try {
-    const [schedules, runs] = await Promise.all([get("schedules/"), get(`schedules/runs/${query({ page_size: shown })}`)]);
+const { look, change } = asking(
+  () => Promise.all([get("schedules/"), get(`schedules/runs/${query({ page_size: shown })}`)]),
+  ([schedules, runs], ifNew) => {
     ifNew("schedules", schedules, showSchedules);
     ifNew("runs", runs, showRuns);
-    byId("problem").hidden = true;
-  } catch (error) {
-    byId("problem").hidden = false;
-    fill(byId("problem"), h("p", {}, error.message));
-  }
-  pause = setTimeout(look, document.visibilityState === "visible" ? AGAIN : AGAIN * 10);
-}
+  },
+);
 
 byId("older").addEventListener("click", () => {
   shown = Math.min(200, shown * 2);
