@@ -1,7 +1,7 @@
 """The history pipeline: how fast each step is and how that grows, its heap, its delay, its pages, and DuckDB beside it.
 
     uv run bench/history.py                                   # 1 and 10 million samples, delay, a year's pages
-    uv run bench/history.py --samples 100 --only steps        # takes its time, and 20 GB of disk
+    uv run bench/history.py --samples 100 --only steps        # an hour and a half, and 60 GB of disk
     uv run bench/history.py --only pages --year FOLDER        # of a history that is there already
 
 Samples are a minute apart and each is a row of `minutes`: with a recorder's, a second apart, there are fewer rows to
@@ -137,7 +137,8 @@ def _beside(title: str, spark: Any, where: Path) -> Iterator[list[str]]:
         yield [
             f"{title}: {name}, DuckDB's time to Spark's",
             f"{took[0] / ours[0]:.3f} ({took[1] / ours[1]:.3f})",
-            f"DuckDB {took[0]:,.1f} s ({took[1]:,.1f}); " + ("the same numbers" if not agree else "; ".join(agree)),
+            f"DuckDB {took[0]:,.1f} s ({took[1]:,.1f}) with {yard.memory}; "
+            + ("the same numbers" if not agree else "; ".join(agree)),
         ]
 
 

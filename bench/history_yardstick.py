@@ -146,17 +146,33 @@ FROM {rows}""",
 }
 
 
+#: What DuckDB is given, one after the other until it gets by.
+MEMORIES = ("1GB", "4GB", "12GB")
+
+
 @dataclass
 class Yard:
-    """Seconds and processor seconds; `differences`: what Spark and DuckDB found differently, in words."""
+    """Seconds and processor seconds with `memory`; `differences`: what Spark and DuckDB found differently, in words."""
 
+    memory: str
     seconds: dict[str, float]
     processor: dict[str, float]
     differences: list[str]
 
 
-def yardstick(url: str, *, memory: str = "1GB", spill: str = "") -> Yard:
+def yardstick(url: str, *, spill: str = "") -> Yard:
     """`url`: a history that the pipeline is done with. Uses two threads, as Spark does."""
+    import duckdb
+
+    for memory in MEMORIES[:-1]:
+        try:
+            return _yardstick(url, memory, spill)
+        except duckdb.OutOfMemoryException as error:
+            print(f"  DuckDB with {memory}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+    return _yardstick(url, MEMORIES[-1], spill)
+
+
+def _yardstick(url: str, memory: str, spill: str) -> Yard:
     import duckdb
 
     with duckdb.connect(":memory:", config={"threads": 2, "memory_limit": memory, "temp_directory": spill}) as db:
@@ -197,7 +213,7 @@ def yardstick(url: str, *, memory: str = "1GB", spill: str = "") -> Yard:
             " WHERE kind = 'overfull')"
         )
         differences += _compared(db.sql, "episodes", _SAME["episodes"], spark)
-        return Yard(seconds, processor, differences)
+        return Yard(memory, seconds, processor, differences)
 
 
 def _points() -> dict[str, str]:
