@@ -218,28 +218,26 @@ class Landing:
 
     def names(self, kind: str, prefix: str = "") -> list[str]:
         """Names of the finished files of a kind, with `.parquet`, sorted. Raises LandingError."""
-        try:
-            found = self._files.get_file_info(pafs.FileSelector(self.folder(kind), allow_not_found=True))
-        except (pa.ArrowException, OSError) as error:
-            raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
-        return sorted(
-            entry.base_name
-            for entry in found
-            if entry.base_name.endswith(".parquet") and entry.base_name.startswith(prefix) and entry.base_name[0] != "."
-        )
+        return sorted(file.base_name for file in self._finished(kind) if file.base_name.startswith(prefix))
 
     def landed(self) -> dict[tuple[str, str], dt.datetime]:
         """When each finished file landed, by (kind, name). Raises LandingError."""
-        found: dict[tuple[str, str], dt.datetime] = {}
-        for kind in SCHEMAS:
+        return {(kind, file.base_name): file.mtime for kind in SCHEMAS for file in self._finished(kind)}
+
+    def _finished(self, kind: str) -> list[pafs.FileInfo]:
+        folder = pafs.FileSelector(self.folder(kind), allow_not_found=True)
+        try:
             try:
-                entries = self._files.get_file_info(pafs.FileSelector(self.folder(kind), allow_not_found=True))
-            except (pa.ArrowException, OSError) as error:
-                raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
-            for entry in entries:
-                if entry.base_name.endswith(".parquet") and entry.base_name[0] != ".":
-                    found[kind, entry.base_name] = entry.mtime
-        return found
+                found = self._files.get_file_info(folder)
+            except FileNotFoundError:
+                # pyarrow finds no folder and then asks whether there is one: it was made in between.
+                found = self._files.get_file_info(folder)
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
+        # What was removed meanwhile is listed as no file.
+        return [
+            each for each in found if each.is_file and each.base_name.endswith(".parquet") and each.base_name[0] != "."
+        ]
 
     def remove(self, kind: str, name: str) -> None:
         """Remove a file that has been taken; see above for when. Raises LandingError."""

@@ -326,6 +326,24 @@ def test_a_file_appears_whole_and_leaves_nothing_behind_when_it_cannot(landing: 
     assert sorted(p.name for p in Path(landing.folder("events")).iterdir()) == ["one.parquet"]
 
 
+class FirstFileMeanwhile:
+    """A file system that finds no folder, in which the first file is by the time that it says so."""
+
+    def __init__(self, landing: Landing) -> None:
+        self.landing, self.files = landing, landing._files
+
+    def get_file_info(self, selector: Any) -> Any:
+        self.landing._files = self.files
+        self.landing.publish("events", EVENTS.empty_table(), "first")
+        raise FileNotFoundError(f"Cannot list directory '{selector.base_dir}'")
+
+
+@pytest.mark.parametrize("look", [lambda landing: landing.names("events"), lambda landing: [*landing.landed()]])
+def test_a_folder_that_is_made_while_it_is_looked_for_is_read(landing: Any, look: Any) -> None:
+    landing._files = FirstFileMeanwhile(landing)
+    assert look(landing) in (["first.parquet"], [("events", "first.parquet")])
+
+
 def test_the_keys_are_columns_that_are_never_null() -> None:
     from console.history.landing import SCHEMAS
 
