@@ -12,6 +12,8 @@ from console.history import run as run_module
 from tests.history.rows import Story
 from tests.history.runs import History
 
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.mark.parametrize("few", [100_000, -1], ids=["quick", "large"])
 def test_a_finished_run_leaves_neither_frames_nor_a_record_of_its_queries(
