@@ -234,10 +234,7 @@ class Landing:
                 found = self._files.get_file_info(folder)
         except (pa.ArrowException, OSError) as error:
             raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
-        # What was removed meanwhile is listed as no file.
-        return [
-            each for each in found if each.is_file and each.base_name.endswith(".parquet") and each.base_name[0] != "."
-        ]
+        return [each for each in found if each.base_name.endswith(".parquet") and each.base_name[0] != "."]
 
     def remove(self, kind: str, name: str) -> None:
         """Remove a file that has been taken; see above for when. Raises LandingError."""

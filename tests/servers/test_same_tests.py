@@ -29,7 +29,7 @@ AGAIN = [
 ]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(400)
 def test_tests_of_the_database_and_of_tasks_pass_on_postgresql_and_redis(
     database_url: str, redis_url: str, tmp_path: Path
 ) -> None:
@@ -41,7 +41,7 @@ def test_tests_of_the_database_and_of_tasks_pass_on_postgresql_and_redis(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=880,
+        timeout=380,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]

@@ -21,8 +21,6 @@ import pytest
 from tests.certificates import Authority
 from tests.up.running import Running, free_port, lives, wait_until
 
-pytestmark = pytest.mark.timeout(300)  # a dozen processes start, on whatever machine it is
-
 
 class Up(Running):
     """`manage.py up` on free ports."""
