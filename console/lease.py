@@ -13,9 +13,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import psutil
-from django.db import DatabaseError, close_old_connections, connection, transaction
+from django.db import DatabaseError, IntegrityError, close_old_connections, connection, transaction
 from django.utils import timezone
 
 from console.history.models import Held
@@ -83,18 +84,26 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
 
 
 def _take(name: str, holder: str, seconds: float) -> None:
-    now = timezone.now()
-    until = now + dt.timedelta(seconds=seconds)
-    with transaction.atomic():
-        held = Held.objects.select_for_update().filter(name=name).first()
-        if held is not None and held.until > now and not _dead(held.holder):
-            raise Busy(held.holder)
-        Held.objects.update_or_create(name=name, defaults={"holder": holder, "until": until})
+    """Of those who come together one gets it: whose row is written first where there is none, whoever locks it first
+    where there is one. The others then see that row."""
+    while True:
+        # An IntegrityError: the row that was in the way is gone by now.
+        with contextlib.suppress(IntegrityError), transaction.atomic():
+            held, mine = Held.objects.select_for_update().get_or_create(name=name, defaults=_signed(holder, seconds))
+            if mine:
+                return
+            if held.until > timezone.now() and not _dead(held.holder):
+                raise Busy(held.holder)
+            Held.objects.filter(name=name).update(**_signed(holder, seconds))
+            return
+
+
+def _signed(holder: str, seconds: float) -> dict[str, Any]:
+    return {"holder": holder, "until": timezone.now() + dt.timedelta(seconds=seconds)}
 
 
 def _extend(name: str, holder: str, seconds: float) -> bool:
-    until = timezone.now() + dt.timedelta(seconds=seconds)
-    return Held.objects.filter(name=name, holder=holder).update(until=until) == 1
+    return Held.objects.filter(name=name, holder=holder).update(**_signed(holder, seconds)) == 1
 
 
 def _dead(holder: str) -> bool:

@@ -6,10 +6,12 @@ import datetime as dt
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import psutil
 import pytest
-from django.db import OperationalError
+from django.db import IntegrityError, OperationalError
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console import lease as lease_module
@@ -60,6 +62,19 @@ def test_a_holder_that_was_killed_is_found_out_at_once() -> None:
 def test_a_number_of_a_process_that_came_again_is_no_holder() -> None:
     host, pid, began = me().split(":")
     hold(f"{host}:{pid}:{int(began) - 1000}")
+    with lease("work"):
+        assert Held.objects.get().holder == me()
+
+
+def test_row_that_was_in_the_way_and_is_gone_again_is_nobody_who_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    look, failures = QuerySet.get_or_create, iter([IntegrityError("it was there")])
+
+    def too_late_and_too_early(self: QuerySet[Held], **wanted: Any) -> tuple[Held, bool]:
+        for failure in failures:
+            raise failure
+        return look(self, **wanted)
+
+    monkeypatch.setattr(QuerySet, "get_or_create", too_late_and_too_early)
     with lease("work"):
         assert Held.objects.get().holder == me()
 

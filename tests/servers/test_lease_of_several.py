@@ -1,0 +1,48 @@
+"""The lease between processes that come at the same moment, on PostgreSQL: one gets it, the other sees who."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from tests.history.processes import ROOT, environment, manage, running
+from tests.up.running import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def own_database(database_url: str) -> Iterator[str]:
+    name = "lease_of_several"
+    with psycopg.connect(database_url, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}")
+        yield urlsplit(database_url)._replace(path=f"/{name}").geturl()
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_of_two_who_find_no_holder_the_second_stands_by(own_database: str, redis_url: str, tmp_path: Path) -> None:
+    env = environment(tmp_path / "data", DATABASE_URL=own_database, REDIS_URL=redis_url)
+    done = manage("migrate", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = tmp_path / "beat"
+    with psycopg.connect(own_database) as first, psycopg.connect(own_database, autocommit=True) as looker:
+        until = datetime.now(UTC) + timedelta(minutes=10)
+        first.execute("INSERT INTO history_held (name, holder, until) VALUES ('beat', 'one:1:1', %s)", [until])
+        with running(sys.executable, str(ROOT / "manage.py"), "beat", env=env, log=log):
+
+            def waits() -> bool:
+                query = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                return looker.execute(query).fetchone() is not None
+
+            wait_until(waits, "it wants to write its row, too", 120)
+            first.commit()
+            wait_until(lambda: "at work" in log.read_text(), "it says who is at work", 60)
+            assert log.read_text().startswith("one:1:1 is at work: standing by")
+        held = looker.execute("SELECT holder FROM history_held WHERE name = 'beat'").fetchone()
+        assert held == ("one:1:1",)
