@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
-from django_celery_beat.models import PeriodicTask
+from django_celery_beat.models import ClockedSchedule, PeriodicTask
 from rest_framework.test import APIClient
 
 from brokers.managed import object_name
 from console.audit.models import AuditEntry
 from console.operations import Actor, Aim, start_producers, stop_producers, update_object
-from console.schedules import carrying_out, editing
+from console.schedules import carrying_out, editing, wakeups
 from console.schedules.models import Run, RunState, Schedule
 from tests.console.conftest import Broker, until
 
@@ -270,6 +270,31 @@ def test_an_open_window_ends_as_it_was_begun_though_the_schedule_was_changed(ord
     editing.change(by, schedule, {"action": "stop", "lasts": 0, "paused": True}, version=1)
     pass_to(TEN + 60 * MINUTE)
     assert capacity(orders) == 100
+
+
+def test_two_that_are_due_at_one_time_are_woken_each_by_itself(orders: Broker, by: Actor) -> None:
+    one, other = (editing.make(by, policy(name=name)) for name in ("one", "other"))
+    assert moments() == {f"wake for schedule {each.pk}": TEN for each in (one, other)}
+    editing.remove(by, one)
+    assert moments() == {f"wake for schedule {other.pk}": TEN}
+    assert ClockedSchedule.objects.count() == 1
+
+
+def test_moments_that_are_there_twice_or_are_shared_are_in_nobodys_way(orders: Broker, by: Actor) -> None:
+    shared = ClockedSchedule.objects.create(clocked_time=TEN)
+    ClockedSchedule.objects.create(clocked_time=TEN)
+    for name in ("wake for schedule 1000", "wake for schedule 1001"):
+        PeriodicTask.objects.create(name=name, task=wakeups.TASK, clocked=shared, one_off=True)
+    wakeups.wake("schedule 1000", TEN + MINUTE)
+    assert moments() == {"wake for schedule 1000": TEN + MINUTE, "wake for schedule 1001": TEN}
+    wakeups.wake("schedule 1002", TEN)
+    wakeups.let_sleep("schedule 1001")
+    assert moments() == {"wake for schedule 1000": TEN + MINUTE, "wake for schedule 1002": TEN}
+    assert not ClockedSchedule.objects.filter(pk=shared.pk).exists()
+
+
+def moments() -> dict[str, dt.datetime]:
+    return {row.name: row.clocked.clocked_time for row in PeriodicTask.objects.exclude(clocked=None)}
 
 
 def test_one_is_made_changed_paused_ended_and_removed(orders: Broker, by: Actor, as_operator: APIClient) -> None:
