@@ -23,6 +23,7 @@ from urllib.parse import unquote
 import duckdb
 
 from console.history.layout import LAYOUTS, Layout, table_url
+from console.history.object_store import ObjectStore, StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,9 @@ _THREADS = 2
 Row = dict[str, Any]
 T = TypeVar("T")
 _Connection = duckdb.DuckDBPyConnection
+#: What is raised for a file that cannot be read; on a store DuckDB passes on what pyarrow told it.
+_UNREADABLE = (duckdb.IOException,)
+_UNREADABLE_ON_A_STORE = (duckdb.IOException, StoreError, duckdb.InvalidInputException)
 
 
 class NothingRecorded(LookupError):
@@ -176,6 +180,8 @@ class Reader:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._store = ObjectStore(url) if "://" in url else None
+        self._unreadable = _UNREADABLE_ON_A_STORE if self._store else _UNREADABLE
         self._tables = {name: _Table(url, name) for name in LAYOUTS}
         self._own = threading.local()
         self._database: _Connection | None = None
@@ -228,7 +234,8 @@ class Reader:
         empty while they are not there. Raises NothingRecorded, HistoryBroken.
         """
         asked = _Question(sql, dict(parameters or {}), begin, end, where or {}, tuple(optional))
-        return self._answer(asked, _as_rows, self._connection)
+        # What is registered for a query on an object store goes with its connection.
+        return self._answer(asked, _as_rows, self._cursor if self._store else self._connection)
 
     def batches(
         self,
@@ -257,9 +264,10 @@ class Reader:
         connection: Callable[[], _Connection],
     ) -> T:
         for anew in (False, True):
+            on = connection()
             try:
-                return read(connection(), self._with_sources(asked, anew=anew), asked.parameters)
-            except duckdb.IOException as error:
+                return read(on, self._with_sources(asked, on, anew=anew), asked.parameters)
+            except self._unreadable as error:
                 # A file that is gone was dropped by a newer version of its table: ask for that.
                 if anew:
                     raise HistoryBroken(f"A file of the history cannot be read: {first_line(error)}") from error
@@ -267,7 +275,7 @@ class Reader:
                 raise HistoryBroken(f"The history cannot be read: {first_line(error)}") from error
         raise AssertionError("unreachable")
 
-    def _with_sources(self, asked: _Question, *, anew: bool) -> str:
+    def _with_sources(self, asked: _Question, connection: _Connection, *, anew: bool) -> str:
         sql = asked.sql
         bounds = (
             None if asked.begin is None else moment(asked.begin),
@@ -282,7 +290,7 @@ class Reader:
                 if name not in asked.optional:
                     raise
                 paths = []
-            sql = sql.replace(f"{{{name}}}", self._seen(name, self._source(name, paths)))
+            sql = sql.replace(f"{{{name}}}", self._seen(name, self._source(name, paths, connection)))
         return sql
 
     def _seen(self, name: str, source: str) -> str:
@@ -290,24 +298,14 @@ class Reader:
         # The condition is of this console's own making, its texts quoted.
         return f"(SELECT * FROM {source} WHERE {condition})" if condition else source  # noqa: S608
 
-    def _source(self, name: str, paths: list[str]) -> str:
+    def _source(self, name: str, paths: list[str], connection: _Connection) -> str:
         if not paths:
             return _without_rows(name)
-        if "://" not in self.url:
-            quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-            return f"read_parquet([{quoted}], hive_partitioning = false)"
-        return self._registered(paths)
-
-    def _registered(self, paths: list[str]) -> str:
-        """Files of an object store: DuckDB scans them through pyarrow, which has the store's credentials."""
-        import pyarrow.dataset as ds
-        import pyarrow.fs as pafs
-
-        files, _root = pafs.FileSystem.from_uri(self.url)
-        inside = [pafs.FileSystem.from_uri(path)[1] for path in paths]
-        name = f"dataset_{threading.get_ident()}_{abs(hash(tuple(paths)))}"
-        self._connection().register(name, ds.dataset(inside, filesystem=files, format="parquet"))
-        return name
+        if self._store is not None:
+            connection.register(f"files_of_{name}", self._store.rows(paths))
+            return f"files_of_{name}"
+        quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+        return f"read_parquet([{quoted}], hive_partitioning = false)"
 
     def _connection(self) -> _Connection:
         if getattr(self._own, "connection", None) is None:

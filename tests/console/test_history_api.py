@@ -40,9 +40,10 @@ BASE = "/api/v1/history/"
 T = (int(time.time() * 1000) // HOUR - 24) * HOUR
 
 
-@pytest.fixture
-def url(tmp_path: Path, settings: Any) -> str:
-    settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+@pytest.fixture(params=["", "file://"], ids=["folder", "url"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, settings: Any) -> str:
+    """A folder. The console is told of it by its name, or by a URL as an object store has one: then pyarrow reads."""
+    settings.HEADGATE_HISTORY_URL = f"{request.param}{tmp_path / 'history'}"
     return str(tmp_path / "history")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 
 from console.history import blocked, episode_list, incident, known
 from console.history.layout import table_url
-from console.history.reader import HistoryBroken, Reader
+from console.history.reader import HistoryBroken, Reader, moment
 from console.history.series import QueueKey, series
 from console.history.tables import landing_schema
 from tests.history.conftest import History
@@ -22,6 +23,12 @@ from tests.history.rows import NOON, Story, land, table
 
 START = round(NOON.timestamp() * 1000)
 QUEUE = QueueKey("b", "default", "q")
+
+
+@pytest.fixture(params=["", "file://"], ids=["folder", "url"])
+def opened(request: pytest.FixtureRequest) -> Callable[[str], Reader]:
+    """A reader of a folder: told by its name, or by a URL as an object store has one, when pyarrow reads the files."""
+    return lambda folder: Reader(f"{request.param}{folder}")
 
 
 def at(seconds: float) -> int:
@@ -96,29 +103,35 @@ def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> 
     ]
 
 
-def test_new_rows_are_seen_by_a_reader_that_has_the_table_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_rows_are_seen_by_a_reader_that_has_the_table_open(
+    tmp_path: Path, opened: Callable[[str], Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("console.history.reader.FRESH_SECONDS", 0)
     url = str(tmp_path)
-    reader = Reader(url)
+    reader = opened(url)
     assert not reader.has("episodes")
     for number in (1, 2):
         write(url, "episodes", [episode(at(number), at(number + 1))])
         assert episode_list.page(reader, episode_list.Wanted(START, at(60), at(60)), 1, 10)[0] == number
 
 
-def test_file_that_a_newer_version_dropped_makes_the_reader_look_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [(), (3,)], ids=["no file is left", "some files are left"])
+def test_file_that_a_newer_version_dropped_makes_the_reader_look_again(
+    kept: tuple[int, ...], tmp_path: Path, opened: Callable[[str], Reader]
+) -> None:
     url = str(tmp_path)
-    write(url, "episodes", [episode(at(1), at(2))])
+    for second in (3, 1, 2):
+        write(url, "episodes", [episode(at(second), at(second + 1))])
     wanted = episode_list.Wanted(START, at(60), at(60))
-    reader = Reader(url)
-    assert episode_list.page(reader, wanted, 1, 10)[0] == 1
+    reader = opened(url)
+    assert episode_list.page(reader, wanted, 1, 10)[0] == 3
     table = DeltaTable(table_url(url, "episodes"))
-    table.delete()
+    table.delete("duration_ms > 0" if not kept else f"start <> '{moment(at(kept[0])).isoformat()}'")
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    assert episode_list.page(reader, wanted, 1, 10)[0] == 0
+    assert episode_list.page(reader, wanted, 1, 10)[0] == len(kept)
 
 
-def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path) -> None:
+def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
     url = str(tmp_path)
     for day in range(3):
         write(url, "minutes", [rollup(START + day * DAY, messages_mean=float(day))])
@@ -126,8 +139,17 @@ def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path) ->
     assert len(spoiled) == 2
     for path in spoiled:
         path.write_bytes(b"broken")
-    found = series(Reader(url), QueueKey("local", "default", "orders"), START, at(120), asked="minute", now=at(600))
+    reader = opened(url)
+    found = series(reader, QueueKey("local", "default", "orders"), START, at(120), asked="minute", now=at(600))
     assert found["messages"] == [0.0, None]
+    with pytest.raises(HistoryBroken, match="cannot be read"):
+        reader.rows("SELECT count(*) AS n FROM {minutes}")
+
+
+def test_rows_for_a_download_come_in_parts(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
+    write(str(tmp_path), "episodes", [episode(at(n), at(n + 1)) for n in range(50)])
+    parts = opened(str(tmp_path)).batches("SELECT * FROM {episodes} ORDER BY start", rows=20)
+    assert parts.read_all()["start"].to_pylist() == [moment(at(n)) for n in range(50)]
 
 
 @pytest.mark.timeout(600)
@@ -155,10 +177,10 @@ def test_what_spark_writes_has_the_bounds_that_files_are_chosen_by(history: Hist
         reader.rows("SELECT count(*) AS n FROM {samples}")
 
 
-def test_threads_read_side_by_side(tmp_path: Path) -> None:
+def test_threads_read_side_by_side(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
     url = str(tmp_path)
     write(url, "episodes", [episode(at(n), at(n + 1)) for n in range(50)])
-    reader = Reader(url)
+    reader = opened(url)
     wanted = episode_list.Wanted(START, at(600), at(600))
     with ThreadPoolExecutor(8) as threads:
         counts = list(threads.map(lambda _: episode_list.page(reader, wanted, 1, 10)[0], range(64)))
