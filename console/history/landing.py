@@ -27,6 +27,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from console.history.file_systems import file_system
+
 #: What a writer may look back for in the landing folder to find out where it stopped, in seconds.
 SETTLED_SECONDS = 3600
 
@@ -173,10 +175,9 @@ class Landing:
     def __init__(self, url: str) -> None:
         self.url = url
         try:
-            self._files, root = _file_system(url)
+            self._files, self.root = file_system(url)
         except (pa.ArrowInvalid, OSError) as error:
             raise LandingError(f"the history folder {url} cannot be used: {error}") from error
-        self.root = root.rstrip("/")
         self._local = isinstance(self._files, pafs.LocalFileSystem)
 
     def folder(self, kind: str) -> str:
@@ -296,13 +297,6 @@ class Landing:
 def part(name: str) -> str:
     """A text as a part of a file's name: `~` separates parts and never occurs in one."""
     return quote(name, safe="").replace("~", "%7E").replace(".", "%2E")
-
-
-def _file_system(url: str) -> tuple[pafs.FileSystem, str]:
-    if "://" in url:
-        files, root = pafs.FileSystem.from_uri(url)
-        return files, root
-    return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(url))
 
 
 def _replace(target: str, content: bytes) -> None:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from console.history.file_systems import file_system
+
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
     import pyarrow.fs as pafs
@@ -54,10 +56,7 @@ class ObjectStore:
         return ds.ParquetFileFormat().make_fragment(path, system)
 
     def _opened(self) -> tuple[pafs.FileSystem, str]:
-        import pyarrow.fs as pafs
-
         with self._opening:
             if self._place is None:
-                system, root = pafs.FileSystem.from_uri(self._url)
-                self._place = system, root.rstrip("/")
+                self._place = file_system(self._url)
             return self._place

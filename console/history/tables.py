@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import functions as F
 
+from console.history.file_systems import of_table
 from console.history.landing import SCHEMAS, Landing
 from console.history.layout import LAYOUTS, table_url
 
@@ -102,7 +103,8 @@ class Tables:
 
     def gather(self, name: str, columns: Sequence[str], condition: Any = None) -> pa.Table:
         """A few columns of the rows that meet a pyarrow condition, without Spark."""
-        return self._table(name).to_pyarrow_dataset().to_table(columns=list(columns), filter=condition)
+        rows = self._table(name).to_pyarrow_dataset(filesystem=of_table(table_url(self.url, name)))
+        return rows.to_table(columns=list(columns), filter=condition)
 
     def append(self, name: str, rows: DataFrame | pa.Table, *, at_once: bool) -> None:
         """Nothing is committed for no rows, if that can be told cheaply."""

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from console.history.file_systems import of_table
 from console.history.landing import SCHEMAS, Landing
 from console.history.layout import table_url
 
@@ -34,8 +35,9 @@ def taken_files(url: str) -> set[tuple[str, str]]:
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
+    place = table_url(url, "taken")
     try:
-        table = DeltaTable(table_url(url, "taken")).to_pyarrow_table(columns=["kind", "file"])
+        table = DeltaTable(place).to_pyarrow_table(columns=["kind", "file"], filesystem=of_table(place))
     except TableNotFoundError:
         return set()
     return set(zip(table["kind"].to_pylist(), table["file"].to_pylist(), strict=True))

@@ -21,6 +21,16 @@ def spark() -> Iterator[Any]:
         session.stop()
 
 
+@pytest.fixture(autouse=True)
+def no_file_system_of_deltalake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that read a table by it may abort at their end: `console/history/file_systems.py`."""
+
+    def refused(*_: object, **__: object) -> None:
+        pytest.fail("give deltalake the file system to read from: of_table(url)")
+
+    monkeypatch.setattr("deltalake.fs.DeltaStorageHandler.from_table", refused)
+
+
 @pytest.fixture
 def history(spark: Any, tmp_path: Any) -> History:
     return History(spark, str(tmp_path / "history"))

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
+from console.history.file_systems import of_table
 from console.history.layout import LAYOUTS, table_url
 from console.history.reader import columns_of
 
@@ -40,6 +41,12 @@ def write(url: str, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         [day.replace(day=1) if layout.partition == "month" else day for day in days], pa.date32()
     )
     write_deltalake(table_url(url, name), pa.table(arrays), mode="append", partition_by=[layout.partition])
+
+
+def read(url: str, name: str) -> pa.Table:
+    """Every row of a table, in any order, without Spark."""
+    place = table_url(url, name)
+    return DeltaTable(place).to_pyarrow_table(filesystem=of_table(place))
 
 
 def rollup(at: int, name: str = "orders", kind: str = "queue", **more: Any) -> Row:

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import deltalake
-
-from console.history.layout import LAYOUTS, table_url
+from console.history.layout import LAYOUTS
+from tests.history.delta import read
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: Tables that a run brings up to date, as a function of what landed; `taken` tells when.
@@ -68,7 +67,7 @@ def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of every table, sorted, whatever files they lie in."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for name in COMPARED:
-        table = deltalake.DeltaTable(table_url(url, name)).to_pyarrow_table()
+        table = read(url, name)
         columns = sorted(table.column_names)
         values = zip(*(table[column].to_pylist() for column in columns), strict=True)
         found[name] = sorted((tuple(map(_plain, row)) for row in values), key=repr)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from deltalake import DeltaTable
-
-from console.history.layout import LAYOUTS, table_url
+from console.history.layout import LAYOUTS
 from console.history.run import Report, Run
 from console.history.tables import Tables
+from tests.history.delta import read
 from tests.history.rows import Story, land
 
 Row = dict[str, Any]
@@ -39,7 +38,7 @@ class History:
     def rows(self, table: str, broker: str = "", /, **equal: Any) -> list[Row]:
         """In the order of their text, without the partition's column."""
         partition = LAYOUTS[table].partition
-        found = DeltaTable(table_url(self.url, table)).to_pyarrow_table().to_pylist()
+        found = read(self.url, table).to_pylist()
         wanted = equal | ({"broker": broker} if broker else {})
         rows = [
             {column: value for column, value in row.items() if column != partition}

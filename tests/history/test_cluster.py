@@ -16,14 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
 
 from console.history.fleet_advice import advice_of_queue
 from console.history.java import find_java
-from console.history.layout import table_url
 from console.history.run import Run
 from console.history.tables import Tables
 from console.history.whatif import ADVICE
+from tests.history.delta import read
 from tests.history.processes import contents, environment, manage, running
 from tests.history.rows import Story, land
 from tests.up.running import free_port, wait_until
@@ -87,13 +86,13 @@ def story() -> dict[str, list[dict[str, Any]]]:
 
 
 def advice(url: Path) -> list[dict[str, Any]]:
-    table = DeltaTable(table_url(str(url), "advice")).to_pyarrow_table().sort_by("queue")
+    table = read(str(url), "advice").sort_by("queue")
     return list(table.select(["queue", *ADVICE.names]).to_pylist())
 
 
 def replayed(url: Path) -> list[dict[str, Any]]:
     """The advice for both queues, worked out here."""
-    minutes = DeltaTable(table_url(str(url), "minutes")).to_pyarrow_table().filter(pc.field("kind") == "queue")
+    minutes = read(str(url), "minutes").filter(pc.field("kind") == "queue")
     known = minutes.filter((pc.field("known_ms") > 0) & pc.field("messages_mean").is_valid())
     ms = pc.cast(pc.cast(known["at"], pa.timestamp("ms", tz="UTC")), pa.int64())
     zero = pa.array([0] * len(known), pa.int64())
