@@ -10,11 +10,11 @@ from django.http import StreamingHttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from brokers.admin import InvalidValue
 from console.api import history_schema as shapes
 from console.api import schema
+from console.api.asked import AskedView
 from console.api.history_downloads import KINDS as FILES
 from console.api.history_downloads import download
 from console.api.history_reading import (
@@ -38,7 +38,7 @@ _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
 _SORTS = tuple(f"{sign}{name}" for name in episode_list.SORTS for sign in ("", "-"))
 
 
-class KnownView(APIView):
+class KnownView(AskedView):
     @extend_schema(
         responses={200: shapes.Known, **shapes.REFUSALS},
         summary="What the history knows of",
@@ -53,7 +53,7 @@ class KnownView(APIView):
         return Response({"recorded": bool(brokers), "landed": landed, "now": now_ms(), "brokers": brokers})
 
 
-class QueuesKnownView(APIView):
+class QueuesKnownView(AskedView):
     @extend_schema(
         parameters=[
             shapes.BROKER,
@@ -70,7 +70,7 @@ class QueuesKnownView(APIView):
         return Response(known.queues(history(request), broker=broker_in(query), search=search, most=most))
 
 
-class SeriesView(APIView):
+class SeriesView(AskedView):
     @extend_schema(
         parameters=[
             *shapes.QUEUE,
@@ -97,7 +97,7 @@ class SeriesView(APIView):
         return Response(about | found)
 
 
-class TopView(APIView):
+class TopView(AskedView):
     @extend_schema(
         parameters=[
             shapes.BROKER,
@@ -125,7 +125,7 @@ class TopView(APIView):
         return Response(found)
 
 
-class HeatView(APIView):
+class HeatView(AskedView):
     @extend_schema(
         parameters=[
             shapes.BROKER,
@@ -179,7 +179,7 @@ _EPISODES = [
 ]
 
 
-class EpisodesView(APIView):
+class EpisodesView(AskedView):
     @extend_schema(
         parameters=[*_EPISODES, *schema.PAGE],
         responses={200: schema.page_of(shapes.Episode), **shapes.REFUSALS},
@@ -194,7 +194,7 @@ class EpisodesView(APIView):
         return Response({"count": count, "page": number, "page_size": size, "results": rows})
 
 
-class EpisodesFileView(APIView):
+class EpisodesFileView(AskedView):
     @extend_schema(
         parameters=[*_EPISODES, shapes.FILE],
         responses={(200, "application/octet-stream"): shapes.FILE_ANSWER, **shapes.REFUSALS},
@@ -231,7 +231,7 @@ _EVENTS = [
 ]
 
 
-class HistoryEventsView(APIView):
+class HistoryEventsView(AskedView):
     @extend_schema(
         parameters=[
             *_EVENTS,
@@ -255,7 +255,7 @@ class HistoryEventsView(APIView):
         )
 
 
-class HistoryEventsFileView(APIView):
+class HistoryEventsFileView(AskedView):
     @extend_schema(
         parameters=[*_EVENTS, shapes.FILE],
         responses={(200, "application/octet-stream"): shapes.FILE_ANSWER, **shapes.REFUSALS},

@@ -8,11 +8,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from brokers.admin import InvalidValue
 from console.api import history_schema as shapes
 from console.api import schema
+from console.api.asked import AskedView
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_in, range_in
 from console.api.reading import MOST_AT_ONCE, body_of, number_in
 from console.history import advice
@@ -81,7 +81,7 @@ WhatIfAnswer = type(
 )
 
 
-class WhatIfView(APIView):
+class WhatIfView(AskedView):
     @extend_schema(
         request=WhatIfRequest,
         responses={200: WhatIfAnswer, **shapes.REFUSALS},
@@ -115,7 +115,7 @@ class WhatIfView(APIView):
         return Response(answer)
 
 
-class AdviceView(APIView):
+class AdviceView(AskedView):
     @extend_schema(
         parameters=[
             *shapes.MAYBE_QUEUE,

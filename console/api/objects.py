@@ -39,9 +39,7 @@ class ObjectsView(BrokerView):
             schema.SORT,
             schema.asked("offset", "Place of the first object wanted.", int, default=0),
             schema.asked("count", "0 to 500.", int, default=100),
-            schema.asked(
-                "(attribute)", "Any attribute of the type: only objects with this value; several: any of them."
-            ),
+            schema.ATTRIBUTE,
         ],
         responses={200: schema.ObjectPage, **schema.READ_REFUSALS},
         operation_id="brokers_objects_list",

@@ -60,6 +60,7 @@ class QueuesView(_RowsView):
         parameters=[
             schema.BROKER,
             *_conditions("Queue", "state", "virtualhost"),
+            schema.ATTRIBUTE,
             schema.SEARCH,
             schema.SORT,
             *schema.PAGE,
@@ -67,7 +68,6 @@ class QueuesView(_RowsView):
         responses={200: schema.page_of(schema.Queue), **schema.READ_REFUSALS},
         operation_id="queues_list",
         summary="List queues",
-        description="Any other attribute of a queue may be a condition too.",
     )
     def get(self, request: Request) -> Response:
         return self.rows(request)
@@ -80,6 +80,7 @@ class ProducersView(_RowsView):
         parameters=[
             schema.BROKER,
             *_conditions("Producer", "queue", "state", "virtualhost"),
+            schema.ATTRIBUTE,
             schema.SEARCH,
             schema.SORT,
             *schema.PAGE,
@@ -87,7 +88,6 @@ class ProducersView(_RowsView):
         responses={200: schema.page_of(schema.Producer), **schema.READ_REFUSALS},
         operation_id="producers_list",
         summary="List producers, each blocked one with its why",
-        description="Any other attribute of a producer may be a condition too.",
     )
     def get(self, request: Request) -> Response:
         return self.rows(request)

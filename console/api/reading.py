@@ -7,12 +7,12 @@ from typing import Any
 
 from django.http import QueryDict
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from brokers.admin import InvalidValue, NotFound
 from brokers.managed import TYPES, Attribute, Kind, ManagedType, ObjectName
 from console.access.people import rights_in
 from console.access.rights import Rights
+from console.api.asked import AskedView
 from console.links.link import BrokerLink
 from console.operations import Actor
 from console.seen import link_seen
@@ -20,7 +20,7 @@ from console.seen import link_seen
 MOST_AT_ONCE = 500
 
 
-class PersonalView(APIView):
+class PersonalView(AskedView):
     """A view that answers people with what they may see."""
 
     @property

@@ -10,6 +10,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 
 from brokers.managed import TYPES, Attribute, Kind
+from console.api.asked import ANY
 from console.audit.models import AuditEntry
 from console.conditions.detectors import DETECTORS
 
@@ -258,6 +259,7 @@ def asked(name: str, says: str, kind: type = str, **options: Any) -> OpenApiPara
     return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=says, **options)
 
 
+ATTRIBUTE = asked(ANY, "Any attribute that the type has: only objects with this value; several: any of them.")
 BROKER = asked("broker", "Slug of the broker; the default one if it is left out.")
 SEARCH = asked("search", "Text that must occur in the object's name, whatever the case.")
 SORT = asked("sort", "Attributes separated by commas, each with - before it for descending.")

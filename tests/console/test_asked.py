@@ -1,0 +1,60 @@
+"""A call takes the parameters that it declares. Any other is refused by its name, for it would change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from django.urls import URLResolver
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.test import APIClient
+from rest_framework.views import APIView
+
+from console.api.asked import AskedView
+from console.api.urls import urlpatterns
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("history/top/?form=1", {"form": ["there is no parameter form: did you mean from?"]}),
+        (
+            "conditions/?x=1&broker=local",
+            {"x": ["there is no parameter x: there is broker, object, kind, severity, search, page and page_size"]},
+        ),
+        ("me/?verbose=1", {"verbose": ["there is no parameter verbose: this takes none"]}),
+        ("queues/?stat=OVERFULL", {"stat": ["stat is not an attribute of Queue"]}),
+    ],
+)
+def test_parameter_that_there_is_not_is_refused_by_its_name(
+    path: str, says: dict[str, Any], as_viewer: APIClient
+) -> None:
+    answer = as_viewer.get(f"/api/v1/{path}")
+    assert (answer.status_code, answer.json()) == (400, says)
+
+
+def test_also_before_something_is_changed(as_operator: APIClient) -> None:
+    answer = as_operator.delete("/api/v1/brokers/local/objects/type=Queue,virtualhost=default,name=x/?versoin=1")
+    assert answer.status_code == 400
+    assert answer.json() == {"versoin": ["there is no parameter versoin: did you mean version?"]}
+
+
+def test_who_may_not_ask_is_told_that_and_no_names(client: Any) -> None:
+    assert client.get("/api/v1/history/top/?form=1").status_code == 401
+
+
+def test_every_call_of_this_interface_is_so() -> None:
+    views = list(views_of(urlpatterns))
+    assert len(views) > 50
+    assert [view for view in views if not issubclass(view, (AskedView, SpectacularAPIView))] == []
+
+
+def views_of(patterns: Sequence[Any]) -> Iterator[type[APIView]]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            yield from views_of(pattern.url_patterns)
+        elif hasattr(pattern.callback, "cls"):
+            yield pattern.callback.cls
