@@ -28,7 +28,7 @@ _FILTERS = [
     schema.asked("producer", "Only about producers with this in their client or link."),
     schema.asked("told_by", "Only what the broker told, or what people did.", enum=["broker", "people"]),
     schema.asked("from", "Not before, ms since the epoch.", int),
-    schema.asked("to", "Not after, ms since the epoch.", int),
+    schema.asked("until", "Not after, ms since the epoch.", int),
 ]
 
 #: The last moment that there is a date for, ms since the epoch: in the year 9999.
@@ -112,5 +112,5 @@ def search_in(query: QueryDict) -> Search:
         producer=query.get("producer", "").strip(),
         told_by=told_by,
         since=number_in(query, "from", 0, 0, _END_OF_TIME),
-        until=number_in(query, "to", 0, 0, _END_OF_TIME),
+        until=number_in(query, "until", 0, 0, _END_OF_TIME),
     )

@@ -11,8 +11,8 @@ import { objectUrl, parseName, shortName } from "./objectname.js";
 const MOST = 2000; // entries kept in the page
 const byId = (id) => document.getElementById(id);
 const form = byId("filters");
-const FIELDS = ["search", "queue", "producer", "actor", "kind", "told_by", "from", "to"];
-const TIMES = new Set(["from", "to"]);
+const FIELDS = ["search", "queue", "producer", "actor", "kind", "told_by", "from", "until"];
+const TIMES = new Set(["from", "until"]);
 
 let entries = [];
 let at = { before_event: 0, before_audit: 0, newest_event: 0, newest_audit: 0, more: false };

@@ -89,7 +89,7 @@ def test_search_by_time(happened: Broker, as_viewer: APIClient) -> None:
     people = [entry for entry in entries if entry["told_by"] == "people"]
     first = people[-1]["at"]
     assert {e["told_by"] for e in asked(as_viewer, **{"from": first})["entries"]} == {"people"}
-    assert {e["told_by"] for e in asked(as_viewer, to=first - 1000)["entries"]} == {"broker"}
+    assert {e["told_by"] for e in asked(as_viewer, until=first - 1000)["entries"]} == {"broker"}
 
 
 def test_pages_tell_every_entry_once(happened: Broker, as_viewer: APIClient) -> None:
