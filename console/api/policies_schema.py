@@ -16,7 +16,13 @@ PolicyChange = shape_of(
     version=number_field(VERSION),
     reason=text_field(REASON, required=False),
 )
-PolicyCheck = shape_of("PolicyCheck", POLICY, required=False)
+PolicyCheck = shape_of(
+    "PolicyCheck",
+    POLICY,
+    required=False,
+    version=number_field("As for the change itself; it changes nothing here.", required=False),
+    reason=text_field("As for the change itself; it changes nothing here.", required=False, allow_blank=True),
+)
 Effective = shape_of("Effective", [a for a in TYPES["Queue"].attributes if a.name.startswith("effective_")])
 
 

@@ -54,8 +54,14 @@ class Selection(serializers.Serializer[Any]):
     queues = serializers.ListField(child=serializers.CharField(), allow_null=True)
 
 
+class StopMatch(serializers.Serializer[Any]):
+    search = text_field("Text in the queue's name.", required=False, allow_blank=True)
+    states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), required=False)
+
+
 class StopPreviewRequest(StopScope):
-    match = serializers.DictField(required=False, help_text="search and states as on the overview, instead of queues.")
+    match = StopMatch(required=False, help_text="Queues as the overview shows them, instead of queues.")
+    reason = text_field("As for the stop itself; it changes nothing here.", required=False, allow_blank=True)
 
 
 class StopRequest(StopScope):

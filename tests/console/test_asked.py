@@ -13,6 +13,8 @@ from rest_framework.views import APIView
 
 from console.api.asked import AskedView
 from console.api.urls import urlpatterns
+from console.audit.models import AuditEntry
+from tests.console.conftest import Broker
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +42,47 @@ def test_also_before_something_is_changed(as_operator: APIClient) -> None:
     answer = as_operator.delete("/api/v1/brokers/local/objects/type=Queue,virtualhost=default,name=x/?versoin=1")
     assert answer.status_code == 400
     assert answer.json() == {"versoin": ["there is no parameter versoin: did you mean version?"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        (
+            "stop-producers/",
+            {"scope": "type=Broker", "reason": "a leak", "for_s": 60},
+            {"for_s": ["there is no field for_s: did you mean for_ms?"]},
+        ),
+        (
+            "policies/bulk/",
+            {"selection": {"object": []}, "attributes": {"capacity_messages": 1}},
+            {"object": ["there is no field object: did you mean objects?"]},
+        ),
+        (
+            "policies/preview/",
+            {"changes": [{"object": "type=Broker", "atributes": {}}], "large": 1},
+            {
+                "large": ["there is no field large: did you mean largest?"],
+                "atributes": ["there is no field atributes: did you mean attributes?"],
+            },
+        ),
+        (
+            "stop-producers/preview/?brokr=local",
+            {"scope": "type=Broker", "match": {"state": []}},
+            {
+                "brokr": ["there is no parameter brokr: did you mean broker?"],
+                "state": ["there is no field state: did you mean states?"],
+            },
+        ),
+    ],
+)
+def test_field_that_there_is_not_is_refused_by_its_name_and_nothing_is_done(
+    path: str, body: dict[str, Any], says: dict[str, Any], as_operator: APIClient, broker: Broker
+) -> None:
+    before = broker.memory.engine.last_event
+    answer = as_operator.post(f"/api/v1/{path}", body, format="json")
+    assert (answer.status_code, answer.json()) == (400, says)
+    assert broker.memory.engine.last_event == before
+    assert not AuditEntry.objects.exists()
 
 
 def test_who_may_not_ask_is_told_that_and_no_names(client: Any) -> None:
