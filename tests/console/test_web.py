@@ -21,6 +21,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db.models import QuerySet
 from django.templatetags.static import static
 from django.test import AsyncClient, Client
 from websockets.asyncio import client as asyncio_client
@@ -128,6 +129,18 @@ def test_first_administrator_gets_a_generated_password_told_once(capsys: pytest.
     assert User.objects.get(username=name, is_superuser=True).check_password(password)
     call_command("ensure_admin")
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.django_db
+def test_first_administrator_that_was_made_in_the_same_moment_keeps_its_password(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_command("ensure_admin")
+    _, password = capsys.readouterr().out.split()
+    monkeypatch.setattr(QuerySet, "exists", lambda _: False)  # as it is seen before the other has committed
+    call_command("ensure_admin")
+    assert capsys.readouterr().out == ""
+    assert User.objects.get(username="admin").check_password(password)
 
 
 # -- the process ----------------------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ class Command(BaseCommand):
             if users.filter(is_superuser=True).exists():
                 return
             password = secrets.token_urlsafe(12)
-            user, _ = users.get_or_create(username="admin")
+            user, _ = users.select_for_update().get_or_create(username="admin")
+            if user.is_superuser:  # another host's first start was quicker, and has told its password
+                return
             user.is_staff = user.is_superuser = user.is_active = True
             user.set_password(password)
             user.save()
