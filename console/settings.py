@@ -340,8 +340,8 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Headgate",
-    "DESCRIPTION": "Watch and steer the producer flow control of message brokers. A call refuses parameters and fields that it"
-    " does not declare.",
+    "DESCRIPTION": "Watch and steer the producer flow control of message brokers. A call refuses parameters and fields"
+    " that it does not declare.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["console.api.permission.SeesSomething"],
