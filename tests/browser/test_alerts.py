@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.utils import timezone
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from brokers.managed import object_name
 from console.alerts import tasks
@@ -129,6 +129,46 @@ async def test_a_viewer_sees_alerts_and_may_change_nothing(people: People, broke
     await expect(page.locator(".toast").last).to_contain_text("role of operator")
     await expect(page.locator("dialog")).to_have_count(0)
     assert await in_thread(Delivery.objects.count) == 0
+
+
+async def test_of_two_answers_on_their_way_the_newer_one_stays(people: People, broker: Broker) -> None:
+    page = await people.page("ada")
+    await page.add_init_script("""
+        window.readAnswers = 0;
+        const text = Response.prototype.text;
+        Response.prototype.text = async function () {
+          const value = await text.call(this);
+          if (this.url.endsWith("/alerts/networks/")) window.readAnswers += 1;
+          return value;
+        };
+    """)
+    held, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    asked = 0
+
+    async def one_is_slow(route: Route) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            old = await route.fetch()
+            held.set()
+            await go_on.wait()
+            await route.fulfill(response=old)
+            return
+        if asked > 2:
+            await over.wait()
+        await route.continue_()
+
+    await page.route("**/api/v1/alerts/networks/", one_is_slow)
+    await page.goto("/alerts/")
+    await held.wait()
+    await in_thread(lambda: AllowedNetwork.objects.create(network="10.20.0.0/16", added_by="adele"))
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # then it asks at once
+    await expect(page.locator("#networks")).to_contain_text("10.20.0.0/16")
+    go_on.set()
+    await page.wait_for_function("window.readAnswers === 2")
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    assert "10.20.0.0/16" in await page.locator("#networks").inner_text()
+    over.set()
 
 
 async def test_a_schedule_is_made_is_due_sets_and_puts_back(people: People, broker: Broker) -> None:
