@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +10,7 @@ from rest_framework.request import Request
 
 from brokers.admin import InvalidValue
 from console.access.people import rights_in
+from console.api.reading import time_in
 from console.history.durations import DAY
 from console.history.reader import Reader, reader_of
 from console.history.seen import seen_by
@@ -35,28 +35,6 @@ def whole_history() -> Reader:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def time_in(query: Mapping[str, str], field: str, default: int) -> int:
-    """A moment in ms: given as ms since the epoch, or in ISO 8601 with its zone. Raises InvalidValue."""
-    text = query.get(field, "").strip()
-    if not text:
-        return default
-    if text.lstrip("-").isdecimal():
-        found = int(text)
-    else:
-        try:
-            parsed = dt.datetime.fromisoformat(text)
-        except ValueError:
-            raise InvalidValue(
-                {field: f"{field} is {text!r}: it must be ms since the epoch or a time such as 2026-03-14T12:00:00Z"}
-            ) from None
-        if parsed.tzinfo is None:
-            raise InvalidValue({field: f"{field} is {text!r}: it must name its zone, such as {text}Z or {text}+01:00"})
-        found = round(parsed.timestamp() * 1000)
-    if not 0 <= found <= 1 << 42:
-        raise InvalidValue({field: f"{field} is {text!r}: that is before 1970 or too far ahead"})
-    return found
 
 
 def range_in(query: Mapping[str, str], *, longest: int = LONGEST, default: int = _DEFAULT) -> tuple[int, int]:

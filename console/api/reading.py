@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -108,6 +109,28 @@ def choice_in(query: QueryDict, field: str, choices: Collection[str]) -> str:
     if text and text not in choices:
         raise InvalidValue({field: f"{field} is {text!r}: it must be one of {', '.join(choices)}"})
     return text
+
+
+def time_in(query: Mapping[str, str], field: str, default: int) -> int:
+    """A moment in ms: given as ms since the epoch, or in ISO 8601 with its zone. Raises InvalidValue."""
+    text = query.get(field, "").strip()
+    if not text:
+        return default
+    if text.lstrip("-").isdecimal():
+        found = int(text)
+    else:
+        try:
+            parsed = dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidValue(
+                {field: f"{field} is {text!r}: it must be ms since the epoch or a time such as 2026-03-14T12:00:00Z"}
+            ) from None
+        if parsed.tzinfo is None:
+            raise InvalidValue({field: f"{field} is {text!r}: it must name its zone, such as {text}Z or {text}+01:00"})
+        found = round(parsed.timestamp() * 1000)
+    if not 0 <= found <= 1 << 42:
+        raise InvalidValue({field: f"{field} is {text!r}: that is before 1970 or too far ahead"})
+    return found
 
 
 def type_in(query: QueryDict) -> ManagedType:

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from brokers.admin import InvalidValue
 from console.api import schema
-from console.api.reading import BrokerView, number_in
+from console.api.reading import BrokerView, number_in, time_in
 from console.incident import timeline
 from console.incident.timeline import Search
 
@@ -27,12 +27,9 @@ _FILTERS = [
     schema.asked("queue", "Only about queues with this in their name, or about the one with this object name."),
     schema.asked("producer", "Only about producers with this in their client or link."),
     schema.asked("told_by", "Only what the broker told, or what people did.", enum=["broker", "people"]),
-    schema.asked("from", "Not before, ms since the epoch.", int),
-    schema.asked("until", "Not after, ms since the epoch.", int),
+    schema.asked("from", "Not before: ms since the epoch, or ISO 8601 with a zone."),
+    schema.asked("until", "Before: as `from`."),
 ]
-
-#: The last moment that there is a date for, ms since the epoch: in the year 9999.
-_END_OF_TIME = 253_402_300_799_999
 
 
 class TimelineView(BrokerView):
@@ -111,6 +108,6 @@ def search_in(query: QueryDict) -> Search:
         queue=query.get("queue", "").strip(),
         producer=query.get("producer", "").strip(),
         told_by=told_by,
-        since=number_in(query, "from", 0, 0, _END_OF_TIME),
-        until=number_in(query, "until", 0, 0, _END_OF_TIME),
+        since=time_in(query, "from", 0),
+        until=time_in(query, "until", 0),
     )

@@ -36,7 +36,7 @@ COLUMNS = ("at", "told_by", "kind", "object", "queue", "producer", "actor", "out
 class Search:
     """What is looked for; every condition that is set must hold. `text`, `queue` and `producer` are parts of texts,
     whatever the case; `queue` may be the object name of a queue, and is then that queue alone. `since` and `until`: ms
-    since the epoch. `told_by`: `broker` or `people`."""
+    since the epoch, the second of them no more itself. `told_by`: `broker` or `people`."""
 
     text: str = ""
     kinds: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Search:
             return False
         if self.producer and self.producer.casefold() not in (entry["producer"] or "").casefold():
             return False
-        if (self.since and entry["at"] < self.since) or (self.until and entry["at"] > self.until):
+        if (self.since and entry["at"] < self.since) or (self.until and entry["at"] >= self.until):
             return False
         if not self.text:
             return True
@@ -231,7 +231,7 @@ def _audit(link: BrokerLink, search: Search) -> QuerySet[AuditEntry]:
     if search.since:
         rows = rows.filter(at__gte=datetime.fromtimestamp(search.since / 1000, UTC))
     if search.until:
-        rows = rows.filter(at__lte=datetime.fromtimestamp(search.until / 1000, UTC))
+        rows = rows.filter(at__lt=datetime.fromtimestamp(search.until / 1000, UTC))
     if text := search.text:
         said = Q(object__icontains=text) | Q(detail__icontains=text) | Q(reason__icontains=text)
         rows = rows.filter(said | Q(user_name__icontains=text) | Q(operation__icontains=text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_search_by_time(happened: Broker, as_viewer: APIClient) -> None:
     first = people[-1]["at"]
     assert {e["told_by"] for e in asked(as_viewer, **{"from": first})["entries"]} == {"people"}
     assert {e["told_by"] for e in asked(as_viewer, until=first - 1000)["entries"]} == {"broker"}
+    named = dt.datetime.fromtimestamp(first / 1000, dt.UTC).isoformat()
+    before, since = (asked(as_viewer, **{side: named})["entries"] for side in ("until", "from"))
+    assert since + before == entries
+    assert people[-1] in since
+    assert all(entry["at"] < first for entry in before)
+
+
+def test_time_that_is_none_is_refused_by_its_name(broker: Broker, as_viewer: APIClient) -> None:
+    refused = as_viewer.get("/api/v1/timeline/", {"until": "noon"})
+    assert refused.status_code == 400
+    assert "2026-03-14T12:00:00Z" in refused.json()["until"][0]
 
 
 def test_pages_tell_every_entry_once(happened: Broker, as_viewer: APIClient) -> None:
