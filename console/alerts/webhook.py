@@ -57,24 +57,23 @@ def post(
     # Each read has a time limit, but there may be many reads: who answers byte by byte is cut off all the same.
     clock = threading.Timer(limit, connection.cut)
     clock.start()
+    late = f"no answer within {limit:g} s"
     try:
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         answer.read(1024)
         status = answer.status
-    except (http.client.HTTPException, ConnectionError) as error:
-        if not clock.is_alive():
-            raise OSError(f"no answer within {limit:g} s") from error
-        if isinstance(error, ConnectionError) and not isinstance(error, http.client.HTTPException):
+    except (http.client.HTTPException, OSError) as error:
+        if connection.was_cut:
+            raise OSError(late) from error
+        if isinstance(error, OSError) and not isinstance(error, http.client.HTTPException):
             raise
         raise OSError(f"what answered is no HTTP: {type(error).__name__}") from error
-    except OSError as error:
-        if not clock.is_alive():
-            raise OSError(f"no answer within {limit:g} s") from error
-        raise
     finally:
         clock.cancel()
         connection.close()
+    if connection.was_cut:
+        raise OSError(late)  # what there is of an answer looks whole
     if 300 <= status < 400:
         raise Refused(f"it answered {status}, a redirect: those are not followed, give the URL it leads to")
     if not 200 <= status < 300:
@@ -90,6 +89,7 @@ class _Connection(http.client.HTTPConnection):
         self.default_port = 443 if tls else 80
         self._addresses = addresses
         self._tls = tls
+        self.was_cut = False
 
     def connect(self) -> None:
         problem: OSError | None = None
@@ -106,6 +106,7 @@ class _Connection(http.client.HTTPConnection):
         raise problem or OSError(f"{self.host} has no address")
 
     def cut(self) -> None:
+        self.was_cut = True  # before whoever waits on the socket sees it closed
         if self.sock is not None:
             with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_RDWR)

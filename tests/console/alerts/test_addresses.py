@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from console.alerts.addresses import NotAllowed, check, network_of, url_of
-from console.alerts.webhook import Refused, post, sign
+from console.alerts.webhook import Refused, _Connection, post, sign
 from tests.console.alerts.receiving import Received, http_receiver
 
 LOOPBACK = [network_of("127.0.0.0/8")]
@@ -94,9 +98,34 @@ def test_a_redirect_is_not_followed(hook: Received) -> None:
 
 
 def test_who_never_answers_is_cut_off() -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with pytest.raises(OSError, match=r"timed out|no answer"):
             post(url, "secret", {}, delivery="1", allowed=LOOPBACK, limit=0.2)
+
+
+def test_who_answers_byte_by_byte_is_cut_off_and_that_is_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+    cut = _Connection.cut
+
+    def cut_and_still_at_it(self: _Connection) -> None:
+        cut(self)
+        told.wait(20)
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            for byte in b"HTTP/1.1 200 " + b"O" * 1000:
+                connection.send(bytes([byte]))
+                if told.wait(0.05):
+                    return
+
+    monkeypatch.setattr(_Connection, "cut", cut_and_still_at_it)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as others:
+        others.submit(drip, server)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        try:
+            with pytest.raises(OSError, match="no answer within 1 s"):
+                post(url, "secret", {}, delivery="1", allowed=LOOPBACK, limit=1)
+        finally:
+            told.set()
