@@ -10,7 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import InvalidValue, NotFound
+from brokers.admin import NotFound
 from console.alerts import editing, seeing
 from console.alerts.editing import receiver_shown, rule_shown, silence_shown
 from console.alerts.models import (
@@ -27,7 +27,7 @@ from console.alerts.models import (
 from console.alerts.wording import short, titles
 from console.api import alerts_schema as shapes
 from console.api import schema
-from console.api.reading import PersonalView, body_of, number_in, text_in, version_in
+from console.api.reading import PersonalView, body_of, choice_in, number_in, text_in, version_in
 from console.operations import Actor
 
 
@@ -255,11 +255,7 @@ class LogView(PersonalView):
         rows = Notification.objects.prefetch_related("deliveries")
         if rule := number_in(query, "rule", 0, 1, 1 << 31):
             rows = rows.filter(rule=rule)
-        if state := query.get("state", ""):
-            if state not in DeliveryState.values:
-                raise InvalidValue(
-                    {"state": f"state is {state!r}: it must be one of {', '.join(DeliveryState.values)}"}
-                )
+        if state := choice_in(query, "state", DeliveryState.values):
             rows = rows.filter(deliveries__state=state).distinct()
         if not seeing.sees_all(self.rights):
             rows = rows.filter(pk__in=[told.pk for told in seeing.seen(self.rights, rows[:_MOST])])

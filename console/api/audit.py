@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue, NotFound
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, PersonalView, body_of, number_in, text_in
+from console.api.reading import MOST_AT_ONCE, PersonalView, body_of, choice_in, number_in, text_in
 from console.api.streaming import streamed
 from console.audit.models import AuditEntry, AuditQuerySet, Outcome
 from console.audit.search import COLUMNS, AuditSearch
@@ -65,9 +65,7 @@ class AuditFileView(PersonalView):
         description="All rows that match, the newest first, sent while they are read.",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        kind = request.query_params.get("as", "csv")
-        if kind not in _FILES:
-            raise InvalidValue({"as": f"as is {kind!r}: it must be csv or json"})
+        kind = choice_in(request.query_params, "as", _FILES, "csv")
         media, written = _FILES[kind]
         rows = AuditSearch.parse(request.query_params).of(AuditEntry.objects.seen_by(self.rights))
         return streamed(request._request, written(_parts(rows)), media, f"audit.{kind}", database=True)

@@ -12,7 +12,7 @@ from brokers.admin import InvalidValue, NotFound
 from console import operations
 from console.access.rights import Role
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, body_of, map_in, number_in, text_in
+from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, body_of, choice_in, map_in, number_in, text_in
 from console.bulk import tasks
 from console.bulk.models import BulkEdit, RowState
 from console.celery import send
@@ -111,9 +111,7 @@ class BulkRowsView(_JobView):
         page = number_in(query, "page", 1, 1, 1 << 31)
         size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
         rows = self.job(number).rows.all()
-        if state := query.get("state", ""):
-            if state not in RowState.values:
-                raise InvalidValue({"state": f"state is {state!r}: it must be one of {', '.join(RowState.values)}"})
+        if state := choice_in(query, "state", RowState.values):
             rows = rows.filter(state=state)
         shown = [
             {

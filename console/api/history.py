@@ -19,8 +19,6 @@ from console.api.history_downloads import KINDS as FILES
 from console.api.history_downloads import download
 from console.api.history_reading import (
     broker_in,
-    choice_in,
-    choices_in,
     history,
     maybe_queue_in,
     now_ms,
@@ -28,7 +26,7 @@ from console.api.history_reading import (
     range_in,
 )
 from console.api.history_why import shown
-from console.api.reading import MOST_AT_ONCE, number_in
+from console.api.reading import MOST_AT_ONCE, choice_in, choices_in, number_in
 from console.history import blocked, episode_list, incident, known
 from console.history.reader import NothingRecorded
 from console.history.series import RESOLUTIONS, series
@@ -114,11 +112,11 @@ class TopView(AskedView):
         begin, end = range_in(query)
         found = blocked.top(
             history(request),
-            choice_in(query, "of", tuple(blocked.SUBJECTS), "queues"),
+            choice_in(query, "of", blocked.SUBJECTS, "queues"),
             begin,
             end,
             now=now_ms(),
-            measure=choice_in(query, "measure", tuple(blocked.MEASURES), "blocked"),
+            measure=choice_in(query, "measure", blocked.MEASURES, "blocked"),
             broker=broker_in(query),
             most=number_in(query, "count", 10, 1, MOST_AT_ONCE),
         )
@@ -145,7 +143,7 @@ class HeatView(AskedView):
             begin,
             end,
             now=now_ms(),
-            measure=choice_in(query, "measure", tuple(blocked.MEASURES), "blocked"),
+            measure=choice_in(query, "measure", blocked.MEASURES, "blocked"),
             broker=broker_in(query),
             most=number_in(query, "count", 25, 1, 100),
         )
@@ -164,7 +162,7 @@ def _episodes_in(request: Request) -> episode_list.Wanted:
         broker=queue.broker if queue else broker_in(query),
         virtualhost=queue.virtualhost if queue else query.get("virtualhost", ""),
         queue=queue.name if queue else "",
-        kind=choice_in(query, "kind", ("", *episode_list.KINDS), ""),
+        kind=choice_in(query, "kind", episode_list.KINDS),
         search=query.get("search", "").strip(),
         sort=sort,
     )
@@ -201,7 +199,7 @@ class EpisodesFileView(AskedView):
         summary="Episodes as a file",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        kind = choice_in(request.query_params, "as", tuple(FILES), "csv")
+        kind = choice_in(request.query_params, "as", FILES, "csv")
         rows = episode_list.every(history(request), _episodes_in(request))
         return download(request._request, rows, kind, "episodes")
 
@@ -217,7 +215,7 @@ def _events_in(request: Request) -> incident.Wanted:
         virtualhost=queue.virtualhost if queue else query.get("virtualhost", ""),
         queue=queue.name if queue else "",
         kinds=tuple(query.getlist("kind")),
-        groups=choices_in(query.getlist("group"), "group", tuple(incident.GROUPS)),
+        groups=choices_in(query, "group", incident.GROUPS),
         search=query.get("search", "").strip(),
     )
 
@@ -262,5 +260,5 @@ class HistoryEventsFileView(AskedView):
         summary="Events as a file",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        kind = choice_in(request.query_params, "as", tuple(FILES), "csv")
+        kind = choice_in(request.query_params, "as", FILES, "csv")
         return download(request._request, incident.every(history(request), _events_in(request)), kind, "events")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from django.conf import settings
 from rest_framework.request import Request
@@ -54,20 +54,6 @@ def range_in(query: Mapping[str, str], *, longest: int = LONGEST, default: int =
             }
         )
     return begin, until
-
-
-def choice_in(query: Mapping[str, str], field: str, choices: tuple[str, ...], default: str) -> str:
-    value = query.get(field, "") or default
-    if value not in choices:
-        raise InvalidValue({field: f"{field} is {value!r}: it must be one of {', '.join(choices)}"})
-    return value
-
-
-def choices_in(given: Sequence[str], field: str, choices: tuple[str, ...]) -> tuple[str, ...]:
-    for value in given:
-        if value not in choices:
-            raise InvalidValue({field: f"{field} is {value!r}: it must be one of {', '.join(choices)}"})
-    return tuple(given)
 
 
 def broker_in(query: Mapping[str, str]) -> str:

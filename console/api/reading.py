@@ -103,12 +103,21 @@ def number_in(query: QueryDict, field: str, default: int, least: int, most: int)
     return number
 
 
-def choice_in(query: QueryDict, field: str, choices: Collection[str]) -> str:
-    """One of `choices`, or empty."""
-    text = query.get(field, "")
+def choice_in(query: Mapping[str, str], field: str, choices: Collection[str], default: str = "") -> str:
+    """One of `choices`; left out or empty, the default. Raises InvalidValue."""
+    text = query.get(field, "") or default
     if text and text not in choices:
         raise InvalidValue({field: f"{field} is {text!r}: it must be one of {', '.join(choices)}"})
     return text
+
+
+def choices_in(query: QueryDict, field: str, choices: Collection[str]) -> tuple[str, ...]:
+    """Any of `choices`, each given for itself. Raises InvalidValue."""
+    given = query.getlist(field)
+    for text in given:
+        if text not in choices:
+            raise InvalidValue({field: f"{field} is {text!r}: it must be one of {', '.join(choices)}"})
+    return tuple(given)
 
 
 def time_in(query: Mapping[str, str], field: str, default: int) -> int:

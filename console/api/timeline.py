@@ -10,9 +10,8 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import InvalidValue
 from console.api import schema
-from console.api.reading import BrokerView, number_in, time_in
+from console.api.reading import BrokerView, choice_in, number_in, time_in
 from console.incident import timeline
 from console.incident.timeline import Search
 
@@ -66,7 +65,7 @@ class TimelineView(BrokerView):
 
 class TimelineDownloadView(BrokerView):
     @extend_schema(
-        parameters=[*_FILTERS, schema.asked("as", "The kind of file.", enum=["csv", "json"], required=True)],
+        parameters=[*_FILTERS, schema.asked("as", "The kind of file.", enum=["csv", "json"], default="csv")],
         responses={
             (200, "text/csv"): OpenApiResponse({"type": "string"}, description="The file"),
             (200, "application/json"): OpenApiResponse(
@@ -82,9 +81,7 @@ class TimelineDownloadView(BrokerView):
         description=f"The newest {MOST:,} entries that match; the header Headgate-More tells whether there are more.",
     )
     def get(self, request: Request) -> HttpResponse:
-        kind = request.query_params.get("as", "")
-        if kind not in ("csv", "json"):
-            raise InvalidValue({"as": f"as is {kind!r}: it must be csv or json"})
+        kind = choice_in(request.query_params, "as", ("csv", "json"), "csv")
         entries, more = timeline.everything(self.link, search_in(request.query_params), most=MOST)
         if kind == "csv":
             content, media = timeline.as_csv(entries), "text/csv; charset=utf-8"
@@ -98,16 +95,13 @@ class TimelineDownloadView(BrokerView):
 
 def search_in(query: QueryDict) -> Search:
     """Raises InvalidValue."""
-    told_by = query.get("told_by", "")
-    if told_by not in ("", "broker", "people"):
-        raise InvalidValue({"told_by": f"told_by is {told_by!r}: it must be broker or people"})
     return Search(
         text=query.get("search", "").strip(),
         kinds=tuple(kind for kind in query.getlist("kind") if kind),
         actor=query.get("actor", "").strip(),
         queue=query.get("queue", "").strip(),
         producer=query.get("producer", "").strip(),
-        told_by=told_by,
+        told_by=choice_in(query, "told_by", ("broker", "people")),
         since=time_in(query, "from", 0),
         until=time_in(query, "until", 0),
     )
