@@ -17,6 +17,7 @@ import requests
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
+from django.db import IntegrityError, transaction
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 
@@ -143,8 +144,15 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
         if User.objects.filter(username__iexact=name).exists():
             # Whoever has the name here is not thereby whoever has it there.
             raise SuspiciousOperation(f"there is a user {name} already who does not sign in this way")
-        user = User.objects.create_user(name, email=str(claims.get("email") or ""))
-        OidcIdentity.objects.create(user=user, issuer=oidc.issuer, subject=claims["sub"])
+        try:
+            with transaction.atomic():
+                user = User.objects.create_user(name, email=str(claims.get("email") or ""))
+                OidcIdentity.objects.create(user=user, issuer=oidc.issuer, subject=claims["sub"])
+        except IntegrityError as error:
+            # Perhaps they came in two windows at once.
+            if not (made := self.filter_users_by_claims(claims)):
+                raise SuspiciousOperation(f"somebody has become {name} in this very moment") from error
+            user = made[0]
         return self.update_user(user, claims)
 
     def update_user(self, user: User, claims: dict[str, Any]) -> User:

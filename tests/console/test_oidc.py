@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import IntegrityError
 from django.test import Client
 
 from console.access import oidc
@@ -134,6 +135,34 @@ def test_a_name_or_an_address_that_somebody_has_here_gives_nobody_their_account(
     assert client.get("/").status_code == 302
     boss.refresh_from_db()
     assert boss.has_usable_password()
+
+
+def test_who_comes_in_two_windows_at_once_is_one_user(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider.claims["groups"] = ["ops"]
+    sign_in(provider)
+    looks: Iterator[list[User]] = iter([[]])  # the first look was before the other window's user was there
+    found = oidc.OidcBackend.filter_users_by_claims
+    monkeypatch.setattr(
+        oidc.OidcBackend, "filter_users_by_claims", lambda self, claims: next(looks, None) or found(self, claims)
+    )
+    provider.claims["preferred_username"] = "olga.again"
+    client, answer = sign_in(provider)
+    assert answer.status_code == 302
+    assert client.get("/").status_code == 200
+    assert User.objects.get().username == "olga"
+
+
+def test_a_user_whom_nobody_vouches_for_yet_is_not_left_behind(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(**_: object) -> None:
+        raise IntegrityError("taken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(oidc.OidcIdentity.objects, "create", fails)
+        assert sign_in(provider)[1].status_code == 403
+    assert not User.objects.exists()
+    assert sign_in(provider)[1].status_code == 302
 
 
 def test_another_name_there_is_the_same_account_here(provider: Provider) -> None:
