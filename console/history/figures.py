@@ -16,8 +16,10 @@ _AXIS = {
     "linecolor": "var(--chart-grid)",
     "tickfont": {"color": "var(--muted)", "size": 11},
 }
+#: With room on the right for the axis that one of two charts has: a moment stands at the same place in both.
+_MARGIN = {"l": 56, "r": 40, "t": 8, "b": 40}
 _LAYOUT: dict[str, Any] = {
-    "margin": {"l": 56, "r": 14, "t": 8, "b": 40},
+    "margin": _MARGIN,
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     "font": {"family": "var(--font)", "size": 12, "color": "var(--text)"},
@@ -159,7 +161,6 @@ def rates_figure() -> dict[str, Any]:
     layout = {
         **_LAYOUT,
         "height": 220,
-        "margin": {**_LAYOUT["margin"], "r": 40},
         "xaxis": {**_AXIS, "type": "date", "showgrid": False},
         "yaxis": {**_AXIS, "rangemode": "tozero", "fixedrange": True, "tickformat": "~s"},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
