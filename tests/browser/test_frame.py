@@ -60,6 +60,18 @@ async def test_page_is_quiet_and_never_scrolls_sideways(path: str, people: Peopl
         assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+@pytest.mark.parametrize("path", ["/", "/history/", "/audit/"])
+async def test_on_a_telephone_the_link_of_the_page_is_in_sight(path: str, people: People) -> None:
+    people.expected.append("status of 404")  # of the history, which is not there
+    page = await opened(await people.page("ada", viewport={"width": 400, "height": 800}), path)
+    link = page.locator(".nav [aria-current]")
+    box = await link.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 400
+    assert await page.evaluate("scrollY") == 0
+
+
 async def test_theme_is_remembered_before_anything_is_drawn(people: People) -> None:
     page = await opened(await people.page("ada", color_scheme="light"))
     colour = "getComputedStyle(document.documentElement).backgroundColor"

@@ -12,6 +12,9 @@ import { sinceElement, untilElement } from "./times.js";
 export const settings = pageData("page-settings") ?? {};
 export const live = new Live(`/ws/live/?broker=${encodeURIComponent(settings.broker ?? "")}`);
 
+// On a narrow screen the links scroll sideways: the one of this page shall be seen.
+document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 /** Watch something of this page's broker. */
 export const watch = (message) => live.watch(message);
 
