@@ -1,7 +1,7 @@
 """Files of an object store as DuckDB can scan them: through pyarrow, which has the store's credentials.
 
-On a store each look at a file is a request. A table's file never changes, so its footer is kept once it was read, and
-nothing is asked of a file that a scan can leave out.
+On a store each look at a file is a request. A table's file never changes, so its footer is kept once it was read; and
+files are not asked for before they are scanned, but for the first one's columns.
 """
 
 from __future__ import annotations
