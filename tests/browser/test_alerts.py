@@ -134,13 +134,15 @@ async def test_a_viewer_sees_alerts_and_may_change_nothing(people: People, broke
 async def test_of_two_answers_on_their_way_the_newer_one_stays(people: People, broker: Broker) -> None:
     page = await people.page("ada")
     await page.add_init_script("""
-        window.readAnswers = 0;
+        let read = 0;
         const text = Response.prototype.text;
-        Response.prototype.text = async function () {
-          const value = await text.call(this);
-          if (this.url.endsWith("/alerts/networks/")) window.readAnswers += 1;
-          return value;
-        };
+        window.bothRead = new Promise((resolve) => {
+          Response.prototype.text = async function () {
+            const value = await text.call(this);
+            if (this.url.endsWith("/alerts/networks/") && ++read === 2) setTimeout(resolve);
+            return value;
+          };
+        });
     """)
     held, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
     asked = 0
@@ -165,8 +167,9 @@ async def test_of_two_answers_on_their_way_the_newer_one_stays(people: People, b
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # then it asks at once
     await expect(page.locator("#networks")).to_contain_text("10.20.0.0/16")
     go_on.set()
-    await page.wait_for_function("window.readAnswers === 2")
-    await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    await page.evaluate(
+        "window.bothRead.then(() => new Promise((shown) => requestAnimationFrame(() => setTimeout(shown))))"
+    )
     assert "10.20.0.0/16" in await page.locator("#networks").inner_text()
     over.set()
 
