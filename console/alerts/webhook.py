@@ -66,7 +66,7 @@ def post(
     except (http.client.HTTPException, OSError) as error:
         if connection.was_cut:
             raise OSError(late) from error
-        if isinstance(error, OSError) and not isinstance(error, http.client.HTTPException):
+        if not isinstance(error, http.client.HTTPException):
             raise
         raise OSError(f"what answered is no HTTP: {type(error).__name__}") from error
     finally:

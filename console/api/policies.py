@@ -14,7 +14,7 @@ from brokers.managed import ObjectName
 from brokers.patterns import match_rank
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, name_in, number_in, text_in
+from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, name_in, number_in, one_of, text_in
 from console.operations import PolicyChange
 
 
@@ -115,9 +115,8 @@ def changes_in(body: Mapping[str, Any]) -> list[PolicyChange]:
 def _change(given: Any) -> PolicyChange:
     if not isinstance(given, dict):
         raise InvalidValue({"changes": f"changes has {given!r}: each must be a JSON object"})
-    action, version = text_in(given, "action") or "update", given.get("version")
-    if action not in operations.ACTIONS:
-        raise InvalidValue({"action": f"action is {action!r}: it must be one of {', '.join(operations.ACTIONS)}"})
+    action = one_of("action", text_in(given, "action") or "update", operations.ACTIONS)
+    version = given.get("version")
     if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
         raise InvalidValue({"version": f"version is {version!r}: it must be a whole number"})
     return PolicyChange(name_in(given, "object"), map_in(given, "attributes"), action, version)

@@ -103,21 +103,22 @@ def number_in(query: QueryDict, field: str, default: int, least: int, most: int)
     return number
 
 
-def choice_in(query: Mapping[str, str], field: str, choices: Collection[str], default: str = "") -> str:
-    """One of `choices`; left out or empty, the default. Raises InvalidValue."""
-    text = query.get(field, "") or default
-    if text and text not in choices:
+def one_of(field: str, text: str, choices: Collection[str]) -> str:
+    """The text itself, if it is a choice. Raises InvalidValue."""
+    if text not in choices:
         raise InvalidValue({field: f"{field} is {text!r}: it must be one of {', '.join(choices)}"})
     return text
 
 
+def choice_in(query: Mapping[str, str], field: str, choices: Collection[str], default: str = "") -> str:
+    """One of `choices`; left out or empty, the default. Raises InvalidValue."""
+    text = query.get(field, "") or default
+    return one_of(field, text, choices) if text else ""
+
+
 def choices_in(query: QueryDict, field: str, choices: Collection[str]) -> tuple[str, ...]:
     """Any of `choices`, each given for itself. Raises InvalidValue."""
-    given = query.getlist(field)
-    for text in given:
-        if text not in choices:
-            raise InvalidValue({field: f"{field} is {text!r}: it must be one of {', '.join(choices)}"})
-    return tuple(given)
+    return tuple(one_of(field, text, choices) for text in query.getlist(field))
 
 
 def time_in(query: Mapping[str, str], field: str, default: int) -> int:
@@ -143,10 +144,7 @@ def time_in(query: Mapping[str, str], field: str, default: int) -> int:
 
 
 def type_in(query: QueryDict) -> ManagedType:
-    text = query.get("type", "")
-    if text not in TYPES:
-        raise InvalidValue({"type": f"type is {text!r}: it must be one of {', '.join(TYPES)}"})
-    return TYPES[text]
+    return TYPES[one_of("type", query.get("type", ""), TYPES)]
 
 
 def where_in(query: QueryDict, managed_type: ManagedType, *, beside: frozenset[str]) -> dict[str, Any]:

@@ -16,10 +16,9 @@ _AXIS = {
     "linecolor": "var(--chart-grid)",
     "tickfont": {"color": "var(--muted)", "size": 11},
 }
-#: With room on the right for the axis that one of two charts has: a moment stands at the same place in both.
-_MARGIN = {"l": 56, "r": 40, "t": 8, "b": 40}
 _LAYOUT: dict[str, Any] = {
-    "margin": _MARGIN,
+    # On the right there is room for the axis that one of two charts has: a moment stands at the same place in both.
+    "margin": {"l": 56, "r": 40, "t": 8, "b": 40},
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     "font": {"family": "var(--font)", "size": 12, "color": "var(--text)"},
