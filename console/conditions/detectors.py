@@ -17,8 +17,12 @@ Row = Mapping[str, Any]
 
 UNITS = ("messages", "bytes")
 
-#: A queue that fills up within this time at the present rates is told, ms.
+#: A queue that fills up within this time at the present rates is shown, ms.
 SOON = 5 * 60_000
+#: Less than this is no inflow, messages/s: what is left of a burst in the smoothed rate fades, and is never 0.
+LEAST_INFLOW = 0.1
+#: After this long without a message in, ms, the queue does not fill up, whatever its smoothed rate still says.
+NO_INFLOW = 5000
 #: So often overfull within so long (ms) is flapping.
 FLAPS, FLAPPING = 4, 5 * 60_000
 #: How long the client that broke flow control is told, ms.
@@ -62,12 +66,14 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Detector:
     """`title` for people; `after`: how long it must be seen before it is told, ms; `keep`: for how long after it was
-    seen last it is still told, so that it does not flicker."""
+    seen last it is still told, so that it does not flicker. `ended`: whether a queue's attributes contradict it, so that
+    it is not kept for any longer."""
 
     title: str
     after: int
     keep: int
     find: Callable[[Row, Sight], tuple[str, str, str] | None] | None = None
+    ended: Callable[[Row], bool] = lambda row: False
 
 
 def of_queue(row: Row, sight: Sight) -> Iterator[Finding]:
@@ -179,21 +185,24 @@ def _flapping(row: Row, sight: Sight) -> tuple[str, str, str] | None:
 
 
 def _full_soon(row: Row, sight: Sight) -> tuple[str, str, str] | None:
-    if row["state"] != "NORMAL" or sight.rates.seen_ms < _TREND or row.get("overflow") == "ring":
+    rates = sight.rates
+    if row["state"] != "NORMAL" or rates.seen_ms < _TREND or row.get("overflow") == "ring":
+        return None
+    if rates.messages_in < LEAST_INFLOW or rates.quiet_ms >= NO_INFLOW:
         return None
     left = []
     for unit in UNITS:
-        stop, depth, net = row.get(f"effective_stop_{unit}"), row[f"depth_{unit}"], sight.rates.net(unit)
+        stop, depth, net = row.get(f"effective_stop_{unit}"), row[f"depth_{unit}"], rates.net(unit)
         if stop and net > 0 and depth >= 0.05 * stop:
             left.append((max(0.0, (stop - depth) / net), unit))
     if not left or min(left)[0] * 1000 >= SOON:
         return None
     seconds, unit = min(left)
-    rates = sight.rates
     return (
         "warning",
         f"Full in about {_duration(seconds)} at the present rates: {row[f'depth_{unit}']:,} of"
-        f" {row[f'effective_stop_{unit}']:,} {unit}; {_rate(rates.messages_in)} in, {_rate(rates.messages_out)} out.",
+        f" {row[f'effective_stop_{unit}']:,} {unit}, growing by {_rate(rates.net(unit), unit)};"
+        f" {_rate(rates.messages_in)} in, {_rate(rates.messages_out)} out.",
         "Add consumers now, or raise its capacity if this is a peak that will pass.",
     )
 
@@ -242,7 +251,7 @@ DETECTORS: Mapping[str, Detector] = {
     "underfull-yet-blocked": Detector("Underfull, yet blocked", 6000, 2000, _underfull_yet_blocked),
     "outside-flow-control": Detector("Outside flow control", 0, 5000, _outside_flow_control),
     "near-limit": Detector("Near its limit", 0, 5000),
-    "full-soon": Detector("Full soon", 3000, 3000, _full_soon),
+    "full-soon": Detector("Filling up", 3000, 3000, _full_soon, lambda row: row["state"] != "NORMAL"),
     "flapping": Detector("Flapping", 0, 5000, _flapping),
 }
 
@@ -255,8 +264,9 @@ def _attached(count: int) -> str:
     return "1 producer" if count == 1 else f"{count:,} producers"
 
 
-def _rate(per_second: float) -> str:
-    return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
+def _rate(per_second: float, unit: str = "messages") -> str:
+    """With its unit: beside bytes "3.1/s" would read as bytes a second."""
+    return f"{per_second:,.0f} {unit}/s" if per_second >= 10 or unit == "bytes" else f"{per_second:.1f} {unit}/s"
 
 
 def _duration(seconds: float) -> str:

@@ -90,7 +90,7 @@ class Standing:
                 self._broken.get(name, ()),
                 short(row),
             )
-            self._take(name, {finding.kind: finding for finding in of_queue(row, sight)}, now)
+            self._take(name, {finding.kind: finding for finding in of_queue(row, sight)}, now, row)
         for name in self._rows.keys() - here:
             for kept in (self._rows, self._found, self._overfull, self._broken):
                 kept.pop(name, None)
@@ -102,14 +102,16 @@ class Standing:
         before, self.told = self.told, self._standing(now)
         return before != self.told
 
-    def _take(self, name: str, found: Mapping[str, Finding], now: int) -> None:
+    def _take(self, name: str, found: Mapping[str, Finding], now: int, row: Row | None = None) -> None:
         seen = self._found.setdefault(name, {})
         for kind, finding in found.items():
             known = seen.get(kind)
             # A clock that was set back counts as no time.
             seen[kind] = _Seen(finding, now if known is None else min(known.first, now), now)
-        for kind in [k for k, s in seen.items() if k not in found and now - s.last >= _keep(k, s)]:
-            del seen[kind]
+        for kind in [k for k in seen if k not in found]:
+            ended = row is not None and DETECTORS[kind].ended(row)
+            if ended or now - seen[kind].last >= _keep(kind, seen[kind]):
+                del seen[kind]
         if not seen:
             del self._found[name]
 

@@ -20,12 +20,14 @@ _STEP = 2000
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Per second: messages in and out, and by how many bytes the depth grows (shrinks, below 0). `seen_ms`: for how
-    long the queue has been looked at; rates of less than some seconds are a guess."""
+    long the queue has been looked at; rates of less than some seconds are a guess. `quiet_ms`: for how long no message
+    has come in."""
 
     messages_in: float = 0.0
     messages_out: float = 0.0
     bytes_net: float = 0.0
     seen_ms: int = 0
+    quiet_ms: int = 0
 
     @property
     def messages_net(self) -> float:
@@ -46,6 +48,7 @@ class _Seen:
     enqueued: int
     dequeued: int
     size: int
+    filled: int  # when a message came in last, as far as samples show
     rates: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
@@ -66,7 +69,7 @@ class Trends:
             return
         seen = self._seen.get(queue)
         if seen is None or at < seen.at or enqueued < seen.enqueued or dequeued < seen.dequeued:
-            self._seen[queue] = _Seen(at, at, enqueued, dequeued, size)  # new, or a broker that counts anew
+            self._seen[queue] = _Seen(at, at, enqueued, dequeued, size, at)  # new, or a broker that counts anew
             return
         passed = at - seen.at
         if passed <= 0:
@@ -81,7 +84,8 @@ class Trends:
         if seen.at == seen.first:
             weight = 1.0
         now = tuple(old + weight * (by * 1000 / passed - old) for old, by in zip(before, moved, strict=True))
-        self._seen[queue] = _Seen(seen.first, at, enqueued, dequeued, size, (now[0], now[1], now[2]))
+        filled = at if enqueued > seen.enqueued else seen.filled
+        self._seen[queue] = _Seen(seen.first, at, enqueued, dequeued, size, filled, (now[0], now[1], now[2]))
 
     def of(self, queue: str, now: int) -> Rates:
         """The rates as of `now`."""
@@ -90,7 +94,7 @@ class Trends:
             return NO_RATES
         silent = max(0, now - seen.at)
         rates = seen.rates if silent <= _STEP else _faded(seen.rates, silent - 1000)
-        return Rates(*rates, seen_ms=max(0, now - seen.first))
+        return Rates(*rates, seen_ms=max(0, now - seen.first), quiet_ms=max(0, now - seen.filled))
 
     def drop(self, queue: str) -> None:
         self._seen.pop(queue, None)

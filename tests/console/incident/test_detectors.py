@@ -8,7 +8,7 @@ import pytest
 
 from console.conditions.detectors import DETECTORS, FLAPPING, Finding, Sight, of_broker, of_host, of_queue
 from console.conditions.standing import Standing
-from console.links.trends import NO_RATES, Rates
+from console.links.trends import NO_RATES, Rates, Trends
 from tests.console.test_overview import row
 
 NOW = 1_700_000_000_000
@@ -86,6 +86,18 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
             {"rates": rates(2, 1)},
             ["full-soon"],
             id="bytes fill it",
+        ),
+        pytest.param(
+            {**LIMITED, "depth_messages": 100},
+            {"rates": rates(0.01)},
+            [],
+            id="at its level, and what is left of a rate",
+        ),
+        pytest.param(
+            {**LIMITED, "depth_messages": 40},
+            {"rates": Rates(2, 1, 100, 30_000, quiet_ms=5000)},
+            [],
+            id="the inflow ended five seconds ago",
         ),
         # flapping
         pytest.param(
@@ -248,3 +260,43 @@ def test_trouble_comes_before_warnings() -> None:
     told = looked(standing, OVERFULL, NOW + 5000, others=[warning])
     assert [kind for kind, _ in told] == ["blocked-without-consumer", "near-limit"]
     assert looked(standing, LIMITED, NOW + 20_000) == []
+
+
+def watched(samples: list[tuple[int, int]], until: int) -> dict[int, list[str]]:
+    """What is shown in each second of a queue of capacity 8 that had sent so many messages (ms, total) by then."""
+    trends, standing, shown = Trends(), Standing(), {}
+    sent = 0
+    for second in range(until + 1):
+        now = NOW + second * 1000
+        for at, total in samples:
+            if at == second * 1000:
+                sent = total
+                counters = {"enqueued_messages": total, "dequeued_messages": 0, "depth_bytes": 100 * total}
+                trends.take("type=Queue,virtualhost=default,name=q", now, counters)
+        limits = {f"effective_{what}_messages": 8 for what in ("capacity", "stop", "resume")}
+        here = row("q", depth_messages=sent, state="OVERFULL" if sent > 8 else "NORMAL", **limits)
+        seen_now = now
+        standing.look([here], lambda name: trends.of(name, seen_now), now)
+        shown[second] = [c.finding.kind for c in standing.told]
+    return shown
+
+
+def test_queue_that_got_two_bursts_and_nothing_since_is_not_filling_up() -> None:
+    shown = watched([(0, 0), (10_000, 4), (14_000, 8)], 90)
+    assert all(shown[second] == [] for second in range(25, 91)), {s: k for s, k in shown.items() if k}
+
+
+def test_filling_up_ends_in_the_moment_in_which_the_queue_is_overfull() -> None:
+    shown = watched([(second * 1000, second // 2) for second in range(20)], 20)
+    assert "full-soon" in shown[17]
+    assert shown[18] == [], "9 messages of 8"
+
+
+def test_rates_have_the_unit_of_what_they_stand_beside() -> None:
+    full = {"effective_stop_bytes": 10_000, "effective_capacity_bytes": 10_000, "depth_bytes": 5000}
+    (found,) = of_queue(row("orders", **full), Sight(NOW, rates(3.1, 1)))
+    assert found.saw == (
+        "Full in about 24 s at the present rates: 5,000 of 10,000 bytes, growing by 210 bytes/s;"
+        " 3.1 messages/s in, 1.0 messages/s out."
+    )
+    assert DETECTORS[found.kind].title == "Filling up"
