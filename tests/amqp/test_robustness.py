@@ -319,13 +319,13 @@ def test_a_client_that_ignores_the_broker_s_close_is_dropped(
 
 def test_a_client_that_asks_for_frequent_heartbeats_gets_them(broker: BrokerThread) -> None:
     with Peer(broker.port) as peer:
-        peer.open(idle_timeout=400)
+        peer.open(idle_timeout=1600)  # ms: half of it is slack for a machine that has others to serve
         began, heartbeats = time.monotonic(), []
-        while len(heartbeats) < 5:
+        while len(heartbeats) < 3:
             assert peer.socket.recv(100) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
             heartbeats.append(time.monotonic() - began)
         gaps = [b - a for a, b in zip([0.0, *heartbeats], heartbeats, strict=False)]
-        assert max(gaps) < 0.4, f"a client would have hung up: {gaps}"
+        assert max(gaps) < 1.6, f"a client would have hung up: {gaps}"
 
 
 def test_a_peer_that_does_not_read_does_not_outlive_its_close(

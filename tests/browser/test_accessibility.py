@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -213,9 +212,7 @@ async def test_focus_is_seen_on_whatever_the_tabulator_reaches(people: People, b
     page = await opened(await people.page("ada"))
     await expect(row(page, "orders")).to_be_visible()
     unseen = []
-    end = time.monotonic() + 20
     for _ in range(45):
-        assert time.monotonic() < end
         await page.keyboard.press("Tab")
         seen = await page.evaluate(RING)
         if seen and not seen[0]:

@@ -90,11 +90,11 @@ def test_a_password_and_a_certificate_publish_to_the_broker(broker: BrokerThread
 def test_a_full_queue_holds_a_publisher_over_tls(broker: BrokerThread, authority: Authority) -> None:
     broker.user("bert", grants=["default:publish"])
     with connect(broker.tls_url, ca=authority.ca, user="bert", password="geheim") as connection:
-        publisher = connection.publisher("orders", send_timeout=0.3)
+        publisher = connection.publisher("orders")
         for _ in range(3):
             publisher.send("x")
         with pytest.raises(SendTimeout):
-            publisher.send("one too many")
+            publisher.send("one too many", send_timeout=0.3)
     assert broker.depth("orders") == 3
 
 

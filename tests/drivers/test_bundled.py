@@ -351,7 +351,7 @@ async def test_a_broker_that_closes_with_a_reason_is_quoted(fake: FakeBroker, br
 
 
 async def test_a_broker_that_falls_silent_is_noticed(fake: FakeBroker) -> None:
-    broker = await connect(fake, idle_timeout=0.2)
+    broker = await connect(fake, idle_timeout=1.0)
     stream = broker.events()
     peer, _ = await soon(fake.attached.get())
     peer.silent = True

@@ -6,6 +6,7 @@ import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
+import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
@@ -116,7 +117,7 @@ public final class Scenarios {
 
     /** Send until it throws; then take everything and send once more, all in one session. */
     private void sendTimeout() throws Exception {
-        Session session = session(Session.AUTO_ACKNOWLEDGE, "jms.sendTimeout=400");
+        Session session = session(Session.AUTO_ACKNOWLEDGE, "jms.sendTimeout=2000");
         MessageProducer producer = session.createProducer(queue(session));
         List<String> sent = new ArrayList<>();
         try {
@@ -353,7 +354,7 @@ public final class Scenarios {
 
     /** A send that fails on flow control leaves the transaction to be committed. */
     private void transactedSendTimeout() throws Exception {
-        Session session = connect("jms.sendTimeout=400").createSession(true, Session.SESSION_TRANSACTED);
+        Session session = connect("jms.sendTimeout=2000").createSession(true, Session.SESSION_TRANSACTED);
         MessageProducer elsewhere = session.createProducer(session.createQueue("elsewhere"));
         elsewhere.send(session.createTextMessage("before"));
         try {
@@ -484,14 +485,9 @@ public final class Scenarios {
         MessageProducer producer = session.createProducer(queue(session));
         producer.setTimeToLive(200);
         producer.send(session.createTextMessage("old"));
-        producer.setTimeToLive(60_000);
+        producer.setTimeToLive(3_600_000);
         producer.send(session.createTextMessage("new"));
-        for (int tries = 0; tries < 100; tries++) {
-            Enumeration<?> there = session.createBrowser(queue(session)).getEnumeration();
-            if (((TextMessage) there.nextElement()).getText().equals("new")) {
-                break;
-            }
-        }
+        await("the first message has expired", () -> "new".equals(firstBrowsed(session)));
         MessageConsumer consumer = session.createConsumer(queue(session));
         Message message = needed(consumer);
         seen.put("received", ((TextMessage) message).getText());
@@ -541,6 +537,24 @@ public final class Scenarios {
             for (int n = 0; n < count; n++) {
                 producer.send(session.createTextMessage("m" + n));
             }
+        }
+    }
+
+    /** The body of the first message that a browser is shown; null if there is none. */
+    private String firstBrowsed(Session session) throws JMSException {
+        try (QueueBrowser browser = session.createBrowser(queue(session))) {
+            Enumeration<?> there = browser.getEnumeration();
+            return there.hasMoreElements() ? ((TextMessage) there.nextElement()).getText() : null;
+        }
+    }
+
+    private static void await(String what, Callable<Boolean> condition) throws Exception {
+        long began = System.nanoTime();
+        while (!condition.call()) {
+            if (System.nanoTime() - began > TimeUnit.MILLISECONDS.toNanos(WITHIN)) {
+                throw new IllegalStateException("not within " + WITHIN + " ms: " + what);
+            }
+            Thread.sleep(5);
         }
     }
 
