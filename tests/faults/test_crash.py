@@ -6,7 +6,6 @@ order. The same on a disk that is full half of the time.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import random
@@ -17,60 +16,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from proton.reactor import Container
 
-from brokers.drivers.bundled import BundledBroker
-from brokers.managed import ObjectName, object_name
-from tests.faults.nursery import Nursery, nursery
-from tests.faults.traffic import Look, Promises, Traffic
+from tests.faults.nursery import nursery
+from tests.faults.queues import browse, set_up
+from tests.faults.traffic import Promises, Traffic
 
 KILLS = 50
 
 log = logging.getLogger(__name__)
 
 
-def _queue(name: str) -> ObjectName:
-    return object_name("Queue", virtualhost="default", name=name)
-
-
-async def _create_queue(data: Path, port: int, name: str, capacity: int) -> None:
-    secret = (data / "console.secret").read_text().strip()
-    broker = await BundledBroker.connect("127.0.0.1", port, "console", secret, timeout=20)
-    await broker.create(_queue(name), {"durable": True, "capacity_messages": capacity})
-    await broker.close()
-
-
-async def _depth(data: Path, port: int, name: str) -> int:
-    secret = (data / "console.secret").read_text().strip()
-    broker = await BundledBroker.connect("127.0.0.1", port, "console", secret, timeout=20)
-    depth = (await broker.read(_queue(name))).attributes["depth_messages"]
-    await broker.close()
-    assert isinstance(depth, int)
-    return depth
-
-
-def browse(data: Path, port: int, queue: str = "q") -> list[tuple[int, int]]:
-    """What the queue holds."""
-    depth = asyncio.run(_depth(data, port, queue))
-    look = Look(port, depth, queue)
-    if depth:
-        Container(look).run()
-    assert len(look.found) == depth
-    return look.found
-
-
-def begin(brokers: Nursery, data: Path, *queues: str, capacity: int = 400) -> None:
-    pid, port = brokers.start()
-    for queue in queues or ("q",):
-        asyncio.run(_create_queue(data, port, queue, capacity))
-    os.kill(pid, signal.SIGKILL)
-
-
 @pytest.mark.timeout(300)
 def test_what_was_accepted_survives_kills_and_what_was_settled_does_not_come_back(tmp_path: Path) -> None:
     random_, promises = random.Random(os.getpid()), Promises()
     with nursery(tmp_path) as brokers:
-        begin(brokers, tmp_path)
+        set_up(brokers, tmp_path)
         busy = 0
         for _ in range(KILLS):
             pid, port = brokers.start()
@@ -109,7 +69,7 @@ def test_a_full_disk_costs_nothing_that_was_accepted_and_service_resumes_with_ro
     random_, promises, data = random.Random(os.getpid()), Promises(), small_disk / "data"
     filling = small_disk / "others"
     with nursery(data) as brokers:
-        begin(brokers, data)
+        set_up(brokers, data)
         for round_ in range(12):
             pid, port = brokers.start()
             promises.check(browse(data, port))

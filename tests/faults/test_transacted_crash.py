@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.nursery import nursery
-from tests.faults.test_crash import begin, browse
+from tests.faults.queues import browse, set_up
 from tests.faults.transacted import Books, Business
 
 KILLS = 20
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 def test_a_transaction_survives_a_kill_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     random_, books = random.Random(os.getpid()), Books()
     with nursery(tmp_path) as brokers:
-        begin(brokers, tmp_path, *QUEUES, capacity=100_000)
+        set_up(brokers, tmp_path, *QUEUES, capacity=100_000)
         busy = 0
         for _ in range(KILLS):
             pid, port = brokers.start()

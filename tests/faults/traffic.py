@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +58,10 @@ def in_order(found: list[Key]) -> None:
 
 
 class Traffic(MessagingHandler):  # type: ignore[misc]
-    """Load until `after` seconds have passed, then kill -9 the broker, or with no `pid` close in order."""
+    """Load on a queue until `after` seconds have passed, then kill -9 the broker, or with no `pid` close in order.
+
+    `size`: characters of padding in each message, or for each message one of several.
+    """
 
     def __init__(
         self,
@@ -66,14 +70,16 @@ class Traffic(MessagingHandler):  # type: ignore[misc]
         *,
         producers: int,
         consumers: int,
-        after: float,
+        after: float = 0.0,
         pid: int = 0,
-        size: int = 0,
+        size: int | Sequence[int] = 0,
+        queue: str = "q",
     ) -> None:
         super().__init__(prefetch=20, auto_accept=False, auto_settle=False)
         self.promises, self.port, self.pid, self.after = promises, port, pid, after
         self.counts = producers, consumers
-        self.padding = "x" * size
+        self.queue = queue
+        self.sizes = [size] if isinstance(size, int) else size
         self.producer_of: dict[Any, int] = {}
         self.keys: dict[Any, Key] = {}  # delivery -> message
         self.in_flight: dict[Any, int] = defaultdict(int)
@@ -81,24 +87,33 @@ class Traffic(MessagingHandler):  # type: ignore[misc]
         self.connections: list[Any] = []
 
     def on_start(self, event: Event) -> None:
-        producers, consumers = self.counts
-        for number in range(producers):
-            connection = self._connect(event.container)
-            self.producer_of[event.container.create_sender(connection, "q", name=f"p{number}")] = number
-        for number in range(consumers):
-            event.container.create_receiver(self._connect(event.container), "q", name=f"c{number}")
+        self.start(event.container)
         event.container.schedule(self.after, self)
 
+    def start(self, container: Container) -> None:
+        producers, consumers = self.counts
+        for number in range(producers):
+            sender = container.create_sender(self._connect(container), self.queue, name=f"p{number}", handler=self)
+            self.producer_of[sender] = number
+        for number in range(consumers):
+            container.create_receiver(self._connect(container), self.queue, name=f"c{number}", handler=self)
+
     def _connect(self, container: Container) -> Any:
-        connection = container.connect(f"127.0.0.1:{self.port}", reconnect=False, allowed_mechs="ANONYMOUS")
+        connection = container.connect(
+            f"127.0.0.1:{self.port}", reconnect=False, allowed_mechs="ANONYMOUS", handler=self
+        )
         self.connections.append(connection)
         return connection
 
     def on_timer_task(self, event: Event) -> None:
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
+        self.close()
+
+    def close(self) -> None:
+        """What is not heard by now is not known."""
         for connection in self.connections:
-            connection.close()  # what is not heard by now is not known
+            connection.close()
 
     def on_transport_error(self, event: Event) -> None:
         pass  # the broker has been killed
@@ -110,7 +125,8 @@ class Traffic(MessagingHandler):  # type: ignore[misc]
         producer = self.producer_of[sender]
         while sender.credit > 0 and self.in_flight[sender] < IN_FLIGHT:
             key = self.promises.next(producer)
-            delivery = sender.send(Message(body=[*key, self.padding], durable=True))
+            padding = "x" * self.sizes[key[1] % len(self.sizes)]
+            delivery = sender.send(Message(body=[*key, padding], durable=True))
             self.keys[delivery] = key
             self.in_flight[sender] += 1
 
@@ -141,6 +157,10 @@ class Traffic(MessagingHandler):  # type: ignore[misc]
 
     def run(self) -> None:
         Container(self).run()
+        self.check_order()
+
+    def check_order(self) -> None:
+        """Of what each consumer got."""
         for found in self.got.values():
             in_order(found)
 
@@ -151,16 +171,17 @@ class Browse(LinkOption):  # type: ignore[misc]
 
 
 class Look(MessagingHandler):  # type: ignore[misc]
-    """Copies of everything that a queue holds, in its order: until it has `depth` messages."""
+    """Copies of everything that a queue holds, in its order: until it has `depth` messages. `take`: not copies."""
 
-    def __init__(self, port: int, depth: int, queue: str = "q") -> None:
+    def __init__(self, port: int, depth: int, queue: str = "q", *, take: bool = False) -> None:
         super().__init__(prefetch=0, auto_accept=True)
-        self.port, self.depth, self.queue = port, depth, queue
+        self.port, self.depth, self.queue, self.take = port, depth, queue, take
         self.found: list[Key] = []
 
     def on_start(self, event: Event) -> None:
         self.connection = event.container.connect(f"127.0.0.1:{self.port}", reconnect=False, allowed_mechs="ANONYMOUS")
-        event.container.create_receiver(self.connection, self.queue, options=Browse()).flow(self.depth + 1)
+        options = None if self.take else Browse()
+        event.container.create_receiver(self.connection, self.queue, options=options).flow(self.depth + 1)
         self.limit = event.container.schedule(20, self)
 
     def on_message(self, event: Event) -> None:

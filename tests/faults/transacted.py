@@ -32,6 +32,9 @@ class Books:
     moved: set[Key] = field(default_factory=set)  # committed by a mover
     wholes: list[set[Key]] = field(default_factory=list)  # of each maker's transaction
     numbers: dict[int, int] = field(default_factory=dict)
+    declared: int = 0
+    commits: int = 0
+    aborts: int = 0
 
     def next(self, maker: int) -> Key:
         self.numbers[maker] = self.numbers.get(maker, 0) + 1
@@ -76,6 +79,7 @@ class Client(MessagingHandler, TransactionHandler):  # type: ignore[misc]
         self.container.declare_transaction(self.connection, self, settle_before_discharge=self.random.random() < 0.5)
 
     def on_transaction_declared(self, event: Event) -> None:
+        self.books.declared += 1
         self.transaction = event.transaction
         self.transaction.id = bytes(self.transaction.id)  # Proton's view of it does not last
         self.work()
@@ -115,10 +119,12 @@ class Maker(Client):
             transaction.commit()
 
     def on_transaction_committed(self, event: Event) -> None:
+        self.books.commits += 1
         self.books.committed |= self.orders
         self.declare()
 
     def on_transaction_aborted(self, event: Event) -> None:
+        self.books.aborts += 1
         self.books.undone |= self.orders
         self.declare()
 
@@ -158,29 +164,37 @@ class Mover(Client):
             transaction.commit()
 
     def on_transaction_committed(self, event: Event) -> None:
+        self.books.commits += 1
         self.books.moved |= self.moving
         self.declare()
 
     def on_transaction_aborted(self, event: Event) -> None:
+        self.books.aborts += 1
         self.declare()
 
 
 class Business(MessagingHandler):  # type: ignore[misc]
-    """Makers and movers, until kill -9 after so many seconds."""
+    """Makers and movers, until kill -9 after `after` seconds."""
 
-    def __init__(self, books: Books, port: int, *, pid: int, after: float) -> None:
+    def __init__(self, books: Books, port: int, *, pid: int = 0, after: float = 0.0) -> None:
         super().__init__()
         self.pid, self.after = pid, after
         makers, movers = [Maker(books, port, n) for n in range(2)], [Mover(books, port) for _ in range(2)]
         self.clients: list[Client] = [*makers, *movers]
 
     def on_start(self, event: Event) -> None:
-        for client in self.clients:
-            client.start(event.container)
+        self.start(event.container)
         event.container.schedule(self.after, self)
+
+    def start(self, container: Container) -> None:
+        for client in self.clients:
+            client.start(container)
 
     def on_timer_task(self, event: Event) -> None:
         os.kill(self.pid, signal.SIGKILL)
+        self.close()
+
+    def close(self) -> None:
         for client in self.clients:
             client.connection.close()
 
