@@ -51,6 +51,8 @@ ROWS = {
     "5 explain": "value and origin of every field",
     "5 patterns": "* is one word; > and # are any number of words at the end",
     "6 texts": "QUE-1003 to 1005, CHN-1005 and 1006, MST-1008 and 1009, to the letter, with grouping commas",
+    "6 causes that are no queue": "a store, a limit or a wider stop is written as all queues, after what explains it",
+    "6 one line a turn": "a full ring writes one QUE-1005 a turn, with its count",
     "7 states": "RUNNING, BLOCKED with a set of reasons, RUNNING when it is empty",
     "7 independent reasons": "starting producers releases the operator's reasons, not an overfull queue's",
     "7 attaches while stopped": "a producer that attaches while its target is stopped starts blocked",

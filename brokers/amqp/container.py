@@ -92,7 +92,7 @@ class Container:
                 else:
                     link.finish_drain()
         unwritten = self.unwritten
-        if turn.facts or turn.keep:
+        if turn.facts or turn.dropped or turn.keep:
             for connection in [c for c in unwritten if c is not self.speaking]:
                 unwritten.discard(connection)
                 connection.flush()

@@ -19,6 +19,7 @@ class Connection:
     """`opened` in ms since the epoch; `idle_timeout` in ms, 0 = none; `handle` belongs to the protocol layer."""
 
     __slots__ = (
+        "blocked",
         "consumers",
         "container_id",
         "handle",
@@ -57,6 +58,7 @@ class Connection:
         self.producers: set[Producer] = set()
         self.consumers: set[Consumer] = set()
         self.transactions: dict[bytes, Transaction] = {}  # those that are open, by what the client knows them as
+        self.blocked: dict[int, dict[Producer, None]] = {}  # its blocked producers, by channel
         self.writable = True  # False while the peer does not read: nothing is dispatched to it
         self.name: ObjectName = object_name("Connection", virtualhost=virtualhost, id=number)
 

@@ -150,14 +150,15 @@ class Contents(UncommittedGate):
             count += 1
         if count:
             self.dropped += count
-            words = dropped_words(
-                count,
-                self.depth_bytes,
-                self.depth_messages,
-                level(limits.stop_bytes),
-                level(limits.stop_messages),
-            )
-            self.state_fact("queue-dropped", words, {"messages": count})
+            self.turn.dropped[self] = self.turn.dropped.get(self, 0) + count
+
+    def state_dropped(self, count: int) -> None:
+        """State that so many messages were dropped: once a turn, since a full ring drops one for each that comes."""
+        limits = self.limits
+        words = dropped_words(
+            count, self.depth_bytes, self.depth_messages, level(limits.stop_bytes), level(limits.stop_messages)
+        )
+        self.state_fact("queue-dropped", words, {"messages": count})
 
     def drop_oldest(self) -> bool:
         """Drop the oldest message of the lowest priority that no consumer has acquired; False if there is none."""

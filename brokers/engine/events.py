@@ -15,13 +15,15 @@ from brokers.managed import NOTIFICATIONS, ObjectName
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """`kind` is a declared notification; `at` in ms since the epoch; `text` has subject, code and words."""
+    """`kind` is a declared notification; `at` in ms since the epoch; `text` has subject, code and words. `logged`: the
+    broker log has a line of it; without, it is an event only, since an earlier line says the same of its channel."""
 
     at: int
     kind: str
     object: ObjectName
     text: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    logged: bool = True
 
 
 def text(kind: str, subject: str, words: str) -> str:

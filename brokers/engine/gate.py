@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from brokers.engine import flow
+from brokers.engine import blocking, flow
 from brokers.engine.credit import CreditLedger
 from brokers.engine.events import overfull_words, queue_subject, underfull_words
 from brokers.engine.flow import Change, Input, State
@@ -154,7 +154,7 @@ class Gate:
         """A producer that attaches while the queue is overfull or stopped starts blocked."""
         self.ledger.join(producer)
         for reason in self.reasons():
-            self._hold(producer, reason, self.shown())
+            blocking.block(self.turn, producer, reason, self._cause(reason), self.shown())
         self.touch()
 
     def detach_producer(self, producer: Producer) -> None:
@@ -166,6 +166,7 @@ class Gate:
                 enrolment.lost()
         producer.line.clear()
         self.ledger.leave(producer)
+        blocking.detached(self.turn, producer)
         self.touch()
 
     # -- flow control -----------------------------------------------------------------------------------------
@@ -354,21 +355,19 @@ class Gate:
     def _hold_all(self, reason: str) -> None:
         shown = self.shown()
         for producer in self.ledger.members:
-            self._hold(producer, reason, shown)
+            blocking.block(self.turn, producer, reason, self._cause(reason), shown)
 
-    def _hold(self, producer: Producer, reason: str, shown: Mapping[str, Any]) -> None:
-        if producer.hold(reason, self.turn.now):
-            words = f"Flow Control Enforced (Queue {self.name})"
-            self._producer_fact("producer-blocked", producer, words, {**shown, "reasons": list(producer.reasons)})
+    def _cause(self, reason: str) -> str:
+        """What the log names as the cause: the queue, if it is overfull or stopped for itself."""
+        own = reason == flow.overfull_reason(self.name) or any(
+            scope.queue and reason == flow.stop_reason(str(scope)) for scope in self.stops
+        )
+        return self.name if own else blocking.ALL_QUEUES
 
     def _free_all(self, reason: str) -> None:
         shown = self.shown()
         for producer in self.ledger.members:
-            before = producer.blocked_ms
-            if producer.free(reason, self.turn.now):
-                lasted = producer.blocked_ms - before
-                attributes = {**shown, "blocked_ms": lasted}
-                self._producer_fact("producer-released", producer, "Flow Control Removed", attributes)
+            if blocking.unblock(self.turn, producer, reason, shown):
                 self.ledger.ask(producer)
 
     def room(self) -> int:
@@ -511,12 +510,6 @@ class Gate:
     def state_fact(self, kind: str, words: str, attributes: Mapping[str, Any]) -> None:
         subject = queue_subject(self.virtualhost, self.name)
         self.turn.state(kind, self.object_name, subject, words, {**self.shown(), **attributes})
-
-    def _producer_fact(self, kind: str, producer: Producer, words: str, attributes: Mapping[str, Any]) -> None:
-        connection = producer.connection
-        subject = f"{connection.subject}/ch:{producer.channel}"
-        facts = {**attributes, "client": connection.client, "link": producer.link}
-        self.turn.state(kind, producer.name, subject, words, facts)
 
 
 def level(level: int) -> int:

@@ -8,6 +8,8 @@ holds up the messages that go there and those behind them to the same queues, an
 A message to several queues goes to all of them or, while one has no room for it, to none yet. If one *rejects*
 (mechanism reject), it is rejected as a whole. Reject-after and hold withhold its outcome, while the other queues have
 it already.
+
+Queues that get the same messages share their reasons: the producer of each is blocked until all let them through.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from brokers.engine.blocking import fan_out_changed
 from brokers.engine.overflow import Reject, Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Messages that a client may have with an outlet that have no outcome yet.
 WINDOW = 100
+#: Sets of queues that an outlet remembers, so as not to look at each message's again.
+MOST_SEEN = 1000
 
 
 class Parcel:
@@ -55,12 +60,13 @@ class Parcel:
 class Tap:
     """One queue's producer of an outlet, and its handle: what a link does for other producers is done here."""
 
-    __slots__ = ("outlet", "producer", "unsettled")
+    __slots__ = ("beside", "outlet", "producer", "unsettled")
 
     producer: Producer
 
     def __init__(self, outlet: Outlet) -> None:
         self.outlet = outlet
+        self.beside: frozenset[Queue] | None = None  # the queues that every message to this one went to as well
         self.unsettled: deque[Parcel] = deque()
 
     @property
@@ -117,6 +123,7 @@ class Outlet:
         self.channel = channel
         self.settled = settled
         self.taps: dict[Queue, Tap] = {}
+        self.seen: set[tuple[Queue, ...]] = set()  # the sets of queues that its messages went to lately
         self.waiting: list[Parcel] = []
         self.unsettled = 0
         self.credit = WINDOW
@@ -126,7 +133,10 @@ class Outlet:
         """Take in a message for these queues, of which there is at least one. The client must have had credit."""
         self.credit -= 1
         self.unsettled += 1
-        self.waiting.append(Parcel(body, [self._tap(q) for q in queues], delivery, enrolment))
+        parcel = Parcel(body, [self._tap(q) for q in queues], delivery, enrolment)
+        self.waiting.append(parcel)
+        if (together := tuple(queues)) not in self.seen:
+            self._see(together, parcel.taps)
         if enrolment is not None:
             enrolment.transaction.wait(self)
         self.pump()
@@ -137,6 +147,22 @@ class Outlet:
             tap = self.taps[queue] = Tap(self)
             tap.producer = self.broker.attach_producer(self.connection, queue, self.link, self.channel, tap)
         return tap
+
+    def _see(self, together: tuple[Queue, ...], taps: Sequence[Tap]) -> None:
+        """Work out which queues share every message: a producer of one is blocked by the others as well."""
+        if len(self.seen) >= MOST_SEEN:
+            self.seen.clear()
+        self.seen.add(together)
+        for tap in taps:
+            tap.beside = frozenset(together) if tap.beside is None else tap.beside.intersection(together)
+        self._share_reasons()
+
+    def _share_reasons(self) -> None:
+        for tap in self.taps.values():
+            shared = tap.beside or ()
+            several = [self.taps[queue].producer for queue in self.taps if queue in shared]
+            tap.producer.fan_out = tuple(several) if len(several) > 1 else ()
+        fan_out_changed(self.broker.turn, [tap.producer for tap in self.taps.values()])
 
     def pump(self) -> None:
         """Publish what can be published, in the order it came for each queue."""
@@ -190,6 +216,7 @@ class Outlet:
     def forget(self, tap: Tap) -> None:
         """The tap's queue is gone: its messages go to the others that they were for, or have their outcome."""
         self.taps = {q: t for q, t in self.taps.items() if t is not tap}
+        self._share_reasons()
         for parcel in list(tap.unsettled):
             if parcel.tell(Outcome.REFUSED):  # it was not safe yet, and now it never will be
                 self.done(parcel)

@@ -1,4 +1,4 @@
-"""A sending link of a client: its credit account, and the set of reasons that holds it.
+"""A sending link of a client to a queue: its credit account, and the set of reasons that blocks it.
 
 Amounts of credit, all in messages (how they move stands in `credit.py`):
 `credit` it may use now; `withdrawn` was taken back, but messages sent before the client knew may still arrive, so it
@@ -9,6 +9,7 @@ stays reserved for a while; `lapsed` was taken back longer ago than that: nothin
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.connection import Connection
@@ -22,18 +23,22 @@ if TYPE_CHECKING:
 
 class Producer:
     """`blocked_since` in ms since the epoch, None while it runs; `blocked_ms` counts finished blocks only.
-    `reasons` keeps each reason in the order in which it came. `handle` belongs to the protocol layer."""
+    `causes` keeps the reasons of its own queue in the order in which they came. `fan_out`: the producers of the same
+    link, itself included, without which no message of it is published; empty for a link to a single queue. `handle`
+    belongs to the protocol layer."""
 
     __slots__ = (
         "blocked_count",
         "blocked_ms",
         "blocked_since",
         "bytes",
+        "causes",
         "channel",
         "connection",
         "credit",
         "doubtful",
         "draining",
+        "fan_out",
         "handle",
         "id",
         "idle",
@@ -45,7 +50,6 @@ class Producer:
         "messages",
         "name",
         "queue",
-        "reasons",
         "touched_at",
         "waiting",
         "withdrawn",
@@ -73,7 +77,8 @@ class Producer:
         self.touched_at = 0  # when its credit was last taken back or asked back, ms
         self.messages = 0
         self.bytes = 0
-        self.reasons: dict[str, None] = {}
+        self.causes: dict[str, None] = {}
+        self.fan_out: Collection[Producer] = ()
         self.blocked_since: int | None = None
         self.blocked_ms = 0
         self.blocked_count = 0
@@ -85,28 +90,36 @@ class Producer:
         return len(self.line)
 
     @property
+    def reasons(self) -> Mapping[str, None]:
+        """Every reason why it may not send now, in the order in which each queue's came."""
+        if not self.fan_out:
+            return self.causes
+        return {**self.causes, **{reason: None for other in self.fan_out for reason in other.causes}}
+
+    @property
     def blocked(self) -> bool:
         return bool(self.reasons)
 
     def hold(self, reason: str, now: int) -> bool:
-        """Add a reason; True if it is the first, so that the producer is blocked from now on."""
-        first = not self.reasons
-        self.reasons[reason] = None
-        if first:
-            self.blocked_since = now
-            self.blocked_count += 1
+        """Add a reason of its queue; True if it is the first, so that this queue blocks the producer from now on."""
+        first = not self.causes
+        self.causes[reason] = None
         return first
 
-    def free(self, reason: str, now: int) -> bool:
-        """Take a reason away; True if it was the last, so that the producer runs from now on."""
-        if reason not in self.reasons:
-            return False
-        del self.reasons[reason]
+    def keep_time(self, now: int) -> int | None:
+        """Begin or end the time that it is blocked, as its reasons say. For how many ms it was blocked if it runs from
+        now on, else None."""
         if self.reasons:
-            return False
-        self.blocked_ms += self.blocked_for(now)
+            if self.blocked_since is None:
+                self.blocked_since = now
+                self.blocked_count += 1
+            return None
+        if self.blocked_since is None:
+            return None
+        lasted = self.blocked_for(now)
+        self.blocked_ms += lasted
         self.blocked_since = None
-        return True
+        return lasted
 
     def blocked_for(self, now: int) -> int:
         """ms since it was blocked; 0 while it runs. A clock that was set back counts as no time."""
@@ -114,15 +127,20 @@ class Producer:
 
     def release_condition(self) -> str:
         """What would release it, in words; empty while it runs."""
-        conditions = []
+        conditions: dict[str, None] = {}
+        for producer in self.fan_out or (self,):
+            conditions.update(dict.fromkeys(producer._conditions()))
+        return "; and ".join(conditions)
+
+    def _conditions(self) -> Iterator[str]:
+        """What would end each of its own queue's reasons, in words."""
         queue = self.queue
-        for reason in self.reasons:
+        for reason in self.causes:
             for scope, stop in queue.stops.items():
                 if reason == stop_reason(str(scope)):
                     because = f" ({stop.reason})" if stop.reason else ""
-                    conditions.append(f"{stop.actor or 'an operator'} starts the producers of {scope} again{because}")
+                    yield f"{stop.actor or 'an operator'} starts the producers of {scope} again{because}"
                     break
             else:
                 short = [usage.release_condition() for usage in queue.shortages if usage.reason == reason]
-                conditions.extend(short or [queue.resume_condition()])
-        return "; and ".join(conditions)
+                yield from short or [queue.resume_condition()]

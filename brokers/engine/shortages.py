@@ -77,12 +77,12 @@ class Shortages:
             usage.levels = self._levels(resource)
             change = usage.look(self.used(resource))
             if change is not None:
-                self._apply(usage, change, self.broker.queues())
                 over = "Exceeded" if change is Change.OVERFULL_BEGAN else "No Longer Exceeded"
                 words = f"{_NAMES[resource]} Limit {over} : Used : {usage.used:,}, Limit : {usage.levels.overfull:,}"
                 kind = "limit-exceeded" if change is Change.OVERFULL_BEGAN else "limit-cleared"
                 facts = {"resource": resource.value, "used_bytes": usage.used, "limit_bytes": usage.levels.overfull}
                 self.broker.turn.state(kind, self.broker.object_name, "broker", words, facts)
+                self._apply(usage, change, self.broker.queues())
 
     def _levels(self, resource: Resource) -> Levels:
         limit, total = (self.limits.get(name) for name in LIMITS[resource])
@@ -108,7 +108,6 @@ class Shortages:
         change = usage.look(host.store.used_bytes, full=host.store.full)
         if change is None:
             return
-        self._apply(usage, change, host.queues.values())
         began = change is Change.OVERFULL_BEGAN
         self.broker.turn.state(
             "store-overfull" if began else "store-underfull",
@@ -117,6 +116,7 @@ class Shortages:
             STORE_OVERFULL_WORDS if began else STORE_UNDERFULL_WORDS,
             {"used_bytes": usage.used, "disk_full": usage.full, **host.store_limits},
         )
+        self._apply(usage, change, host.queues.values())
 
     def _apply(self, usage: Usage, change: Change, queues: Iterable[Queue]) -> None:
         for queue in queues:

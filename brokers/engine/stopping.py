@@ -50,11 +50,11 @@ class Stopping:
             return False
         stop = asked if known is None else replace(known, end=asked.end, stage=None)
         self.broker.stops[scope] = stop
+        self._stop_fact("producers-stopped", asked, queues)
         for queue in queues:
             queue.stop(stop)
         if not (scope.queue and queues[0].transient):
             self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
-        self._stop_fact("producers-stopped", asked, self._outcome(queues))
         return True
 
     def start_producers(
@@ -74,15 +74,15 @@ class Stopping:
             lifted = [s for s in self.broker.stops if (s == scope if only else scope.contains(s))]
             if stage is not None:  # one that is in its stage goes on
                 lifted = [s for s in lifted if self.broker.stops[s].stage is None]
+            if lifted:
+                changed.append(scope)
+                asked = Stop(scope, reason, actor, self.broker.turn.now, stage=stage)
+                self._stop_fact("producers-started", asked, queues)
             for each in lifted:
                 if stage is None:
                     self._lift(each)
                 else:
                     self._change(replace(self.broker.stops[each], end=NO_END, stage=stage))
-            if lifted:
-                changed.append(scope)
-                asked = Stop(scope, reason, actor, self.broker.turn.now, stage=stage)
-                self._stop_fact("producers-started", asked, self._outcome(queues))
         return self._outcome(_distinct(covered), changed)
 
     def _lift(self, scope: Scope) -> None:
@@ -112,14 +112,14 @@ class Stopping:
         used = [percent for queue in queues if (percent := queue.percent_used()) is not None]
         if stage.halt and used and max(used) > stage.halt:
             held = replace(stop, stage=None)
-            self._change(held)
             why = f"the staged start halted: a queue is at {max(used):.0f} %, above {stage.halt} %"
             asked = replace(held, actor="", reason=f"{why} ({stop.reason})" if stop.reason else why)
-            self._stop_fact("producers-stopped", asked, self._outcome(queues))
+            self._stop_fact("producers-stopped", asked, queues)
+            self._change(held)
         elif stage.rate_at(self.broker.turn.now) is None:
-            self._lift(stop.scope)
             asked = Stop(stop.scope, "the staged start is complete", "", self.broker.turn.now)
-            self._stop_fact("producers-started", asked, self._outcome(queues))
+            self._stop_fact("producers-started", asked, queues)
+            self._lift(stop.scope)
 
     def look(self) -> None:
         """Once a second: end the stops whose end has come, and go on with those that are being lifted."""
@@ -130,9 +130,9 @@ class Stopping:
             why = self._over(stop)
             if why:
                 queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.stops]
-                self._lift(stop.scope)
                 asked = Stop(stop.scope, why, "", self.broker.turn.now)
-                self._stop_fact("producers-started", asked, self._outcome(queues))
+                self._stop_fact("producers-started", asked, queues)
+                self._lift(stop.scope)
 
     def _over(self, stop: Stop) -> str:
         """Why the stop is over, in words; empty while it is not."""
@@ -170,12 +170,14 @@ class Stopping:
         del self.broker.stops[scope]
         self.broker.turn.keep.append(Keep("stop", str(scope), None))
 
-    def _stop_fact(self, kind: str, asked: Stop, outcome: StopOutcome) -> None:
+    def _stop_fact(self, kind: str, asked: Stop, queues: Sequence[Queue]) -> None:
+        """Stated before it is done: the log explains first, and then has the lines of the channels."""
         scope = asked.scope
+        producers = sum(queue.producer_count for queue in queues)
         verb = "Stopped" if kind == "producers-stopped" else "Started"
         words = (
             f"Producers {verb} : Scope : {scope}, By : {asked.actor or 'itself'}, Reason : {asked.reason},"
-            f" Queues : {outcome.queues:,}, Producers : {outcome.producers:,}"
+            f" Queues : {len(queues):,}, Producers : {producers:,}"
         )
         if asked.end:
             words += f", Ends : {asked.end.words(self.broker.turn.now)}"
@@ -186,8 +188,8 @@ class Stopping:
             "pattern": scope.pattern,
             "reason": asked.reason,
             "actor": asked.actor,
-            "queues": outcome.queues,
-            "producers": outcome.producers,
+            "queues": len(queues),
+            "producers": producers,
             "until": asked.end.until,
             "below": asked.end.below,
             "stage": asked.stage.shown() if asked.stage else None,

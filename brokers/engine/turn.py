@@ -109,6 +109,7 @@ class Turn:
     __slots__ = (
         "as_dead_letter",
         "changed",
+        "dropped",
         "effects",
         "expiring",
         "facts",
@@ -133,6 +134,7 @@ class Turn:
         self.spooling: set[DeepQueue] = set()  # wait for the temp store
         self.temp: Callable[[], Store | None] = lambda: None  # the temp store, opened when it is first asked for
         self.later: set[Queue] = set()  # have more to dispatch, in a turn of its own
+        self.dropped: dict[Contents, int] = {}  # rings that are full, and how many messages each has dropped
         self.expiring: set[Contents] = set()  # have messages that expire
         #: What an encoded message asks for; the protocol layer knows.
         self.header: Callable[[bytes], Header] = lambda body: PLAIN
@@ -144,15 +146,28 @@ class Turn:
         self.facts: list[Fact] = []
         self.keep: list[Keep] = []
 
-    def state(self, kind: str, name: ObjectName, subject: str, words: str, attributes: Mapping[str, Any]) -> None:
-        """State a fact of now."""
-        self.facts.append(Fact(self.now, kind, name, text(kind, subject, words), attributes))
+    def state(
+        self,
+        kind: str,
+        name: ObjectName,
+        subject: str,
+        words: str,
+        attributes: Mapping[str, Any],
+        *,
+        logged: bool = True,
+    ) -> None:
+        """State a fact of now. `logged`: see `Fact`."""
+        self.facts.append(Fact(self.now, kind, name, text(kind, subject, words), attributes, logged))
 
     def take_effects(self) -> list[Effect]:
         effects, self.effects = self.effects, []
         return effects
 
     def take_facts(self) -> list[Fact]:
+        """The facts since the last time, in order; with them, what is stated once a turn."""
+        dropped, self.dropped = self.dropped, {}
+        for queue, count in dropped.items():
+            queue.state_dropped(count)
         facts, self.facts = self.facts, []
         return facts
 

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import compress
 from pathlib import Path
 
 from brokers.admin import AdminError
@@ -209,9 +210,10 @@ class Service:
         if self._save_failed:
             self._save_failed = False
             log.warning("the data folder %s can be written again; nothing is left to save", self.data)
+        logged = [f.logged for f in self._unsaved]
         self._unsaved.clear()
         self.broker.last_event = self.journal.last
-        for event in events:
+        for event in compress(events, logged):
             operational.info("%s", _one_line(event.text))
         self.events.publish(events)
         return True

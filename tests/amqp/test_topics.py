@@ -282,9 +282,12 @@ def test_a_subscription_that_never_acknowledges_holds_its_publishers_until_it_is
         wait_until(lambda: (publisher.accepted, len(worker.taken)) == (11, 11), "the worker has what was accepted")
         assert steady(lambda: (publisher.accepted, len(worker.taken)), "all stand still") == (11, 11)
         held = manager.ask("QUERY", {"where": {"state": "BLOCKED"}}, entityType="Producer").body
-        (producer,) = (dict(zip(held["attributeNames"], row, strict=True)) for row in held["results"])
-        assert producer["reasons"] == [f"queue-overfull:{queue}"]
-        assert f"queue {queue} comes down to 8 messages" in producer["release"]
+        # Its link has a producer for each of the two queues: what blocks one blocks both.
+        both = [dict(zip(held["attributeNames"], row, strict=True)) for row in held["results"]]
+        assert len({producer["queue"] for producer in both}) == len(both) == 2
+        for producer in both:
+            assert producer["reasons"] == [f"queue-overfull:{queue}"]
+            assert f"queue {queue} comes down to 8 messages" in producer["release"]
 
         given = {"topic": "prices", "messageCount": 10, "policy": "topicdelete"}
         slow = f"type=SlowConsumerPolicy,{VHOST},name=stuck"

@@ -295,6 +295,18 @@ def test_a_ring_drops_its_oldest_messages_and_says_how_many(world):
     assert world.kinds().count("queue-dropped") == 2
 
 
+@pytest.mark.domain("6 one line a turn")
+def test_a_ring_says_once_a_turn_how_many_it_has_dropped(world):
+    queue = world.queue(capacity_messages=3, overflow="ring")
+    for number in range(1000):  # of one turn: it has no end yet
+        queue.enqueue(b"%d" % number)
+    world.settle()
+    (fact,) = [f for f in world.facts if f.kind == "queue-dropped"]
+    assert fact.attributes["messages"] == 997
+    assert "QUE-1005 : Dropped : 997 messages, Depth : 9 bytes, 3 messages" in fact.text
+    assert queue.dropped == 997
+
+
 def test_a_ring_with_a_byte_limit_drops_as_many_as_it_must(world):
     queue = world.queue(capacity_bytes=1000, overflow="ring")
     sender = world.sender(queue)

@@ -1,0 +1,261 @@
+"""When a producer counts as blocked, and what the broker log says of it: the cause, after what explains it, and the end
+only when there is no cause left."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokers.engine.blocking import ALL_QUEUES
+from brokers.engine.broker import Broker
+from brokers.engine.connection import Connection
+from brokers.engine.outlet import Outlet
+from brokers.engine.queue import Queue
+from brokers.engine.stops import Scope
+from brokers.engine.usage import Resource
+from brokers.testing import InMemoryBroker
+from tests.engine.simulation import Simulation
+
+ENFORCED = "Flow Control Enforced"
+REMOVED = "Flow Control Removed"
+
+
+class Client:
+    """A connection with links to several queues of a broker; the turns are ended by hand."""
+
+    def __init__(self) -> None:
+        self.memory = InMemoryBroker()
+        self.broker: Broker = self.memory.engine
+        self.connection: Connection = self.memory.attach_producer("elsewhere").connection
+        self.end_turn()
+        self.events()
+
+    def queue(self, name: str, capacity: int) -> Queue:
+        return self.broker.create_queue(self.broker.virtualhost("default"), name, {"capacity_messages": capacity})
+
+    def outlet(self, link: str = "link", channel: int = 1) -> Outlet:
+        return Outlet(self.broker, self.connection, link, channel, lambda parcel: None)
+
+    def send(self, outlet: Outlet, queues: list[Queue], count: int = 1) -> None:
+        for number in range(count):
+            outlet.publish(b"x", queues, number)
+            self.end_turn()
+
+    def end_turn(self) -> None:
+        turn = self.broker.turn
+        while turn.touched:
+            queue = turn.touched.pop()
+            for producer in queue.grant():
+                if producer.handle is not None:
+                    producer.handle.sync_credit()
+
+    def events(self) -> list[tuple[str, str, bool]]:
+        """(kind, words, logged) of what was announced about producers since the last time."""
+        return [
+            (f.kind, f.text.partition(" : ")[2], f.logged)
+            for f in self.broker.turn.take_facts()
+            if f.kind.startswith("producer-")
+        ]
+
+    def log(self) -> list[str]:
+        return [words for _, words, logged in self.events() if logged]
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+@pytest.mark.domain("7 states")
+@pytest.mark.domain("2 who is blocked")
+def test_a_fan_out_is_one_channel_with_all_reasons_until_the_last_queue_is_underfull(client: Client) -> None:
+    first, second = client.queue("first", 2), client.queue("second", 2)
+    outlet = client.outlet()
+    client.send(outlet, [first, second], 5)
+    assert first.state.overfull
+    assert second.state.overfull
+    assert client.log() == [f"{ENFORCED} (Queue first)"]
+    producers = [tap.producer for tap in outlet.taps.values()]
+    reasons = {"queue-overfull:first", "queue-overfull:second"}
+    assert [set(p.reasons) for p in producers] == [reasons, reasons]
+    client.broker.turn.now += 1000
+    first.purge()
+    client.end_turn()
+    assert not first.state.overfull
+    assert client.events() == []
+    assert [(p.blocked, set(p.reasons)) for p in producers] == [(True, {"queue-overfull:second"})] * 2
+    assert all("queue second comes down to" in p.release_condition() for p in producers)
+    client.broker.turn.now += 500
+    second.purge()
+    events = client.events()
+    assert [kind for kind, _, _ in events] == ["producer-released"] * 2  # an event for each queue's producer
+    assert [words for _, words, logged in events if logged] == [REMOVED]
+    assert [(p.blocked, p.blocked_since, p.blocked_ms) for p in producers] == [(False, None, 1500)] * 2
+
+
+def test_a_producer_that_is_blocked_by_a_neighbour_of_its_fan_out_keeps_the_time(client: Client) -> None:
+    small, large = client.queue("small", 1), client.queue("large", 1000)
+    outlet = client.outlet()
+    client.send(outlet, [small, large], 3)
+    there = outlet.taps[large].producer
+    assert set(there.reasons) == {"queue-overfull:small"}
+    assert (there.blocked_since, there.blocked_count) == (client.broker.turn.now, 1)
+    client.broker.turn.now += 700
+    small.purge()
+    assert (there.blocked, there.blocked_ms) == (False, 700)
+    # The queue that never blocked it announced nothing: its own history has no block.
+    assert [words for _, words, _ in client.events()] == [f"{ENFORCED} (Queue small)", REMOVED]
+
+
+def test_destinations_that_share_no_message_stay_apart(client: Client) -> None:
+    full, free = client.queue("full", 1), client.queue("free", 100)
+    outlet = client.outlet()
+    client.send(outlet, [full], 3)
+    client.send(outlet, [free], 3)
+    assert outlet.taps[full].producer.blocked
+    assert not outlet.taps[free].producer.blocked
+    # What goes to `free` goes to `full` as well only sometimes: it is not blocked.
+    client.send(outlet, [full, free], 1)
+    assert not outlet.taps[free].producer.blocked
+    assert set(outlet.taps[full].producer.reasons) == {"queue-overfull:full"}
+
+
+def test_a_fan_out_that_takes_another_way_ends_the_shared_block(client: Client) -> None:
+    small, large = client.queue("small", 1), client.queue("large", 1000)
+    outlet = client.outlet()
+    client.send(outlet, [small, large], 3)
+    there = outlet.taps[large].producer
+    assert there.blocked
+    client.send(outlet, [large], 1)
+    assert (there.blocked, there.blocked_since) == (False, None)
+
+
+def test_a_deleted_queue_of_a_fan_out_blocks_its_neighbours_no_more(client: Client) -> None:
+    small, large = client.queue("small", 1), client.queue("large", 1000)
+    outlet = client.outlet()
+    client.send(outlet, [small, large], 3)
+    there = outlet.taps[large].producer
+    client.broker.detach(outlet.taps[small].producer)
+    outlet.forget(outlet.taps[small])
+    assert (there.blocked, there.blocked_since) == (False, None)
+    assert client.connection.blocked == {}
+
+
+def test_two_links_of_a_channel_have_one_pair_of_lines_and_their_own_events(client: Client) -> None:
+    a, b = client.queue("a", 1), client.queue("b", 1)
+    client.send(client.outlet("one"), [a], 3)
+    client.send(client.outlet("two"), [b], 3)
+    client.send(client.outlet("three", channel=2), [b], 1)
+    assert client.events() == [
+        ("producer-blocked", f"{ENFORCED} (Queue a)", True),
+        ("producer-blocked", f"{ENFORCED} (Queue b)", False),
+        ("producer-blocked", f"{ENFORCED} (Queue b)", True),  # of another channel
+    ]
+    a.purge()
+    assert client.events() == [("producer-released", REMOVED, False)]
+    b.purge()
+    assert [logged for _, _, logged in client.events()] == [True, True]
+    assert client.connection.blocked == {}
+
+
+def test_a_blocked_link_that_goes_leaves_the_next_of_its_channel_a_line_of_its_own(client: Client) -> None:
+    a, b = client.queue("a", 1), client.queue("b", 1)
+    first = client.outlet("one")
+    client.send(first, [a], 3)
+    first.close()
+    client.send(client.outlet("two"), [b], 3)
+    assert client.log() == [f"{ENFORCED} (Queue a)", f"{ENFORCED} (Queue b)"]
+
+
+# -- what the line names, and where it stands ----------------------------------------------------------------------
+
+
+def lines(world: Simulation) -> list[str]:
+    return [f.text.partition("] ")[2] for f in world.facts if f.logged and f.text.split("] ")[1][:3] in ("CHN", "HGT")]
+
+
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation()
+
+
+@pytest.mark.domain("6 causes that are no queue")
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_stop_names_the_queue_if_it_is_that_queues_own_and_stands_before_it(world: Simulation, wide: bool) -> None:
+    queue = world.queue(name="orders")
+    world.sender(queue)
+    scope = Scope(virtualhost="default") if wide else Scope(virtualhost="default", queue=queue.name)
+    world.facts.clear()
+    world.broker.stopping.stop_producers(scope, "maintenance", "ann")
+    world.settle()
+    stopped, enforced = lines(world)
+    assert stopped.startswith("HGT-1001 : Producers Stopped")
+    assert enforced == f"CHN-1005 : {ENFORCED} (Queue {ALL_QUEUES if wide else queue.name})"
+    world.facts.clear()
+    world.broker.stopping.start_producers(scope, "", "ann")
+    world.settle()
+    assert [line[:8] for line in lines(world)] == ["HGT-1002", "CHN-1006"]
+
+
+@pytest.mark.domain("6 causes that are no queue")
+def test_a_shortage_names_no_queue_and_is_explained_first(world: Simulation) -> None:
+    queue = world.queue(name="orders")
+    sender = world.sender(queue)
+    world.broker.shortages.set_limits({"memory_limit": 1000})
+    world.facts.clear()
+    world.send(sender, 20, size=100)
+    world.broker.shortages.look({Resource.MEMORY: 10_000})
+    world.settle()
+    exceeded, enforced = lines(world)
+    assert exceeded.startswith("HGT-1006 : Memory Limit Exceeded")
+    assert enforced == f"CHN-1005 : {ENFORCED} (Queue {ALL_QUEUES})"
+    world.facts.clear()
+    queue.purge()
+    world.broker.shortages.look({Resource.MEMORY: 10_000})
+    world.settle()
+    assert [line[:8] for line in lines(world)] == ["HGT-1007", "CHN-1006"]
+
+
+# -- an oracle -------------------------------------------------------------------------------------------------------
+
+STEP = st.tuples(st.sampled_from(["send", "purge", "stop", "start", "close"]), st.integers(0, 2), st.integers(0, 2))
+
+
+@given(st.lists(STEP, max_size=40))
+def test_the_log_of_a_channel_begins_with_its_first_cause_and_ends_with_its_last(steps: list) -> None:
+    """The oracle asks the queues, and no producer, whether something blocks a link of the channel."""
+    client = Client()
+    queues = [client.queue(name, 1) for name in "abc"]
+    outlets: dict[int, Outlet] = {}
+    gone = False  # a link that goes while it is blocked ends the block without a line
+    blocked = False
+    for what, which, other in steps:
+        queue = queues[which]
+        if what == "send":
+            outlet = outlets.setdefault(other, client.outlet(f"link {other}"))
+            if outlet.credit:
+                client.send(outlet, queues[: which + 1] if other == 0 else [queue])
+        elif what == "purge":
+            queue.purge()
+        elif what in ("stop", "start"):
+            call = client.broker.stopping.stop_producers if what == "stop" else client.broker.stopping.start_producers
+            call(Scope(virtualhost="default", queue=queue.name), "", "ann")
+        elif other in outlets:
+            gone = any(t.producer.blocked for t in outlets[other].taps.values())
+            outlets.pop(other).close()
+        client.end_turn()
+        taps = {q for outlet in outlets.values() for q in outlet.taps}
+        now = any(q.state.overfull or q.stops for q in taps)
+        for line in client.log():
+            if gone and line.startswith(ENFORCED):
+                blocked = False
+            gone = False
+            assert line.startswith(REMOVED if blocked else ENFORCED)
+            blocked = not blocked
+        blocked = blocked and now if what == "close" else blocked
+        assert blocked == now
+        for outlet in outlets.values():
+            for tap in outlet.taps.values():
+                assert tap.producer.blocked == (tap.producer.blocked_since is not None)
+                assert tap.producer.blocked >= bool(tap.producer.queue.reasons())
