@@ -1,7 +1,8 @@
 """A producer becomes blocked or unblocked: what is known of it, what is announced, and what the broker log says.
 
 A link that publishes the same messages to several queues (a fan-out) has a producer for each of them. These share
-their reasons: none of them runs before the last of the queues lets the messages through.
+their reasons: none of them runs before the last of the queues lets the messages through. It need not be mutual: where
+all messages to A go to B as well, but not all to B go to A, a full A leaves the producer of B running.
 
 Events are of producers. The broker log is of channels, by the rule of Qpid's Java broker: one CHN-1005 when the first
 cause comes, naming the queue or, where the cause is no queue's own, `** All Queues **`; one CHN-1006 when nothing
@@ -26,7 +27,7 @@ def block(turn: Turn, producer: Producer, reason: str, cause: str, shown: Mappin
     attributes of the event."""
     first = producer.hold(reason, turn.now)
     producer.keep_time(turn.now)
-    fan_out_changed(turn, producer.fan_out)
+    fan_out_changed(turn, producer.siblings)
     if not first:
         return
     channel = producer.connection.blocked.setdefault(producer.channel, {})
@@ -44,7 +45,7 @@ def unblock(turn: Turn, producer: Producer, reason: str, shown: Mapping[str, Any
     if producer.causes:
         return False
     _look_at(turn, producer, shown)
-    fan_out_changed(turn, producer.fan_out)
+    fan_out_changed(turn, producer.siblings)
     return True
 
 
@@ -52,7 +53,7 @@ def detached(turn: Turn, producer: Producer) -> None:
     """The producer is gone, and with it the reasons that it shared with others."""
     _leave_channel(producer)
     producer.causes.clear()
-    fan_out_changed(turn, [other for other in producer.fan_out if other is not producer])
+    fan_out_changed(turn, [other for other in producer.siblings if other is not producer])
 
 
 def fan_out_changed(turn: Turn, producers: Iterable[Producer]) -> None:

@@ -158,11 +158,13 @@ class Outlet:
         self._share_reasons()
 
     def _share_reasons(self) -> None:
+        siblings = tuple(tap.producer for tap in self.taps.values())
         for tap in self.taps.values():
+            tap.producer.siblings = siblings
             shared = tap.beside or ()
             several = [self.taps[queue].producer for queue in self.taps if queue in shared]
             tap.producer.fan_out = tuple(several) if len(several) > 1 else ()
-        fan_out_changed(self.broker.turn, [tap.producer for tap in self.taps.values()])
+        fan_out_changed(self.broker.turn, siblings)
 
     def pump(self) -> None:
         """Publish what can be published, in the order it came for each queue."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Producer:
     """`blocked_since` in ms since the epoch, None while it runs; `blocked_ms` counts finished blocks only.
     `causes` keeps the reasons of its own queue in the order in which they came. `fan_out`: the producers of the same
-    link, itself included, without which no message of it is published; empty for a link to a single queue. `handle`
-    belongs to the protocol layer."""
+    link, itself included, without which no message of it is published; empty if there are none. `siblings`: all
+    producers of its link; empty for a link to a single queue. `handle` belongs to the protocol layer."""
 
     __slots__ = (
         "blocked_count",
@@ -50,6 +50,7 @@ class Producer:
         "messages",
         "name",
         "queue",
+        "siblings",
         "touched_at",
         "waiting",
         "withdrawn",
@@ -79,6 +80,7 @@ class Producer:
         self.bytes = 0
         self.causes: dict[str, None] = {}
         self.fan_out: Collection[Producer] = ()
+        self.siblings: Collection[Producer] = ()
         self.blocked_since: int | None = None
         self.blocked_ms = 0
         self.blocked_count = 0

@@ -66,8 +66,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Detector:
     """`title` for people; `after`: how long it must be seen before it is told, ms; `keep`: for how long after it was
-    seen last it is still told, so that it does not flicker. `ended`: whether a queue's attributes contradict it, so that
-    it is not kept for any longer."""
+    seen last it is still told, so that it does not flicker. `ended`: whether a queue's attributes contradict it, so
+    that it is not kept for any longer."""
 
     title: str
     after: int

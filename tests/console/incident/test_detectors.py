@@ -275,8 +275,7 @@ def watched(samples: list[tuple[int, int]], until: int) -> dict[int, list[str]]:
                 trends.take("type=Queue,virtualhost=default,name=q", now, counters)
         limits = {f"effective_{what}_messages": 8 for what in ("capacity", "stop", "resume")}
         here = row("q", depth_messages=sent, state="OVERFULL" if sent > 8 else "NORMAL", **limits)
-        seen_now = now
-        standing.look([here], lambda name: trends.of(name, seen_now), now)
+        standing.look([here], lambda name, now=now: trends.of(name, now), now)
         shown[second] = [c.finding.kind for c in standing.told]
     return shown
 
