@@ -17,6 +17,10 @@ OURS = {
         "start everything under one supervisor and print where to sign in (--demo: with demo clients)",
     ),
     "broker": ("brokers.server.main", "the broker engine alone"),
+    "store": (
+        "brokers.server.store_command",
+        "check what is in a stopped broker's message stores; adopt them, or set them aside",
+    ),
     "demo": ("brokers.demo.main", "demo producers and consumers against a running broker"),
 }
 #: commands of the console that are worth naming first

@@ -174,6 +174,7 @@ class Broker:
         queue: Queue
         if number and host.store is not None:
             queue = DurableQueue(host.name, name, self.turn, next(self._temp_ids), host.store)
+            host.store.name_queue(number, name)
         else:
             queue = DeepQueue(host.name, name, self.turn, next(self._temp_ids))
         queue.store_id = number

@@ -36,6 +36,10 @@ class Store(Protocol):
 
     def drop_queue(self, queue: int) -> int: ...
 
+    def name_queue(self, queue: int, name: str) -> None:
+        """What the queue is called, for when the configuration is lost."""
+        ...
+
     def begin(self, transaction: int) -> int:
         """What is buffered from now until `end` is written whole or not at all, whatever else the store must refuse.
         Returns the ticket."""

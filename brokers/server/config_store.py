@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from brokers.server.sqlite_file import StoreError, failures_named, open_sqlite, transaction
+from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, open_sqlite, transaction
 
-__all__ = ["ConfigStore", "StoreError"]
+__all__ = ["ConfigStore", "DiskFull", "StoreError"]
 
 _SCHEMA = (
     "CREATE TABLE record (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key))"
@@ -71,6 +71,11 @@ class ConfigStore:
                 with self._buffer_lock:
                     self._buffer = taken | self._buffer
                 raise
+
+    def discard(self) -> None:
+        """Forget what is buffered and was not committed."""
+        with self._buffer_lock:
+            self._buffer = {}
 
     def close(self) -> None:
         """Release the file. What is buffered and was not committed is lost."""

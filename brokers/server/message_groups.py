@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from brokers.engine.store import Place
 from brokers.server.sqlite_file import StoreError
 
-#: Values in a row: queue, number, size, body and expiry of a message.
-COLUMNS = 5
+#: Values in a row: queue, number, size, body, expiry, mark and checksum of a message.
+COLUMNS = 7
 
 
 @dataclass(slots=True)
 class Changes:
     """What is done to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped;
-    `moved`: (queue, number) -> queue, number, size, body and expiry from now on. A message is moved before anything is
-    done to it at its new place."""
+    `moved`: (queue, number) -> the values of its row from now on, and no failed delivery. A message is moved before
+    anything is done to it at its new place. `named`: queue -> its name; it goes with the next group that has more."""
 
     removed: dict[int, set[int]] = field(default_factory=dict)
     failed: dict[tuple[int, int], int] = field(default_factory=dict)
     dropped: list[int] = field(default_factory=list)
-    moved: dict[Place, tuple[int, int, int, bytes, int]] = field(default_factory=dict)
+    moved: dict[Place, tuple[int | bytes, ...]] = field(default_factory=dict)
+    named: dict[int, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.failed or self.dropped or self.moved)
@@ -32,6 +33,7 @@ class Changes:
         self.failed.update(later.failed)
         self.dropped += later.dropped
         self.moved.update(later.moved)
+        self.named.update(later.named)
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class Whole:
 
 @dataclass(slots=True)
 class Group:
-    """What is written together. `rows`: queue, number, size, body and expiry of each message, one after the other.
+    """What is written together. `rows`: `COLUMNS` values of each message, one after the other.
     `bytes`: of all messages, those of transactions included."""
 
     ticket: int

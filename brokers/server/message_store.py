@@ -11,6 +11,9 @@ one table, whatever their queue, and an index that holds all but the bodies says
 A full disk: messages of the group are refused, as a group; removals find room in a reserve, and what they free inside
 the file is used again. A removal is never given up: it is tried again with every later group.
 
+A body whose checksum does not fit is never handed out (`checksums.py`); rows of before there were any have none. The
+file says which broker's it is (`store_identity.py`) and what its queues are called, for when the configuration is lost.
+
 What is buffered between `begin` and `end` is a client's transaction, which lies within one group: as a rule it is
 written with all the rest, and on a full disk each by itself, whole or not at all.
 """
@@ -21,13 +24,16 @@ import contextlib
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from zlib import crc32
 
 from brokers.engine.store import Place
+from brokers.server.checksums import PLACE, body_checksum, place_mark
 from brokers.server.disk_reserve import DiskReserve
 from brokers.server.message_groups import COLUMNS, Changes, Group, Whole, Written, together
-from brokers.server.sqlite_file import StoreError, failures_named, open_sqlite, transaction
+from brokers.server.sqlite_file import StoreError, failures_named, is_damage, open_sqlite, transaction
 
 PAGE_BYTES = 8192
 #: Held back on the disk for removals. The write-ahead log is kept to a half of it and a group to a quarter, so that
@@ -38,35 +44,53 @@ ROWS = 256
 #: Messages of deleted queues that go with one group, so that a large queue does not hold up the others.
 DROP_ROWS = 5000
 
+_INDEX = "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed, expires, mark)"
+
+#: `queue`: what the queues are called. `store`: one row, whose file this is.
+_TABLES = (
+    "CREATE TABLE queue (id INTEGER PRIMARY KEY, name TEXT NOT NULL)",
+    "CREATE TABLE store (identity TEXT NOT NULL, virtualhost TEXT NOT NULL, generation INTEGER NOT NULL,"
+    " last_queue INTEGER NOT NULL)",
+)
+
 _SCHEMA = (
     "CREATE TABLE message (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, number INTEGER NOT NULL,"
     " size INTEGER NOT NULL, failed INTEGER NOT NULL DEFAULT 0, body BLOB NOT NULL,"
-    " expires INTEGER NOT NULL DEFAULT 0)",
-    "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed, expires)",
+    " expires INTEGER NOT NULL DEFAULT 0, mark INTEGER, checksum INTEGER)",
+    _INDEX,
+    *_TABLES,
 )
 
-#: Version -> what makes the next one of it.
+#: Version -> what makes the next one of it. Rows of before checksums have none.
 _UPGRADES = {
-    1: (
-        "ALTER TABLE message ADD COLUMN expires INTEGER NOT NULL DEFAULT 0",
+    1: ("ALTER TABLE message ADD COLUMN expires INTEGER NOT NULL DEFAULT 0",),
+    2: (
+        "ALTER TABLE message ADD COLUMN mark INTEGER",
+        "ALTER TABLE message ADD COLUMN checksum INTEGER",
         "DROP INDEX message_place",
-        _SCHEMA[1],
-    )
+        _INDEX,
+        *_TABLES,
+    ),
 }
 
 #: Up to so many rows have a statement of their very number, above that there is one for each multiple.
 STEP = 32
 
 _MOVE = (
-    "UPDATE message SET queue = ?, number = ?, size = ?, body = ?, expires = ?, failed = 0"
+    "UPDATE message SET queue = ?, number = ?, size = ?, body = ?, expires = ?, mark = ?, checksum = ?, failed = 0"
     " WHERE queue = ? AND number = ?"
+)
+
+_FAIL = (
+    "UPDATE message SET failed = ?1, mark = place_mark(queue, number, size, ?1, expires)"
+    " WHERE queue = ?2 AND number = ?3"
 )
 
 
 @lru_cache(None)
 def _insert(rows: int) -> str:
-    values = ",".join(["(?,?,?,?,?)"] * rows)
-    return f"INSERT INTO message (queue, number, size, body, expires) VALUES {values}"  # noqa: S608
+    values = ",".join(["(?,?,?,?,?,?,?)"] * rows)
+    return f"INSERT INTO message (queue, number, size, body, expires, mark, checksum) VALUES {values}"  # noqa: S608
 
 
 @lru_cache(None)
@@ -76,7 +100,44 @@ def _delete_of(rows: int) -> str:
 
 @lru_cache(None)
 def _load_of(rows: int) -> str:
-    return f"SELECT number, body FROM message WHERE queue = ? AND number IN ({','.join('?' * rows)})"  # noqa: S608
+    numbers = ",".join("?" * rows)
+    return f"SELECT number, expires, body, checksum FROM message WHERE queue = ? AND number IN ({numbers})"  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Whose file it is: the broker's identity, the virtual host, how often that broker had started when it was written
+    last, and the highest number of a queue that has had a message in it."""
+
+    identity: str
+    virtualhost: str
+    generation: int
+    last_queue: int = 0
+
+
+def open_messages(path: Path, *, durable: bool = True) -> sqlite3.Connection:
+    """A connection to a message store, which is created or upgraded if need be. Raises StoreError."""
+    return open_sqlite(
+        path,
+        kind="headgate-messages",
+        version=3,
+        schema=_SCHEMA,
+        upgrades=_UPGRADES,
+        synchronous="FULL" if durable else "OFF",
+        check=False,
+        exclusive=False,
+        page_bytes=PAGE_BYTES,
+    )
+
+
+def write_stamp(db: sqlite3.Connection, stamp: Stamp) -> None:
+    """In one transaction. The highest number of a queue only grows."""
+    with transaction(db):
+        before = db.execute("SELECT last_queue FROM store").fetchone()
+        db.execute("DELETE FROM store")
+        last = max(stamp.last_queue, before[0] if before else 0)
+        row = (stamp.identity, stamp.virtualhost, stamp.generation, last)
+        db.execute("INSERT INTO store VALUES (?, ?, ?, ?)", row)
 
 
 class MessageStore:
@@ -84,7 +145,8 @@ class MessageStore:
 
     `durable`: a written group outlives a power cut. If not, the file is emptied first and nothing waits for the disk.
     `used_bytes`: what messages take on disk, in whole pages, as of the last group; free pages in the file count as
-    room, since they are used again.
+    room, since they are used again. `damaged`: messages that cannot be read, or are not what was written, of those
+    that were asked for. `names`: what its queues are called, as far as it has heard.
     """
 
     def __init__(self, path: Path, *, durable: bool = True, reserve_bytes: int = RESERVE_BYTES) -> None:
@@ -97,24 +159,17 @@ class MessageStore:
         self._reserve = DiskReserve(path.with_name(path.name + "-reserve"), reserve_bytes) if durable else None
         self._log_bytes = reserve_bytes // 2
         self._group_bytes = reserve_bytes // 4
-        self._db = open_sqlite(
-            path,
-            kind="headgate-messages",
-            version=2,
-            schema=_SCHEMA,
-            upgrades=_UPGRADES,
-            synchronous="FULL" if durable else "OFF",
-            check=False,
-            exclusive=False,
-            page_bytes=PAGE_BYTES,
-        )
+        self._db = open_messages(path, durable=durable)
         with failures_named(path):
+            self._db.create_function("place_mark", 5, place_mark, deterministic=True)
             # What is removed need not be overwritten with zeros, which some builds of SQLite do by themselves.
             self._db.execute("PRAGMA secure_delete=OFF")
             self._db.execute(f"PRAGMA cache_size={-(16 << 10)}")  # KiB
             self._db.execute(f"PRAGMA wal_autocheckpoint={max(16, self._log_bytes // PAGE_BYTES)}")
             self._reader = sqlite3.connect(path, isolation_level=None)
             self._reader.execute("PRAGMA query_only=ON")
+            self.names: dict[int, str] = dict(self._db.execute("SELECT id, name FROM queue"))
+        self.damaged: set[Place] = set()
         self._waiting: list[Group] = [Group(1)]
         self._whole: Whole | None = None  # the transaction that is being buffered
         self._refused = False
@@ -131,8 +186,11 @@ class MessageStore:
         Returns the ticket of its group."""
         whole = self._whole
         group = self._open_group() if whole is None else self._waiting[-1]
-        (group if whole is None else whole).rows.extend((queue, number, len(body), body, expires))
-        group.bytes += len(body)
+        size = len(body)
+        mark = crc32(PLACE(queue, number, size, 0, expires))  # as in `checksums.py`, written out for speed
+        row = (queue, number, size, body, expires, mark, crc32(body, mark))
+        (group if whole is None else whole).rows.extend(row)
+        group.bytes += size
         return group.ticket
 
     def _open_group(self) -> Group:
@@ -164,7 +222,8 @@ class MessageStore:
         """Buffer that a written message becomes another queue's, with another body: a crash finds it at one of the two
         places. Returns the ticket."""
         group = self._open_group()
-        group.changes.moved[place] = (*to, len(body), body, expires)
+        mark, checksum = place_mark(*to, len(body), 0, expires), body_checksum(*to, expires, body)
+        group.changes.moved[place] = (*to, len(body), body, expires, mark, checksum)
         group.bytes += len(body)
         return group.ticket
 
@@ -173,6 +232,12 @@ class MessageStore:
         group = self._waiting[-1]
         group.changes.dropped.append(queue)
         return group.ticket
+
+    def name_queue(self, queue: int, name: str) -> None:
+        """Note what a queue is called, for when the configuration is lost. Written with its first messages."""
+        if self.names.get(queue) != name:
+            self.names[queue] = name
+            self._waiting[-1].changes.named[queue] = name
 
     def begin(self, transaction: int) -> int:
         """Messages and their changes that are buffered from now until `end` are written whole or not at all;
@@ -211,23 +276,56 @@ class MessageStore:
         return group
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
-        """The bodies of written messages, by number; one that is not there is left out. Raises StoreError."""
+        """The bodies of written messages, by number; one that is not there or not as it was written is left out, and
+        put into `damaged`. Raises StoreError."""
         bodies: dict[int, bytes] = {}
-        with failures_named(self.path):
-            for at, count in _batches(len(numbers)):
-                bodies.update(self._reader.execute(_load_of(count), (queue, *numbers[at : at + count])).fetchall())
+        for at, count in _batches(len(numbers)):
+            batch = numbers[at : at + count]
+            try:
+                bodies.update(self._load(queue, batch))
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    with failures_named(self.path):
+                        raise
+                for number in batch:  # a damaged page costs what is in it
+                    with contextlib.suppress(sqlite3.DatabaseError):
+                        bodies.update(self._load(queue, [number]))
+        self.damaged.update((queue, number) for number in numbers if number not in bodies)
         return bodies
+
+    def _load(self, queue: int, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        for number, expires, body, checksum in self._reader.execute(_load_of(len(numbers)), (queue, *numbers)):
+            # The type, too: a damaged row may hold anything.
+            if type(body) is bytes and checksum in (None, body_checksum(queue, number, expires, body)):
+                yield number, body
 
     def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
         """(queue, number, size in bytes, failed deliveries, expiry in ms or 0) of every written message, by queue and
-        number; bodies are not touched. Raises StoreError."""
+        number; bodies are not touched. What is not as it was written is left out, and put into `damaged`. Raises
+        StoreError."""
         with failures_named(self.path), contextlib.closing(self._reader.cursor()) as cursor:
             cursor.execute(
-                "SELECT queue, number, size, failed, expires FROM message INDEXED BY message_place"
+                "SELECT queue, number, size, failed, expires, mark FROM message INDEXED BY message_place"
                 " ORDER BY queue, number"
             )
             while rows := cursor.fetchmany(10_000):
-                yield from rows
+                for row in rows:
+                    *place, mark = row
+                    if mark is None or mark == crc32(PLACE(*place)):
+                        yield row[:5]
+                    else:
+                        self.damaged.add(row[:2])
+
+    def stamp(self) -> Stamp | None:
+        """Whose file it is; None if that has not been written yet. Raises StoreError."""
+        with failures_named(self.path):
+            found = self._reader.execute("SELECT identity, virtualhost, generation, last_queue FROM store").fetchone()
+        return None if found is None else Stamp(*found)
+
+    def set_stamp(self, stamp: Stamp) -> None:
+        """Write whose file it is, at once; before anything else is written. Raises StoreError."""
+        with failures_named(self.path):
+            write_stamp(self._db, stamp)
 
     # -- the writer's side --------------------------------------------------------------------------------------
 
@@ -300,7 +398,7 @@ class MessageStore:
             ascending = sorted(numbers)
             for at in range(0, len(ascending), most):
                 yield Changes(removed={queue: set(ascending[at : at + most])})
-        yield Changes(failed=changes.failed)
+        yield Changes(failed=changes.failed, named=changes.named)
 
     def _execute(self, rows: Sequence[int | bytes], changes: Changes) -> None:
         """All of it or, after a StoreError, nothing. Part of what queues that are dropped have left goes with it."""
@@ -310,10 +408,13 @@ class MessageStore:
         with failures_named(self.path), transaction(db):
             for at, count in _batches(len(rows) // COLUMNS):
                 db.execute(_insert(count), rows[COLUMNS * at : COLUMNS * (at + count)])
+            if changes.named:
+                db.executemany("INSERT OR REPLACE INTO queue VALUES (?, ?)", changes.named.items())
+                db.execute("UPDATE store SET last_queue = max(last_queue, ?)", (max(changes.named),))
             for place, moved in changes.moved.items():
                 db.execute(_MOVE, (*moved, *place))
             for (queue, number), failed in changes.failed.items():
-                db.execute("UPDATE message SET failed = ? WHERE queue = ? AND number = ?", (failed, queue, number))
+                db.execute(_FAIL, (failed, queue, number))
             for queue, removed in changes.removed.items():
                 _delete(db, queue, sorted(removed))
             left = self._drop_some()
@@ -327,6 +428,7 @@ class MessageStore:
                 "DELETE FROM message WHERE id IN (SELECT id FROM message WHERE queue = ? LIMIT ?)", (left[0], budget)
             ).rowcount
             if gone < budget:
+                self._db.execute("DELETE FROM queue WHERE id = ?", (left[0],))
                 del left[0]
             budget -= gone
         return left

@@ -24,11 +24,11 @@ from brokers.engine.events import Fact
 from brokers.engine.management import Management
 from brokers.engine.turn import Keep
 from brokers.engine.usage import Resource
-from brokers.engine.virtualhost import DEFAULT
 from brokers.managed import object_name
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
+from brokers.server.first_start import first_start
 from brokers.server.listener import Listener
 from brokers.server.listening import CannotListen, Listening, TlsAddress
 from brokers.server.management_node import ManagementNode
@@ -36,6 +36,7 @@ from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
+from brokers.server.store_identity import CONFIG, FOLDER, Lineage, check, is_missing
 from brokers.server.tls import TlsError
 from brokers.server.users import Users
 from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
@@ -46,10 +47,6 @@ MAX_UNSAVED = 10_000
 #: How often the TLS files are looked at, s.
 TLS_LOOK_SECONDS = 60.0
 SECRET = "console.secret"  # noqa: S105  (a file's name)
-
-#: Defaults that a new data folder starts with. Without a resume level below the stop level a queue that is read from
-#: steadily would become overfull and underfull with every message.
-FIRST_DEFAULTS = {"flow_resume_bytes": "80%", "flow_resume_messages": "80%"}
 
 operational = logging.getLogger("headgate.broker.events")
 log = logging.getLogger("headgate.broker")
@@ -73,9 +70,16 @@ class Service:
         self.data = data
         self.demo = demo
         self.clock = clock
-        self.store = ConfigStore(data / "config.sqlite3")
-        self.journal = EventJournal(data / "events.sqlite3")
-        self.messages = VirtualHostStores(data / "messages", self._written, reserve_bytes=store_reserve_bytes)
+        if is_missing(data / CONFIG):
+            check(data, ())  # before there is a new one
+        self.store = ConfigStore(data / CONFIG)
+        try:
+            self.lineage = Lineage(self.store, check(data, self.store.load()))
+            self.journal = EventJournal(data / "events.sqlite3")
+        except BaseException:
+            self.store.close()
+            raise
+        self.messages = VirtualHostStores(data / FOLDER, self._written, self.lineage, reserve_bytes=store_reserve_bytes)
         self.broker = Broker(clock(), version=VERSION, stores=self.messages)
         self.broker.last_event, self.broker.journal = self.journal.last, self.journal.identity
         self.users = Users(self.store, self.broker.accounts)
@@ -118,11 +122,12 @@ class Service:
             self.broker.records.restore(self.store.load())
         except AdminError as error:
             raise StoreError(str(error)) from error
+        self.broker.last_store_id = max(self.broker.last_store_id, self.lineage.last_queue)
         self.users.ensure_console_user(self.data / SECRET)
         self._recover()
         self.broker.shortages.look(self._available())
         if not self.broker.virtualhosts:
-            self._first_start()
+            first_start(self.broker, demo=self.demo)
         self._put(self.broker.turn.take_keep())
         self.store.commit()
         try:
@@ -157,13 +162,6 @@ class Service:
             count = self.broker.recover(host, self.messages.recover(host.name))
             state("store-recovered", words=f"Recovered {count:,} messages", attributes={"messages": count})
             state("store-recovery-complete", words="Recovery Complete", attributes={})
-
-    def _first_start(self) -> None:
-        self.broker.defaults = dict(FIRST_DEFAULTS)
-        self.broker.records.keep_broker()
-        host = self.broker.create_virtualhost(DEFAULT)
-        host.create_on_attach = host.anonymous = self.demo
-        self.broker.records.keep_virtualhost(host)
 
     async def stop(self) -> None:
         for timer in self._timers:
@@ -201,6 +199,7 @@ class Service:
         try:
             self.store.commit()
             kept = True
+            self.messages.unlink_dropped()
             events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in self._unsaved])
         except StoreError as error:
             if not self._save_failed:

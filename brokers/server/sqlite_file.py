@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 #: How long to wait for the lock of a predecessor that is just ending, in seconds.
 _LOCK_SECONDS = 2.0
@@ -18,6 +19,10 @@ _LOCK_SECONDS = 2.0
 
 class StoreError(Exception):
     """A file of the broker cannot be read or written. The message is one line that names the file and the reason."""
+
+
+class DiskFull(StoreError):
+    """There is no room for it on the disk."""
 
 
 def open_sqlite(
@@ -107,18 +112,35 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a file that nothing has open which can write to neither it nor its log. Raises StoreError."""
+    uri = f"file:{quote(str(path.resolve()))}?mode=ro"
+    with failures_named(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
+        yield db
+
+
+@contextmanager
 def failures_named(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into StoreErrors that name the file."""
     try:
         yield
     except sqlite3.Error as error:
-        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        code = _code(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             reason = f"{path} is in use by another broker process"
-        elif code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        elif is_damage(error):
             reason = f"{path} is damaged: {error}"
         elif "schema_version" in str(error):
             reason = f"{path} is not a file of this broker: {error}"
         else:
             reason = f"cannot use {path}: {error}"
-        raise StoreError(reason) from error
+        raise (DiskFull if code == sqlite3.SQLITE_FULL else StoreError)(reason) from error
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is not as SQLite wrote it."""
+    return _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF

@@ -7,18 +7,16 @@ The temp store is for bodies that memory has no room for; it is empty at each st
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from brokers.admin import AdminError
 from brokers.server.commit import GroupCommitter
 from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES, MessageStore
 from brokers.server.sqlite_file import StoreError
+from brokers.server.store_identity import Lineage, file_name, unlink_store
 
 log = logging.getLogger("headgate.broker")
 
@@ -30,11 +28,22 @@ class ReadableStore(MessageStore):
     """A store that says in the log when it cannot be read, and that is asked again later."""
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:  # type: ignore[override]
+        known = len(self.damaged)
         try:
-            return super().load(queue, numbers)
+            bodies = super().load(queue, numbers)
         except StoreError as error:
             log.error("%s. Messages wait until it can be read again", error)
             return None
+        if len(self.damaged) > known:
+            lost = sorted(number for number in numbers if number not in bodies)
+            log.error(
+                "%s is damaged: %s cannot be delivered and stays in the file", self.path, self._named(queue, lost)
+            )
+        return bodies
+
+    def _named(self, queue: int, numbers: Sequence[int]) -> str:
+        shown = ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else "")
+        return f"message {shown} of queue {self.names.get(queue) or f'number {queue}'}"
 
 
 class VirtualHostStores:
@@ -42,17 +51,27 @@ class VirtualHostStores:
     name of the virtual host, or `TEMP`, and what became of a group."""
 
     def __init__(
-        self, folder: Path, written: Callable[[str, Written], None], *, reserve_bytes: int = RESERVE_BYTES
+        self,
+        folder: Path,
+        written: Callable[[str, Written], None],
+        lineage: Lineage,
+        *,
+        reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.folder = folder
+        self._lineage = lineage
         self._reserve_bytes = reserve_bytes
         self._written = written
         self._committers: dict[str, GroupCommitter] = {}
+        self._dropped: dict[Path, GroupCommitter] = {}  # of virtual hosts whose deletion is not on the disk yet
         self._closing: set[asyncio.Task[None]] = set()
 
     def open(self, virtualhost: str) -> MessageStore:
         """Raises AdminError."""
-        return self._open(virtualhost, self._path(virtualhost), durable=True)
+        path = self._path(virtualhost)
+        if path in self._dropped:
+            self._unlink(path)  # another of this name, before the deletion of the first is on the disk
+        return self._open(virtualhost, path, durable=True)
 
     def open_temp(self) -> MessageStore:
         """Raises AdminError."""
@@ -61,6 +80,9 @@ class VirtualHostStores:
     def _open(self, name: str, path: Path, *, durable: bool) -> MessageStore:
         try:
             store = ReadableStore(path, durable=durable, reserve_bytes=self._reserve_bytes)
+            if durable and store.stamp() is None:
+                store.set_stamp(self._lineage.stamp(name))
+                self._lineage.opened(path, name)
         except StoreError as error:
             log.error("%s", error)
             raise AdminError(str(error)) from error
@@ -73,11 +95,19 @@ class VirtualHostStores:
         return store
 
     def drop(self, virtualhost: str) -> None:
-        committer = self._committers.pop(virtualhost)
-        # Unlinked now, so that a virtual host of the same name may have a file at once; closed when the thread is done.
-        for file in self.folder.glob(f"{self._path(virtualhost).name}*"):
-            with contextlib.suppress(OSError):
-                file.unlink()
+        """Its file goes when the configuration has been committed (`unlink_dropped`): else it might be missing."""
+        path = self._path(virtualhost)
+        self._dropped[path] = self._committers.pop(virtualhost)
+        self._lineage.dropped(path)
+
+    def unlink_dropped(self) -> None:
+        """The deletion of virtual hosts is on the disk: their stores may go."""
+        for path in list(self._dropped):
+            self._unlink(path)
+
+    def _unlink(self, path: Path) -> None:
+        committer = self._dropped.pop(path)
+        unlink_store(path)  # closed when the thread is done: SQLite leaves a file alone that was unlinked
         task = asyncio.create_task(_close(committer))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -92,13 +122,13 @@ class VirtualHostStores:
         return self._committers[virtualhost].store.recover()
 
     async def close(self) -> None:
-        await asyncio.gather(*(_close(c) for c in self._committers.values()), *self._closing)
+        all_of_them = [*self._committers.values(), *self._dropped.values()]
+        await asyncio.gather(*(_close(c) for c in all_of_them), *self._closing)
         self._committers.clear()
+        self._dropped.clear()
 
     def _path(self, virtualhost: str) -> Path:
-        # Names may be longer than a file's, and differ in letters that a file system takes for the same.
-        mark = hashlib.sha256(virtualhost.encode()).hexdigest()[:8]
-        return self.folder / f"{quote(virtualhost, safe='')[:80]}-{mark}.sqlite3"
+        return self.folder / file_name(virtualhost)
 
 
 async def _close(committer: GroupCommitter) -> None:

@@ -24,6 +24,7 @@ class FakeStore:
         self.used_bytes = 0
         self.full = False
         self.readable = True
+        self.names: dict[int, str] = {}
         self.loads = 0
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
@@ -43,6 +44,9 @@ class FakeStore:
     def fail(self, queue: int, number: int, count: int) -> int:
         self.failed[queue, number] = count
         return self.ticket
+
+    def name_queue(self, queue: int, name: str) -> None:
+        self.names[queue] = name
 
     def begin(self, transaction: int) -> int:
         self.whole = transaction

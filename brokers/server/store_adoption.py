@@ -1,0 +1,184 @@
+"""What `manage.py store` does with stores that do not belong to the configuration: adopt them, or set them aside.
+
+Nothing is ever deleted. Each store is changed in one transaction, and the configuration last, so that after a kill -9
+the same command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from brokers.admin import AdminError
+from brokers.engine.broker import Broker
+from brokers.engine.names import check_name
+from brokers.engine.virtualhost import VirtualHost
+from brokers.server.checksums import body_checksum, place_mark
+from brokers.server.config_store import ConfigStore
+from brokers.server.first_start import first_start
+from brokers.server.message_store import Stamp, open_messages
+from brokers.server.sqlite_file import StoreError, failures_named, transaction
+from brokers.server.store_identity import (
+    CONFIG,
+    FOLDER,
+    IDENTITY,
+    STORE,
+    Configuration,
+    StoreFile,
+    read_records,
+    read_store,
+    store_files,
+)
+
+
+def adopt(data: Path) -> list[str]:
+    """Make the configuration and the stores belong together: messages whose queue the configuration does not know come
+    into a queue that is created for them, by its old name if the store knows that and it is free. What was done, a line
+    each. Raises StoreError."""
+    records = read_records(data)
+    config = Configuration.of(data / CONFIG, records)
+    stores = [read_store(path) for path in store_files(data / FOLDER)]
+    for store in stores:
+        if (store.error and not store.blank) or store.damage:
+            raise StoreError(
+                f"{store.error or store.damage}: nothing was adopted. `manage.py store set-aside --data {data}"
+                f" --store {store.path.name}` moves this file away"
+            )
+    stores = [store for store in stores if not store.blank]
+    identity = config.identity or next((s.stamp.identity for s in stores if s.stamp), "") or uuid.uuid4().hex
+    generation = max([config.next, *(s.stamp.generation for s in stores if s.stamp)]) + 1
+    own = [s for s in stores if s.stamp is None or s.stamp.identity == identity]
+    last = max([config.last_queue, *(store.last_queue for store in own)])
+    said = []
+    for store in stores:
+        offset = 0 if store in own else last
+        last += offset and store.last_queue
+        _take_over(store, Stamp(identity, store.virtualhost, generation), offset)
+    stores = [read_store(store.path) for store in stores]
+    there = {store.path.name for store in stores}
+    for name, host in sorted(config.stores.items()):
+        if name not in there:
+            said.append(f"the store of virtual host {host}, {data / FOLDER / name}, is missing: it starts empty")
+    broker = Broker(time.time_ns() // 1_000_000)
+    broker.records.restore(records)
+    if not broker.virtualhosts:
+        first_start(broker, demo=False)
+    broker.last_store_id = last
+    broker.records.keep_broker()
+    for store in stores:
+        said += _recreate_queues(broker, config, store)
+    written = ConfigStore(data / CONFIG)
+    try:
+        for record in broker.turn.take_keep():
+            if record.value is not None:
+                written.put(record.kind, record.key, record.value)
+        for name in config.stores:
+            written.remove(STORE, name)
+        for store in stores:
+            written.put(STORE, store.path.name, {"virtualhost": store.virtualhost})
+        written.put(IDENTITY, "", {"identity": identity, "generation": generation, "next": generation})
+        written.commit()
+    finally:
+        written.close()
+    return said or ["the configuration and the stores belong together; no queue had to be recreated"]
+
+
+def _take_over(store: StoreFile, stamp: Stamp, offset: int) -> None:
+    """Stamp the store, and count its queues' numbers up by the offset."""
+
+    def checked(queue: int, number: int, expires: int, body: bytes, checksum: int | None) -> int | None:
+        if checksum is None:
+            return None
+        sound = checksum == body_checksum(queue, number, expires, body)
+        return body_checksum(queue + offset, number, expires, body) ^ (not sound)  # what is damaged stays so
+
+    with contextlib.closing(open_messages(store.path)) as db, failures_named(store.path):
+        db.create_function("place_mark", 5, place_mark)
+        db.create_function("checked", 5, checked)
+        with transaction(db):
+            if offset:
+                _renumber(db, offset)
+            db.execute("DELETE FROM store")
+            row = (stamp.identity, stamp.virtualhost, stamp.generation, store.last_queue + offset)
+            db.execute("INSERT INTO store VALUES (?, ?, ?, ?)", row)
+
+
+def _renumber(db: sqlite3.Connection, offset: int) -> None:
+    """Downwards from the highest, so that no number is there twice on the way."""
+    for (queue,) in db.execute("SELECT DISTINCT queue FROM message ORDER BY queue DESC").fetchall():
+        db.execute(
+            "UPDATE message SET queue = queue + ?1, checksum = checked(queue, number, expires, body, checksum),"
+            " mark = CASE WHEN mark IS NULL THEN NULL ELSE place_mark(queue + ?1, number, size, failed, expires) END"
+            " WHERE queue = ?2",
+            (offset, queue),
+        )
+    names = db.execute("SELECT id, name FROM queue").fetchall()
+    db.execute("DELETE FROM queue")
+    db.executemany("INSERT INTO queue VALUES (?, ?)", [(number + offset, name) for number, name in names])
+
+
+def _recreate_queues(broker: Broker, config: Configuration, store: StoreFile) -> list[str]:
+    said = []
+    for number, queue in sorted(store.queues.items()):
+        if config.queues.get(number, ("", ""))[0] == store.virtualhost:
+            continue
+        host = broker.virtualhosts.get(store.virtualhost) or broker.create_virtualhost(store.virtualhost)
+        name = _free_name(host, queue.name, number)
+        broker.records.keep_queue(broker.add_queue(host, name, {}, number))
+        was = f", which was called {queue.name}" if queue.name and queue.name != name else ""
+        said.append(
+            f"virtual host {host.name}: queue {name} was created for the {queue.messages:,} messages"
+            f" ({queue.bytes:,} bytes) of queue number {number}{was}"
+        )
+    return said
+
+
+def _free_name(host: VirtualHost, name: str, number: int) -> str:
+    with contextlib.suppress(AdminError):
+        check_name("queue", name)
+        if name not in host.queues:
+            return name
+    name = f"recovered-{number}"
+    while name in host.queues:
+        name += "-"
+    return name
+
+
+def set_aside(data: Path, names: Sequence[str] = (), *, now: datetime | None = None) -> list[str]:
+    """Move the message stores, or only the files with these names, to a dated folder beside theirs, and forget them.
+    What was done, a line each. Raises StoreError."""
+    folder = data / FOLDER
+    target = data / f"{FOLDER}-set-aside-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
+    config = None if not (data / CONFIG).exists() else ConfigStore(data / CONFIG)  # locked: no broker is running
+    try:
+        known = Configuration.of(data / CONFIG, config.load() if config else [])
+        files = store_files(folder)
+        if unknown := sorted(set(names) - {file.name for file in files} - set(known.stores)):
+            raise StoreError(f"there is no message store {unknown[0]} in {folder}")
+        chosen = [file for file in files if not names or file.name in names]
+        said = []
+        if chosen:
+            target.mkdir(mode=0o700)
+        for file in chosen:
+            # The log first: without its log a store is older than it was, without its store a log is nothing.
+            for each in sorted(folder.glob(f"{file.name}*"), reverse=True):
+                if not each.name.endswith("-reserve"):
+                    os.rename(each, target / each.name)
+            said.append(f"{file} was moved to {target / file.name}")
+        if config is not None:
+            for name in known.stores:
+                if not names or name in names:
+                    config.remove(STORE, name)
+            config.commit()
+        return said or [f"there is no message store in {folder}"]
+    except OSError as error:
+        raise StoreError(f"cannot move {error.filename} to {target}: {error.strerror or error}") from error
+    finally:
+        if config is not None:
+            config.close()

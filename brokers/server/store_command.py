@@ -1,0 +1,159 @@
+"""`manage.py store`: what is in the message stores of a broker that is not running, and whether it belongs to its
+configuration; and what to do if it does not. No Django in it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from brokers.server.sqlite_file import StoreError
+from brokers.server.store_adoption import adopt, set_aside
+from brokers.server.store_identity import (
+    CONFIG,
+    FOLDER,
+    Configuration,
+    StoreFile,
+    mismatches,
+    read_records,
+    read_store,
+    store_files,
+)
+from brokers.server.store_verification import verify
+
+
+def main(argv: list[str]) -> int:
+    """Returns the exit code: 0 if all is well, 1 if the broker would not start or something is damaged."""
+    options = _parser().parse_args(argv)
+    data: Path = options.data
+    if not (data / CONFIG).exists() and not (data / FOLDER).exists() and (data / "broker").is_dir():
+        data = data / "broker"  # the folder that `manage.py up` was given
+    try:
+        if options.what == "check":
+            found = examine(data, quick=options.quick)
+            _say(json.dumps(found, ensure_ascii=False, indent=2) if options.json else _text(found))
+            return 0 if found["belongs_together"] and not found["damage"] else 1
+        said = adopt(data) if options.what == "adopt" else set_aside(data, options.store or ())
+    except StoreError as error:
+        if options.json:
+            _say(json.dumps({"error": str(error)}, ensure_ascii=False))
+        sys.stderr.write(f"store: {error}\n")
+        return 1
+    _say(json.dumps({"done": said}, ensure_ascii=False, indent=2) if options.json else "\n".join(said))
+    return 0
+
+
+def examine(data: Path, *, quick: bool) -> dict[str, Any]:
+    """What `check` answers. `quick`: bodies are not read. Raises StoreError if the configuration cannot be read."""
+    config = Configuration.of(data / CONFIG, read_records(data))
+    stores = [read_store(path) for path in store_files(data / FOLDER)]
+    damage = [store.damage for store in stores if store.damage]
+    if not quick:
+        for store in stores:
+            if not store.error:
+                damage += verify(store.path)
+    problems = mismatches(config, stores)
+    return {
+        "data": str(data),
+        "belongs_together": not problems,
+        "problems": problems,
+        "damage": damage,
+        "configuration": {
+            "file": str(config.path),
+            "there": config.there,
+            "identity": config.identity,
+            "generation": config.generation,
+            "last_queue": config.last_queue,
+        },
+        "stores": [_store(config, store) for store in stores],
+    }
+
+
+def _store(config: Configuration, store: StoreFile) -> dict[str, Any]:
+    queues = []
+    for number, queue in sorted(store.queues.items()):
+        host, name = config.queues.get(number, ("", ""))
+        known = host == store.virtualhost
+        queues.append(
+            {
+                "number": number,
+                "name": name if known else None,
+                "name_in_store": queue.name or None,
+                "messages": queue.messages,
+                "bytes": queue.bytes,
+                "orphaned": not known,
+            }
+        )
+    return {
+        "file": str(store.path),
+        "virtualhost": store.virtualhost,
+        "error": store.error or None,
+        "stamp": asdict(store.stamp) if store.stamp else None,
+        "messages": store.messages,
+        "bytes": sum(queue.bytes for queue in store.queues.values()),
+        "orphaned_messages": sum(queue["messages"] for queue in queues if queue["orphaned"]),
+        "queues": queues,
+    }
+
+
+def _text(found: dict[str, Any]) -> str:
+    config = found["configuration"]
+    lines = [
+        f"Configuration {config['file']}: "
+        + (
+            f"start {config['generation']:,} of {config['identity'] or 'no identity yet'}"
+            if config["there"]
+            else "none"
+        )
+    ]
+    for store in found["stores"]:
+        stamp = store["stamp"]
+        lines.append("")
+        lines.append(f"Virtual host {store['virtualhost']}: {store['file']}")
+        if store["error"]:
+            lines.append(f"  {store['error']}")
+            continue
+        lines.append(f"  start {stamp['generation']:,} of {stamp['identity']}" if stamp else "  no identity yet")
+        lines.append(f"  {'Number':>8} {'Messages':>12} {'Bytes':>16}  Queue")
+        for queue in store["queues"]:
+            name = queue["name"] or f"orphaned, was called {queue['name_in_store'] or '(unknown)'}"
+            lines.append(f"  {queue['number']:>8,} {queue['messages']:>12,} {queue['bytes']:>16,}  {name}")
+    if not found["stores"]:
+        lines.append("No message store")
+    lines.append("")
+    lines += [f"Damage: {each}" for each in found["damage"]]
+    lines += [f"Problem: {each}" for each in found["problems"]]
+    if found["belongs_together"]:
+        lines.append("The configuration and the stores belong together.")
+    else:
+        lines.append(
+            "The broker would not start. Restore both from one backup; or `store adopt`: keep the messages, in"
+            " recovered queues where the configuration has none; or `store set-aside`: start without them."
+        )
+    return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="manage.py store", description="The message stores of a broker that is not running."
+    )
+    commands = parser.add_subparsers(dest="what", required=True)
+    check = commands.add_parser("check", help="which messages belong to what, and whether something is damaged")
+    check.add_argument("--quick", action="store_true", help="do not read every message through")
+    commands.add_parser("adopt", help="keep the messages: create a queue for those whose queue is not known")
+    aside = commands.add_parser("set-aside", help="move the stores to a dated folder beside; nothing is deleted")
+    aside.add_argument("--store", action="append", metavar="FILE", help="only the store with this file name")
+    default = Path(os.environ.get("HEADGATE_DATA") or "data") / "broker"
+    for each in commands.choices.values():
+        each.add_argument("--data", type=Path, default=default, help="the broker's data folder (default: %(default)s)")
+        each.add_argument("--json", action="store_true", help="answer in JSON")
+    return parser

@@ -1,0 +1,61 @@
+"""Reads a message store through and says what in it is not as it was written: pages by SQLite, messages by checksum."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from brokers.server.checksums import body_checksum, place_mark
+from brokers.server.sqlite_file import StoreError, reading
+
+#: Findings of SQLite in one file.
+MOST = 100
+#: Of a row of the table of messages.
+COLUMNS = ("queue", "number", "size", "failed", "expires", "mark", "checksum", "body")
+
+
+def verify(path: Path) -> list[str]:
+    """What is damaged, a line each that names the file; empty if it is sound. For a file that nothing has open."""
+    found: list[str] = []
+    try:
+        with reading(path) as db:
+            try:
+                found += [
+                    f"{path}: {text}" for (text,) in db.execute(f"PRAGMA integrity_check({MOST})") if text != "ok"
+                ]
+            except sqlite3.DatabaseError as error:
+                found.append(f"{path}: {error}")
+            columns = {name for _, name, *_ in db.execute("PRAGMA table_info(message)")}
+            if "checksum" in columns:
+                found += _damaged_messages(path, db)
+    except StoreError as error:
+        found.append(str(error))
+    return found
+
+
+def _damaged_messages(path: Path, db: sqlite3.Connection) -> Iterator[str]:
+    try:
+        for row, *values in db.execute(f"SELECT id, {', '.join(COLUMNS)} FROM message NOT INDEXED ORDER BY id"):  # noqa: S608
+            if not sound(values):
+                queue, number = values[:2]
+                yield f"{path}: message {number} of queue number {queue} (row {row}) is not as it was written"
+    except sqlite3.DatabaseError as error:
+        yield f"{path}: the messages cannot be read through: {error}"
+
+
+def sound(values: Sequence[Any]) -> bool:
+    """Whether a row, its values in the order of `COLUMNS`, is as it was written. A damaged one may hold values of any
+    type."""
+    queue, number, size, failed, expires, mark, checksum, body = values
+    try:
+        return (
+            isinstance(body, bytes)
+            and size == len(body)
+            and mark in (None, place_mark(queue, number, size, failed, expires))
+            and checksum in (None, body_checksum(queue, number, expires, body))
+        )
+    except (struct.error, TypeError):  # a value that is no number, or too large for one
+        return False
