@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from brokers.managed import POLICY, ObjectName, object_name
 from brokers.testing import InMemoryBroker
@@ -143,13 +144,68 @@ async def test_what_somebody_else_changed_is_told_and_what_was_typed_is_kept(peo
     await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
     await typed(page, capacity_messages="70")
     broker.do(lambda memory: (memory.management.update(ORDERS, {"reject_after_ms": 5}, 1), memory._end_turn()))
-    await expect(page.locator("#problem")).to_contain_text("Somebody changed it in the meantime")
+    await expect(page.locator("#problem")).to_contain_text(re.compile(r"Changed at .* since you opened it"))
     await expect(page.locator("form [name=reject_after_ms]")).to_have_value("5")
     await expect(page.locator("form [name=capacity_messages]")).to_have_value("70")
     await page.get_by_role("button", name="Apply").click()
     await expect(page.locator(".toast")).to_contain_text("Applied")
     now = broker.do(lambda memory: memory.management.read(ORDERS))
     assert (now["capacity_messages"], now["reject_after_ms"]) == (70, 5)
+
+
+async def test_own_change_is_never_called_one_of_another(people: People, broker: Broker) -> None:
+    """The push with the new version comes before the answer to the request that made it."""
+    busy(broker)
+    page = await opened(await people.page("ada"), url(ORDERS))
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
+    held, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(route: Route) -> None:
+        answer = await route.fetch()
+        if route.request.method == "PATCH":
+            held.set()
+            await release.wait()
+        await route.fulfill(response=answer)
+
+    await page.route("**/api/v1/brokers/*/objects/*/", slow)
+    await page.evaluate(
+        """async () => {
+          window.problems = [];
+          const box = document.getElementById("problem");
+          new MutationObserver(() => box.hidden || window.problems.push(box.textContent)).observe(box, { attributes: true, childList: true });
+          const { live } = await import(document.querySelector('script[src*="frame"]').src);
+          window.versions = [];
+          live.addEventListener("snapshot", (event) => window.versions.push(event.detail.data.object?.version));
+        }"""
+    )
+    await typed(page, capacity_messages="70")
+    await page.get_by_role("button", name="Apply").click()
+    await held.wait()
+    version = broker.do(lambda memory: memory.management.read(ORDERS).version)
+    await page.wait_for_function("version => window.versions.includes(version)", arg=version)
+    release.set()
+    await expect(page.locator(".toast")).to_contain_text("Applied")
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("70")
+    assert await page.evaluate("window.problems") == []
+
+    await typed(page, capacity_messages="60")
+    broker.do(lambda memory: (memory.management.update(ORDERS, {"reject_after_ms": 5}, version), memory._end_turn()))
+    await expect(page.locator("#problem")).to_contain_text("since you opened it")  # another's is told as before
+
+
+async def test_change_of_another_is_told_with_name_and_time(people: People, broker: Broker) -> None:
+    busy(broker)
+    ada = await opened(await people.page("ada"), url(ORDERS))
+    ben = await opened(await people.page("ben"), url(ORDERS))
+    await typed(ada, capacity_messages="70")
+    await expect(ada.locator("#preview ins")).to_have_text("70 messages")
+    await typed(ben, reject_after_ms="5")
+    await ben.get_by_role("button", name="Apply").click()
+    await expect(ada.locator("#problem")).to_contain_text(
+        re.compile(r"Changed by ben at \d\d:\d\d:\d\d since you opened it")
+    )
+    await expect(ada.locator("form [name=reject_after_ms]")).to_have_value("5")
+    await expect(ada.locator("form [name=capacity_messages]")).to_have_value("70")
 
 
 async def test_viewer_previews_and_changes_nothing(people: People, broker: Broker) -> None:

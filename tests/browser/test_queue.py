@@ -188,7 +188,7 @@ async def test_stale_version_is_refused_with_what_is_there_now(people: People, b
         times=1,
     )
     await page.get_by_role("button", name="Save limits").click()
-    await expect(page.locator(".limits-form .notice")).to_contain_text("Somebody changed these limits")
+    await expect(page.locator(".limits-form .notice")).to_contain_text("since you opened it")
     await expect(field(page, "Capacity, bytes")).to_have_value("5000")
     await page.get_by_role("button", name="Save limits").click()
     await expect(page.locator(".limits-table")).to_be_visible()

@@ -25,7 +25,7 @@ function sentence(status, body) {
   if (status === 401) return "You are signed out. Sign in again.";
   if (status === 403) return "Your role does not allow that. An administrator can give you another one.";
   if (status === 404) return "It is not there any more.";
-  if (status === 409) return "Somebody changed it in the meantime.";
+  if (status === 409) return "It has been changed since you opened it.";
   if (status === 503) return "The broker cannot be reached.";
   return `The server answered with ${status}. Its log says more.`;
 }

@@ -1,7 +1,8 @@
 // The form for an object's writable attributes: checked here as far as can be, and again by the broker; a change that
-// somebody else made in the meantime is shown, and what was typed is kept.
+// another user made in the meantime is shown, and what was typed is kept.
 
 import { get, objectPath, patch } from "./api.js";
+import { ChangedBy } from "./changed_by.js";
 import { fill, h } from "./elements.js";
 import { field, fieldGrid } from "./fields.js";
 import { words } from "./format.js";
@@ -18,11 +19,14 @@ export class AttributesForm {
   #problem = h("div", { class: "notice error", role: "alert", hidden: true });
   #save = h("button", { type: "submit", class: "primary" }, "Save");
   #done;
+  #changedBy;
 
   constructor(name, type, object, done) {
     this.#name = name;
     this.#done = done;
     this.#version = object.version;
+    this.#changedBy = new ChangedBy(name);
+    this.#changedBy.newest().then((row) => this.#changedBy.shows(row));
     this.#start = { ...object.attributes };
     this.#fields = type.attributes.filter((a) => a.writable).map((a) => field(a, { value: object.attributes[a.name], placeholder: a.secret ? "unchanged" : a.nullable ? "not set" : "", hint: a.description }));
     this.#reason = field({ name: "reason", kind: "string", unit: "", choices: [] }, { hint: "Kept in the audit trail." });
@@ -70,7 +74,7 @@ export class AttributesForm {
         if (untouched) f.set(there);
       }
       this.#start = { ...now.attributes };
-      this.#tell(h("p", {}, h("strong", {}, "Somebody changed it in the meantime.")), h("ul", {}, lines), h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));
+      this.#tell(h("p", {}, this.#changedBy.sentence()), h("ul", {}, lines), h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));
     } catch (error) {
       this.#tell(error.message);
     }

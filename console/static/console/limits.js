@@ -1,6 +1,7 @@
 // A queue's limits: what is in force and where it comes from, and the form that edits the queue's own.
 
 import { ApiError, patch, post } from "./api.js";
+import { ChangedBy } from "./changed_by.js";
 import { fill, h } from "./elements.js";
 import { field, fieldGrid } from "./fields.js";
 import { amount, exact, exactAmount, words } from "./format.js";
@@ -85,11 +86,14 @@ class Form {
   #note = h("p", { class: "hint form-note", "aria-live": "polite" });
   #save = h("button", { type: "submit", class: "primary" }, "Save limits");
   #done;
+  #changedBy;
   #timer = 0;
   #asked = null;
 
   constructor(queue, explain, done) {
     this.#version = queue.version;
+    this.#changedBy = new ChangedBy(queue.object);
+    this.#changedBy.newest().then((row) => this.#changedBy.shows(row));
     this.#start = Object.fromEntries(settings.policy.map(({ name }) => [name, queue[name] ?? null]));
     this.#done = done;
     for (const declared of inRows(settings.policy)) {
@@ -214,7 +218,7 @@ class Form {
     }
   }
 
-  /** Somebody else was faster: show what is there now, keep what was typed, and save over it only if asked again. */
+  /** Another change came first: show what is there now, keep what was typed, and save over it only if asked again. */
   #conflict(current) {
     const now = current.attributes ?? current;
     if (now.version ?? current.version) this.#version = current.version ?? now.version;
@@ -234,6 +238,6 @@ class Form {
       if (mine === this.#start[name]) f.set(there);
       this.#start[name] = there;
     }
-    this.#tell(h("p", {}, h("strong", {}, "Somebody changed these limits in the meantime.")), lines.length ? h("ul", {}, lines) : "", h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));
+    this.#tell(h("p", {}, this.#changedBy.sentence()), lines.length ? h("ul", {}, lines) : "", h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));
   }
 }

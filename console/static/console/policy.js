@@ -2,6 +2,7 @@
 
 import { get, objectPath, patch, post, remove, query } from "./api.js";
 import { openChangeDialog } from "./change_dialog.js";
+import { ChangedBy } from "./changed_by.js";
 import { fill, h } from "./elements.js";
 import { field } from "./fields.js";
 import { plural } from "./format.js";
@@ -89,6 +90,9 @@ function show(object, told) {
 }
 
 let loading = null;
+let saving = false; // from Apply until its answer is shown: a version that is pushed meanwhile may be our own
+let pushed = 0; // the newest version that was pushed meanwhile
+const changedBy = new ChangedBy(settings.object);
 
 /** Ask for what is there; once at a time, lest a late answer shows what somebody else changed without a word. */
 function load() {
@@ -99,7 +103,8 @@ function load() {
 async function ask() {
   const path = objectPath(settings.broker, settings.object);
   try {
-    const [object, told] = await Promise.all([get(path), post(`${path}operations/explain/`, { arguments: {} })]);
+    const [object, told, newest] = await Promise.all([get(path), post(`${path}operations/explain/`, { arguments: {} }), settings.new ? null : changedBy.newest()]);
+    if (!conflicts) changedBy.shows(newest);
     if (settings.new) {
       told.inherited = told.fields; // a new pattern would inherit what holds in its virtual host
     }
@@ -204,19 +209,23 @@ function wrong(error) {
   if (Object.keys(error.fields ?? {}).length) for (const f of all) f.wrong(error.fields[f.declared.name] ?? "");
 }
 
-/** Somebody else was faster: show what is there now, keep what was typed, preview it anew. */
+let conflicts = 0; // that are being shown
+
+/** Another change came first: show what is there now, keep what was typed, preview that on top. */
 async function conflict() {
+  const at = Date.now();
   clearTimeout(pause);
   asked?.abort();
   const before = start;
-  await load();
+  conflicts += 1;
+  await load().finally(() => { conflicts -= 1; });
   const lines = fields.filter((f) => !same(before[f.declared.name], start[f.declared.name])).map((f) => h("li", {}, h("strong", {}, labelOf(f.declared)), ` is now ${fieldText(f.declared.name, start[f.declared.name])}; it was ${fieldText(f.declared.name, before[f.declared.name])}`));
   try {
     if (Object.keys(changes()).length) await preview();
   } catch {
     // What is typed cannot be read: its field says so.
   }
-  tell(h("p", {}, h("strong", {}, "Somebody changed it in the meantime.")), lines.length ? h("ul", {}, lines) : null, h("p", {}, "What you typed is kept, and previewed on top of that."));
+  tell(h("p", {}, changedBy.sentence(at)), lines.length ? h("ul", {}, lines) : null, h("p", {}, "What you typed is kept, and previewed on top of that."));
 }
 
 // -- apply, discard, remove -------------------------------------------------------------------------------------------
@@ -233,6 +242,7 @@ form.addEventListener("submit", async (event) => {
     return;
   }
   apply.disabled = true;
+  saving = true;
   const why = reason.input.value.trim();
   try {
     if (settings.new) {
@@ -246,11 +256,14 @@ form.addEventListener("submit", async (event) => {
     version = saved.version;
     toast("Applied. It is in force now.");
     reset();
+    await loading; // one that began before is of what was there before
     await load();
   } catch (error) {
     apply.disabled = false;
-    if (error.status === 409 && !settings.new) await conflict();
+    if ((error.status === 409 || pushed > version) && !settings.new) await conflict();
     else wrong(error);
+  } finally {
+    saving = false;
   }
 });
 
@@ -293,6 +306,10 @@ watch({ watch: "objects", object: settings.object });
 live.addEventListener("snapshot", (event) => {
   const { object } = event.detail.data;
   if (!object || version === null || object.version <= version || settings.new) return;
+  if (saving) {
+    pushed = object.version;
+    return;
+  }
   const dirty = !byId("discard").hidden;
   version = object.version; // once for each version
   if (dirty) conflict();
