@@ -87,9 +87,11 @@ class View:
         page: int = 1,
         size: int = USUAL,
     ) -> dict[str, Any]:
-        """The data of an overview snapshot; `total` counts the queues that match. A page behind the last one is the
-        last one. Raises BadSort."""
+        """The data of an overview snapshot; `total` counts the queues that match `search` and `states`, which are
+        those asked for: a page must know which of its questions this answers. A page behind the last one is the last
+        one. Raises BadSort."""
         key = _sort_key(sort)
+        states = tuple(states)
         found = self.matching(search, states)
         page = min(page, max(1, math.ceil(len(found) / size)))
         first = (page - 1) * size
@@ -97,6 +99,8 @@ class View:
         return {
             "totals": self.totals,
             "queues": [{attribute: row.get(attribute) for attribute in _SHOWN} for row in cut[first : first + size]],
+            "search": search,
+            "states": states,
             "total": len(found),
             "page": page,
             "page_size": size,

@@ -66,7 +66,7 @@ async def test_selection_is_stopped_for_a_time_and_undone_with_one_click(people:
     page = await opened(await people.page("ada"))
     for name in ("orders", "stock"):
         await page.get_by_role("checkbox", name=f"Select {name}").check()
-    await page.locator("#selection").get_by_role("button", name="Stop their producers").click()
+    await page.locator("#selection").get_by_role("button", name="Stop producers of").click()
     dialog = page.locator("dialog")
     await expect(dialog.locator("h2")).to_have_text("Stop producers of 2 selected queues")
     await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues.")
@@ -92,7 +92,7 @@ async def test_filter_is_stopped_as_it_was_previewed_and_lifted_from_the_banner(
     page = await opened(await people.page("ada"))
     await page.locator("#search").fill("orders")
     await expect(page.locator("#selection")).to_contain_text("2 queues match")
-    await page.locator("#selection").get_by_role("button", name="Stop their producers").click()
+    await page.locator("#selection").get_by_role("button", name="Stop producers of").click()
     dialog = page.locator("dialog")
     await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues.")
     await dialog.get_by_label("Reason").fill("incident 7")
@@ -114,7 +114,7 @@ async def test_viewer_sees_why_and_cannot_act_on_it(people: People, broker: Brok
     await page.get_by_role("button", name="Stop producers").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("the role of")
     await page.goto("/?search=orders")
-    await page.get_by_role("button", name="Stop their producers").click(force=True)
+    await page.locator("#selection").get_by_role("button", name="Stop producers of").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("the role of")
     await expect(page.locator("dialog")).to_have_count(0)
 

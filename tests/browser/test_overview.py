@@ -197,3 +197,41 @@ async def test_filter_is_kept_in_the_address_and_slash_focuses_it(people: People
     await expect(page.locator("#queues-empty")).to_contain_text("No queue matches")
     await page.get_by_role("button", name="Show every queue").click()
     await expect(page.locator("#queue-rows tr")).to_have_count(3)
+
+
+async def test_bulk_action_is_about_what_the_filter_says_now(people: People, broker: Broker) -> None:
+    """The answer for the text that was typed last is late: until it is there nothing can be done to the old answer."""
+    for name in ("stock.eu", "stock.us", "payments"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await people.page("ada")
+    await page.add_init_script(
+        """
+        window.late = [];
+        const add = WebSocket.prototype.addEventListener;
+        WebSocket.prototype.addEventListener = function (type, listener) {
+          add.call(this, type, type !== "message" ? listener
+            : (event) => (window.waiting ? window.late.push(() => listener(event)) : listener(event)));
+        };
+        window.deliver = () => { window.waiting = false; for (const each of window.late.splice(0)) each(); };
+        """
+    )
+    await opened(page)
+    bar = page.locator("#selection")
+    await page.locator("#search").fill("stock")
+    await expect(bar).to_contain_text("2 queues match")
+    await page.evaluate("window.waiting = true")
+    await page.locator("#search").fill("payments")
+    assert await bar.get_by_role("button", name="Stop producers").is_disabled()  # at once, not after the pause
+    await expect(bar.get_by_role("button", name="Start producers")).to_be_disabled()
+    await expect(bar).not_to_contain_text("match")
+    await expect(page).to_have_url(re.compile("search=payments"))
+    await expect(bar.get_by_role("button", name="Stop producers")).to_be_disabled()
+    await page.wait_for_function("window.late.length > 0")
+    await expect(bar).not_to_contain_text("match")
+    await page.evaluate("window.deliver()")
+    await expect(bar).to_contain_text("1 queue matches")
+    await bar.get_by_role("button", name="Stop producers of 1 queue").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.locator("h2")).to_have_text("Stop producers of 1 queue with “payments” in the name")
+    await expect(dialog.locator(".preview-largest")).to_have_text(re.compile("payments"))
+    await expect(dialog.locator(".preview-largest")).not_to_contain_text("stock")

@@ -200,7 +200,7 @@ async def test_viewer_saves_for_oneself_but_may_neither_share_nor_stop_by_it(peo
     await dialog.get_by_label("Name").fill("mine")
     await dialog.get_by_role("button", name="Save").click()
     await expect(page.locator("#saved option:checked")).to_have_text("mine")
-    await page.locator("#selection").get_by_role("button", name="Stop their producers").click(force=True)
+    await page.locator("#selection").get_by_role("button", name="Stop producers of").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("the role of")
     await expect(page.locator("dialog")).to_have_count(0)
 

@@ -51,14 +51,21 @@ function tell(...content) {
 
 // -- which queues ----------------------------------------------------------------------------------------------------
 
+let finding = null; // the question for the queues that is on its way: only the newest answer counts
+
 async function find() {
+  finding?.abort();
+  const mine = new AbortController();
+  finding = mine;
   try {
-    const told = await post("policies/bulk/preview/", { selection: filter() });
+    const told = await post("policies/bulk/preview/", { selection: filter() }, mine.signal);
+    if (finding !== mine) return;
     byId("filter-wrong").hidden = true;
     total = told.count;
     shown = told.queues;
     list();
   } catch (error) {
+    if (finding !== mine || error.name === "AbortError") return;
     byId("filter-wrong").hidden = false;
     fill(byId("filter-wrong"), error.message);
     total = 0;
@@ -164,11 +171,15 @@ async function jobs() {
 
 fill(byId("reason"), reason.element);
 fill(byId("fields"), fields.map(({ element }) => element));
-let finding = 0;
+let typing = 0;
 for (const id of ["search", "pattern", "state"]) {
   byId(id).addEventListener("input", () => {
-    clearTimeout(finding);
-    finding = setTimeout(async () => {
+    if (all.checked) {
+      apply.disabled = true; // what was counted and previewed is not what is typed now
+      byId("count").textContent = "…";
+    }
+    clearTimeout(typing);
+    typing = setTimeout(async () => {
       await find();
       soon();
     }, TYPING);

@@ -49,6 +49,7 @@ function ask(page = 1) {
   const text = given.toString();
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
   order = [];
+  showSelection();
   watch({ watch: "overview", search: asked.search, states: [...asked.states], sort: asked.sort, page: asked.page, page_size: pager.size });
 }
 
@@ -60,6 +61,7 @@ function turn(page) {
 search.value = asked.search;
 let pause = 0;
 search.addEventListener("input", () => {
+  showSelection(); // what is typed is no longer what was counted
   clearTimeout(pause);
   pause = setTimeout(() => {
     asked.search = search.value.trim();
@@ -103,6 +105,15 @@ function showSort() {
     const mine = asked.sort.replace("-", "") === name;
     setAttribute(head, "aria-sort", mine ? (asked.sort.startsWith("-") || !name ? "descending" : "ascending") : null);
   }
+}
+
+/** What the filter says now, and how many queues that leaves if the newest snapshot is an answer to it. */
+function showSelection() {
+  const text = search.value.trim();
+  const chosen = [...asked.states];
+  const { search: answered, states: within, total: found } = snapshot?.data ?? {};
+  const current = snapshot !== null && answered === text && within?.length === chosen.length && chosen.every((state) => within.includes(state));
+  selection.filtered(text || chosen.length ? { search: text, states: chosen, total: current ? found : null } : null);
 }
 
 // -- selections that were saved ----------------------------------------------------------------------------------
@@ -227,7 +238,7 @@ const render = onNextFrame(() => {
   conditions.show(wrong);
   setText(document.getElementById("conditions-count"), countOf(wrong.length, allWrong));
   document.getElementById("conditions-all").hidden = allWrong === 0;
-  selection.filtered(asked.search || asked.states.size ? { search: asked.search, states: [...asked.states], total: all } : null);
+  showSelection();
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
   setText(document.getElementById("queues-count"), count(all));
   pager.show(page, all);

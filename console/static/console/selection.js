@@ -3,7 +3,7 @@
 import { fill, h, icon } from "./elements.js";
 import { count, plural } from "./format.js";
 import { may } from "./frame.js";
-import { openSaveDialog } from "./saved_selections.js";
+import { inWords, openSaveDialog } from "./saved_selections.js";
 import { openStopDialog } from "./stops.js";
 
 const BROKER = "type=Broker";
@@ -11,7 +11,7 @@ const BROKER = "type=Broker";
 export class Selection {
   #bar;
   #picked = new Set();
-  #matching = null; // {search, states, total} while a filter is on
+  #matching = null; // {search, states, total} while a filter is on; total null: not counted yet
   #shown = "";
   #saved;
 
@@ -32,7 +32,7 @@ export class Selection {
     return box;
   }
 
-  /** The filter in force and how many queues it leaves; null: none. */
+  /** The filter as it is now and how many queues it leaves (null: not known yet); null: no filter. */
   filtered(matching) {
     this.#matching = matching;
     this.#show();
@@ -55,15 +55,20 @@ export class Selection {
     const text = JSON.stringify([picked, matching]);
     if (text === this.#shown) return;
     this.#shown = text;
-    this.#bar.hidden = !picked && !matching?.total;
+    const counting = matching !== null && matching.total === null;
+    this.#bar.hidden = !picked && !counting && !matching?.total;
     if (this.#bar.hidden) return;
-    const label = picked ? plural(picked, "selected queue") : plural(matching.total, "queue");
-    const act = (action) => () => openStopDialog(action, picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: { search: matching.search, states: matching.states }, label });
-    const disabled = may("operate") ? null : "true";
-    fill(this.#bar, h("span", {}, picked ? `${count(picked)} selected` : `${count(matching.total)} ${matching.total === 1 ? "queue matches" : "queues match"}`),
-      h("button", { type: "button", class: "danger", "aria-disabled": disabled, on: { click: act("stop") } }, icon("stop"), "Stop their producers"),
-      h("button", { type: "button", "aria-disabled": disabled, on: { click: act("start") } }, icon("start"), "Start their producers"),
-      h("button", { type: "button", class: "quiet", on: { click: () => openSaveDialog(picked ? { queues: [...this.#picked].sort() } : { search: matching.search, states: matching.states }, this.#saved) } }, "Save…"),
+    const number = picked || matching.total;
+    const filter = matching && { search: matching.search, states: matching.states };
+    const label = picked ? plural(picked, "selected queue") : `${plural(number, "queue")} with ${inWords(filter)}`;
+    const aim = picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: filter, label };
+    const act = (action, look) => {
+      const refused = may("operate") ? null : "true"; // it stays in reach and says why
+      return h("button", { type: "button", class: look, disabled: counting, "aria-disabled": refused, on: { click: () => openStopDialog(action, aim) } }, icon(action), `${action === "stop" ? "Stop" : "Start"} producers${counting ? "" : ` of ${plural(number, "queue")}`}`);
+    };
+    fill(this.#bar, h("span", {}, counting ? "Counting…" : picked ? `${count(picked)} selected` : `${count(number)} ${number === 1 ? "queue matches" : "queues match"}`),
+      act("stop", "danger"), act("start", ""),
+      h("button", { type: "button", class: "quiet", disabled: counting, on: { click: () => openSaveDialog(picked ? { queues: [...this.#picked].sort() } : filter, this.#saved) } }, "Save…"),
       picked ? h("button", { type: "button", class: "quiet", on: { click: () => this.clear() } }, "Clear") : null);
   }
 }
