@@ -172,7 +172,8 @@ async def test_own_change_is_never_called_one_of_another(people: People, broker:
         """async () => {
           window.problems = [];
           const box = document.getElementById("problem");
-          new MutationObserver(() => box.hidden || window.problems.push(box.textContent)).observe(box, { attributes: true, childList: true });
+          const look = () => box.hidden || window.problems.push(box.textContent);
+          new MutationObserver(look).observe(box, { attributes: true, childList: true });
           const { live } = await import(document.querySelector('script[src*="frame"]').src);
           window.versions = [];
           live.addEventListener("snapshot", (event) => window.versions.push(event.detail.data.object?.version));
