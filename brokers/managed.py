@@ -256,6 +256,7 @@ TYPES: dict[str, ManagedType] = {
                 *POLICY,
                 *_LIVE_TOTALS,
                 _A("last_event", Kind.INTEGER, "Number of the newest event."),
+                _A("log", Kind.STRING, "File on the broker's host that has the broker log; older ones lie beside it."),
                 _A("journal", Kind.STRING, "Identity of the event journal: another one counts its own events."),
                 *_usage("memory", "bodies of messages in memory", "the machine's memory"),
                 *_usage("store", "stored messages on disk", "the disk's room"),
@@ -551,6 +552,7 @@ TYPES: dict[str, ManagedType] = {
                     "A transaction held messages for too long, and was rolled back.",
                 ),
             ),
+            searched=("remote_address", "container_id", "user"),
         ),
         ManagedType(
             "Producer",
@@ -581,6 +583,7 @@ TYPES: dict[str, ManagedType] = {
                 Notification("producer-released", "CHN-1006", "The producer's last reason to be blocked has gone."),
                 Notification("producer-detached", "HGT-1005", "The broker ended a link that broke the protocol."),
             ),
+            searched=("queue", "link", "client"),
         ),
         ManagedType(
             "Consumer",
@@ -599,6 +602,7 @@ TYPES: dict[str, ManagedType] = {
                 _A("messages", Kind.INTEGER, "Messages sent to it.", "messages"),
                 _VERSION,
             ),
+            searched=("queue", "link", "client"),
         ),
         ManagedType(
             "User",

@@ -84,7 +84,8 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class ManagedType:
-    """A type of managed objects. `keys` are the attributes that make its object name, in order."""
+    """A type of managed objects. `keys` are the attributes that make its object name, in order. `searched`: attributes
+    in which a search looks, besides the name."""
 
     name: str
     description: str
@@ -94,6 +95,7 @@ class ManagedType:
     notifications: tuple[Notification, ...] = ()
     creatable: bool = False
     deletable: bool = False
+    searched: tuple[str, ...] = ()
     _by_name: dict[str, Attribute] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -119,6 +119,7 @@ _BROKER: dict[str, Getter] = {
     "shortages": lambda b, o: [u.reason for u in b.shortages.usages.values() if u.overfull],
     "stops": lambda b, o: _shown(b.stops.values()),
     "last_event": lambda b, o: b.last_event,
+    "log": lambda b, o: b.log,
     "journal": lambda b, o: b.journal,
     "version": lambda b, o: o.version,
 }

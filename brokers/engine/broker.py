@@ -55,6 +55,7 @@ class Broker:
         self.consumers: dict[int, Consumer] = {}
         self.stops: dict[Scope, Stop] = {}
         self.last_event = 0
+        self.log = ""  # where the broker log lies, for people
         self.journal = ""  # identity of the journal that numbers the events
         self.enforcement = Enforcement(self)
         self.routing = Routing(self)

@@ -13,7 +13,7 @@ from typing import Any
 from brokers.admin import InvalidValue, ManagedObject, NotFound, Page
 from brokers.engine.attributes import GETTERS
 from brokers.engine.broker import Broker
-from brokers.managed import TYPES, ManagedType, ObjectName, object_name
+from brokers.managed import TYPES, Kind, ManagedType, ObjectName, object_name
 
 MAX_PAGE = 1000
 
@@ -48,8 +48,8 @@ class ManagedObjects:
         for attribute, wanted in (where or {}).items():
             objects = self._filter(objects, declared, attribute, wanted)
         if search:
-            needle = search.casefold()
-            objects = [o for o in objects if needle in "/".join(v for _, v in name_of(o).keys).casefold()]
+            also = [getters[attribute] for attribute in declared.searched]
+            objects = [o for o in objects if search.casefold() in self._searched(o, also)]
         found = sorted(objects, key=lambda o: _natural(name_of(o).keys))
         for attribute in reversed([a.strip() for a in sort.split(",") if a.strip()]):
             found.sort(key=self._key(declared, attribute.lstrip("-")), reverse=attribute.startswith("-"))
@@ -57,11 +57,19 @@ class ManagedObjects:
         return Page(items, len(found), offset)
 
     def _filter(self, objects: Iterable[Any], declared: ManagedType, attribute: str, wanted: Any) -> list[Any]:
-        if declared.attribute(attribute) is None:
+        found = declared.attribute(attribute)
+        if found is None:
             raise InvalidValue({attribute: f"{attribute} is not an attribute of {declared.name}"})
         getter = GETTERS[declared.name][attribute]
         values = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+        if found.kind is Kind.NAME:
+            return [o for o in objects if _is_named(getter(self.broker, o), values)]
         return [o for o in objects if getter(self.broker, o) in values]
+
+    def _searched(self, thing: Any, also: Iterable[Any]) -> str:
+        """What a search looks through."""
+        words = [value for _, value in name_of(thing).keys] + [str(get(self.broker, thing)) for get in also]
+        return "/".join(words).casefold()
 
     def _key(self, declared: ManagedType, attribute: str) -> Callable[[Any], Any]:
         if declared.attribute(attribute) is None:
@@ -135,6 +143,13 @@ def name_of(thing: Any) -> ObjectName:
     name = getattr(thing, "object_name", None) or thing.name
     assert isinstance(name, ObjectName)
     return name
+
+
+def _is_named(value: Any, wanted: Iterable[Any]) -> bool:
+    """`value` is the name of an object: it may be asked for whole, or by its last key, such as a queue's name."""
+    if value is None:
+        return None in wanted
+    return value in wanted or ObjectName.parse(value).keys[-1][1] in wanted
 
 
 @lru_cache(maxsize=20_000)  # a page of thousands of queues is cut from all of them, in order

@@ -27,7 +27,8 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     try:
         options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _log_to(options.data / "broker.log")
+        log_file = options.data / "broker.log"
+        _log_to(log_file)
         tls = tls_address(options)
         service = Service(
             options.data, host=options.host or ["127.0.0.1"], port=options.port, tls=tls, demo=options.demo
@@ -38,6 +39,7 @@ def main(argv: list[str]) -> int:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"cannot write to the data folder {options.data}: {error.strerror or error}")
+    service.broker.log = str(log_file.resolve())
     service.selector = selector = OperatorsFirst()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         return runner.run(_serve(service))

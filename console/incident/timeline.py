@@ -193,7 +193,7 @@ def of_event(event: Event) -> dict[str, Any]:
         "producer": f"{client} {at_link or ''}".strip() if client else None,
         "actor": str(attributes.get("actor") or ""),
         "outcome": "",
-        "reason": str(attributes.get("reason") or ""),
+        "reason": str(attributes.get("reason") or ", ".join(attributes.get("reasons") or ())),
         "text": event.text,
     }
 

@@ -213,6 +213,24 @@ def test_a_query_searches_names_whatever_the_case(world, management):
     assert found(management, search="nothing") == []
 
 
+def test_producers_are_found_by_their_queue_link_and_client(world, management):
+    for name in ("orders", "orders.eu", "stocks"):
+        world.sender(world.queue(name))
+
+    def producers(**query):
+        return [ObjectName.parse(o["queue"])["name"] for o in management.query("Producer", **query).items]
+
+    assert producers(where={"queue": "orders"}) == ["orders"]
+    assert producers(where={"queue": "type=Queue,virtualhost=default,name=orders"}) == ["orders"]
+    assert producers(where={"queue": ["stocks", "orders.eu"]}) == ["orders.eu", "stocks"]
+    assert producers(where={"queue": "default"}) == []  # the virtual host is no name of a queue
+    assert producers(search="ORDERS.") == ["orders.eu"]
+    client = management.query("Producer").items[0]["client"]
+    assert len(producers(search=client)) >= 1
+    assert producers(search="nothing like it") == []
+    assert management.query("Connection", search=client.partition(" ")[0]).total >= 1
+
+
 def test_a_query_by_what_is_no_attribute_or_type_is_refused_by_name(management):
     with pytest.raises(InvalidValue, match="bogus"):
         management.query("Queue", where={"bogus": 1})

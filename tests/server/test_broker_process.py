@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -100,6 +101,16 @@ def mode(path: Path) -> int:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
+
+
+async def test_log_lies_where_the_broker_says_and_has_its_events(data: Path) -> None:
+    async with running(data) as broker:
+        admin = await broker.connect()
+        log = Path((await admin.read(BROKER))["log"])
+        assert log == (data / "broker.log").resolve()
+        await admin.close()
+    said = log.read_text()  # noqa: ASYNC240  (nothing else runs)
+    assert re.search(r" INFO  \[broker\] BRK-1004 : Ready", said), said
 
 
 async def test_queues_policies_and_stops_outlive_a_killed_broker(data: Path) -> None:

@@ -85,6 +85,11 @@ def test_search_by_queue_actor_kind_producer_and_text(happened: Broker, as_viewe
     assert kinds(as_viewer, search="nothing of the kind") == []
 
 
+def test_entry_of_a_blocked_producer_has_its_reasons(happened: Broker, as_viewer: APIClient) -> None:
+    blocked = asked(as_viewer, kind="producer-blocked", search="orders")["entries"]
+    assert [entry["reason"] for entry in blocked if "(Queue orders)" in entry["text"]] == ["queue-overfull:orders"]
+
+
 def test_search_by_time(happened: Broker, as_viewer: APIClient) -> None:
     entries = asked(as_viewer)["entries"]
     people = [entry for entry in entries if entry["told_by"] == "people"]
