@@ -43,6 +43,8 @@ ROWS = {
     "4 sendFailIfNoSpace": "reject: the send fails at once with resource-limit-exceeded",
     "4 sendFailIfNoSpaceAfterTimeout": "reject-after: the send fails after so many ms",
     "4 systemUsage": "limits of memory, store and temp for the broker",
+    "4 limits bound what is used": "a limit is exceeded by one message a producer at most",
+    "4 what waits outside uses memory": "messages that wait outside queues, in fan-outs and in transactions count",
     "4 percentLimit and total": "a limit as a percentage of what is available, or of an explicit total",
     "4 hung producer": "the console says who is blocked, by what, since when, and what would release it",
     "5 order": "own, best pattern, exchange, virtual host, broker: each field on its own",

@@ -101,8 +101,13 @@ class Broker:
         check_name("virtual host", name)
         if name in self.virtualhosts:
             raise AlreadyExists(f"there is a virtual host {name} already")
-        host = self.virtualhosts[name] = VirtualHost(name)
+        host = self.add_virtualhost(name)
         self.records.keep_virtualhost(host)
+        return host
+
+    def add_virtualhost(self, name: str) -> VirtualHost:
+        host = self.virtualhosts[name] = VirtualHost(name)
+        host.meter = self.shortages.meter(host)
         return host
 
     def delete_virtualhost(self, host: VirtualHost) -> None:
@@ -117,6 +122,7 @@ class Broker:
         for slow in list(host.slow_consumer_policies.values()):
             self.slow_consumers.delete(slow)
         del self.virtualhosts[host.name]
+        self.shortages.forget(host)
         self.accounts.forget_virtualhost(host.name)
         if self.stores is not None and host.store is not None:
             self.stores.drop(host.name)
@@ -178,6 +184,7 @@ class Broker:
             host.store.name_queue(number, name)
         else:
             queue = DeepQueue(host.name, name, self.turn, next(self._temp_ids))
+        queue.footprint.use(host.meter, queue.usages(host.meter))
         queue.store_id = number
         host.queues[name] = queue
         queue.own = dict(own)

@@ -232,11 +232,6 @@ class Contents(UncommittedGate):
         return [message for line in self.lines for message in line.returned]
 
     @property
-    def memory_bytes(self) -> int:
-        """Bytes of the messages whose bodies are in memory."""
-        return self.depth_bytes
-
-    @property
     def unacknowledged(self) -> int:
         return self.depth_messages - self.uncommitted_messages - sum(map(len, self.lines)) - len(self.unsafe)
 

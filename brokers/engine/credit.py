@@ -33,6 +33,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.metering import Footprint, Meter
 from brokers.engine.producer import Producer
 
 HOLD_MS = 50
@@ -57,7 +58,8 @@ class Late(Enum):
 
 
 class CreditLedger:
-    """The credit of one queue. `reserved`: all credit, in messages, that producers may still use."""
+    """The credit of one queue. `reserved`: all credit, in messages, that producers may still use. `footprint`: tells
+    what the limits beyond the queue's have left, see `metering.py`."""
 
     __slots__ = (
         "_asked",
@@ -65,6 +67,7 @@ class CreditLedger:
         "_quiet",
         "_spare",
         "_sweeps",
+        "footprint",
         "given",
         "idle",
         "largest",
@@ -76,6 +79,7 @@ class CreditLedger:
     )
 
     def __init__(self) -> None:
+        self.footprint = Footprint(Meter())
         self.reserved = 0
         self.given = 0  # ever
         self.members: dict[Producer, None] = {}  # in the order of attaching
@@ -184,6 +188,7 @@ class CreditLedger:
             producer.waiting = False
             most = share if producer.messages else min(share, FIRST_GRANT)
             wanted = most - producer.credit - len(producer.line)
+            wanted = min(wanted, self._affordable(producer))
             more = min(wanted, room)
             if more <= 0 or producer.draining:
                 producer.low = producer.credit >> 1
@@ -200,9 +205,23 @@ class CreditLedger:
             self.given += more
             room -= more - again
             changed.append(producer)
+            self.pledge()
             if more < wanted and not producer.idle:  # for want of room: the rest comes when there is some
                 self.ask(producer)
         return changed
+
+    def pledge(self) -> None:
+        """Count what may still come on the credit that is out."""
+        self.footprint.pledge(self.reserved, self.largest or UNSEEN_BYTES)
+
+    def _affordable(self, producer: Producer) -> int:
+        """The most credit for the producer now: half of what the limits have left, so that there is some for others,
+        and no more than for one message before the queue's first, whose size is not known. For one in any case."""
+        left = self.footprint.left()
+        if left == UNLIMITED:
+            return UNLIMITED
+        one = 1 - producer.credit - len(producer.line)
+        return max(one, left // (2 * self.largest) if self.largest else 0)
 
     @property
     def contended(self) -> bool:

@@ -14,10 +14,12 @@ from brokers.engine.backlog import HERE, TEMP, Entry
 from brokers.engine.consumer import Consumer
 from brokers.engine.line import Line
 from brokers.engine.message import NEVER, number_of
+from brokers.engine.metering import Meter
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
 from brokers.engine.turn import Turn
+from brokers.engine.usage import Usage
 
 #: What is loaded at a time.
 LOAD_MESSAGES = 512
@@ -52,6 +54,14 @@ class DeepQueue(Queue):
         if temp is not None:
             self.spooling.append((temp.put(self.temp_id, number, body), number))
             self.turn.spooling.add(self)
+
+    def usages(self, meter: Meter) -> tuple[Usage, ...]:
+        return (*super().usages(meter), meter.temp) if self.limits.spools else super().usages(meter)
+
+    def weigh(self) -> None:
+        super().weigh()
+        if self.spooling and (temp := self.turn.temp()) is not None:
+            self.footprint.meter.count_temp(temp)
 
     def restore(self, message: Message) -> None:
         line = self.line_of(message[0])

@@ -15,12 +15,14 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.line import Line
 from brokers.engine.message import NEVER, Header, sequence_of
+from brokers.engine.metering import Meter
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
 from brokers.engine.receipt import Outcome, Receipt
 from brokers.engine.store import Store
 from brokers.engine.turn import Removed, Turn
+from brokers.engine.usage import Usage
 
 #: Above so many messages ready, or bytes in memory, further bodies stay in the store.
 READY_MESSAGES = 4096
@@ -122,6 +124,13 @@ class DurableQueue(DeepQueue):
             self.deliveries[number] = failed
         if expires:
             self.turn.expiring.add(self)
+
+    def usages(self, meter: Meter) -> tuple[Usage, ...]:
+        return (*super().usages(meter), meter.store, meter.quota)
+
+    def weigh(self) -> None:
+        super().weigh()
+        self.footprint.meter.count_store(self.store)
 
     # -- what the store says ------------------------------------------------------------------------------------
 

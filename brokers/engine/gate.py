@@ -15,8 +15,10 @@ from brokers.engine.credit import CreditLedger
 from brokers.engine.events import overfull_words, queue_subject, underfull_words
 from brokers.engine.flow import Change, Input, State
 from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.metering import Meter
 from brokers.engine.overflow import WAYS, Overflow, Verdict, Waiting
 from brokers.engine.pacing import Pacer
+from brokers.engine.parked import Parked
 from brokers.engine.policy import Setting, Value
 from brokers.engine.producer import Producer
 from brokers.engine.receipt import Outcome, Receipt
@@ -36,6 +38,7 @@ class Gate:
         "depth_bytes",
         "depth_messages",
         "enqueued",
+        "footprint",
         "full",
         "ledger",
         "limits",
@@ -81,6 +84,7 @@ class Gate:
         self.pacer: Pacer | None = None  # while any is
         self.shortages: list[Usage] = []  # of what the broker or the virtual host has run short of
         self.ledger = CreditLedger()
+        self.footprint = self.ledger.footprint
         self.depth_messages = 0
         self.depth_bytes = 0
         self.enqueued = 0
@@ -90,7 +94,7 @@ class Gate:
         self.overfull_ms = 0
         self.overflow: Overflow = WAYS[self.limits.full]
         self.full: Overflow | None = None  # `overflow`, while the queue is overfull and it wants every message
-        self.outside: deque[Waiting] = deque()  # messages that wait for room
+        self.outside = Parked()  # messages that wait for room
         self.withheld: deque[Receipt] = deque()  # of messages that are in, and are settled when the queue resumes
         self.rejected = 0
         self.longest_ms = 0  # the longest wait that is over
@@ -130,6 +134,30 @@ class Gate:
         """Add a message, in a transaction or not."""
         return self.enqueue(body, producer, receipt) if enrolment is None else self.enrol(body, enrolment)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of its messages whose bodies are in memory; not of those that wait outside."""
+        return self.depth_bytes
+
+    def usages(self, meter: Meter) -> tuple[Usage, ...]:
+        """What its messages may use."""
+        return (meter.memory,)
+
+    def weigh(self) -> None:
+        """Count what the queue takes up now of what is limited for the broker or the virtual host."""
+        footprint = self.footprint
+        footprint.weigh(self.memory_bytes, self.outside.bytes)
+        size = footprint.size
+        self.ledger.pledge()
+        if footprint.size > size > 0:  # messages have grown: what is out may be too much
+            self.take_back_unaffordable()
+
+    def take_back_unaffordable(self) -> None:
+        """Take credit back, if more is out than the limits beyond the queue's have room for."""
+        if self.footprint.left() < 0:
+            self._withdraw()
+            self.touch()
+
     def drop_excess(self) -> None:
         """Of a ring: drop the oldest messages until the depth is at or below the stop level."""
         raise NotImplementedError
@@ -160,10 +188,9 @@ class Gate:
     def detach_producer(self, producer: Producer) -> None:
         """Messages of it that wait outside were never accepted: they go with it."""
         if producer.line and self.outside:
-            lost = [w.enrolment for w in self.outside if w.producer is producer and w.enrolment is not None]
-            self.outside = deque(w for w in self.outside if w.producer is not producer)
-            for enrolment in lost:
-                enrolment.lost()
+            for lost in self.outside.take(lambda waiting: waiting.producer is producer):
+                if lost.enrolment is not None:
+                    lost.enrolment.lost()
         producer.line.clear()
         self.ledger.leave(producer)
         blocking.detached(self.turn, producer)
@@ -181,6 +208,7 @@ class Gate:
         """Put other limits in force, at once and in both directions."""
         self.limits, self.settings = limits, settings
         self.stop_bytes, self.stop_messages = limits.stop_bytes, limits.stop_messages
+        self.footprint.use(self.footprint.meter, self.usages(self.footprint.meter))
         before, self.overflow = self.overflow, WAYS[limits.full]
         if self.overflow is not before:
             self._change_way(before)
@@ -289,8 +317,8 @@ class Gate:
 
     @property
     def open(self) -> bool:
-        """Nothing holds the producers of this queue."""
-        return self.state is State.NORMAL and not self.shortages
+        """Messages that are here already may go into this queue."""
+        return self.state is State.NORMAL and (not self.shortages or all(usage.admits for usage in self.shortages))
 
     def feed(self, seen: Input) -> None:
         """Put an input through the table, and do what the change means."""
@@ -377,14 +405,17 @@ class Gate:
 
     def grant(self) -> list[Producer]:
         """Hand out credit where there is room. Returns the producers whose credit has changed."""
+        self.weigh()
         state = self.state
-        if self.shortages or (state is not State.NORMAL and (state.stopped or not self.overflow.grants)):
+        if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
         ledger = self.ledger
         if self.outside and state is State.NORMAL:
             self.let_in_while_room()
             if self.state is not state:
                 return []  # what was let in has filled it
+        if self.shortages:
+            return []
         if not ledger.waiting and not ledger.idle and not ledger.pending:
             return []
         most = self._paced() if self.staged else UNLIMITED
@@ -445,6 +476,7 @@ class Gate:
     def let_in_while_room(self) -> None:
         while self.outside and self.open and self.room() > 0:
             self.let_in()
+            self.weigh()
 
     def let_in(self) -> None:
         """Enqueue the message that has waited outside the longest."""
@@ -460,7 +492,7 @@ class Gate:
 
     def longest_wait(self, now: int) -> int:
         """The longest that a producer or a message has waited for room, ms, those that still do included."""
-        since = [self.outside[0].since] if self.outside else []
+        since = [self.outside.first.since] if self.outside else []
         if self.overfull_since is not None and self.overflow.blocks and self.ledger.members:
             since.append(self.overfull_since)
         return max([self.longest_ms, *(now - s for s in since)])

@@ -19,6 +19,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.blocking import fan_out_changed
+from brokers.engine.credit import UNSEEN_BYTES
+from brokers.engine.limits import UNLIMITED
+from brokers.engine.metering import Footprint
 from brokers.engine.overflow import Reject, Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
     from brokers.engine.connection import Connection
     from brokers.engine.transaction import Enrolment, Transaction
 
-#: Messages that a client may have with an outlet that have no outcome yet.
+#: Messages that a client may have with an outlet that have no outcome yet; fewer if a limit on memory has no room for
+#: so many, but one in any case.
 WINDOW = 100
 #: Sets of queues that an outlet remembers, so as not to look at each message's again.
 MOST_SEEN = 1000
@@ -126,13 +130,17 @@ class Outlet:
         self.seen: set[tuple[Queue, ...]] = set()  # the sets of queues that its messages went to lately
         self.waiting: list[Parcel] = []
         self.unsettled = 0
-        self.credit = WINDOW
+        self.footprint = Footprint(broker.virtualhosts[connection.virtualhost].meter)
+        self.largest = 0  # message so far, bytes
+        self.credit = self._window()
         self.ended = False
+        self._weigh()
 
     def publish(self, body: bytes, queues: Sequence[Queue], delivery: Any, enrolment: Enrolment | None = None) -> None:
         """Take in a message for these queues, of which there is at least one. The client must have had credit."""
         self.credit -= 1
         self.unsettled += 1
+        self.largest = max(self.largest, len(body))
         parcel = Parcel(body, [self._tap(q) for q in queues], delivery, enrolment)
         self.waiting.append(parcel)
         if (together := tuple(queues)) not in self.seen:
@@ -179,6 +187,23 @@ class Outlet:
             else:
                 shut.update(parcel.taps)
                 self.waiting.append(parcel)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Count what waits here, and what may still come on the client's credit. Published messages are counted by
+        their queues."""
+        self.footprint.weigh(0, sum(len(parcel.body) for parcel in self.waiting))
+        self.footprint.pledge(self.credit, self.largest or UNSEEN_BYTES)
+
+    def _window(self) -> int:
+        """As `WINDOW`, by what is left now."""
+        left = self.footprint.left()
+        if left == UNLIMITED:
+            return WINDOW
+        if not self.largest:
+            return 1
+        left += self.footprint.pledged
+        return max(1, min(WINDOW, left // (2 * self.largest)))
 
     def _send(self, parcel: Parcel) -> None:
         refusing = [t for t in parcel.taps if isinstance(t.producer.queue.full, Reject)]
@@ -209,10 +234,12 @@ class Outlet:
 
     def top_up(self) -> int:
         """Credit to give the client now, once half of its window is used up."""
-        more = WINDOW - self.credit - self.unsettled
-        if more < WINDOW // 2 and self.credit > WINDOW // 2:
+        window = self._window()
+        more = window - self.credit - self.unsettled
+        if more <= 0 or (more < window // 2 and self.credit > window // 2):
             return 0
         self.credit += more
+        self._weigh()
         return more
 
     def forget(self, tap: Tap) -> None:
@@ -244,3 +271,4 @@ class Outlet:
         for tap in list(self.taps.values()):
             self.broker.detach(tap.producer)
         self.taps.clear()
+        self.footprint.clear()

@@ -139,14 +139,14 @@ class RejectAfter(Overflow):
 
     def passed(self, queue: Gate) -> bool:
         now, outside = queue.turn.now, queue.outside
-        while outside and outside[0].deadline <= now:
+        while outside and outside.first.deadline <= now:
             waiting = outside.popleft()
             queue.waited(now - waiting.since)
             queue.rejected += 1
             queue.resolve(waiting.receipt, Outcome.REFUSED)
             if waiting.enrolment is not None:
                 waiting.enrolment.refused(queue)
-        return bool(outside)
+        return len(outside) > 0
 
 
 class Spool(Overflow):

@@ -125,7 +125,7 @@ class Queue(Contents):
             return Verdict.NO_CREDIT
         self.turn.effects.append(CreditChanged(producer))
         # While an operator's stop is in force nothing more is accepted, not even what was on its way.
-        taken = late is Late.RESERVED and not self.state.stopped
+        taken = late is Late.RESERVED and not self.state.stopped and not self.shortages
         if not self.outside and (taken or (self.open and self.room() > 0)):
             return None
         self._tally(producer, len(body))
@@ -299,6 +299,7 @@ class Queue(Contents):
     def let_go(self) -> None:
         """The queue has been deleted."""
         self.deleted = True
+        self.footprint.clear()
         self.turn.expiring.discard(self)
 
     # -- links ------------------------------------------------------------------------------------------------

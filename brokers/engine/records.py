@@ -70,7 +70,7 @@ class Records:
             self.broker.last_store_id = record.get("last_store_id", 0)
             self.broker.shortages.set_limits(record.get("limits", {}))
         for record in kinds.get("virtualhost", ()):
-            host = self.broker.virtualhosts[record["name"]] = VirtualHost(record["name"])
+            host = self.broker.add_virtualhost(record["name"])
             host.version, host.defaults = record["version"], dict(record["defaults"])
             host.create_on_attach, host.anonymous = record["create_on_attach"], record["anonymous"]
             host.durable_queues = record.get("durable_queues", False)

@@ -1,7 +1,8 @@
-"""What the broker or a virtual host has run short of, and the producers that are held for it.
+"""What the broker or a virtual host has run short of, and the producers that are blocked for it.
 
-`usage.py` says when a resource is overfull; here it is looked at, once a second and when a store refuses, and every
-queue that it concerns is told. Best effort, as in the brokers it comes from: what is in flight may overshoot.
+`usage.py` says when a resource is overfull, `metering.py` counts what is used. A shortage begins at once when what is
+counted comes above the limit; whether it has ended is looked at once a second, so that a limit that is reached again
+and again blocks and unblocks its producers no more often than that.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from brokers.admin import InvalidValue
 from brokers.engine.limits import InvalidPolicy
+from brokers.engine.metering import Meter
 from brokers.engine.usage import (
     STORE_OVERFULL_WORDS,
     STORE_UNDERFULL_WORDS,
@@ -49,6 +51,21 @@ class Shortages:
         self.limits: dict[str, Value] = {}
         self.available: dict[Resource, int] = dict.fromkeys(LIMITS, 0)
 
+    def meter(self, host: VirtualHost) -> Meter:
+        """For a virtual host that has none yet."""
+
+        def exceeded(usage: Usage) -> None:
+            if usage is host.store_usage:
+                self._look_at(host)
+            else:
+                self._look(usage)
+
+        return Meter(self.usages, host.store_usage, exceeded)
+
+    def forget(self, host: VirtualHost) -> None:
+        """It is gone, and what it stored."""
+        self.usages[Resource.STORE].used -= host.store_usage.used
+
     # -- limits -----------------------------------------------------------------------------------------------
 
     def set_limits(self, limits: Mapping[str, Value]) -> None:
@@ -56,6 +73,8 @@ class Shortages:
         check_limits(limits)
         self.limits = {name: value for name, value in limits.items() if value is not None}
         self.look()
+        for queue in self.broker.queues():
+            queue.take_back_unaffordable()
 
     def set_store_limits(self, host: VirtualHost, limits: Mapping[str, int]) -> None:
         """A virtual host's `STORE_LIMITS`; they act at once. Raises InvalidValue."""
@@ -63,26 +82,38 @@ class Shortages:
         host.store_limits = dict(limits)
         host.store_usage.levels = levels
         self._look_at(host)
+        for queue in host.queues.values():
+            queue.take_back_unaffordable()
 
     # -- looking ----------------------------------------------------------------------------------------------
 
     def look(self, available: Mapping[Resource, int] | None = None) -> None:
         """Measure everything that is limited."""
         self.available.update(available or {})
+        for queue in self.broker.queues():
+            queue.weigh()
         for host in self.broker.virtualhosts.values():
             self._look_at(host)
+        if self.broker.temp is not None:
+            self.usages[Resource.TEMP].used = self.broker.temp.used_bytes + self.broker.temp.pending_bytes
         for resource, usage in self.usages.items():
-            if LIMITS[resource][0] not in self.limits and not usage.overfull:
-                continue
             usage.levels = self._levels(resource)
-            change = usage.look(self.used(resource))
-            if change is not None:
-                over = "Exceeded" if change is Change.OVERFULL_BEGAN else "No Longer Exceeded"
-                words = f"{_NAMES[resource]} Limit {over} : Used : {usage.used:,}, Limit : {usage.levels.overfull:,}"
-                kind = "limit-exceeded" if change is Change.OVERFULL_BEGAN else "limit-cleared"
-                facts = {"resource": resource.value, "used_bytes": usage.used, "limit_bytes": usage.levels.overfull}
-                self.broker.turn.state(kind, self.broker.object_name, "broker", words, facts)
-                self._apply(usage, change, self.broker.queues())
+            self._look(usage)
+            if usage.overfull and usage.waiting and usage.admits:
+                for queue in self.broker.queues():
+                    queue.touch()
+
+    def _look(self, usage: Usage) -> None:
+        change = usage.look(usage.used)
+        if change is None:
+            return
+        name = _NAMES[usage.resource]
+        over = "Exceeded" if change is Change.OVERFULL_BEGAN else "No Longer Exceeded"
+        words = f"{name} Limit {over} : Used : {usage.used:,}, Limit : {usage.levels.overfull:,}"
+        kind = "limit-exceeded" if change is Change.OVERFULL_BEGAN else "limit-cleared"
+        facts = {"resource": usage.reason, "used_bytes": usage.used, "limit_bytes": usage.levels.overfull}
+        self.broker.turn.state(kind, self.broker.object_name, "broker", words, facts)
+        self._apply(usage, change, self.broker.queues())
 
     def _levels(self, resource: Resource) -> Levels:
         limit, total = (self.limits.get(name) for name in LIMITS[resource])
@@ -94,18 +125,15 @@ class Shortages:
 
     def used(self, resource: Resource) -> int:
         """Bytes that the broker uses now."""
-        hosts = self.broker.virtualhosts.values()
-        if resource is Resource.STORE:
-            return sum(host.store.used_bytes for host in hosts if host.store is not None)
-        if resource is Resource.MEMORY:
-            return sum(queue.memory_bytes for queue in self.broker.queues())
-        return self.broker.temp.used_bytes if self.broker.temp is not None else 0
+        return self.usages[resource].used
 
     def _look_at(self, host: VirtualHost) -> None:
         if host.store is None:
             return
         usage = host.store_usage
-        change = usage.look(host.store.used_bytes, full=host.store.full)
+        before, used = usage.used, host.store.used_bytes + host.store.pending_bytes
+        self.usages[Resource.STORE].used += used - before
+        change = usage.look(used, full=host.store.full)
         if change is None:
             return
         began = change is Change.OVERFULL_BEGAN

@@ -13,11 +13,15 @@ Place = tuple[int, int]
 
 
 class Store(Protocol):
-    """Queues and messages are known by their numbers. `used_bytes`: what the store takes on disk. `full`: it has
-    refused messages for want of room, and there has not been enough since."""
+    """Queues and messages are known by their numbers. `used_bytes`: what the store takes on disk, as last measured.
+    `pending_bytes`: what the messages put since then will take, as far as that can be foretold. `full`: it has refused
+    messages for want of room, and there has not been enough since."""
 
     @property
     def used_bytes(self) -> int: ...
+
+    @property
+    def pending_bytes(self) -> int: ...
 
     @property
     def full(self) -> bool: ...

@@ -70,6 +70,5 @@ class UncommittedGate(Gate):
         self.depth_bytes += size
 
     def abandon(self, transaction: Transaction) -> None:
-        for waiting in [w for w in self.outside if w.enrolment is not None and w.enrolment.transaction is transaction]:
-            self.outside.remove(waiting)
+        for waiting in self.outside.take(lambda w: w.enrolment is not None and w.enrolment.transaction is transaction):
             self.resolve(waiting.receipt, Outcome.ROLLED_BACK)

@@ -71,21 +71,35 @@ NO_LEVELS = Levels()
 
 
 class Usage:
-    """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, as last measured. `full`: it
+    """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, what waits outside queues
+    included; `waiting`: that part of it. `pledged`: bytes that may still come on credit that producers have. `full`: it
     takes no more, whatever its levels are."""
 
-    __slots__ = ("full", "levels", "overfull", "resource", "used")
+    __slots__ = ("full", "levels", "overfull", "pledged", "resource", "used", "waiting")
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
         self.levels = NO_LEVELS
         self.used = 0
+        self.waiting = 0
+        self.pledged = 0
         self.full = False
         self.overfull = False
 
     @property
     def reason(self) -> str:
         return self.resource.value
+
+    @property
+    def exceeded(self) -> bool:
+        """More is used than its limit, and nothing has followed from it yet."""
+        return self.used > self.levels.overfull > 0 and not self.overfull
+
+    @property
+    def admits(self) -> bool:
+        """A message that is here already may go into its queue: what is in the queues alone is within the limit. What
+        waits outside them uses memory as well, so memory would never be freed if it had to wait for itself."""
+        return not self.overfull or (not self.full and self.levels.measure(self.used - self.waiting) is Input.BELOW)
 
     def look(self, used: int, *, full: bool = False) -> Change | None:
         """Take in what is used now; what changed by it, None if nothing did."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from brokers.engine.exchange import Exchange
+from brokers.engine.metering import Meter
 from brokers.engine.policy import Policies, Value
 from brokers.engine.queue import Queue
 from brokers.engine.slow_consumer import SlowConsumerPolicy
@@ -15,13 +16,13 @@ DEFAULT = "default"
 
 
 class VirtualHost:
-    """`defaults`: policy fields for its queues. `policies`: those for queues by pattern. `bound`: the exchanges that a
-    queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created when a
-    client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
-    consume. `transaction_idle_limit_ms`: a transaction in which nothing was done for so long is rolled back; 0: never.
-    `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
-    `store_overfull_bytes` and `store_underfull_bytes`. `subscriptions`: those with a name of their own, by identity.
-    `slow_consumer_policies`: by name."""
+    """`defaults`: policy fields for its queues. `policies`: those for queues by pattern. `bound`: the exchanges that
+    a queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created
+    when a client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish
+    and consume. `transaction_idle_limit_ms`: a transaction in which nothing was done for so long is rolled back; 0:
+    never. `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
+    `store_overfull_bytes` and `store_underfull_bytes`; `meter`: counts what its queues use of all limits.
+    `subscriptions`: those with a name of their own, by identity. `slow_consumer_policies`: by name."""
 
     __slots__ = (
         "anonymous",
@@ -30,6 +31,7 @@ class VirtualHost:
         "defaults",
         "durable_queues",
         "exchanges",
+        "meter",
         "name",
         "object_name",
         "policies",
@@ -55,6 +57,7 @@ class VirtualHost:
         self.store: Store | None = None
         self.store_limits: dict[str, int] = {}
         self.store_usage = Usage(Resource.STORE)
+        self.meter = Meter(quota=self.store_usage)
         self.queues: dict[str, Queue] = {}
         self.policies = Policies()
         self.exchanges: dict[str, Exchange] = {}

@@ -48,11 +48,12 @@ class Whole:
 @dataclass(slots=True)
 class Group:
     """What is written together. `rows`: `COLUMNS` values of each message, one after the other.
-    `bytes`: of all messages, those of transactions included."""
+    `bytes`: of all messages, those of transactions included; `disk_bytes`: what they will take on disk, about."""
 
     ticket: int
     rows: list[int | bytes] = field(default_factory=list)
     bytes: int = 0
+    disk_bytes: int = 0
     changes: Changes = field(default_factory=Changes)
     wholes: list[Whole] = field(default_factory=list)
 

@@ -39,6 +39,8 @@ PAGE_BYTES = 8192
 #: Held back on the disk for removals. The write-ahead log is kept to a half of it and a group to a quarter, so that
 #: what has been committed always finds its room in the file.
 RESERVE_BYTES = 32 << 20
+#: What a message takes on disk beside its body: what its row and its place in the index need, and slack in their pages.
+ROW_BYTES = 128
 #: Rows in one statement.
 ROWS = 256
 #: Messages of deleted queues that go with one group, so that a large queue does not hold up the others.
@@ -171,6 +173,8 @@ class MessageStore:
             self.names: dict[int, str] = dict(self._db.execute("SELECT id, name FROM queue"))
         self.damaged: set[Place] = set()
         self._waiting: list[Group] = [Group(1)]
+        self._put_bytes = 0  # ever, as `on_disk` has it; only the loop writes it
+        self._done_bytes = 0  # of those, what has been written and measured, or refused; only the writer writes it
         self._whole: Whole | None = None  # the transaction that is being buffered
         self._refused = False
         self._owed = Changes()  # of groups that could not be written
@@ -191,6 +195,9 @@ class MessageStore:
         row = (queue, number, size, body, expires, mark, crc32(body, mark))
         (group if whole is None else whole).rows.extend(row)
         group.bytes += size
+        disk_bytes = on_disk(size)
+        group.disk_bytes += disk_bytes
+        self._put_bytes += disk_bytes
         return group.ticket
 
     def _open_group(self) -> Group:
@@ -249,6 +256,11 @@ class MessageStore:
 
     def end(self) -> None:
         self._whole = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """About what the messages will take that are not part of `used_bytes` yet."""
+        return self._put_bytes - self._done_bytes
 
     @property
     def full(self) -> bool:
@@ -346,6 +358,7 @@ class MessageStore:
         self._keep_log_short()
         with contextlib.suppress(StoreError):
             self._measure()
+        self._done_bytes += group.disk_bytes
         if not group.rows:
             fault = None
         if fault is not None or refused:
@@ -464,6 +477,13 @@ class MessageStore:
             pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
         self._room_inside_then = self._room_inside()
         self.used_bytes = pages * PAGE_BYTES - self._room_inside_then
+
+
+def on_disk(size: int) -> int:
+    """Bytes that a message of this size takes in the file: its row and the index's, and whole pages if it is long."""
+    if size > PAGE_BYTES // 4:
+        size += -size % PAGE_BYTES
+    return size + ROW_BYTES
 
 
 def _delete(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:

@@ -22,6 +22,7 @@ class FakeStore:
         self.whole = 0  # the transaction that is being buffered
         self.ticket = 1
         self.used_bytes = 0
+        self.pending_bytes = 0
         self.full = False
         self.readable = True
         self.names: dict[int, str] = {}

@@ -1,0 +1,222 @@
+"""The limits of the broker bound what is used: an oracle adds up what is in the queues and outside them.
+
+The oracle knows nothing of footprints and pledges: it looks at the messages.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokers.engine.broker import Broker
+from brokers.engine.outlet import Outlet, Parcel
+from brokers.engine.usage import Resource
+from tests.engine.fake_store import FakeStores
+from tests.engine.simulation import Sender, Simulation
+
+
+def in_memory(broker: Broker, *outlets: Outlet) -> int:
+    """Bytes of all bodies, by looking at each (no queue here spools, or has a store)."""
+    found = 0
+    for queue in broker.queues():
+        found += sum(len(body) for line in queue.lines for _, body in (*line.returned, *line.ready))
+        found += sum(len(waiting.body) for waiting in queue.outside)
+    return found + sum(len(parcel.body) for outlet in outlets for parcel in outlet.waiting)
+
+
+def until_nobody_sends(simulation: Simulation, senders: list[Sender], sizes: dict[Sender, int]) -> None:
+    """All send what they may, and the broker has its time, until nothing moves any more."""
+    while True:
+        sent = 0
+        for sender in senders:
+            sender.read()
+            sent += sender.send(sizes[sender], sender.credit)
+        for sender in senders:
+            simulation.arrive(sender)
+        simulation.advance(1000)
+        simulation.broker.shortages.look()
+        simulation.settle()
+        if not sent and not any(sender.flows for sender in senders):
+            return
+
+
+@pytest.mark.domain("4 limits bound what is used")
+@pytest.mark.parametrize("count", [1, 10, 100])
+@pytest.mark.parametrize("limit", [100_000, 16_000_000])
+@given(data=st.data())
+@settings(max_examples=3)
+def test_memory_overshoots_its_limit_by_one_message_a_producer_at_most(
+    count: int, limit: int, data: st.DataObject
+) -> None:
+    simulation = Simulation()
+    simulation.broker.shortages.set_limits({"memory_limit": limit})
+    queues = [simulation.queue(f"q{n}") for n in range(data.draw(st.integers(1, 3)))]
+    senders = [simulation.sender(queues[n % len(queues)]) for n in range(count)]
+    size_of = {queue: data.draw(st.integers(50, 300_000)) for queue in queues}
+    sizes = {sender: size_of[sender.producer.queue] for sender in senders}
+    until_nobody_sends(simulation, senders, sizes)
+    used = in_memory(simulation.broker)
+    assert limit < used <= limit + sum(sizes.values())
+    assert simulation.broker.shortages.used(Resource.MEMORY) == used
+    assert all(sender.producer.blocked for sender in senders)
+    assert not any(sender.refused for sender in senders)
+
+
+@pytest.mark.parametrize("count", [1, 10, 100])
+def test_producers_that_never_send_leave_the_others_all_of_the_limit(count: int) -> None:
+    simulation = Simulation()
+    simulation.broker.shortages.set_limits({"memory_limit": 1_000_000})
+    queue, other = simulation.queue("orders"), simulation.queue("other")
+    for _ in range(count):
+        simulation.sender(queue, answers=False)
+        simulation.sender(other, answers=False)
+    busy = simulation.sender(queue)
+    until_nobody_sends(simulation, [busy], {busy: 10_000})
+    assert 1_000_000 < in_memory(simulation.broker) <= 1_010_000
+
+
+def test_a_message_larger_than_all_before_takes_the_credit_back_that_it_makes_too_much() -> None:
+    simulation = Simulation()
+    simulation.broker.shortages.set_limits({"memory_limit": 1_000_000})
+    sender = simulation.sender(simulation.queue())
+    for _ in range(20):
+        simulation.send(sender, 1, 100)
+    sender.read()
+    assert sender.credit > 100
+    sender.send(100_000, 1)
+    simulation.arrive(sender)
+    sender.read()
+    assert sender.credit <= 9
+
+
+def test_after_a_shortage_everybody_proceeds() -> None:
+    simulation = Simulation()
+    simulation.broker.shortages.set_limits({"memory_limit": 100_000})
+    queue = simulation.queue()
+    senders = [simulation.sender(queue) for _ in range(10)]
+    consumer = simulation.receiver(queue)
+    for _ in range(5):
+        before = [sender.sent for sender in senders]
+        until_nobody_sends(simulation, senders, dict.fromkeys(senders, 5_000))
+        assert all(sender.sent > sent for sender, sent in zip(senders, before, strict=True))
+        simulation.consume(consumer, 1000)
+        simulation.broker.shortages.look()
+        simulation.settle()
+        assert not any(sender.producer.blocked for sender in senders)
+
+
+def test_the_shortage_begins_with_the_message_that_exceeds_the_limit_and_not_by_time() -> None:
+    simulation = Simulation()
+    simulation.broker.shortages.set_limits({"memory_limit": 1_000})
+    sender = simulation.sender(simulation.queue())
+    assert simulation.send(sender, 100, 100) == 11
+    assert list(sender.producer.reasons) == ["memory-overfull"]
+    assert simulation.kinds()[-2:] == ["limit-exceeded", "producer-blocked"]
+
+
+@pytest.mark.domain("4 what waits outside uses memory")
+def test_what_waits_outside_a_full_queue_is_memory() -> None:
+    simulation = Simulation()
+    queue = simulation.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=60_000)
+    sender = simulation.sender(queue)
+    simulation.send(sender, 50, 1000)
+    assert queue.depth_messages == 3
+    assert simulation.broker.shortages.used(Resource.MEMORY) == 50_000
+    simulation.detach(sender)
+    assert simulation.broker.shortages.used(Resource.MEMORY) == 3_000
+
+
+@pytest.mark.domain("4 what waits outside uses memory")
+def test_what_waits_for_a_fan_out_is_memory_and_bound_by_its_limit() -> None:
+    simulation = Simulation()
+    simulation.broker.shortages.set_limits({"memory_limit": 50_000})
+    queues = [simulation.queue(name, capacity_messages=1) for name in ("a", "b")]
+    settled: list[Parcel] = []
+    outlet = Outlet(simulation.broker, simulation.connection(), "link", 0, settled.append)
+    sent = 0
+    while outlet.credit:
+        outlet.publish(b"x" * 20_000, queues, None)
+        sent += 1
+        simulation.settle()
+        outlet.top_up()
+    assert in_memory(simulation.broker, outlet) <= 50_000 + 2 * 20_000
+    assert simulation.broker.shortages.used(Resource.MEMORY) == in_memory(simulation.broker, outlet)
+    outlet.close()
+    assert simulation.broker.shortages.used(Resource.MEMORY) == in_memory(simulation.broker)
+
+
+def test_an_open_transaction_is_memory() -> None:
+    simulation = Simulation()
+    queue = simulation.queue()
+    sender = simulation.sender(queue)
+    transaction = simulation.broker.transactions.declare(sender.producer.connection, None)
+    assert transaction is not None
+    for _ in range(5):
+        transaction.publish(sender.producer, b"x" * 1000, told=True)
+    simulation.broker.shortages.look()
+    assert simulation.broker.shortages.used(Resource.MEMORY) == 5_000
+    simulation.broker.transactions.doom(transaction, "amqp:transaction:rollback", "")
+    simulation.broker.shortages.look()
+    assert simulation.broker.shortages.used(Resource.MEMORY) == 0
+
+
+def test_messages_that_wait_outside_are_let_in_though_they_alone_exceed_the_limit() -> None:
+    """They are in memory in any case: if they had to wait for themselves, nothing would ever move again."""
+    simulation = Simulation()
+    queue = simulation.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=600_000)
+    sender = simulation.sender(queue)
+    simulation.send(sender, 50, 1000)
+    simulation.broker.shortages.set_limits({"memory_limit": 5_000})
+    simulation.settle()
+    assert sender.producer.blocked
+    consumer = simulation.receiver(queue)
+    taken = 0
+    while taken < 50:
+        more = simulation.consume(consumer, 1)
+        assert more, f"nothing moves after {taken} of 50"
+        taken += more
+        simulation.broker.shortages.look()
+        simulation.settle()
+    assert not sender.producer.blocked
+
+
+def test_a_deleted_queue_gives_back_what_it_used() -> None:
+    simulation = Simulation()
+    queue = simulation.queue()
+    sender = simulation.sender(queue)
+    simulation.send(sender, 5, 1000)
+    consumer = simulation.receiver(queue, credit=1)
+    simulation.broker.delete_queue(queue)
+    simulation.settle()
+    usage = simulation.broker.shortages.usages[Resource.MEMORY]
+    assert (usage.used, usage.pledged, usage.waiting) == (0, 0, 0)
+    for message in simulation.held.pop(consumer, []):
+        queue.put_back(consumer, message)
+    simulation.settle()
+    assert (usage.used, usage.pledged, usage.waiting) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("field", ["store_limit", "store_overfull_bytes"])
+def test_a_store_counts_what_was_put_since_it_was_measured(field: str) -> None:
+    simulation = Simulation()
+    broker, host = simulation.broker, simulation.host
+    broker.stores = FakeStores()
+    broker.open_store(host)
+    store = broker.stores.by_name["default"]
+    if field == "store_limit":
+        broker.shortages.set_limits({field: 100_000})
+    else:
+        broker.shortages.set_store_limits(host, {field: 100_000})
+    queue = broker.create_queue(host, "kept", durable=True)
+    sender = simulation.sender(queue)
+    sent = 0
+    while sender.read() or sender.send(10_000):
+        simulation.arrive(sender)
+        store.pending_bytes += 10_000  # nothing has been written, or measured
+        queue.touch()
+        simulation.settle()
+        sent += 1
+        assert sent < 1000
+    assert 100_000 < store.pending_bytes <= 110_000
+    assert list(sender.producer.reasons) == ["store-overfull"]
