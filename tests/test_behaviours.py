@@ -1,7 +1,8 @@
 """What the field's four systems do and this one promises: each row has at least one test that names it.
 
 A test names a row by `@pytest.mark.domain("row")`; the number is the section that the row is of: 1 Qpid C++ broker,
-2 Qpid Java broker, 3 the design of QPID-942, 4 ActiveMQ, 5 which policy applies, 6 log messages, 7 a producer's states.
+2 Qpid Java broker, 3 the design of QPID-942, 4 ActiveMQ, 5 which policy applies, 6 log messages, 7 a producer's states;
+`clients`: what AMQP and JMS clients may rely on.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ ROWS = {
     "6 one line a turn": "a full ring writes one QUE-1005 a turn, with its count",
     "7 states": "RUNNING, BLOCKED with a set of reasons, RUNNING when it is empty",
     "7 independent reasons": "starting producers releases the operator's reasons, not an overfull queue's",
+    "clients sole connection": "a second connection of a user and container-id that is to be the only one is refused",
     "7 attaches while stopped": "a producer that attaches while its target is stopped starts blocked",
 }
 

@@ -10,6 +10,8 @@ import itertools
 import logging
 from typing import Any, Protocol
 
+from proton import symbol
+
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.amqp import proton as pn
 from brokers.amqp.attaching import attach
@@ -17,7 +19,7 @@ from brokers.amqp.container import Container
 from brokers.amqp.links import Link
 from brokers.amqp.nodes import NodeSource, Refused
 from brokers.amqp.sasl import SaslServer
-from brokers.engine.connection import Connection
+from brokers.engine.connection import Connection, ContainerInUse
 
 #: A client must send something at least this often, ms; Proton asks for half of it.
 IDLE_TIMEOUT_MS = 60_000
@@ -30,9 +32,11 @@ HASTY_MS = 4_000
 MAX_FRAME = 65536
 CONTAINER_ID = b"headgate"
 
+#: A client that desires this is refused while another connection of its user has its container-id (Qpid JMS does).
+SOLE_CONNECTION = "sole-connection-for-container"
 #: What clients ask for before they rely on it: a link without a target address, each message saying where it goes;
 #: subscriptions that several consumers share.
-CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
+CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE_CONNECTION)
 
 log = logging.getLogger("headgate.broker")
 
@@ -44,6 +48,7 @@ _CONDITIONS: dict[type[AdminError], str] = {
     NotAllowed: "amqp:unauthorized-access",
     InvalidValue: "amqp:invalid-field",
     AlreadyExists: "amqp:resource-locked",
+    ContainerInUse: "amqp:invalid-field",
 }
 
 
@@ -240,13 +245,16 @@ class AmqpConnection:
         pn.decref(connection)
         pn.collector_free(collector)
 
-    def end(self, condition: str, description: str, *, orderly: bool = False) -> None:
+    def end(
+        self, condition: str, description: str, *, orderly: bool = False, info: dict[Any, Any] | None = None
+    ) -> None:
         """Close our end, with an error; the peer answers or its idle time-out ends it. `orderly`: the client is not to
         blame."""
         if self._transport is not None and not self.closing:
-            self.closing, self._waiting_since = True, 0
+            self._leave()
+            self._waiting_since = 0
             self._let_go_of(list(self.links.values()), orderly=orderly)
-            pn.set_condition(pn.connection_condition(self._connection), condition, description)
+            pn.set_condition(pn.connection_condition(self._connection), condition, description, info)
             pn.connection_close(self._connection)
             self.dirty()
 
@@ -278,31 +286,47 @@ class AmqpConnection:
         if self.engine is not None or self.closing:
             return  # a second open frame
         hostname, container_id = pn.connection_hostname(self._connection), pn.connection_container(self._connection)
+        try:
+            self.engine = self._admit(hostname, container_id)
+        except (NotFound, NotAllowed, ContainerInUse) as refused:
+            # The property says so before the close does: a client is not to take the connection for open until then.
+            pn.set_properties(self._connection, {symbol("amqp:connection-establishment-failed"): True})
+            pn.connection_open(self._connection)
+            in_use = {symbol("invalid-field"): symbol("container-id")}
+            info = in_use if isinstance(refused, ContainerInUse) else None
+            self.end(_CONDITIONS[type(refused)], str(refused), info=info)
+            return
         pn.connection_open(self._connection)
+        self.engine.writable = self.writable
+        if 0 < self.engine.idle_timeout < HASTY_MS:
+            self.container.hasty.add(self)
+
+    def _admit(self, hostname: str, container_id: str) -> Connection:
+        """Raises NotFound, NotAllowed, ContainerInUse."""
         if self.user is not None and self._proof != self.container.broker.accounts.proof(self.user):
             # Only open connections end when their user's password is changed.
-            self.end("amqp:unauthorized-access", f"user {self.user} was changed meanwhile and must sign in again")
-            return
-        try:
-            self.engine = self.container.broker.open_connection(
-                hostname,
-                user=self.user,
-                remote_address=self.remote_address,
-                container_id=container_id,
-                idle_timeout=pn.transport_remote_idle_timeout(self._transport),
-                handle=self,
-            )
-            self.engine.writable = self.writable
-            if 0 < self.engine.idle_timeout < HASTY_MS:
-                self.container.hasty.add(self)
-        except (NotFound, NotAllowed) as refused:
-            self.end(_CONDITIONS[type(refused)], str(refused))
+            raise NotAllowed(f"user {self.user} was changed meanwhile and must sign in again")
+        return self.container.broker.open_connection(
+            hostname,
+            user=self.user,
+            remote_address=self.remote_address,
+            container_id=container_id,
+            idle_timeout=pn.transport_remote_idle_timeout(self._transport),
+            sole=SOLE_CONNECTION in pn.desired_capabilities(self._connection),
+            handle=self,
+        )
 
     def _connection_closed(self, event: Any) -> None:
-        self.closing = True
+        self._leave()
         self._let_go_of(list(self.links.values()), orderly=True)
         pn.connection_close(self._connection)
         self.dirty()
+
+    def _leave(self) -> None:
+        """Our end is closed, and the socket will follow: the client may come back before it does."""
+        self.closing = True
+        if self.engine is not None:
+            self.engine.leaving = True
 
     def _input_ended(self, event: Any) -> None:
         """Proton takes no more: after a close, or an error, of which it does not tell the peer in every case."""

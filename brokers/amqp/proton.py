@@ -141,7 +141,16 @@ def set_terminus_filter(pointer: Any, filters: dict[Any, Described]) -> None:
 
 def terminus_capabilities(pointer: Any) -> frozenset[str]:
     """The capabilities of a terminus, as far as they can be read."""
-    data = Data(lib.pn_terminus_capabilities(pointer))
+    return _names_in(lib.pn_terminus_capabilities(pointer))
+
+
+def desired_capabilities(pointer: Any) -> frozenset[str]:
+    """What the peer desires of a connection, as far as it can be read."""
+    return _names_in(lib.pn_connection_remote_desired_capabilities(pointer))
+
+
+def _names_in(pointer: Any) -> frozenset[str]:
+    data = Data(pointer)
     data.rewind()
     try:
         found = data.get_object() if data.next() is not None else None
@@ -160,6 +169,11 @@ def set_terminus_capabilities(pointer: Any, *names: str) -> None:
 def offer_capabilities(pointer: Any, *names: str) -> None:
     """Of a connection, before it is opened."""
     Data(lib.pn_connection_offered_capabilities(pointer)).put_object(_symbols(names))
+
+
+def set_properties(pointer: Any, properties: dict[Any, Any]) -> None:
+    """Of a connection, before it is opened."""
+    Data(lib.pn_connection_properties(pointer)).put_object(properties)
 
 
 def _symbols(names: Iterable[str]) -> Array:

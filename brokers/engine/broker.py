@@ -12,7 +12,7 @@ from typing import Any
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.accounts import Accounts
-from brokers.engine.connection import ANONYMOUS, Connection
+from brokers.engine.connection import ANONYMOUS, Connection, ContainerInUse
 from brokers.engine.consumer import Consumer
 from brokers.engine.dead_letters import DeadLetters
 from brokers.engine.deep_queue import DeepQueue
@@ -266,12 +266,22 @@ class Broker:
     # -- connections and links --------------------------------------------------------------------------------
 
     def open_connection(
-        self, hostname: str, *, user: str | None, remote_address: str, container_id: str, idle_timeout: int, handle: Any
+        self,
+        hostname: str,
+        *,
+        user: str | None,
+        remote_address: str,
+        container_id: str,
+        idle_timeout: int,
+        handle: Any,
+        sole: bool = False,
     ) -> Connection:
-        """`hostname` as the client sent it; `user` None = did not sign in. Raises NotFound, NotAllowed."""
+        """`hostname` as the client sent it; `user` None = did not sign in. `sole`: no other connection of this user may
+        have the container-id. Raises NotFound, NotAllowed, ContainerInUse."""
         host = self._virtualhost_for(hostname)
         if user is None and not host.anonymous:
             raise NotAllowed(f"virtual host {host.name} does not let anonymous clients in")
+        self._check_container(host, user or ANONYMOUS, container_id, sole=sole)
         connection = Connection(
             next(self._numbers),
             host.name,
@@ -280,11 +290,27 @@ class Broker:
             container_id=container_id,
             idle_timeout=idle_timeout,
             opened=self.turn.now,
+            sole=sole,
             handle=handle,
         )
         self.connections[connection.id] = connection
         self._connection_fact(connection, "connection-opened", f"Open : Container : {container_id}")
         return connection
+
+    def _check_container(self, host: VirtualHost, user: str, container_id: str, *, sole: bool) -> None:
+        """Refuse a connection where it, or one that is open, is to be the only one of its user and container-id."""
+        for other in self.connections.values() if container_id else ():
+            if (
+                (sole or other.sole)
+                and not other.leaving
+                and (other.container_id, other.user, other.virtualhost) == (container_id, user, host.name)
+            ):
+                raise ContainerInUse(
+                    {
+                        "container-id": f"container-id {container_id} is in use by the connection of user {user} from"
+                        f" {other.remote_address}, and one of the two is to be its only connection"
+                    }
+                )
 
     def _virtualhost_for(self, hostname: str) -> VirtualHost:
         """`vhost:NAME` must exist; a plain name may be that of a virtual host; else it is the host that the client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from brokers.admin import InvalidValue
 from brokers.engine.events import connection_subject
 from brokers.managed import ObjectName, object_name
 
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
 ANONYMOUS = "anonymous"
 
 
+class ContainerInUse(InvalidValue):
+    """A connection is refused for its container-id: another of the same user has it."""
+
+
 class Connection:
-    """`opened` in ms since the epoch; `idle_timeout` in ms, 0 = none; `handle` belongs to the protocol layer."""
+    """`opened` in ms since the epoch; `idle_timeout` in ms, 0 = none; `sole`: it asked to be the only one of
+    its user with this container-id; `handle` belongs to the protocol layer."""
 
     __slots__ = (
         "blocked",
@@ -25,10 +31,12 @@ class Connection:
         "handle",
         "id",
         "idle_timeout",
+        "leaving",
         "name",
         "opened",
         "producers",
         "remote_address",
+        "sole",
         "transactions",
         "user",
         "virtualhost",
@@ -45,6 +53,7 @@ class Connection:
         container_id: str = "",
         idle_timeout: int = 0,
         opened: int = 0,
+        sole: bool = False,
         handle: Any = None,
     ) -> None:
         self.id = number
@@ -54,6 +63,8 @@ class Connection:
         self.container_id = container_id
         self.idle_timeout = idle_timeout
         self.opened = opened
+        self.sole = sole
+        self.leaving = False  # it is being closed: its container-id is free
         self.handle = handle
         self.producers: set[Producer] = set()
         self.consumers: set[Consumer] = set()

@@ -356,6 +356,15 @@ def test_shared_and_durable_subscriptions_belong_to_a_client_or_to_all_and_end_w
     assert broker.look(lambda s: [each.wish.client for each in s.broker.subscriptions.of.values()]) == ["me"]
 
 
+@pytest.mark.domain("clients sole connection")
+def test_a_second_connection_with_the_client_id_of_an_open_one_is_refused(jms: Peer, broker: BrokerThread) -> None:
+    seen = well(jms.play("duplicate-client-id", broker.port))
+    assert seen["thrown"] == "InvalidClientIDException"
+    assert "container-id me is in use by the connection of user anonymous from 127.0.0.1:" in seen["said"]
+    assert seen["first_goes_on"] == ["m0"]
+    assert seen["reconnected"]
+
+
 def test_a_selector_leaves_what_does_not_match(jms: Peer, broker: BrokerThread) -> None:
     seen = well(jms.play("selector", broker.port))
     assert seen["received"] == ["blue"]

@@ -92,6 +92,7 @@ public final class Scenarios {
         known.put("topic", this::topic);
         known.put("durable-subscription", this::durableSubscription);
         known.put("subscriptions", this::subscriptions);
+        known.put("duplicate-client-id", this::duplicateClientId);
         known.put("selector", this::selector);
         known.put("priority", this::priority);
         known.put("expiry", this::expiry);
@@ -454,6 +455,25 @@ public final class Scenarios {
         } catch (JMSException error) {
             return error.getClass().getSimpleName() + ": " + error.getMessage();
         }
+    }
+
+    /** Two connections with one client ID; then another once the first is closed. */
+    private void duplicateClientId() throws Exception {
+        Connection first = connect("jms.clientID=me");
+        try {
+            connect("jms.clientID=me");
+        } catch (JMSException error) {
+            seen.put("thrown", error.getClass().getSimpleName());
+            seen.put("said", error.getMessage());
+        }
+        Session session = first.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        fill(session, 1);
+        seen.put("first_goes_on", bodies(session.createConsumer(queue(session)), 1));
+        for (int n = 0; n < 20; n++) {
+            first.close();
+            first = connect("jms.clientID=me");
+        }
+        seen.put("reconnected", true);
     }
 
     private void selector() throws Exception {
