@@ -358,6 +358,11 @@ TYPES: dict[str, ManagedType] = {
                     "Durable messages in it are stored before they are accepted, and outlive the broker.",
                     creatable=True,
                 ),
+                _A(
+                    "temporary_for",
+                    Kind.STRING,
+                    "The connection that a temporary queue was made for, with which it goes. Empty: none.",
+                ),
                 _A("state", Kind.STRING, "The flow-control state.", choices=QUEUE_STATES),
                 _A("depth_messages", Kind.INTEGER, "Messages held, acquired ones included.", "messages"),
                 _A("depth_bytes", Kind.INTEGER, "Bytes held, acquired messages included.", "bytes"),

@@ -19,14 +19,18 @@ from brokers.amqp.outlet_link import OutletLink, Route
 from brokers.amqp.properties import properties
 from brokers.amqp.subscribing import (
     SCHEME,
+    TEMPORARY_TOPIC,
+    TOPIC,
     SubscriberLink,
     confirm,
     describe,
+    is_durable,
     is_global,
     subscription_name,
     topic_name,
     wish_of,
 )
+from brokers.amqp.temporary import TemporarySource, TemporaryTarget, TemporaryTopicTarget, describe_dynamic
 from brokers.engine.connection import Connection
 from brokers.engine.exchange import Exchange
 from brokers.engine.outlet import Outlet
@@ -56,12 +60,15 @@ class _Attaching:
         if pn.terminus_type(remote) == pn.UNSPECIFIED:
             return self._attach_by_name(pointer)
         if pn.terminus_is_dynamic(remote):
-            return self._attach_reply(pointer)
+            return self._attach_dynamic_source(pointer)
         if address.startswith("$"):
             return self._attach_node_source(pointer, address)
         if not address:
             raise Refused("amqp:not-implemented", "the source has no address: a consumer needs a queue")
         self._check_right("consume")
+        self.container.broker.temporary.check_consumer(
+            self.engine, address.removeprefix(SCHEME), durable=is_durable(remote)
+        )
         wish = wish_of(self.container.broker, self.engine, pointer)
         if wish is not None:
             subscription = self.container.broker.subscriptions.subscribe(self.engine, wish)
@@ -121,7 +128,7 @@ class _Attaching:
         if pn.terminus_type(remote) == pn.COORDINATOR:
             return self._attach_coordinator(pointer)
         if pn.terminus_is_dynamic(remote):
-            raise Refused("amqp:not-implemented", "a dynamic target is not supported")
+            return self._attach_dynamic_target(pointer)
         if address.startswith("$"):
             node_target = NodeTarget(self.connection, pointer)
             self._node(address).open_target(node_target)
@@ -194,23 +201,51 @@ class _Attaching:
 
         return route
 
-    def _open_target(self, link: IncomingLink, remote: Any) -> None:
+    def _open_target(self, link: IncomingLink, remote: Any, *, dynamic: str = "") -> None:
+        """`dynamic`: the name of what was created for the link."""
         pointer = link.pointer
-        pn.terminus_copy(pn.link_target(pointer), remote)
+        if dynamic:
+            describe_dynamic(pn.link_target(pointer), remote, dynamic)
+        else:
+            pn.terminus_copy(pn.link_target(pointer), remote)
         pn.terminus_copy(pn.link_source(pointer), pn.link_remote_source(pointer))
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
         pn.link_set_max_message_size(pointer, link.max_size)
         pn.link_open(pointer)
 
-    def _attach_reply(self, pointer: Any) -> Link:
-        """A dynamic source: an address of its own, to which answers can be sent."""
-        if self.connection.user is None:
-            raise Refused("amqp:unauthorized-access", "a dynamic source is for answers from $management: sign in first")
-        link = NodeSource(self.connection, pointer, self.container.reply_address())
-        self._take_replies(link)
-        pn.set_terminus_address(pn.link_source(pointer), link.address)
-        self._open_node_source(pointer)
+    def _attach_dynamic_source(self, pointer: Any) -> Link:
+        """A temporary queue of its own; answers of nodes can be sent there, too, to those who may ask them."""
+        user = self.connection.user
+        if user is None or not self.container.rights(user).manages_something:
+            self._check_right("consume")
+        queue = self.container.broker.temporary.create_queue(self.engine)
+        link = TemporarySource(self.connection, pointer, presettled=_presettled(pointer))
+        describe_dynamic(pn.link_source(pointer), pn.link_remote_source(pointer), queue.name)
+        filters = read_filters(pn.terminus_filters(pn.link_remote_source(pointer)))
+        pn.set_terminus_filter(pn.link_source(pointer), filters.applied)
+        self._open_consumer(pointer, link, queue, browsing=False, selects=filters.selects)
+        self.connection.reply_links[queue.name] = link
+        return link
+
+    def _attach_dynamic_target(self, pointer: Any) -> Link:
+        """A temporary queue or topic: for its connection to consume from, for others to send to."""
+        self._check_right("consume")
+        temporary, remote = self.container.broker.temporary, pn.link_remote_target(pointer)
+        capabilities = pn.terminus_capabilities(remote)
+        name, channel = pn.link_name(pointer), self._channel(pointer)
+        if TOPIC in capabilities or TEMPORARY_TOPIC in capabilities:
+            exchange = temporary.create_topic(self.engine)
+            topic = TemporaryTopicTarget(self.connection, pointer, self._route_to(exchange, None, topic=True))
+            topic.exchange = exchange
+            self._open_target(topic, remote, dynamic=exchange.name)
+            topic.outlet = Outlet(self.container.broker, self.engine, name, channel, topic.settled)
+            topic.open()
+            return topic
+        queue = temporary.create_queue(self.engine)
+        link = TemporaryTarget(self.connection, pointer)
+        self._open_target(link, remote, dynamic=queue.name)
+        link.producer = self.container.broker.attach_producer(self.engine, queue, name, channel, link)
         return link
 
     def _attach_node_source(self, pointer: Any, address: str) -> Link:

@@ -17,9 +17,10 @@ from brokers.amqp import proton as pn
 from brokers.amqp.attaching import attach
 from brokers.amqp.container import Container
 from brokers.amqp.links import Link
-from brokers.amqp.nodes import NodeSource, Refused
+from brokers.amqp.nodes import Refused, Replies
 from brokers.amqp.sasl import SaslServer
 from brokers.engine.connection import Connection, ContainerInUse
+from brokers.engine.temporary import TooMany
 
 #: A client must send something at least this often, ms; Proton asks for half of it.
 IDLE_TIMEOUT_MS = 60_000
@@ -49,6 +50,7 @@ _CONDITIONS: dict[type[AdminError], str] = {
     InvalidValue: "amqp:invalid-field",
     AlreadyExists: "amqp:resource-locked",
     ContainerInUse: "amqp:invalid-field",
+    TooMany: "amqp:resource-limit-exceeded",
 }
 
 
@@ -108,7 +110,7 @@ class AmqpConnection:
         self.engine: Connection | None = None
         self.links: dict[Any, Link] = {}
         self.sessions: dict[Any, int] = {}  # session -> its number on this connection
-        self.reply_links: dict[str, NodeSource] = {}  # address the client chose -> link
+        self.reply_links: dict[str, Replies] = {}  # address that the client chose or was given -> link
         self.transacted = False  # it has, or had, a link to the transaction coordinator
         self.closing = False  # our end is closed
         self._session_numbers = itertools.count()

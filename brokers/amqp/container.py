@@ -8,6 +8,7 @@ not wait for the disk.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -50,6 +51,7 @@ class Container:
         broker.turn.header = header
         broker.turn.as_dead_letter = as_dead_letter
         broker.subscriptions.compile = compile_selector
+        broker.temporary.unguessable = lambda: secrets.token_hex(16)
         self.connections: set[AmqpConnection] = set()
         self.unwritten: set[AmqpConnection] = set()
         self.speaking: AmqpConnection | None = None  # this turn's input came from it
@@ -59,12 +61,6 @@ class Container:
         #: What a user who signed in may do now.
         self.rights: Callable[[str], Rights] = broker.accounts.rights
         self.attempts = SignInAttempts()
-        self._next_reply = 0
-
-    def reply_address(self) -> str:
-        """An address for a dynamic source, that nobody else has."""
-        self._next_reply += 1
-        return f"$reply/{self._next_reply}"
 
     def begin(self) -> None:
         """Before any input: set the engine's time."""

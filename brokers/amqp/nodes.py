@@ -35,6 +35,12 @@ class Refused(Exception):
         self.info = info
 
 
+class Replies(Protocol):
+    """Where answers to a client's requests go."""
+
+    def push(self, message: bytes) -> None: ...
+
+
 class Node(Protocol):
     """What the container asks of a node. Raise Refused to end the link with an error."""
 

@@ -160,6 +160,13 @@ def _names_in(pointer: Any) -> frozenset[str]:
     return frozenset(str(name) for name in names if isinstance(name, str))
 
 
+def set_terminus_properties(pointer: Any, properties: dict[Any, Any]) -> None:
+    """Of a node that is created for the link."""
+    data = lib.pn_terminus_properties(pointer)
+    lib.pn_data_clear(data)
+    Data(data).put_object(properties)
+
+
 def set_terminus_capabilities(pointer: Any, *names: str) -> None:
     data = lib.pn_terminus_capabilities(pointer)
     lib.pn_data_clear(data)

@@ -82,7 +82,7 @@ def wish_of(broker: Broker, engine: Connection, pointer: Any) -> Wish | None:
         if not isinstance(found, tuple):
             return None
         topic, (exchange, key) = address, found
-    shared, durable = SHARED in capabilities, _is_durable(source)
+    shared, durable = SHARED in capabilities, is_durable(source)
     everybody = shared and GLOBAL in capabilities
     filters = pn.terminus_filters(source)
     return Wish(
@@ -98,7 +98,7 @@ def wish_of(broker: Broker, engine: Connection, pointer: Any) -> Wish | None:
     )
 
 
-def _is_durable(source: Any) -> bool:
+def is_durable(source: Any) -> bool:
     return bool(pn.terminus_durability(source) != pn.NONDURABLE or pn.terminus_expiry_policy(source) == pn.EXPIRE_NEVER)
 
 

@@ -145,6 +145,7 @@ _QUEUE: dict[str, Getter] = {
     "virtualhost": lambda b, q: q.virtualhost,
     "name": lambda b, q: q.name,
     "durable": lambda b, q: q.store_id > 0,
+    "temporary_for": lambda b, q: str(owner.name) if (owner := b.temporary.owner(q)) is not None else "",
     "state": lambda b, q: q.state.value,
     "depth_messages": lambda b, q: q.depth_messages,
     "depth_bytes": lambda b, q: q.depth_bytes,

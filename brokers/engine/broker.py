@@ -31,6 +31,7 @@ from brokers.engine.stopping import Stopping
 from brokers.engine.stops import Scope, Stop
 from brokers.engine.store import Store, Stores
 from brokers.engine.subscriptions import Subscriptions
+from brokers.engine.temporary import Temporary, check_not_gone
 from brokers.engine.transaction import Transactions
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
@@ -62,6 +63,7 @@ class Broker:
         self.shortages = Shortages(self)
         self.stopping = Stopping(self)
         self.subscriptions = Subscriptions(self)
+        self.temporary = Temporary(self)
         self.slow_consumers = SlowConsumers(self)
         self.records = Records(self)
         self.accounts = Accounts(self)
@@ -194,6 +196,7 @@ class Broker:
     def delete_queue(self, queue: Queue, why: str = "") -> None:
         """Its links are detached, and its messages are gone. `why`: for those who used it."""
         self.subscriptions.forget(queue)
+        self.temporary.forget(queue)
         links: list[Producer | Consumer] = [*queue.producers, *queue.takers, *queue.browsers]
         for link in links:
             self.turn.effects.append(Detach(link, "amqp:resource-deleted", why or f"queue {queue.name} was deleted"))
@@ -340,6 +343,7 @@ class Broker:
         queue = host.queues.get(name)
         if queue is not None:
             return queue
+        check_not_gone(name)
         if not host.create_on_attach:
             raise NotFound(f"there is no queue {name} in virtual host {host.name}, and clients may not create it")
         return self.create_queue(host, name, durable=host.durable_queues)

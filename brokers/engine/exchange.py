@@ -173,9 +173,10 @@ def key_fault(kind: str, key: str) -> str:
 
 
 class Exchange:
-    """An exchange with its bindings. `own`: policy fields for the queues that are bound to it."""
+    """An exchange with its bindings. `own`: policy fields for the queues that are bound to it. `transient`: it goes
+    with those who use it, and no record of it is kept."""
 
-    __slots__ = ("bindings", "kind", "name", "object_name", "own", "router", "version", "virtualhost")
+    __slots__ = ("bindings", "kind", "name", "object_name", "own", "router", "transient", "version", "virtualhost")
 
     def __init__(self, virtualhost: str, name: str, kind: str) -> None:
         self.virtualhost = virtualhost
@@ -183,6 +184,7 @@ class Exchange:
         self.kind = kind
         self.object_name: ObjectName = object_name("Exchange", virtualhost=virtualhost, name=name)
         self.version = 1
+        self.transient = False
         self.own: dict[str, Value] = {}
         self.bindings: dict[Queue, dict[str, None]] = {}  # queue -> the keys it is bound with, in order
         self.router: Router = ROUTERS[kind]()

@@ -16,6 +16,7 @@ from brokers.engine.names import MAX_NAME, check_name
 from brokers.engine.policy import Value
 from brokers.engine.queue import Queue
 from brokers.engine.stops import Scope, Stop
+from brokers.engine.temporary import check_not_gone
 from brokers.engine.turn import Keep
 from brokers.engine.virtualhost import VirtualHost
 
@@ -43,7 +44,14 @@ class Routing:
             raise NotFound(f"there is no exchange {name} in virtual host {virtualhost}") from None
 
     def create_exchange(
-        self, host: VirtualHost, name: str, kind: str, own: Mapping[str, Value] | None = None, *, actor: str = ""
+        self,
+        host: VirtualHost,
+        name: str,
+        kind: str,
+        own: Mapping[str, Value] | None = None,
+        *,
+        actor: str = "",
+        transient: bool = False,
     ) -> Exchange:
         """Raises InvalidValue if the name, the type or the policy is not good, AlreadyExists."""
         check_name("exchange", name)
@@ -56,6 +64,7 @@ class Routing:
         exchange = Exchange(host.name, name, kind)
         self.broker.enforcement.check_exchange(host, exchange, own or {})
         exchange.own = dict(own or {})
+        exchange.transient = transient
         host.exchanges[name] = exchange
         facts = {"exchange_type": kind, "policy": dict(exchange.own), "actor": actor}
         self._state("exchange-created", exchange, f"Create : Type: {kind} Name: {name}", facts)
@@ -70,6 +79,7 @@ class Routing:
 
     def delete_exchange(self, exchange: Exchange, *, actor: str = "") -> None:
         """Its bindings go with it. Raises InvalidValue if what a bound queue inherits without it contradicts itself."""
+        self.broker.temporary.forget(exchange)
         host = self.broker.virtualhosts[exchange.virtualhost]
         enforcement, because = self.broker.enforcement, f"without {exchange.origin}"
         rest = {q: tuple(e for e in host.bound[q] if e is not exchange) for q in exchange.bindings}
@@ -168,6 +178,7 @@ class Routing:
         found = _exchange_of(host, name)
         if found is not None:
             return found
+        check_not_gone(name)
         topics = host.exchanges.get(TOPICS)
         if topics is None:
             if not host.create_on_attach:
@@ -183,6 +194,8 @@ class Routing:
     # -- records and facts ------------------------------------------------------------------------------------
 
     def keep(self, exchange: Exchange) -> None:
+        if exchange.transient:
+            return
         record = {
             "virtualhost": exchange.virtualhost,
             "name": exchange.name,

@@ -195,11 +195,6 @@ def test_the_nodes_are_refused_to_anonymous_clients(broker: BrokerThread, addres
         connection.create_sender("q").send(Message(body="the connection lives on"))
 
 
-def test_a_dynamic_source_is_refused_to_anonymous_clients(broker: BrokerThread) -> None:
-    with connected(broker) as connection, pytest.raises(LinkDetached, match="sign in first"):
-        connection.create_receiver(None, dynamic=True)
-
-
 class Selector(LinkOption):  # type: ignore[misc]
     def apply(self, link: object) -> None:
         link.source.filter.put_object({symbol("selector"): "colour = 'red'"})  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -363,6 +364,21 @@ def test_a_second_connection_with_the_client_id_of_an_open_one_is_refused(jms: P
     assert "container-id me is in use by the connection of user anonymous from 127.0.0.1:" in seen["said"]
     assert seen["first_goes_on"] == ["m0"]
     assert seen["reconnected"]
+
+
+@pytest.mark.domain("clients temporary destinations")
+def test_requests_are_answered_through_temporary_queues_and_topics(jms: Peer, broker: BrokerThread) -> None:
+    seen = well(jms.play("request-reply", broker.port))
+    assert seen["got"] == ["answer to q0", "answer to q1", "answer to q2"]
+    assert len(set(seen["names"])) == 3
+    assert all(re.fullmatch("temporary-queue\\.[0-9a-f]{32}", name) for name in seen["names"])
+    assert seen["topic"] == [["to all"], ["to all"]]
+    assert "only the connection that it was made for may consume from it" in seen["foreign"]
+    assert "what is temporary goes with the link that it was made for" in seen["late"]
+    assert "refused" not in seen
+    broker.until(lambda s: not s.broker.connections, "the client has gone")
+    assert broker.look(lambda s: [q.name for q in s.broker.queues()]) == ["orders"]
+    assert broker.look(lambda s: [e for e in s.broker.virtualhost("default").exchanges if "temporary" in e]) == []
 
 
 def test_a_selector_leaves_what_does_not_match(jms: Peer, broker: BrokerThread) -> None:

@@ -74,6 +74,13 @@ def test_a_receivers_drain_brings_what_there_is_and_ends_its_credit(
     assert rhea.play("drain-receiver", broker.port, count=10) == {"found": ["m0", "m1"], "credit": 0}
 
 
+def test_a_request_is_answered_through_a_dynamic_source(rhea: Peer, broker: BrokerThread) -> None:
+    seen = rhea.play("request-reply", broker.port)
+    assert (seen.get("got"), seen.get("to")) == ("answer to q0", "q0"), seen
+    assert seen["reply_to"].startswith("temporary-queue.")
+    broker.until(lambda s: [q.name for q in s.broker.queues()] == ["orders"], "the queue of the answers has gone")
+
+
 def test_a_user_signs_in_by_scram_with_the_right_password_only(rhea: Peer, broker: BrokerThread) -> None:
     right = rhea.play("scram", broker.port, user="console", password=broker.secret)
     assert right == {"received": ["m0"]}

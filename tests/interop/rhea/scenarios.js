@@ -143,6 +143,24 @@ const scenarios = {
         receiver.drain_credit();
     },
 
+    // Ask through a dynamic source, and answer from another connection.
+    'request-reply'() {
+        const answering = connect();
+        const answers = answering.open_sender({ target: {} });
+        answering.open_receiver(queue).on('message', ({ message }) => {
+            answers.send({ to: message.reply_to, body: `answer to ${message.body}`, correlation_id: message.message_id });
+        });
+        const asking = connect();
+        const replies = asking.open_receiver({ source: { dynamic: true } });
+        replies.once('receiver_open', () => {
+            const reply_to = replies.source.address;
+            asking.open_sender(queue).once('sendable', (context) => {
+                context.sender.send({ message_id: 'q0', reply_to, body: 'q0' });
+            });
+            replies.on('message', ({ message }) => end({ reply_to, got: message.body, to: message.correlation_id }));
+        });
+    },
+
     // Sign in, send one message and receive it.
     scram() {
         const { user, password } = options;

@@ -8,6 +8,8 @@ import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
+import jakarta.jms.TemporaryQueue;
+import jakarta.jms.TemporaryTopic;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
 import java.nio.file.Files;
@@ -93,6 +95,7 @@ public final class Scenarios {
         known.put("durable-subscription", this::durableSubscription);
         known.put("subscriptions", this::subscriptions);
         known.put("duplicate-client-id", this::duplicateClientId);
+        known.put("request-reply", this::requestReply);
         known.put("selector", this::selector);
         known.put("priority", this::priority);
         known.put("expiry", this::expiry);
@@ -474,6 +477,61 @@ public final class Scenarios {
             first = connect("jms.clientID=me");
         }
         seen.put("reconnected", true);
+    }
+
+    /** Ask and answer through a temporary queue and a temporary topic, from another connection. */
+    private void requestReply() throws Exception {
+        Session answering = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer answers = answering.createProducer(null);
+        answering.createConsumer(queue(answering)).setMessageListener(request -> {
+            try {
+                TextMessage answer = answering.createTextMessage("answer to " + ((TextMessage) request).getText());
+                answer.setJMSCorrelationID(request.getJMSMessageID());
+                answers.send(request.getJMSReplyTo(), answer);
+            } catch (JMSException error) {
+                seen.put("refused", error.getClass().getSimpleName());
+            }
+        });
+        Session asking = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer requests = asking.createProducer(queue(asking));
+        List<Object> names = new ArrayList<>();
+        List<Object> got = new ArrayList<>();
+        for (int n = 0; n < 3; n++) {
+            TemporaryQueue replies = asking.createTemporaryQueue();
+            names.add(replies.getQueueName());
+            MessageConsumer consumer = asking.createConsumer(replies);
+            TextMessage request = asking.createTextMessage("q" + n);
+            request.setJMSReplyTo(replies);
+            requests.send(request);
+            got.addAll(bodies(consumer, 1));
+            consumer.close();
+            replies.delete();
+        }
+        seen.put("names", names);
+        seen.put("got", got);
+
+        TemporaryTopic news = asking.createTemporaryTopic();
+        MessageConsumer one = asking.createConsumer(news);
+        MessageConsumer two = asking.createConsumer(news);
+        MessageProducer elsewhere = answering.createProducer(answering.createTopic(news.getTopicName()));
+        elsewhere.send(answering.createTextMessage("to all"));
+        seen.put("topic", List.of(bodies(one, 1), bodies(two, 1)));
+
+        TemporaryQueue mine = asking.createTemporaryQueue();
+        try {
+            Session other = session(Session.AUTO_ACKNOWLEDGE);
+            other.createConsumer(other.createQueue(mine.getQueueName()));
+            seen.put("foreign", "consumes");
+        } catch (JMSException error) {
+            seen.put("foreign", error.getMessage());
+        }
+        try {
+            Session other = session(Session.AUTO_ACKNOWLEDGE);
+            other.createProducer(other.createQueue((String) names.get(0)));
+            seen.put("late", "sends");
+        } catch (JMSException error) {
+            seen.put("late", error.getMessage());
+        }
     }
 
     private void selector() throws Exception {

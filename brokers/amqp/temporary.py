@@ -1,0 +1,65 @@
+"""Links with a dynamic terminus: each has a temporary queue or topic of its own, which goes when the link does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proton import Described, symbol, ulong
+
+from brokers.amqp import proton as pn
+from brokers.amqp.incoming import ProducerLink
+from brokers.amqp.links import ConsumerLink
+from brokers.amqp.nodes import MAX_WAITING
+from brokers.amqp.outlet_link import OutletLink
+from brokers.engine.exchange import Exchange
+
+#: The one life that a node may have here, whatever was asked for: to the end of its link (part 3.5.10 of the standard).
+_DELETE_ON_CLOSE = {symbol("lifetime-policy"): Described(ulong(0x2B), [])}
+
+
+def describe_dynamic(terminus: Any, remote: Any, address: str) -> None:
+    """Answer a dynamic terminus: its address, and how long it lives."""
+    pn.terminus_copy(terminus, remote)
+    pn.set_terminus_address(terminus, address)
+    pn.set_terminus_properties(terminus, _DELETE_ON_CLOSE)
+
+
+class TemporarySource(ConsumerLink):
+    """The client receives from a queue of its own. Answers of the broker's nodes may be sent there, too."""
+
+    __slots__ = ()
+
+    def push(self, message: bytes) -> None:
+        """An answer; the link ends where too many wait."""
+        queue = self.consumer.queue
+        if queue.depth_messages >= MAX_WAITING:
+            self.end("amqp:resource-limit-exceeded", f"{MAX_WAITING:,} messages wait for credit on this link")
+        elif not self.closing:
+            queue.enqueue(message)
+
+    def let_go(self) -> None:
+        super().let_go()
+        self.connection.reply_links.pop(self.consumer.queue.name, None)
+        self.connection.container.broker.temporary.delete(self.consumer.queue)
+
+
+class TemporaryTarget(ProducerLink):
+    """The client has made a queue, and may send to it."""
+
+    __slots__ = ()
+
+    def let_go(self) -> None:
+        super().let_go()
+        self.connection.container.broker.temporary.delete(self.producer.queue)
+
+
+class TemporaryTopicTarget(OutletLink):
+    """The client has made a topic, and may publish to it."""
+
+    __slots__ = ("exchange",)
+
+    exchange: Exchange
+
+    def let_go(self) -> None:
+        super().let_go()
+        self.connection.container.broker.temporary.delete(self.exchange)
