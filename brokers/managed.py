@@ -229,7 +229,8 @@ _LIVE_TOTALS = (
         "stops",
         Kind.LIST,
         "Operator stops in force: maps of scope, object, pattern, reason, actor, since (ms), until (ms), below (%),"
-        " stage (a map while it is being lifted step by step).",
+        " stage (a map while it is being lifted step by step), halted (a map if a staged start halted: actor, reason,"
+        " since, queue, percent, limit).",
     ),
 )
 

@@ -22,12 +22,15 @@ _SAVED_MS = 250
 @dataclass(frozen=True, slots=True)
 class Stage:
     """`rate`: messages a second into each queue at first; it doubles every `step_ms`. `halt`: percent of its capacity
-    above which any queue makes it halt, 0: none does. `since`: ms since the epoch."""
+    above which any queue makes it halt, 0: none does. `since`: ms since the epoch. `actor` and `reason`: who asked for
+    the start, and why; they are told if it halts."""
 
     rate: int
     step_ms: int
     halt: int
     since: int
+    actor: str = ""
+    reason: str = ""
 
     def rate_at(self, now: int) -> int | None:
         """Messages a second; None: it is over, and nobody is held back any more."""
@@ -35,7 +38,14 @@ class Stage:
         return self.rate << step if step < DOUBLINGS else None
 
     def shown(self) -> dict[str, Any]:
-        return {"rate": self.rate, "step_ms": self.step_ms, "halt": self.halt, "since": self.since}
+        return {
+            "rate": self.rate,
+            "step_ms": self.step_ms,
+            "halt": self.halt,
+            "since": self.since,
+            "actor": self.actor,
+            "reason": self.reason,
+        }
 
 
 def stage(rate: int, step_ms: int, halt: int, now: int) -> Stage | None:

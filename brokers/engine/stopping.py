@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from brokers.engine.credit import draining
 from brokers.engine.pacing import Stage
 from brokers.engine.policy import pattern_fault
 from brokers.engine.queue import Queue
-from brokers.engine.stops import NO_END, End, Scope, Stop, StopOutcome
+from brokers.engine.stops import NO_END, End, Halt, Scope, Stop, StopOutcome
 from brokers.engine.turn import Keep
+from brokers.managed import object_name
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker
@@ -29,7 +31,8 @@ class Stopping:
 
     def stop_producers(self, scope: Scope, reason: str, actor: str, end: End = NO_END) -> StopOutcome:
         """Idempotent. A stop in force keeps its reason, actor and age; its end is what was asked for last, and so no
-        end if none was. Raises NotFound, InvalidValue."""
+        end if none was. One that was being lifted, or is a halted staged start, becomes the stop that is asked for.
+        Raises NotFound, InvalidValue."""
         return self.stop_all([scope], reason, actor, end)
 
     def stop_all(self, scopes: Sequence[Scope], reason: str, actor: str, end: End = NO_END) -> StopOutcome:
@@ -46,9 +49,12 @@ class Stopping:
     def _stop(self, scope: Scope, queues: list[Queue], asked: Stop) -> bool:
         """False: it was in force as it is asked for."""
         known = self.broker.stops.get(scope)
-        if known is not None and known.end == asked.end and known.stage is None:
-            return False
-        stop = asked if known is None else replace(known, end=asked.end, stage=None)
+        if known is not None and known.stage is None and known.halted is None:
+            if known.end == asked.end:
+                return False
+            stop = replace(known, end=asked.end)
+        else:
+            stop = asked
         self.broker.stops[scope] = stop
         self._stop_fact("producers-stopped", asked, queues)
         for queue in queues:
@@ -82,7 +88,8 @@ class Stopping:
                 if stage is None:
                     self._lift(each)
                 else:
-                    self._change(replace(self.broker.stops[each], end=NO_END, stage=stage))
+                    begun = replace(stage, actor=actor, reason=reason)
+                    self._change(replace(self.broker.stops[each], end=NO_END, stage=begun, halted=None))
         return self._outcome(_distinct(covered), changed)
 
     def _lift(self, scope: Scope) -> None:
@@ -107,15 +114,17 @@ class Stopping:
         self.broker.turn.keep.append(Keep("stop", str(stop.scope), stop.record()))
 
     def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
-        """Lift the stop for good when its last step is over; hold everybody again when a queue is too deep."""
+        """Lift the stop for good when its last step is over; stop all producers again when a queue is too deep."""
         queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.staged]
-        used = [percent for queue in queues if (percent := queue.percent_used()) is not None]
-        if stage.halt and used and max(used) > stage.halt:
-            held = replace(stop, stage=None)
-            why = f"the staged start halted: a queue is at {max(used):.0f} %, above {stage.halt} %"
-            asked = replace(held, actor="", reason=f"{why} ({stop.reason})" if stop.reason else why)
-            self._stop_fact("producers-stopped", asked, queues)
-            self._change(held)
+        used = [(percent, queue) for queue in queues if (percent := queue.percent_used()) is not None]
+        percent, deepest = max(used, key=lambda each: each[0], default=(0, None))
+        if stage.halt and deepest is not None and percent > stage.halt:
+            # Rounded up: a queue at 60.2% is above 60%, and must not be said to be at it.
+            name = str(object_name("Queue", virtualhost=deepest.virtualhost, name=deepest.name))
+            halted = Halt(stage.actor, stage.reason, stage.since, name, math.ceil(percent), stage.halt)
+            stopped = Stop(stop.scope, halted.words(), "", self.broker.turn.now, halted=halted)
+            self._stop_fact("producers-stopped", stopped, queues)
+            self._change(stopped)
         elif stage.rate_at(self.broker.turn.now) is None:
             asked = Stop(stop.scope, "the staged start is complete", "", self.broker.turn.now)
             self._stop_fact("producers-started", asked, queues)
@@ -193,6 +202,7 @@ class Stopping:
             "until": asked.end.until,
             "below": asked.end.below,
             "stage": asked.stage.shown() if asked.stage else None,
+            "halted": asked.halted.shown() if asked.halted else None,
         }
         self.broker.turn.state(kind, scope.object, "broker", words, attributes)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from brokers.engine.pacing import Stage
@@ -98,8 +98,31 @@ NO_END = End()
 
 
 @dataclass(frozen=True, slots=True)
+class Halt:
+    """A staged start that halted: `actor` began it at `since` (ms since the epoch) for `reason`. `queue`, the text of
+    an object name, was at `percent` of its capacity, above the `limit` at which it was to halt."""
+
+    actor: str
+    reason: str
+    since: int
+    queue: str
+    percent: int
+    limit: int
+
+    def words(self) -> str:
+        """Why the producers are stopped again, for people."""
+        name = ObjectName.parse(self.queue)
+        by = f" of {self.actor}" if self.actor else ""
+        return f"the staged start{by} halted: queue {name['name']} is at {self.percent}%, above {self.limit}%"
+
+    def shown(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop in force. `since` in ms since the epoch; `actor` is who asked for it."""
+    """A stop in force. `since` in ms since the epoch; `actor` is who asked for it, empty: the broker, whose staged
+    start `halted`."""
 
     scope: Scope
     reason: str
@@ -107,6 +130,7 @@ class Stop:
     since: int
     end: End = NO_END
     stage: Stage | None = None  # it is being lifted, step by step
+    halted: Halt | None = None
 
     def shown(self) -> dict[str, Any]:
         """As the `stops` attributes of managed objects carry it."""
@@ -120,6 +144,7 @@ class Stop:
             "until": self.end.until,
             "below": self.end.below,
             "stage": self.stage.shown() if self.stage else None,
+            "halted": self.halted.shown() if self.halted else None,
         }
 
     def record(self) -> dict[str, Any]:
@@ -134,14 +159,23 @@ class Stop:
             "until": self.end.until,
             "below": self.end.below,
             "stage": self.stage.shown() if self.stage else None,
+            "halted": self.halted.shown() if self.halted else None,
         }
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Stop:
         scope = Scope(record["virtualhost"], record["queue"], record["pattern"], record.get("exchange", ""))
         end = End(record.get("until"), record.get("below", 0))
-        staged = record.get("stage")
-        return cls(scope, record["reason"], record["actor"], record["since"], end, Stage(**staged) if staged else None)
+        staged, halted = record.get("stage"), record.get("halted")
+        return cls(
+            scope,
+            record["reason"],
+            record["actor"],
+            record["since"],
+            end,
+            Stage(**staged) if staged else None,
+            Halt(**halted) if halted else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,23 @@ def _outside_flow_control(row: Row, sight: Sight) -> tuple[str, str, str] | None
     return None
 
 
+def _halted_start(row: Row, sight: Sight) -> tuple[str, str, str] | None:
+    """Of the queue that made it halt, whose stops tell it: whoever sees that queue may know, and nobody else."""
+    for stop in row.get("stops") or ():
+        halted = stop.get("halted")
+        if halted and halted["queue"] == row["object"]:
+            by = f" that {halted['actor']} began" if halted["actor"] else ""
+            return (
+                "trouble",
+                f"The staged start{by} ({stop['scope']}) halted, since this queue is at {halted['percent']}%, above"
+                f" {halted['limit']}%: the producers of {stop['scope']} are stopped again.",
+                "Let its consumers catch up, then begin the staged start again: slower, or with a higher limit.",
+            )
+    return None
+
+
 DETECTORS: Mapping[str, Detector] = {
+    "halted-start": Detector("Staged start halted", 0, 0, _halted_start),
     "blocked-without-consumer": Detector("Blocked, and no consumer", 4000, 2000, _blocked_without_consumer),
     "underfull-yet-blocked": Detector("Underfull, yet blocked", 6000, 2000, _underfull_yet_blocked),
     "outside-flow-control": Detector("Outside flow control", 0, 5000, _outside_flow_control),

@@ -206,8 +206,12 @@ def _stop(stop: Mapping[str, Any], now: int) -> dict[str, Any]:
     return {
         "kind": "stop",
         "holds": True,
-        "title": f"{stop.get('actor') or 'An operator'} stopped the producers of {stop['scope']}",
-        **{name: stop.get(name) for name in ("scope", "object", "pattern", "reason", "actor", "since")},
+        "title": (
+            f"A staged start halted: the producers of {stop['scope']} are stopped again"
+            if stop.get("halted")
+            else f"{stop.get('actor') or 'An operator'} stopped the producers of {stop['scope']}"
+        ),
+        **{name: stop.get(name) for name in ("scope", "object", "pattern", "reason", "actor", "since", "halted")},
         "until": until,
         "below": below,
         "resume_ms": max(0, until - now) if until else None,

@@ -287,8 +287,17 @@ def _redacted(broker: Row, hosts: Iterable[Row], sees: Callable[[str], bool]) ->
     """The broker's attributes with the totals of these virtual hosts, and the stops that are seen."""
     rows = list(hosts)
     sums = {name: sum(row.get(name) or 0 for row in rows) for name in _TOTALS if name in broker}
-    stops = [stop for stop in broker.get("stops") or () if sees(str(stop.get("object") or ""))]
+    stops = [_without_queue(s, sees) for s in broker.get("stops") or () if sees(str(s.get("object") or ""))]
     return {**broker, **sums, "stops": stops}
+
+
+def _without_queue(stop: Mapping[str, Any], sees: Callable[[str], bool]) -> Mapping[str, Any]:
+    """A stop of all that a staged start left behind does not name a queue that is not seen."""
+    halted = stop.get("halted")
+    if not halted or sees(halted["queue"]):
+        return stop
+    reason = f"the staged start halted: a queue is at {halted['percent']}%, above {halted['limit']}%"
+    return {**stop, "reason": reason, "halted": {**halted, "queue": ""}}
 
 
 def _key_of_host(type_name: str) -> str | None:

@@ -98,7 +98,7 @@ class View:
         cut = found if key is trouble else heapq.nsmallest(first + size, found, key=key)
         return {
             "totals": self.totals,
-            "queues": [{attribute: row.get(attribute) for attribute in _SHOWN} for row in cut[first : first + size]],
+            "queues": [_shown(row) for row in cut[first : first + size]],
             "search": search,
             "states": states,
             "total": len(found),
@@ -108,6 +108,12 @@ class View:
             "conditions": [condition.shown() for condition in self.conditions[:MOST_CONDITIONS]],
             "conditions_total": len(self.conditions),
         }
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    """`starting`: its producers are being started in stages."""
+    starting = any(stop.get("stage") for stop in row.get("stops") or ())
+    return {**{attribute: row.get(attribute) for attribute in _SHOWN}, "starting": starting}
 
 
 def overview(

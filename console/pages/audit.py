@@ -107,7 +107,7 @@ def _text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list) and all(isinstance(stop, dict) and "scope" in stop for stop in value):
-        return "; ".join(f"{stop['scope']} by {stop.get('actor') or 'somebody'}" for stop in value)
+        return "; ".join(f"{stop['scope']} by {stop.get('actor') or 'the broker'}" for stop in value)
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

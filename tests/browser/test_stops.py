@@ -1,4 +1,4 @@
-"""Stops and starts in Chromium beyond the plain ones: gradually, on all brokers, by saved selections; and the many
+"""Stops and starts in Chromium beyond the plain ones: in stages, on all brokers, by saved selections; and the many
 queues that they are chosen from, page by page."""
 
 from __future__ import annotations
@@ -62,19 +62,33 @@ async def test_staged_start_lets_producers_in_and_halts_when_the_queue_climbs(pe
     await dialog.get_by_label("Messages a second at first").fill("50")
     await dialog.get_by_label("Percent of the capacity at which it halts").fill("40")
     await dialog.locator("button[type=submit]").click()
-    await expect(dialog.locator(".answer")).to_contain_text("let in gradually, at first 50 messages/s")
+    await expect(dialog.locator(".answer")).to_contain_text("being started in stages, at first 50 messages/s")
     await dialog.get_by_role("button", name="Close").click()
     banner = page.locator("#banner-stops")
-    await expect(banner).to_contain_text("Producers of queue orders are let in gradually")
+    await expect(banner).to_contain_text("Producers of queue orders are being started in stages")
     await expect(banner).to_contain_text("halts above 40 %")
-    await expect(row(page, "orders").locator(".state")).to_have_text("Normal")
+    await expect(banner).not_to_contain_text("consumers are down")
+    await expect(row(page, "orders").locator(".state")).to_have_text("Being started in stages")
+    timeline = await opened(await people.page("ben"), "/timeline/")
+    await expect(timeline.locator("#banner-stops")).to_contain_text("being started in stages")
 
     for _ in range(3):  # nobody consumes: the queue climbs
         broker.do(lambda memory: (memory.advance(1000, step=100), memory.publish(producer, 20)))
     broker.do(lambda memory: memory.advance(1000, step=100))
     await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
-    await expect(banner).to_contain_text("Producers of queue orders are stopped")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["depth_messages"]) < 100
+    halted = re.compile(r"The staged start of queue orders halted: queue orders is at \d\d%, above 40%")
+    for each in (page, timeline):
+        await expect(each.locator("#banner-stops")).to_contain_text(halted)
+        await expect(each.locator("#banner-stops")).to_contain_text(
+            re.compile(r"Started by ada at \d\d:\d\d:\d\d: gently")
+        )
+        await expect(each.locator("#banner-stops")).not_to_contain_text("consumers are down")
+        await expect(each.locator(".toast.error")).to_contain_text(halted)
+    await expect(timeline.locator("#entries")).to_contain_text(
+        re.compile("the staged start of ada halted: queue orders is at ")
+    )
+    await expect(page.locator("#conditions")).to_contain_text("Staged start halted")
 
 
 async def test_stop_on_all_brokers_stops_each_of_them_and_is_undone(

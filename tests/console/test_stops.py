@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from brokers.managed import object_name
 from brokers.testing import InMemoryBroker
 from console.audit.models import AuditEntry
 from console.brokers import close_links, link, links
+from console.operations.halted_starts import HaltedStarts
 from tests.console.conftest import QUICK, Broker, signed_in, until
 
 pytestmark = pytest.mark.django_db
@@ -133,6 +135,45 @@ def test_staged_start_goes_through_the_api_and_is_shown_with_the_stop(broker: Br
     }
     for wrong in ({"halt": 40}, {"rate": 50, "halt": 101}, {"rate": 50, "step_ms": 5}, {"rate": -1}):
         assert post(as_operator, "start-producers/", **ALL, reason="gently", **wrong).status_code == 400
+
+
+def halted(broker: Broker, client: APIClient) -> None:
+    """ada's staged start of all producers halted, since nothing is consumed."""
+    link = broker.connected()
+    name = object_name("Queue", virtualhost="default", name="q000")
+    broker.do(lambda memory: memory.management.create(name, {"capacity_messages": 100}))
+    producer = broker.do(lambda memory: memory.attach_producer("q000"))
+    told(client, "stop-producers/", **ALL, reason="incident 7")
+    told(client, "start-producers/", **ALL, reason="back to work", rate=50, step_ms=5000, halt=40)
+    for _ in range(4):
+        broker.do(lambda memory: (memory.advance(1000, step=100), memory.publish(producer, 20)))
+    broker.do(lambda memory: memory.advance(1000, step=100))
+    until(lambda: ((link.broker or {}).get("stops") or [{}])[0].get("halted"))
+
+
+def test_halted_staged_start_leaves_one_audit_row_of_the_system_that_refers_to_the_start(
+    broker: Broker, as_operator: APIClient
+) -> None:
+    halted(broker, as_operator)
+    start = AuditEntry.objects.get(operation="start-producers")
+    looks = HaltedStarts(lambda: [broker.link])
+    looks.look()
+    looks.look()
+    HaltedStarts(lambda: [broker.link]).look()  # after a restart
+    row = AuditEntry.objects.get(operation="staged-start-halted")
+    assert (row.user, row.user_name, row.object, row.outcome) == (None, "(system)", "type=Broker", "done")
+    assert re.search(r"halted: queue q000 is at \d\d%, above 40%", row.reason)
+    assert f"(audit row {start.pk})" in row.detail
+
+
+def test_halted_staged_start_is_a_condition_of_the_queue_that_halted_it(broker: Broker, as_operator: APIClient) -> None:
+    halted(broker, as_operator)
+    until(broker.link.conditions)
+    (found,) = as_operator.get("/api/v1/conditions/", {"kind": "halted-start"}).json()["results"]
+    assert (found["object"], found["severity"]) == (queue("q000"), "trouble")
+    assert re.search(r"\d\d%, above 40%", found["saw"])
+    told(as_operator, "start-producers/", **ALL, reason="slower")
+    until(lambda: not [c for c in broker.link.conditions() if c.finding.kind == "halted-start"])
 
 
 def told_by(client: APIClient) -> Any:

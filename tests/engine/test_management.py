@@ -421,6 +421,7 @@ def test_stop_and_start_by_type_and_pattern(world, management):
             "until": None,
             "below": 0,
             "stage": None,
+            "halted": None,
         }
     ]
     assert management.read(queue_name("stocks"))["state"] == "NORMAL"

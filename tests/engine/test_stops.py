@@ -10,7 +10,7 @@ from brokers.admin import InvalidValue, NotFound
 from brokers.engine.broker import Broker
 from brokers.engine.flow import State
 from brokers.engine.pacing import Stage
-from brokers.engine.stops import End, Scope, Stop
+from brokers.engine.stops import End, Halt, Scope, Stop
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_policy import patterns
 
@@ -519,9 +519,44 @@ def test_a_staged_start_halts_when_a_queue_climbs_above_its_limit(world):
     sent_in(world, senders, 3000)
     assert queue.state is State.STOPPED
     assert 2000 < queue.depth_messages < 3000
-    (stop,) = world.broker.stops.values()
-    assert (stop.reason, stop.actor, stop.stage) == ("incident 7", "ann", None)
     assert sent_in(world, senders, 1000) == 0
+
+
+def test_a_halted_staged_start_says_who_began_it_when_and_which_queue_halted_it(world):
+    queue, senders = staged(world, rate=2000, halt=20)
+    world.queue("other", capacity_messages=10_000)
+    (before,) = world.broker.stops.values()
+    begun = before.stage.since
+    sent_in(world, senders, 3000)
+    (stop,) = world.broker.stops.values()
+    assert (stop.actor, stop.stage) == ("", None)
+    assert begun < stop.since <= world.broker.turn.now  # not the age of the stop before
+    assert stop.halted == Halt("ann", "gently", begun, str(queue.object_name), 21, 20)
+    assert stop.reason == "the staged start of ann halted: queue orders is at 21%, above 20%"
+    fact = [fact for fact in world.facts if fact.kind == "producers-stopped"][-1]
+    assert (fact.attributes["actor"], fact.attributes["halted"]) == ("", stop.halted.shown())
+    assert "queue orders is at 21%" in fact.text
+    assert "incident 7" not in fact.text
+    again = restarted(world)
+    assert again.stops == world.broker.stops
+
+
+def test_a_stop_asked_for_after_a_halt_is_that_persons(world):
+    _, senders = staged(world, rate=2000, halt=20)
+    sent_in(world, senders, 3000)
+    assert world.broker.stopping.stop_producers(Scope("default"), "it stays so", "bert").changed
+    (stop,) = world.broker.stops.values()
+    assert (stop.reason, stop.actor, stop.halted) == ("it stays so", "bert", None)
+    assert not world.broker.stopping.stop_producers(Scope("default"), "again", "ann").changed
+
+
+def test_a_halted_staged_start_can_be_begun_again(world):
+    _, senders = staged(world, rate=2000, halt=20)
+    sent_in(world, senders, 3000)
+    stage = Stage(10, 10_000, 40, world.broker.turn.now)
+    assert world.broker.stopping.start_producers(EVERYWHERE, "slower", "bert", stage=stage).changed
+    (stop,) = world.broker.stops.values()
+    assert (stop.halted, stop.stage.actor, stop.stage.reason) == (None, "bert", "slower")
 
 
 def test_a_stop_during_a_staged_start_holds_everybody_again(world):

@@ -1,5 +1,5 @@
-"""`manage.py beat`: Celery's beat and, beside it, who looks for what alerts shall tell. Both must be there once: with
-several processes one works and the others stand by (`console/lease.py`)."""
+"""`manage.py beat`: Celery's beat and, beside it, the evaluator of alerts and the one who records halted staged starts.
+Each must be there once: with several processes one works and the others stand by (`console/lease.py`)."""
 
 from __future__ import annotations
 
@@ -60,14 +60,15 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
     from console.alerts.evaluator import begin
     from console.brokers import close_links
     from console.celery import app
+    from console.operations import halted_starts
 
     over = threading.Event()
-    alerts = begin(over)
+    alerts, halted = begin(over), halted_starts.begin(over)
     beat = EmbeddedService(app, thread=True, scheduler_cls=app.conf.beat_scheduler)
     beat.start()
     try:
         while not (ended.is_set() or lost.is_set()):
-            if not (beat.is_alive() and alerts.is_alive()):
+            if not (beat.is_alive() and alerts.is_alive() and halted.is_alive()):
                 return False
             time.sleep(0.1)
         return True
@@ -75,6 +76,6 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
         over.set()
         beat.service.stop()
         # Whatever they are at is done whole or not at all: nobody waits for a broker that goes at the same time.
-        for part in (beat, alerts):
+        for part in (beat, alerts, halted):
             part.join(1)
         close_links()

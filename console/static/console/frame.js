@@ -6,7 +6,7 @@ import { fill, h, icon, pageData, setText } from "./elements.js";
 import { clock, duration, exact, plural } from "./format.js";
 import { showKeys } from "./keys.js";
 import { Live } from "./live.js";
-import { parseName, scopeInWords } from "./objectname.js";
+import { parseName, scopeInWords, shortName } from "./objectname.js";
 import { sinceElement, untilElement } from "./times.js";
 
 export const settings = pageData("page-settings") ?? {};
@@ -94,18 +94,31 @@ export function showStops(stops) {
   const text = JSON.stringify([stops, steps]);
   if (text === stopsShown) return;
   stopsShown = text;
+  tellHalted(stops);
   banner.hidden = stops.length === 0;
   onBanner = new Set(together(stops).slice(0, MOST_LINES).flat().map((stop) => stop.scope));
   if (!stops.length) return;
   fill(banner, icon("stopped"), h("div", { class: "banner-lines" }, stopLines(stops, MOST_LINES)));
 }
 
+let knownHalts = null; // of the stops that were shown last; null: none was shown yet
+
+/** A staged start that halts while the page is open is told; one that had halted before stands in the banner. */
+function tellHalted(stops) {
+  const halts = new Map(stops.filter((stop) => stop.halted).map((stop) => [`${stop.scope} ${stop.since}`, stop]));
+  if (knownHalts) for (const [key, stop] of halts) if (!knownHalts.has(key)) toast(`The staged start of ${scopeInWords(stop.scope)} halted: ${haltInWords(stop.halted)}. The producers are stopped again.`, "error");
+  knownHalts = halts;
+}
+
+/** "queue stock.eu is at 65%, above 60%" */
+const haltInWords = (halted) => `${halted.queue ? `queue ${shortName(halted.queue)}` : "a queue"} is at ${halted.percent}%, above ${halted.limit}%`;
+
 /** Stops that were made in one call for one queue each are one entry: {stops: [...]}. */
 function together(stops) {
   const entries = new Map();
   for (const stop of stops) {
     const single = String(stop.object ?? "").startsWith("type=Queue");
-    const key = single ? JSON.stringify([stop.actor, stop.reason, stop.since, stop.until, stop.below]) : JSON.stringify(stop.scope);
+    const key = single ? JSON.stringify([stop.actor, stop.halted ? "halted" : stop.reason, stop.since, stop.until, stop.below, Boolean(stop.stage)]) : JSON.stringify(stop.scope);
     if (!entries.has(key)) entries.set(key, []);
     entries.get(key).push(stop);
   }
@@ -127,14 +140,29 @@ export function stopLines(stops, most) {
     const [stop] = group;
     const what = group.length > 1 ? `${exact(group.length)} queues` : scopeInWords(stop.scope);
     const names = group.length > 1 ? group.slice(0, 20).map((each) => scopeInWords(each.scope)).join(", ") : null;
-    return h("p", {}, h("strong", { title: names }, `Producers of ${what} are ${stop.stage ? "let in gradually" : "stopped"}`), stop.stage ? pace(stop.stage) : null,
-      stop.reason ? `: ${stop.reason}` : "", h("span", { class: "by" }, ` – ${stop.actor || "somebody"}, for `, sinceElement(stop.since), ".", endOf(stop)),
+    return h("p", {}, h("strong", { title: names }, headOf(stop, what)), stop.stage ? pace(stop.stage) : null, ...whyOf(stop),
       stop.object ? [" ", h("button", { type: "button", class: "quiet lift", ...unless("operate", hostOf(stop.object)),
-        on: { click: () => lift(group) } }, icon("start"), stop.stage ? "Let all in now" : "Start again"),
+        on: { click: () => lift(group) } }, icon("start"), stop.stage ? "Remove throttle" : "Start again"),
       stop.stage ? h("button", { type: "button", class: "quiet lift", ...unless("operate", hostOf(stop.object)), on: { click: () => lift(group, "stop") } }, icon("stop"), "Stop again") : null] : null);
   });
   if (entries.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(entries.length - most, "more stop")}`));
   return lines;
+}
+
+function headOf(stop, what) {
+  if (stop.halted) return `The staged start of ${what} halted`;
+  return `Producers of ${what} are ${stop.stage ? "being started in stages" : "stopped"}`;
+}
+
+/** Why, by whom and for how long: of a staged start what it is, and not the stop that it ends. */
+function whyOf(stop) {
+  const by = (...content) => h("span", { class: "by" }, ...content);
+  if (stop.halted) {
+    const { actor, reason, since } = stop.halted;
+    return [`: ${haltInWords(stop.halted)}. The producers are stopped again`, by(", for ", sinceElement(stop.since), `. Started by ${actor || "an unknown user"} at ${clock(since)}${reason ? `: ${reason}` : ""}.`)];
+  }
+  const { reason, actor, since } = stop.stage ?? stop;
+  return [reason ? `: ${reason}` : "", by(` – ${actor || "an unknown user"}, for `, sinceElement(since), ".", stop.stage ? null : endOf(stop))];
 }
 
 /** How fast a staged start is, by now, and what makes it halt. */

@@ -150,7 +150,7 @@ function row(queue) {
 
 function update(node, queue) {
   const [state, , depth, blocked, consumers, rateIn, rateOut, since, act] = node.children;
-  setState(state.lastChild, queue.state);
+  setState(state.lastChild, queue.state, queue.starting);
   node.dataset.state = queue.state;
   setDepth(depth.firstChild, queue);
   // Where somebody is held, the number leads to the page that says why.

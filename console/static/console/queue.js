@@ -165,7 +165,7 @@ const render = onNextFrame(() => {
   }
   const queue = data.queue;
   conditions.show(data.conditions ?? []);
-  setState(byId("queue-state"), queue.state);
+  setState(byId("queue-state"), queue.state, queue.stops?.some((stop) => stop.stage));
   const since = [queue.overfull_since && ["overfull for ", queue.overfull_since], queue.stopped_since && ["stopped for ", queue.stopped_since]].filter(Boolean);
   const sinceBox = byId("queue-since");
   const text = JSON.stringify(since);

@@ -7,16 +7,21 @@ const QUEUE = {
   OVERFULL: ["Overfull", "overfull"],
   STOPPED: ["Stopped", "stopped"],
   OVERFULL_STOPPED: ["Overfull, stopped", "overfull-stopped"],
+  STARTING: ["Being started in stages", "start"],
 };
 const PRODUCER = { RUNNING: ["Running", "running"], BLOCKED: ["Blocked", "blocked"] };
 
 export const stateWord = (state) => (QUEUE[state] ?? PRODUCER[state] ?? [state])[0];
 
-/** Show `state` in an element of class "state"; touches it only if it changed. */
-export function setState(element, state) {
-  if (element.dataset.state === state) return;
-  element.dataset.state = state;
-  const [word, shape] = QUEUE[state] ?? PRODUCER[state] ?? [state, "info"];
+/**
+ * Show `state` in an element of class "state"; touches it only if it changed. `starting`: a queue whose producers are
+ * being started in stages.
+ */
+export function setState(element, state, starting = false) {
+  const shown = starting && state === "NORMAL" ? "STARTING" : state;
+  if (element.dataset.state === shown) return;
+  element.dataset.state = shown;
+  const [word, shape] = QUEUE[shown] ?? PRODUCER[shown] ?? [shown, "info"];
   fill(element, icon(shape), h("span", {}, word));
 }
 

@@ -185,17 +185,17 @@ function endFields() {
   return { element, read };
 }
 
-/** Letting producers in gradually, and stopping them again if that was too soon. */
+/** A staged start, which halts and stops the producers again if that was too soon. */
 function stageFields() {
   const box = h("input", { type: "checkbox", id: "stage" });
   const rate = h("input", { type: "number", id: "stage-rate", min: "1", step: "1", value: "10", "aria-label": "Messages a second at first" });
   const step = h("input", { type: "number", id: "stage-step", min: "1", max: "3600", step: "1", value: "10", "aria-label": "Seconds of a step" });
   const halt = h("input", { type: "number", id: "stage-halt", min: "1", max: "100", step: "1", value: "60", "aria-label": "Percent of the capacity at which it halts" });
   for (const number of [rate, step, halt]) number.addEventListener("input", () => (box.checked = true));
-  const element = h("fieldset", { class: "ends" }, h("legend", {}, "Gently"),
-    h("div", { class: "end-line" }, h("label", { class: "sure" }, box, h("span", {}, "let them in gradually: at first")), rate, h("span", {}, "messages/s into each queue, doubled every"), step, h("span", {}, "s;")),
+  const element = h("fieldset", { class: "ends" }, h("legend", {}, "Staged start"),
+    h("div", { class: "end-line" }, h("label", { class: "sure" }, box, h("span", {}, "start them in stages: at first")), rate, h("span", {}, "messages/s into each queue, doubled every"), step, h("span", {}, "s;")),
     h("div", { class: "end-line" }, h("span", {}, "stop them again if a queue is above"), halt, h("span", {}, "% of its capacity")),
-    h("small", { class: "hint" }, "After six steps nobody is held back any more. The broker does it, whether this page is open or not."));
+    h("small", { class: "hint" }, "After six steps the throttle is removed. The broker does it, whether this page is open or not."));
   const read = () => {
     if (!box.checked) return {};
     for (const [field, most, name] of [[rate, 1_000_000, "Messages a second"], [step, 3600, "Seconds of a step"], [halt, 100, "The depth at which it halts"]]) {
@@ -259,7 +259,7 @@ function answerLines(action, answer) {
     if (!answer.changed) lines.push(h("p", { class: "muted" }, "The same stop was in force before."));
   } else {
     const held = answer.stopped ?? 0;
-    if (answer.rate && answer.changed) lines.push(h("p", { class: "answer" }, `${plural(answer.producers, "producer")} of ${plural(answer.queues, "queue")} ${answer.producers === 1 ? "is" : "are"} let in gradually, at first ${exact(answer.rate)} messages/s into each queue. The banner says how far it is.`));
+    if (answer.rate && answer.changed) lines.push(h("p", { class: "answer" }, `${plural(answer.producers, "producer")} of ${plural(answer.queues, "queue")} ${answer.producers === 1 ? "is" : "are"} being started in stages, at first ${exact(answer.rate)} messages/s into each queue. The banner says how far it is.`));
     else lines.push(h("p", { class: "answer" }, `The stop is lifted for ${plural(answer.producers, "producer")} on ${plural(answer.queues, "queue")}.`));
     if (held) lines.push(h("p", { class: "muted" }, `${plural(held, "producer is", "producers are")} still held, by an overfull queue or another stop.`));
     if (!answer.changed) lines.push(h("p", { class: "muted" }, "No such stop was in force."));

@@ -45,7 +45,7 @@ function stopsNode(stops) {
   if (!stops.length) return h("span", { class: "muted" }, "none");
   return h("ul", { class: "plain-list" }, stops.map((stop) =>
     h("li", {}, icon("stopped"), ` ${scopeInWords(stop.scope)}: ${stop.reason || "no reason given"} `,
-      h("span", { class: "muted" }, `– ${stop.actor || "somebody"}, for `, sinceElement(stop.since)))));
+      h("span", { class: "muted" }, `– ${stop.actor || (stop.halted ? "the broker" : "an unknown user")}, for `, sinceElement(stop.since)))));
 }
 
 /** "queue-overfull:orders" -> "queue orders is overfull" */
