@@ -25,8 +25,9 @@ from typing import Any, TextIO
 
 KILL_AFTER = 4.0  # seconds between TERM and KILL: a stop takes less than 5 in all
 AT_ONCE = 5.0  # seconds: a process that ends sooner than this has failed at once
-ATTEMPTS = 4  # failures at once in a row before giving up
+ATTEMPTS = 4  # failures at once in a row after which an essential process ends everything
 LONGEST_PAUSE = 30.0  # seconds between restarts, at most
+STEADY = 60.0  # seconds: a process that has lived this long starts with the shortest pause again
 LAST_LINES = 15  # lines of a process's output that are kept to explain its end
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -47,7 +48,8 @@ class Service:
     """A command to keep running.
 
     `ready`: whether it does its work yet; asked until it says yes, at most `ready_within` seconds. `essential`: without
-    it everything stops; one that is not is given up alone. `show_stdout`: show its ordinary output, too; its standard
+    it everything stops; one that is not stops nothing else, however often it ends, and is started again and again.
+    `show_stdout`: show its ordinary output, too; its standard
     error is always shown.
     """
 
@@ -58,6 +60,21 @@ class Service:
     ready_within: float = 60.0
     essential: bool = True
     show_stdout: bool = False
+
+
+class Restarts:
+    """How long to wait before a process is started again: longer with every end, until it has lived for a while."""
+
+    def __init__(self, first_pause: float, longest_pause: float = LONGEST_PAUSE, steady: float = STEADY) -> None:
+        self._first, self._longest, self._steady = first_pause, longest_pause, steady
+        self.ends = 0  # in a row, none after a steady life
+        self.at_once = 0  # in a row
+
+    def ended(self, lived: float) -> float:
+        """Seconds to wait, after a life of so many."""
+        self.ends = self.ends + 1 if lived < self._steady else 1
+        self.at_once = self.at_once + 1 if lived < AT_ONCE else 0
+        return min(self._first * 2.0 ** min(self.ends - 1, 32), self._longest)
 
 
 class Supervisor:
@@ -97,14 +114,19 @@ class Supervisor:
             )
         return 1
 
-    async def keep(self, service: Service) -> None:
-        """Start a service and keep it running; return when it is ready for the first time. Raises Failed."""
-        ready = asyncio.get_running_loop().create_future()
+    async def keep(self, service: Service) -> bool:
+        """Start a service and keep it running; return when it is ready for the first time. False: it is not essential,
+        and is not ready yet. Raises Failed."""
+        ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._task(self._keep(service, ready))
         try:
-            await asyncio.wait_for(ready, service.ready_within)
+            return await asyncio.wait_for(ready, service.ready_within)
         except TimeoutError:
-            raise Failed(f"{service.name} is not ready after {service.ready_within:g} s") from None
+            message = f"is not ready after {service.ready_within:g} s"
+            if service.essential:
+                raise Failed(f"{service.name} {message}") from None
+            self.say(service.name, f"{message}; the rest goes on without it")
+            return False
 
     async def complete(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> str:
         """Run a command to its end and return its standard output. Raises Failed with its last lines."""
@@ -140,39 +162,37 @@ class Supervisor:
             self.say("up", "stopping")
         self._ended.set()
 
-    async def _keep(self, service: Service, ready: asyncio.Future[None]) -> None:
-        failures = 0
+    async def _keep(self, service: Service, ready: asyncio.Future[bool]) -> None:
+        restarts = Restarts(self._first_pause)
         while True:
             lines: deque[str] = deque(maxlen=LAST_LINES)
             started = time.monotonic()
             process = await self._spawn(service.command, service.environment)
-            asking = asyncio.ensure_future(self._ask(service, ready, again=failures > 0 or ready.done()))
+            asking = asyncio.ensure_future(self._ask(service, ready, again=restarts.ends > 0 or ready.done()))
             try:
                 await self._read(process, lines, self._show(service, service.show_stdout), self._show(service, True))
             finally:
                 asking.cancel()
             ran = time.monotonic() - started
+            pause = restarts.ended(ran)
             ending = _ending(process.returncode or 0)
-            failures = failures + 1 if ran < AT_ONCE else 1
-            if failures >= ATTEMPTS:
-                message = f"{service.name} {ending}, at once {failures} times in a row"
+            if restarts.at_once >= ATTEMPTS:
                 if service.essential:
+                    message = f"{service.name} {ending}, at once {restarts.at_once} times in a row"
                     raise Failed(f"{message}: everything is stopped. Above: its last lines", lines)
-                self.say(service.name, f"{message.removeprefix(service.name).strip()}: given up, the rest goes on")
                 if not ready.done():
-                    ready.set_result(None)
-                return
-            pause = min(self._first_pause * 2 ** (failures - 1), LONGEST_PAUSE)
-            self.say(service.name, f"{ending} after {ran:.1f} s; starting it again in {pause:g} s")
+                    ready.set_result(False)
+            often = f", {restarts.ends:,} times in a row; the rest goes on" if restarts.ends > 1 else ""
+            self.say(service.name, f"{ending} after {ran:.1f} s{often}; starting it again in {pause:g} s")
             await asyncio.sleep(pause)
 
-    async def _ask(self, service: Service, ready: asyncio.Future[None], *, again: bool) -> None:
+    async def _ask(self, service: Service, ready: asyncio.Future[bool], *, again: bool) -> None:
         while service.ready is not None and not await service.ready():  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # another process' state sends no event
         if again:
             self.say(service.name, "runs again")
         if not ready.done():
-            ready.set_result(None)
+            ready.set_result(True)
 
     def _show(self, service: Service, shown: bool) -> Callable[[str], None]:
         return (lambda line: self.say(service.name, line)) if shown else (lambda _line: None)

@@ -92,7 +92,8 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
         ),
         supervisor.complete("migrate", (*_manage("migrate"), "--no-input", "--verbosity", "0"), environment),
     )
-    await supervisor.keep(
+    # The broker is all that producers and consumers need: whatever else ends stops nothing.
+    console = await supervisor.keep(
         service(
             "web",
             *("--host", options.host, "--port", str(options.port)),
@@ -102,7 +103,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
                 else ()
             ),
             ready=lambda: answers(host, options.port, path="/login/", tls=https),
-            essential=True,
+            essential=False,
         )
     )
     for name in ("recorder", "history", "worker", "beat"):
@@ -116,6 +117,8 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     if https:
         secure = _authority(reachable(options.tls_host or "127.0.0.1"), options.tls_port or TLS_PORT)
     in_the_clear = not is_loopback(options.host)
+    if not console:
+        url += "  (does not answer yet: see above)"
     sys.stdout.write(welcome(url, amqp, options.data, printed, secure=secure, in_the_clear=in_the_clear))
     sys.stdout.flush()
 

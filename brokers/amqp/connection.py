@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from typing import Any, Protocol
 
 from proton import symbol
@@ -73,10 +74,18 @@ class _Gate:
         self._address = address
 
     def wait_ms(self, user: str) -> int:
-        return self._container.attempts.wait_ms(self._address, user, self._container.broker.turn.now)
+        return self._container.attempts.wait_ms(self._address, user, self._now())
+
+    @staticmethod
+    def _now() -> int:
+        """Pauses are durations: a clock that is set must neither end them nor make them last."""
+        return time.monotonic_ns() // 1_000_000
+
+    def check_wait_ms(self, user: str) -> int:
+        return self._container.attempts.check_wait_ms(self._address, user, self._now())
 
     def failed(self, user: str) -> None:
-        self._container.attempts.failed(self._address, user, self._container.broker.turn.now)
+        self._container.attempts.failed(self._address, user, self._now())
 
     def succeeded(self, user: str) -> None:
         self._container.attempts.succeeded(self._address, user)
@@ -127,6 +136,7 @@ class AmqpConnection:
         pn.offer_capabilities(self._connection, *CAPABILITIES)
         pn.transport_bind(transport, self._connection)
         container.connections.add(self)
+        container.add_unopened(self)
 
     # -- bytes ------------------------------------------------------------------------------------------------
 
@@ -153,6 +163,8 @@ class AmqpConnection:
             self.sasl, self.user = None, sasl.user
             if sasl.user is not None:
                 self._proof = self.container.broker.accounts.proof(sasl.user)
+                if sasl.user in self.container.attempts.exempt:
+                    self.wire.prefer()
             if sasl.rest:
                 self._push(pn.from_buffer("char[]", sasl.rest), len(sasl.rest))
             self.dirty()
@@ -236,6 +248,7 @@ class AmqpConnection:
             why = pn.condition_text(pn.transport_condition(self._transport))
             self.container.broker.close_connection(self.engine, why)
         self.container.connections.discard(self)
+        self.container.unopened.pop(self, None)
         self.container.unwritten.discard(self)
         self.container.hasty.discard(self)
         transport, connection, collector = self._transport, self._connection, self._collector
@@ -299,6 +312,7 @@ class AmqpConnection:
             self.end(_CONDITIONS[type(refused)], str(refused), info=info)
             return
         pn.connection_open(self._connection)
+        self.container.unopened.pop(self, None)
         self.engine.writable = self.writable
         if 0 < self.engine.idle_timeout < HASTY_MS:
             self.container.hasty.add(self)

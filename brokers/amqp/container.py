@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Settle = Callable[[list[Fact], list[Keep]], bool]
 
+#: Connections that have not opened yet, at most; the server has fewer where there are fewer file descriptors.
+MOST_UNOPENED = 5_000
+
 
 class Container:
     """`settle` journals facts and keeps records, and says whether they are safe; it may push messages to nodes' links.
@@ -61,6 +64,17 @@ class Container:
         #: What a user who signed in may do now.
         self.rights: Callable[[str], Rights] = broker.accounts.rights
         self.attempts = SignInAttempts()
+        self.unopened: dict[AmqpConnection, None] = {}  # that have not signed in and said open, the oldest first
+        self.most_unopened = MOST_UNOPENED
+
+    def add_unopened(self, connection: AmqpConnection) -> None:
+        """The oldest goes when there are too many: who means it takes milliseconds, so a flood of connections that say
+        nothing keeps nobody else out."""
+        self.unopened[connection] = None
+        if len(self.unopened) > self.most_unopened:
+            oldest = next(iter(self.unopened))
+            del self.unopened[oldest]
+            oldest.abandon()
 
     def begin(self) -> None:
         """Before any input: set the engine's time."""

@@ -66,6 +66,10 @@ class Gate(Protocol):
         """How long attempts of this user are refused unseen; 0: go on."""
         ...
 
+    def check_wait_ms(self, user: str) -> int:
+        """How long a password is not checked, since too many were wrong just now; 0: go on."""
+        ...
+
     def failed(self, user: str) -> None: ...
 
     def succeeded(self, user: str) -> None: ...
@@ -75,6 +79,9 @@ class _Open:
     """A gate that is always open."""
 
     def wait_ms(self, user: str) -> int:
+        return 0
+
+    def check_wait_ms(self, user: str) -> int:
         return 0
 
     def failed(self, user: str) -> None:
@@ -275,6 +282,10 @@ class _Plain:
         if on_behalf_of not in ("", name):
             raise _Refused(f"user {user!r} may not act on behalf of another")
         _check_gate(self._gate, user)
+        if wait := self._gate.check_wait_ms(user):
+            raise _Refused(
+                f"too many wrong passwords at once: {user!r} refused for another {wait / 1000:.1f} s", SYS_TEMP
+            )
         if not self._authenticator.check_plain(name, password):
             self._gate.failed(user)
             raise _Refused(f"wrong password, or no such user: {user!r}")

@@ -2,8 +2,12 @@
 
 Counted for each remote address and user, so that nobody can lock somebody else out from afar, and, with more patience,
 for each address alone, against trying one password on many users; this machine's own addresses are spared the latter,
-since all of its programs share them. Pure: time (ms, of any clock that goes forward) is a parameter, and no more than
-`MOST` counters are kept, of which the one that failed longest ago goes first.
+since all of its programs share them. Users whose secret is generated are *exempt*: 256 bits are not guessed, and a
+program that tried could lock them out from the address that they share. What wrong passwords cost the broker is bounded
+apart from that: an address gets `CHECKED` of them checked in a second.
+
+Pure: time (ms, of any clock that goes forward) is a parameter, and no more than `MOST` counters are kept, of which the
+one that failed longest ago goes first.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ FREE, FREE_OF_ADDRESS = 5, 50
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 300_000
 #: Silence after which failures are forgotten, ms; longer than the longest pause.
 FORGOTTEN_MS = 900_000
+#: Wrong passwords from one address that are checked in a second (2 ms each); further attempts are refused unseen.
+CHECKED = 50
 #: Counters kept.
 MOST = 10_000
 #: Characters of a name that count: whoever tries longer ones tries the same.
@@ -43,20 +49,35 @@ class SignInAttempts:
     """See the module."""
 
     def __init__(self) -> None:
+        self.exempt: set[str] = set()  # names of users
         self._failures: dict[_Key, _Failures] = {}  # the one that failed longest ago first
+        self._checked: dict[str, tuple[int, int]] = {}  # address -> when its second began, wrong ones in it
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def wait_ms(self, address: str, user: str, now: int) -> int:
         """How long this user's attempts from this address are refused without being looked at; 0: try."""
+        if user in self.exempt:
+            return 0
         until = max(
             (known.pause_until(free) for key, free in _keys(address, user) if (known := self._known(key, now))),
             default=0,
         )
         return max(0, until - now)
 
+    def check_wait_ms(self, address: str, user: str, now: int) -> int:
+        """How long no further password from this address is checked; 0: check it."""
+        began, wrong = self._checked.get(address, (now, 0))
+        return max(0, began + 1_000 - now) if wrong >= CHECKED and user not in self.exempt else 0
+
     def failed(self, address: str, user: str, now: int) -> None:
+        if user in self.exempt:
+            return
+        began, wrong = self._checked.pop(address, (now, 0))
+        self._checked[address] = (began, wrong + 1) if now - began < 1_000 else (now, 1)
+        while len(self._checked) > MOST:
+            del self._checked[next(iter(self._checked))]
         for key, _ in _keys(address, user):
             known = self._known(key, now)
             self._failures.pop(key, None)

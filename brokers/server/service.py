@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import shutil
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from itertools import compress
 from pathlib import Path
 
 from brokers.admin import AdminError
-from brokers.amqp.container import Container
+from brokers.amqp.container import MOST_UNOPENED, Container
 from brokers.engine.broker import Broker
 from brokers.engine.credit import HOLD_MS
 from brokers.engine.events import Fact
@@ -38,7 +39,7 @@ from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
 from brokers.server.store_identity import CONFIG, FOLDER, Lineage, check, is_missing
 from brokers.server.tls import TlsError
-from brokers.server.users import Users
+from brokers.server.users import CONSOLE, Users
 from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
 
 VERSION = "0.1.0"
@@ -92,6 +93,8 @@ class Service:
             {"$management": self.management, "$events": self.events, "$samples": self.samples},
             clock,
         )
+        self.container.attempts.exempt.add(CONSOLE)
+        self.container.most_unopened = most_unopened()
         self.container.settle = self._settle
         self.container.commit = self.messages.commit
         self.container.again = self._again
@@ -300,6 +303,11 @@ class Service:
     def _minute(self) -> None:
         self.broker.sweep()
         self.journal.prune(self.broker.turn.now)
+
+
+def most_unopened() -> int:
+    """How many connections that have said nothing yet may be open at once: the others have half of the descriptors."""
+    return max(16, min(MOST_UNOPENED, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
 
 
 def _one_line(text: str) -> str:

@@ -6,6 +6,7 @@ attacker the same time, and gets the same kind of answer, as a name with a wrong
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import secrets
@@ -33,6 +34,7 @@ class Users:
 
     def __init__(self, store: ConfigStore, accounts: Accounts) -> None:
         self._accounts = accounts
+        self._console_digest = b""  # of the generated secret
         accounts.credentials = self._passwords = Passwords()
         try:
             decoys = [b64decode(value["key"], validate=True) for kind, _, value in store.load() if kind == _DECOY]
@@ -49,6 +51,9 @@ class Users:
             name = saslprep(name)
         except ScramException:
             return False
+        if name == CONSOLE and self._console_digest:
+            # Generated: no hash makes 256 bits harder to guess, and wrong ones must not cost the broker anything.
+            return hmac.compare_digest(_digest(password), self._console_digest)
         # Both are evaluated before they are joined: an unknown user takes the same path.
         right = fits(password, self._verifier(name))
         user = self._accounts.users.get(name)
@@ -80,11 +85,13 @@ class Users:
         )
         self._accounts.reserved[CONSOLE] = why
         if secret and self._accounts.rights(CONSOLE) == ALL and self.check_plain(CONSOLE, secret):
+            self._console_digest = _digest(secret)
             return
         secret = self._passwords.generate()
         _write_private(secret_path, secret + "\n")
         # After a crash in between, the file does not fit and both are made anew.
         self._accounts.put_own(CONSOLE, self._passwords.verifier(secret), ALL, why)
+        self._console_digest = _digest(secret)
 
     def _verifier(self, name: str) -> Verifier:
         user = self._accounts.users.get(name)
@@ -92,6 +99,10 @@ class Users:
         decoy = hmac.digest(self._decoy_key, name.encode(), "sha512")
         record = user.verifier if user else None
         return unpacked(record) if record is not None else (decoy[:32], decoy[32:], decoy[32:], ITERATIONS)
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def _write_private(path: Path, content: str) -> None:

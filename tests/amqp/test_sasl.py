@@ -477,6 +477,9 @@ class Closed:
         self.free -= 1
         return 0 if self.free >= 0 else 1500
 
+    def check_wait_ms(self, user: str) -> int:
+        return 0
+
     def failed(self, user: str) -> None:
         self.told.append(f"{user} failed")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from brokers.amqp.sign_in_attempts import (
+    CHECKED,
     FIRST_PAUSE_MS,
     FORGOTTEN_MS,
     FREE,
@@ -73,3 +74,27 @@ def test_no_more_counters_are_kept_than_allowed_and_the_newest_stay() -> None:
     failed(attempts, FREE, user="y" * 500)
     assert len(attempts) == MOST
     assert attempts.wait_ms(THERE, "y" * 400, 0) == FIRST_PAUSE_MS  # names that long count as one
+
+
+def test_a_user_with_a_generated_secret_never_waits_and_is_not_counted() -> None:
+    attempts = SignInAttempts()
+    attempts.exempt.add("console")
+    for address in (HERE, THERE):
+        failed(attempts, 10_000, address=address, user="console")
+        for n in range(FREE_OF_ADDRESS):
+            failed(attempts, 1, address=address, user=f"user-{n}")
+        assert (attempts.wait_ms(address, "console", 0), attempts.check_wait_ms(address, "console", 0)) == (0, 0)
+    assert attempts.wait_ms(THERE, "anna", 0) == FIRST_PAUSE_MS
+
+
+def test_an_address_gets_so_many_wrong_passwords_checked_in_a_second_and_others_are_not_held_up() -> None:
+    attempts = SignInAttempts()
+    for second in range(3):
+        now = second * 1_000
+        for n in range(CHECKED):
+            assert attempts.check_wait_ms(HERE, f"user-{n}", now + n) == 0
+            failed(attempts, 1, address=HERE, user=f"user-{second}-{n}", now=now + n)
+        assert attempts.check_wait_ms(HERE, "anna", now + CHECKED) == 1_000 - CHECKED
+        assert attempts.check_wait_ms(HERE, "anna", now + 999) == 1
+        assert attempts.check_wait_ms(HERE, "anna", now + 1_000) == 0
+        assert attempts.check_wait_ms(THERE, "anna", now + CHECKED) == 0

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
+from brokers.supervisor import LONGEST_PAUSE, STEADY, Restarts
 from tests.up.running import Running, lives, wait_until
 
 STUBBORN = ["sh", "-c", "trap '' TERM INT; echo stubborn >&2; while :; do sleep 1; done"]
@@ -84,12 +85,41 @@ def test_a_process_that_keeps_failing_at_once_stops_everything_with_its_last_lin
     assert "broken ended with exit code 3, at once 4 times in a row" in running.err
 
 
-def test_a_process_that_is_not_essential_is_given_up_alone(supervise: Any) -> None:
-    running = supervise(quiet("fine"), {"name": "demo", "command": ["false"], "essential": False})
-    running.wait_for("demo    | ended with exit code 1, at once 4 times in a row: given up")
+def test_a_process_that_is_not_essential_is_started_again_however_often_it_ends_at_once(supervise: Any) -> None:
+    running = supervise(quiet("broker"), {"name": "web", "command": ["false"], "essential": False})
+    running.wait_for("web     | ended with exit code 1 after")
+    running.wait_for("6 times in a row; the rest goes on; starting it again in 1.6 s")
     assert running.process.poll() is None
+    assert [child for child in running.descendants() if lives(child)], "the broker"
     running.end(signal.SIGTERM, within=5)
     assert running.process.returncode == 0
+
+
+def test_a_process_that_is_not_essential_and_ends_at_once_does_not_hold_up_the_next(supervise: Any) -> None:
+    web = {"name": "web", "command": ["false"], "essential": False, "ready": "/nonexistent"}
+    running = supervise(quiet("broker"), web, {"name": "after", "command": ["echo", "hello"], "once": True})
+    running.wait_for("said hello")
+    running.wait_for("starting it again in 0.8 s")
+    running.end(signal.SIGTERM, within=5)
+
+
+def test_a_process_that_is_not_essential_and_never_gets_ready_stops_nothing(supervise: Any) -> None:
+    running = supervise(quiet("web", essential=False, ready="/nonexistent", ready_within=0.2))
+    running.wait_for("web     | is not ready after 0.2 s; the rest goes on without it")
+    running.wait_for("everything is ready")
+    running.end(signal.SIGTERM, within=5)
+    assert running.process.returncode == 0
+
+
+def test_the_pause_doubles_up_to_a_limit_and_starts_again_after_a_steady_life() -> None:
+    restarts = Restarts(0.5)
+    assert [restarts.ended(0.1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, LONGEST_PAUSE, LONGEST_PAUSE]
+    assert (restarts.ends, restarts.at_once) == (8, 8)
+    # A life of some seconds is not at once, and yet no reason to be quick: it may be killed again and again.
+    assert restarts.ended(STEADY - 1) == LONGEST_PAUSE
+    assert (restarts.ends, restarts.at_once) == (9, 0)
+    assert all(restarts.ended(0.1) == LONGEST_PAUSE for _ in range(10_000))
+    assert restarts.ended(STEADY) == 0.5
 
 
 def test_the_next_process_waits_until_the_one_before_is_ready(supervise: Any, tmp_path: Path) -> None:
