@@ -36,9 +36,10 @@ CONTAINER_ID = b"headgate"
 
 #: A client that desires this is refused while another connection of its user has its container-id (Qpid JMS does).
 SOLE_CONNECTION = "sole-connection-for-container"
-#: What clients ask for before they rely on it: a link without a target address, each message saying where it goes;
-#: subscriptions that several consumers share.
-CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE_CONNECTION)
+#: What clients ask for before they rely on it: subscriptions that several consumers share; the above. ANONYMOUS-RELAY
+#: is not offered, though a link without a target address works: Qpid JMS then sends each message on a link to its own
+#: destination, waits for credit itself, and so has certainly not sent a message whose send timed out.
+CAPABILITIES = ("SHARED-SUBS", SOLE_CONNECTION)
 
 log = logging.getLogger("headgate.broker")
 

@@ -93,6 +93,20 @@ def test_a_send_timeout_throws_and_the_session_sends_afterwards(
     assert operator.depth("orders") == 0
 
 
+@pytest.mark.domain("clients no destination")
+@pytest.mark.parametrize("transacted", ["false", "true"])
+def test_a_send_without_a_destination_that_timed_out_is_never_delivered(
+    jms: Peer, broker: BrokerThread, operator: Operator, transacted: str
+) -> None:
+    operator.create("orders", capacity_messages=CAPACITY)
+    operator.publish("orders", *(f"m{n}" for n in range(FULL)))
+    seen = well(jms.play("anonymous-send-timeout", broker.port, full=FULL, transacted=transacted))
+    assert seen["thrown"] == ["JmsSendTimedOutException"] * 2
+    assert seen["received"] == [f"m{n}" for n in range(FULL)]
+    assert seen["nothing_more"]
+    assert seen["then"] == ["after"]
+
+
 @pytest.mark.parametrize("policy", [{"mechanism": "reject"}, {"mechanism": "reject-after", "reject_after_ms": 50}])
 def test_a_full_queue_that_rejects_throws_and_the_session_sends_afterwards(
     jms: Peer, broker: BrokerThread, operator: Operator, policy: dict[str, int | str]

@@ -96,6 +96,7 @@ public final class Scenarios {
         known.put("subscriptions", this::subscriptions);
         known.put("duplicate-client-id", this::duplicateClientId);
         known.put("request-reply", this::requestReply);
+        known.put("anonymous-send-timeout", this::anonymousSendTimeout);
         known.put("selector", this::selector);
         known.put("priority", this::priority);
         known.put("expiry", this::expiry);
@@ -194,6 +195,33 @@ public final class Scenarios {
         seen.put("freed", bodies(session.createConsumer(queue(session)), number("full")).size());
         late.get(WITHIN, TimeUnit.MILLISECONDS);
         seen.put("released", true);
+    }
+
+    /** A producer without a destination gives up a send to a full queue; the queue is emptied much later. */
+    private void anonymousSendTimeout() throws Exception {
+        boolean transacted = "true".equals(options.get("transacted"));
+        Connection connection = connect("jms.sendTimeout=1000");
+        int mode = transacted ? Session.SESSION_TRANSACTED : Session.AUTO_ACKNOWLEDGE;
+        Session session = connection.createSession(transacted, mode);
+        MessageProducer producer = session.createProducer(null);
+        List<String> thrown = new ArrayList<>();
+        for (int n = 0; n < 2; n++) {
+            try {
+                producer.send(queue(session), session.createTextMessage("given up " + n));
+            } catch (JMSException error) {
+                thrown.add(error.getClass().getSimpleName());
+            }
+        }
+        seen.put("thrown", thrown);
+        Session other = session(Session.AUTO_ACKNOWLEDGE);
+        MessageConsumer consumer = other.createConsumer(queue(other));
+        seen.put("received", bodies(consumer, number("full")));
+        seen.put("nothing_more", consumer.receive(1500) == null);
+        producer.send(queue(session), session.createTextMessage("after"));
+        if (transacted) {
+            session.commit();
+        }
+        seen.put("then", bodies(consumer, 1));
     }
 
     /** `producers` connections, each sends `count` messages, once all have attached. */
