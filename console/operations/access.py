@@ -7,11 +7,14 @@ administer everything, since whoever sets a password may sign in with it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
@@ -33,6 +36,31 @@ def _must_administer_everything(by: Actor) -> None:
 def _must_be_able_to_give(by: Actor, grant: Grant) -> None:
     if not by.rights.may_give(grant):
         raise PermissionDenied(f"{by.name} may not give or take {grant}: that needs the role of administrator for it")
+
+
+def _is_administered() -> bool:
+    """Whether anybody who can sign in administers everything."""
+    grant = {"role": Role.ADMIN.value, "broker": "", "virtualhost": ""}
+    direct, by_group = (
+        {f"{way}__{key}": value for key, value in grant.items()} for way in ("role_grants", "groups__role_grants")
+    )
+    administers = Q(is_superuser=True) | Q(**direct) | Q(**by_group)
+    return User.objects.filter(administers, is_active=True).exists()
+
+
+@contextmanager
+def _leaving_an_administrator() -> Iterator[None]:
+    """What is done within is undone, and refused with InvalidValue, if it would take away the last administrator."""
+    before = _is_administered()
+    with transaction.atomic():
+        yield
+        if before and not _is_administered():
+            raise InvalidValue(
+                {
+                    "administrator": "this would leave no active administrator of every broker, and so no user who"
+                    " could give the role back: assign it to another user first"
+                }
+            )
 
 
 # -- grants -----------------------------------------------------------------------------------------------------------
@@ -59,8 +87,14 @@ def take(by: Actor, kept: RoleGrant, *, reason: str = "") -> None:
     """Raises PermissionDenied."""
     with audited(by, kept.holder, "take-role", reason=reason, scope=kept.grant) as row:
         _must_be_able_to_give(by, kept.grant)
-        row.before, row.after = {"role": str(kept.grant)}, {"role": None}
-        kept.delete()
+        row.before, row.after = {"role": str(kept.grant), "grants": _stored([kept])}, {"role": None}
+        with _leaving_an_administrator():
+            kept.delete()
+
+
+def _stored(kept: Iterable[RoleGrant]) -> list[list[str]]:
+    """Grants as an audit row keeps them, so that they can be given back: role, broker, virtual host."""
+    return [[row.role, row.broker, row.virtualhost] for row in kept]
 
 
 def _holder(holder: User | Group) -> str:
@@ -94,21 +128,22 @@ def renew_password(by: Actor, user: User) -> str:
         return password
 
 
-def set_active(by: Actor, user: User, *, active: bool) -> None:
+def set_active(by: Actor, user: User, *, active: bool, reason: str = "") -> None:
     """Whoever is not active neither signs in nor stays signed in, and their tokens let nobody in. Raises
     PermissionDenied, InvalidValue."""
-    with audited(by, _holder(user), "activate-user" if active else "deactivate-user") as row:
+    with audited(by, _holder(user), "activate-user" if active else "deactivate-user", reason=reason) as row:
         _must_administer_everything(by)
         if user == by.user and not active:
-            raise InvalidValue({"user": "you cannot lock yourself out: let somebody else do it"})
+            raise InvalidValue({"user": "you cannot deactivate yourself: another administrator can"})
         row.before, row.after = {"active": user.is_active}, {"active": active}
-        user.is_active = active
-        user.save(update_fields=["is_active"])
+        with _leaving_an_administrator():
+            user.is_active = active
+            user.save(update_fields=["is_active"])
 
 
-def create_group(by: Actor, name: str) -> Group:
+def create_group(by: Actor, name: str, *, reason: str = "") -> Group:
     """Raises PermissionDenied, AlreadyExists, InvalidValue."""
-    with audited(by, f"group {name}", "create-group"):
+    with audited(by, f"group {name}", "create-group", reason=reason):
         _must_administer_everything(by)
         if not name or len(name) > 150:
             raise InvalidValue({"name": "a group needs a name, of 150 characters at most"})
@@ -125,17 +160,20 @@ def delete_group(by: Actor, group: Group) -> None:
         row.before = {
             "members": sorted(group.user_set.values_list("username", flat=True)),
             "roles": [str(kept.grant) for kept in group.role_grants.all()],
+            "grants": _stored(group.role_grants.all()),
         }
-        group.delete()
+        with _leaving_an_administrator():
+            group.delete()
 
 
-def set_groups(by: Actor, user: User, groups: Sequence[Group]) -> None:
+def set_groups(by: Actor, user: User, groups: Sequence[Group], *, reason: str = "") -> None:
     """Raises PermissionDenied."""
-    with audited(by, _holder(user), "set-groups") as row:
+    with audited(by, _holder(user), "set-groups", reason=reason) as row:
         _must_administer_everything(by)
         row.before = {"groups": sorted(user.groups.values_list("name", flat=True))}
         row.after = {"groups": sorted(group.name for group in groups)}
-        user.groups.set(groups)
+        with _leaving_an_administrator():
+            user.groups.set(groups)
 
 
 # -- tokens -----------------------------------------------------------------------------------------------------------

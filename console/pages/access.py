@@ -1,6 +1,7 @@
 """Who may do what: grants, people and groups, for administrators; each sees and changes what lies in their own scope.
 
-Plain forms: what a page posts is one change, which `console/operations/access.py` checks, makes and audits.
+Plain forms: what a page posts is one change, which `console/operations/access.py` checks, makes and audits. One that
+takes something away is made only when its question was answered (`access_questions.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -19,10 +21,14 @@ from brokers.admin import AdminError, InvalidValue
 from console.access.models import ApiToken, RoleGrant
 from console.access.people import rights_in
 from console.access.rights import Grant, Rights, Role
+from console.audit.models import AuditEntry
 from console.history.known import brokers
 from console.history.reader import HistoryBroken, NothingRecorded, reader_of
 from console.operations import Actor
 from console.operations import access as operations
+from console.operations.access_undo import is_undoable, undo
+from console.pages import access_questions
+from console.pages.access_questions import Question
 from console.pages.frame import frame
 from console.pages.tokens import known_hosts
 
@@ -31,7 +37,7 @@ SAYS = {
     Role.VIEWER: "sees queues, events, history and audit of its scope",
     Role.OPERATOR: "also stops and starts producers, purges, creates and deletes",
     Role.POLICY_EDITOR: "also sets limits and policies",
-    Role.ADMIN: "may all of that, and says who may do what",
+    Role.ADMIN: "all of that, and assigns roles",
 }
 
 
@@ -40,16 +46,17 @@ def access(request: HttpRequest) -> HttpResponse:
     rights = rights_in(request)
     if not rights.administers:
         raise PermissionDenied("Who may do what is for administrators to see.")
-    told, wrong, status = None, "", 200
+    told, question, wrong, status = None, None, "", 200
     if request.method == "POST":
         try:
-            told = _act(Actor.of(request), request.POST)
+            question = _question(Actor.of(request), request.POST)
+            told = _act(request) if question is None else None
         except InvalidValue as error:
             wrong, status = " ".join(error.errors.values()), 400
         except (AdminError, PermissionDenied) as error:
             wrong, status = str(error), 403 if isinstance(error, PermissionDenied) else 409
         else:
-            if told is None:
+            if told is None and question is None:
                 return redirect(request.get_full_path())
     everything = rights.may_everywhere(Role.ADMIN)
     kept = RoleGrant.objects.select_related("user", "group")
@@ -66,6 +73,8 @@ def access(request: HttpRequest) -> HttpResponse:
         "hosts": known_hosts(rights),
         "tokens": ApiToken.objects.select_related("user").filter(revoked=None)[:500] if everything else [],
         "told": told,
+        "question": question,
+        "question_fields": fields_of(request.POST),
         "wrong": wrong,
     }
     answer = render(request, "console/access.html", context, status=status)
@@ -88,15 +97,40 @@ def _only_in_the_history(rights: Rights) -> list[str]:
     return [slug for slug in known if slug not in configured and _administers(rights, slug)]
 
 
-def _act(by: Actor, given: QueryDict) -> dict[str, str] | None:
-    """Do what a form asks for; what is told this once, if anything is."""
+def fields_of(given: QueryDict) -> list[tuple[str, str]]:
+    """What a form sent, to be sent again with the answer to its question."""
+    own = ("csrfmiddlewaretoken", "confirmed")
+    return [(name, str(value)) for name, values in given.lists() if name not in own for value in values]
+
+
+def _question(by: Actor, given: QueryDict) -> Question | None:
+    """What is asked before this is done; None: nothing, or it was answered. Who may not do it is refused by the act."""
+    action = given.get("action", "")
+    ask = _QUESTIONS.get(action)
+    if ask is None or given.get("confirmed") == "1":
+        return None
+    may = by.rights.may_everywhere(Role.ADMIN)
+    if not may and action == "take":
+        may = by.rights.may_give(_named(RoleGrant, pk=_number(given)).grant)
+    return ask(by, given) if may else None
+
+
+def _act(request: HttpRequest) -> dict[str, str] | None:
+    """Do what a form asks for, and say so; what is shown this once, if anything is."""
+    by, given = Actor.of(request), request.POST
     act = _ACTIONS.get(given.get("action", ""))
     if act is None:
         raise InvalidValue({"action": f"action is {given.get('action')!r}: it must be one of {', '.join(_ACTIONS)}"})
-    return act(by, given)
+    done = act(by, given)
+    if not isinstance(done, str):
+        return done
+    row = AuditEntry.objects.filter(user=request.user).first() if isinstance(request.user, User) else None
+    undoable = row is not None and given.get("action") != "undo" and is_undoable(row)
+    messages.success(request, done, extra_tags=str(row.pk) if row is not None and undoable else "")
+    return None
 
 
-def _give(by: Actor, given: QueryDict) -> None:
+def _give(by: Actor, given: QueryDict) -> str:
     kind, _, name = given.get("holder", "").partition(":")
     holder: User | Group = _named(Group, name=name) if kind == "group" else _named(User, username=name)
     role = given.get("role", "")
@@ -104,10 +138,13 @@ def _give(by: Actor, given: QueryDict) -> None:
         raise InvalidValue({"role": f"role is {role!r}: it must be one of {', '.join(Role)}"})
     grant = Grant(Role(role), given.get("broker", "").strip(), given.get("virtualhost", "").strip())
     operations.give(by, holder, grant)
+    return f"{name} is {grant} now."
 
 
-def _take(by: Actor, given: QueryDict) -> None:
-    operations.take(by, _named(RoleGrant, pk=_number(given)))
+def _take(by: Actor, given: QueryDict) -> str:
+    kept = _named(RoleGrant, pk=_number(given))
+    operations.take(by, kept)
+    return f"{kept.holder.capitalize()} is no longer {kept.grant}."
 
 
 def _create_user(by: Actor, given: QueryDict) -> dict[str, str]:
@@ -120,28 +157,54 @@ def _renew(by: Actor, given: QueryDict) -> dict[str, str]:
     return {"what": f"The new password of {user.get_username()}", "secret": operations.renew_password(by, user)}
 
 
-def _activate(by: Actor, given: QueryDict) -> None:
-    operations.set_active(by, _named(User, pk=_number(given)), active=given.get("active") == "1")
+def _activate(by: Actor, given: QueryDict) -> str:
+    user, active = _named(User, pk=_number(given)), given.get("active") == "1"
+    operations.set_active(by, user, active=active)
+    return f"{user.get_username()} {'can sign in again' if active else 'is deactivated'}."
 
 
-def _set_groups(by: Actor, given: QueryDict) -> None:
-    groups = Group.objects.filter(name__in=given.getlist("group"))
-    operations.set_groups(by, _named(User, pk=_number(given)), list(groups))
+def _set_groups(by: Actor, given: QueryDict) -> str:
+    user, groups = _named(User, pk=_number(given)), list(Group.objects.filter(name__in=given.getlist("group")))
+    operations.set_groups(by, user, groups)
+    return f"Groups of {user.get_username()}: {', '.join(sorted(group.name for group in groups)) or 'none'}."
 
 
-def _create_group(by: Actor, given: QueryDict) -> None:
-    operations.create_group(by, given.get("name", "").strip())
+def _create_group(by: Actor, given: QueryDict) -> str:
+    return f"The group {operations.create_group(by, given.get('name', '').strip()).name} is created."
 
 
-def _delete_group(by: Actor, given: QueryDict) -> None:
-    operations.delete_group(by, _named(Group, pk=_number(given)))
+def _delete_group(by: Actor, given: QueryDict) -> str:
+    group = _named(Group, pk=_number(given))
+    name = group.name
+    operations.delete_group(by, group)
+    return f"The group {name} is deleted."
 
 
-def _revoke(by: Actor, given: QueryDict) -> None:
-    operations.revoke_token(by, _named(ApiToken, pk=_number(given)))
+def _revoke(by: Actor, given: QueryDict) -> str:
+    token = _named(ApiToken, pk=_number(given))
+    operations.revoke_token(by, token)
+    return f"The token {token.name} of {token.user.get_username()} is revoked."
 
 
-_ACTIONS: dict[str, Callable[[Actor, QueryDict], dict[str, str] | None]] = {
+def _undo(by: Actor, given: QueryDict) -> str:
+    return undo(by, _named(AuditEntry, pk=_number(given)))
+
+
+_QUESTIONS: dict[str, Callable[[Actor, QueryDict], Question | None]] = {
+    "take": lambda by, given: access_questions.revoke_role(_named(RoleGrant, pk=_number(given))),
+    "renew-password": lambda by, given: access_questions.renew_password(_named(User, pk=_number(given)), by.user),
+    "activate": lambda by, given: (
+        None if given.get("active") == "1" else access_questions.deactivate(_named(User, pk=_number(given)))
+    ),
+    "set-groups": lambda by, given: access_questions.set_groups(
+        _named(User, pk=_number(given)), given.getlist("group")
+    ),
+    "delete-group": lambda by, given: access_questions.delete_group(_named(Group, pk=_number(given))),
+    "revoke-token": lambda by, given: access_questions.revoke_token(_named(ApiToken, pk=_number(given))),
+}
+
+#: Each makes one change, and says what it came to: a sentence, or what is shown this once.
+_ACTIONS: dict[str, Callable[[Actor, QueryDict], dict[str, str] | str]] = {
     "give": _give,
     "take": _take,
     "create-user": _create_user,
@@ -151,6 +214,7 @@ _ACTIONS: dict[str, Callable[[Actor, QueryDict], dict[str, str] | None]] = {
     "create-group": _create_group,
     "delete-group": _delete_group,
     "revoke-token": _revoke,
+    "undo": _undo,
 }
 
 

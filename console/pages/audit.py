@@ -87,11 +87,14 @@ def changes(entry: AuditEntry) -> list[tuple[str, Any, Any]]:
     """What an attempt changed: (attribute, before, after). Values that change by themselves, such as the depth of a
     queue, are left out unless nothing else tells what happened."""
     before, after = entry.before or {}, entry.after or {}
-    names = [*before, *(name for name in after if name not in before)]
+    names = [name for name in (*before, *(n for n in after if n not in before)) if name not in _FOR_UNDO]
     differ = [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
     meant = [change for change in differ if change[0] in _MEANT]
     return meant or differ
 
+
+#: What is kept so that a change can be undone; the row says it in words beside it.
+_FOR_UNDO = frozenset({"grants"})
 
 #: What people change: writable attributes, and what an operator's stop leaves on an object.
 _MEANT = frozenset(a.name for t in TYPES.values() for a in t.attributes if a.writable) | {"stops", "stopped_queues"}

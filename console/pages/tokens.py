@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
@@ -14,6 +15,7 @@ from console.access.people import rights_in
 from console.access.rights import Grant, Rights, Role
 from console.operations import Actor
 from console.operations import access as operations
+from console.pages.access_questions import revoke_token
 from console.pages.frame import brokers_of, frame
 from console.seen import links_seen
 
@@ -25,13 +27,19 @@ DAYS = (1, 7, 30, 90, 365)
 def tokens(request: HttpRequest) -> HttpResponse:
     rights = rights_in(request)
     made = secret = None
+    question = None
     wrong, status = "", 200
     if request.method == "POST":
         try:
             if request.POST.get("action") == "revoke":
-                operations.revoke_token(Actor.of(request), _mine(request))
-                return redirect("tokens")
-            made, secret = _create(request)
+                token = _mine(request)
+                if request.POST.get("confirmed") == "1":
+                    operations.revoke_token(Actor.of(request), token)
+                    messages.success(request, f"The token {token.name} is revoked.")
+                    return redirect("tokens")
+                question = revoke_token(token)
+            else:
+                made, secret = _create(request)
         except InvalidValue as error:
             wrong, status = " ".join(error.errors.values()), 400
         except (AdminError, PermissionDenied) as error:
@@ -45,6 +53,8 @@ def tokens(request: HttpRequest) -> HttpResponse:
         "scopes": brokers_of(request),
         "hosts": known_hosts(rights),
         "address": request.build_absolute_uri("/"),
+        "question": question,
+        "question_fields": [("action", "revoke"), ("id", request.POST.get("id", ""))],
         "made": made,
         "secret": secret,
         "wrong": wrong,

@@ -14,6 +14,8 @@ from console.access.models import RoleGrant
 from console.access.people import rights_of
 from console.access.rights import Grant, Role
 from console.audit.models import AuditEntry
+from console.operations import Actor
+from console.operations.access import create_token
 from tests.console.conftest import Broker
 from tests.console.test_access import T, person
 from tests.history.delta import HOUR, coverage, write
@@ -33,7 +35,27 @@ def boss(broker: Broker) -> Client:
 
 
 def post(client: Client, action: str, **values: Any) -> Any:
-    return client.post("/access/", {"action": action, **values})
+    """A form, and the answer to its question if it asks one."""
+    return client.post("/access/", {"action": action, "confirmed": "1", **values})
+
+
+def asked(client: Client, action: str, **values: Any) -> str:
+    """The question that a form leads to, which has changed nothing yet."""
+    rows = AuditEntry.objects.count()
+    answer = client.post("/access/", {"action": action, **values})
+    html = answer.content.decode()
+    assert answer.status_code == 200
+    assert 'id="question"' in html
+    assert AuditEntry.objects.count() == rows
+    return html.partition('id="question"')[2].partition("</dialog>")[0]
+
+
+def undone(client: Client) -> Any:
+    """Press the button of the message on the page."""
+    html = client.get("/access/").content.decode()
+    found = re.search(r'value="undo"><input type="hidden" name="id" value="(\d+)"', html)
+    assert found, html.partition("<main")[2][:2000]
+    return post(client, "undo", id=found[1])
 
 
 def newest() -> tuple[str, str, str]:
@@ -172,3 +194,93 @@ def test_groups_that_there_were_keep_what_they_could_do() -> None:
         "operators": {Grant(Role.OPERATOR), Grant(Role.POLICY_EDITOR)},
         "administrators": {Grant(Role.ADMIN)},
     }
+
+
+def crew(boss: Client) -> Group:
+    """The group `night shift`: an operator of one broker, with two members."""
+    users = [person("vic"), person("mia")]
+    post(boss, "create-group", name="night shift")
+    post(boss, "give", holder="group:night shift", role="operator", broker="local", virtualhost="")
+    for user in users:
+        post(boss, "set-groups", id=user.pk, group=["night shift"])
+    return Group.objects.get(name="night shift")
+
+
+def test_a_group_is_deleted_after_its_question_and_created_again_with_roles_and_members(boss: Client) -> None:
+    group = crew(boss)
+    question = asked(boss, "delete-group", id=group.pk)
+    assert "operator of broker local" in question
+    assert "mia, vic" in question
+    assert Group.objects.filter(name="night shift").exists()
+    post(boss, "delete-group", id=group.pk)
+    assert newest() == ("delete-group", "group night shift", "done")
+    assert rights_of(User.objects.get(username="vic")).grants == ()
+    assert undone(boss).status_code == 302
+    assert "is there again" in boss.get("/access/").content.decode()
+    for name in ("vic", "mia"):
+        assert rights_of(User.objects.get(username=name)).grants == (Grant(Role.OPERATOR, "local"),)
+    redone = AuditEntry.objects.filter(reason__startswith="undo of audit row")
+    assert sorted(redone.values_list("operation", flat=True)) == [
+        "create-group",
+        "give-role",
+        "set-groups",
+        "set-groups",
+    ]
+
+
+def test_a_role_that_was_revoked_is_given_back(boss: Client) -> None:
+    user = person("vic", Grant(Role.VIEWER, "local", "default"))
+    kept = RoleGrant.objects.get(user=user)
+    assert "no longer viewer of virtual host default" in asked(boss, "take", id=kept.pk)
+    post(boss, "take", id=kept.pk)
+    assert rights_of(user).grants == ()
+    undone(boss)
+    assert rights_of(user).grants == (Grant(Role.VIEWER, "local", "default"),)
+
+
+def test_who_was_deactivated_is_reactivated_from_the_message(boss: Client) -> None:
+    user = person("vic", Grant(Role.VIEWER))
+    assert "signed out at once" in asked(boss, "activate", id=user.pk, active="0")
+    post(boss, "activate", id=user.pk, active="0")
+    undone(boss)
+    assert User.objects.get(pk=user.pk).is_active
+
+
+def test_groups_that_were_taken_from_a_user_are_given_back(boss: Client) -> None:
+    group = crew(boss)
+    user = User.objects.get(username="vic")
+    assert "operator of broker local" in asked(boss, "set-groups", id=user.pk)
+    post(boss, "set-groups", id=user.pk)
+    assert not user.groups.exists()
+    undone(boss)
+    assert list(user.groups.all()) == [group]
+
+
+def test_a_new_password_and_a_revoked_token_are_asked_for_and_cannot_be_undone(boss: Client) -> None:
+    user = person("vic", Grant(Role.VIEWER))
+    digest = user.password
+    assert "cannot be undone" in asked(boss, "renew-password", id=user.pk)
+    assert User.objects.get(pk=user.pk).password == digest
+    token, _ = create_token(Actor(user), "ci", [Grant(Role.VIEWER)], days=1)
+    assert "refused from now on" in asked(boss, "revoke-token", id=token.pk)
+    post(boss, "revoke-token", id=token.pk)
+    html = boss.get("/access/").content.decode()
+    assert "The token ci of vic is revoked." in html
+    assert 'value="undo"' not in html
+
+
+@pytest.mark.parametrize("way", ["take", "delete-group", "set-groups", "activate"])
+def test_the_last_administrator_stays_one(broker: Broker, way: str) -> None:
+    group = Group.objects.get(name="administrators")
+    ada, mia = person("ada"), person("mia", Grant(Role.ADMIN, "local"))
+    ada.groups.add(group)
+    client = client_of(ada)
+    ids = {"take": RoleGrant.objects.get(group=group).pk, "delete-group": group.pk}
+    answer = post(client, way, id=ids.get(way, ada.pk), active="0")
+    assert answer.status_code == 400
+    assert rights_of(User.objects.get(username="ada")).may_everywhere(Role.ADMIN)
+    assert newest()[2] == "refused"
+    mia.groups.add(group)  # with a second one it can be done
+    if way == "set-groups":
+        assert post(client, way, id=ada.pk).status_code == 302
+        assert not rights_of(User.objects.get(username="ada")).administers

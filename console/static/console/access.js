@@ -17,4 +17,13 @@ if (secret) {
 // Sent again by a reload, a form would do again what it did.
 if (secret || document.querySelector(".notice.error")) history.replaceState(null, "", location.href);
 
+// Asked by the server; as a dialog it cannot be overlooked, and Escape means no.
+const question = document.getElementById("question");
+if (question) {
+  question.close();
+  question.showModal();
+  document.getElementById("question-cancel").focus();
+  question.addEventListener("close", () => location.replace(location.href));
+}
+
 watch({ watch: "objects", object: "" });

@@ -1,0 +1,73 @@
+"""Undo a change of access from its audit row: what was there before is given back, each step audited like any other.
+
+A password and a token cannot be given back: only digests of them were ever kept, and what was revoked stays so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.contrib.auth.models import Group, User
+
+from brokers.admin import InvalidValue, NotFound
+from console.access.rights import Grant, Role
+from console.audit.models import AuditEntry, Outcome
+from console.operations import access
+from console.operations.actor import Actor
+
+_UNDOABLE = frozenset({"delete-group", "take-role", "deactivate-user", "set-groups"})
+
+
+def is_undoable(entry: AuditEntry) -> bool:
+    return entry.operation in _UNDOABLE and entry.outcome == Outcome.DONE
+
+
+def undo(by: Actor, entry: AuditEntry) -> str:
+    """What it came to, in a sentence. Raises InvalidValue, NotFound, AlreadyExists, PermissionDenied."""
+    if not is_undoable(entry):
+        raise InvalidValue({"undo": f"{entry.operation} of {entry.object} ({entry.outcome}) cannot be undone"})
+    kind, _, name = entry.object.partition(" ")
+    before, reason = entry.before or {}, f"undo of audit row {entry.pk}"
+    grants = [Grant(Role(role), broker, host) for role, broker, host in before.get("grants", ())]
+    if entry.operation == "delete-group":
+        return _create_again(by, name, grants, before.get("members", ()), reason)
+    if entry.operation == "take-role":
+        holder: User | Group = _user(name) if kind == "user" else _group(name)
+        for grant in grants:
+            access.give(by, holder, grant, reason=reason)
+        return f"{name} has the role of {before.get('role')} again."
+    user = _user(name)
+    if entry.operation == "deactivate-user":
+        access.set_active(by, user, active=True, reason=reason)
+        return f"{name} can sign in again."
+    groups = list(Group.objects.filter(name__in=before.get("groups", ())))
+    access.set_groups(by, user, groups, reason=reason)
+    return f"{name} is in the groups of before again: {_names(group.name for group in groups)}."
+
+
+def _create_again(by: Actor, name: str, grants: list[Grant], members: Iterable[str], reason: str) -> str:
+    group = access.create_group(by, name, reason=reason)
+    for grant in grants:
+        access.give(by, group, grant, reason=reason)
+    there = list(User.objects.filter(username__in=members))
+    for user in there:
+        access.set_groups(by, user, [*user.groups.all(), group], reason=reason)
+    return f"The group {name} is there again: roles: {len(grants)}, members: {len(there)}."
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _user(name: str) -> User:
+    found = User.objects.filter(username=name).first()
+    if found is None:
+        raise NotFound(f"there is no user {name} any more")
+    return found
+
+
+def _group(name: str) -> Group:
+    found = Group.objects.filter(name=name).first()
+    if found is None:
+        raise NotFound(f"there is no group {name} any more")
+    return found
