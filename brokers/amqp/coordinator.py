@@ -140,12 +140,9 @@ class CoordinatorLink(IncomingLink):
 
     def _top_up(self) -> None:
         credit = link_credit(self.pointer)
-        if not self.closing and credit <= CREDIT // 2:
+        if not self.closing and not self.far_ahead and credit <= CREDIT // 2:
             link_flow(self.pointer, CREDIT - credit - len(self.discharging))
         self.connection.dirty()
-
-    def on_flow(self) -> None:
-        pass
 
     def let_go(self) -> None:
         self.discharging.clear()

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 #: The largest message that is taken, in bytes; announced to clients, and held against them.
 MAX_MESSAGE_SIZE = 128 << 20
 
+#: Deliveries that a client may claim to have sent beyond its credit: more than were ever taken back at once, and few
+#: enough to count on from in Proton's 32 bits.
+MOST_AHEAD = 1 << 24
+
 TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
 RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 
@@ -101,6 +105,19 @@ class IncomingLink(Link):
     def forget_parts(self) -> None:
         self.parts.clear()
         self.size = 0
+
+    def on_flow(self) -> None:
+        if self.far_ahead:
+            self.end(TRANSFER_LIMIT, "the link's delivery count is ahead of all credit that it was given")
+        else:
+            self.on_count()
+
+    def on_count(self) -> None:
+        """The client says how many deliveries it has sent."""
+
+    @property
+    def far_ahead(self) -> bool:
+        return link_credit(self.pointer) < -MOST_AHEAD
 
     def refuse(self, delivery: Any, condition: str, text: str) -> None:
         """Reject a delivery that breaks the protocol, and end the link. It is settled, since a client that sends on
@@ -266,7 +283,7 @@ class ProducerLink(IncomingLink):
             delivery_settle(delivery)
         return None
 
-    def on_flow(self) -> None:
+    def on_count(self) -> None:
         """The client answered a drain: what it did not use comes back."""
         producer = self.producer
         if producer.draining:

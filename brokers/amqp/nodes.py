@@ -160,8 +160,5 @@ class NodeTarget(IncomingLink):
             link_flow(self.pointer, REQUEST_CREDIT - credit)
             self.connection.dirty()
 
-    def on_flow(self) -> None:
-        pass
-
     def let_go(self) -> None:
         self.on_message = None

@@ -96,12 +96,9 @@ class OutletLink(IncomingLink):
         self.connection.dirty()
 
     def _top_up(self) -> None:
-        if not self.closing and self.outlet.top_up():
+        if not self.closing and not self.far_ahead and self.outlet.top_up():
             link_flow(self.pointer, self.outlet.credit - link_credit(self.pointer))
             self.connection.dirty()
-
-    def on_flow(self) -> None:
-        pass
 
     def let_go(self) -> None:
         self.outlet.close()

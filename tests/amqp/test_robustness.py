@@ -21,6 +21,7 @@ from tests.amqp.frames import (
     ATTACH,
     BEGIN,
     CLOSE,
+    COORDINATOR,
     DETACH,
     END,
     FLOW,
@@ -30,6 +31,7 @@ from tests.amqp.frames import (
     TRANSFER,
     Peer,
     anonymous_init,
+    described,
     frame,
 )
 
@@ -172,6 +174,23 @@ def test_an_odd_frame_does_no_harm_to_the_broker(broker: BrokerThread, sent: byt
         peer.write(frame(CLOSE))
         peer.expect_end()
         sender.send(Message(body="still here"))
+    nothing_is_left(broker)
+
+
+@pytest.mark.parametrize("target", ["q", None, described(COORDINATOR)], ids=str)
+def test_a_delivery_count_far_ahead_of_all_credit_ends_the_link_alone(broker: BrokerThread, target: Any) -> None:
+    """Proton's credit of such a link is far below zero, and what it takes to be above zero again no number of its."""
+    with Peer(broker.port) as peer:
+        peer.open()
+        if isinstance(target, str | None):
+            peer.attach(target, handle=0)
+        else:
+            peer.attach(None, handle=0, target=target)
+        peer.expect(FLOW)
+        peer.write(frame(FLOW, uint(0), uint(2048), uint(0), uint(2048), uint(0), uint(2**31), uint(0)))
+        condition, _ = peer.expect_error(DETACH, 2)
+        assert condition == "amqp:link:transfer-limit-exceeded"
+        peer.is_alive()
     nothing_is_left(broker)
 
 
