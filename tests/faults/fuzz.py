@@ -214,14 +214,16 @@ class Broker:
         await manager.create(name, _HOST | {"anonymous": True})
         user = object_name("User", name=recordings.NAME)
         grants = [f"{recordings.NAME}:publish,consume,manage"]
-        await manager.update(user, {"grants": grants})  # which went with the virtual host
+        await manager.update(
+            user, {"grants": grants}, (await manager.read(user)).version
+        )  # which went with the virtual host
         await manager.close()
 
     async def quiet(self) -> None:
         """Returns when no client is connected but the calm one and this."""
         manager = await self.manager()
         end = time.monotonic() + PATIENCE
-        while len(found := (await manager.query("Connection")).objects) > 2:
+        while len(found := (await manager.query("Connection")).items) > 2:
             if time.monotonic() > end:
                 raise Failed(f"{len(found)} connections are left")
             await asyncio.sleep(0.05)
