@@ -117,7 +117,7 @@ class IncomingLink(Link):
 
     @property
     def far_ahead(self) -> bool:
-        return link_credit(self.pointer) < -MOST_AHEAD
+        return bool(link_credit(self.pointer) < -MOST_AHEAD)
 
     def refuse(self, delivery: Any, condition: str, text: str) -> None:
         """Reject a delivery that breaks the protocol, and end the link. It is settled, since a client that sends on

@@ -41,6 +41,7 @@ class Listener(asyncio.BufferedProtocol):
         self.listeners = listeners
         self.tls = False
         self._closing = False
+        self._cut: asyncio.TimerHandle | None = None  # what ends a close that takes too long
         self.transport: asyncio.Transport | None = None
         self.connection: AmqpConnection | None = None
         self.closed = asyncio.Event()
@@ -96,6 +97,8 @@ class Listener(asyncio.BufferedProtocol):
         connection, self.connection = self.connection, None
         self.listeners.discard(self)
         self.closed.set()
+        if self._cut is not None:
+            self._cut.cancel()  # a transport that has ended cannot be aborted
         if connection is not None:
             self.container.begin()
             connection.lost()
@@ -129,11 +132,11 @@ class Listener(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         if self.tls:
             loop.call_soon(self._close_tls, self.transport)
-            loop.call_later(SHUT_SECONDS, self.transport.abort)  # its socket's buffer cannot be looked at
+            self._cut = loop.call_later(SHUT_SECONDS, self.transport.abort)  # its socket's buffer cannot be looked at
             return
         self.transport.close()
         if self.transport.get_write_buffer_size():
-            loop.call_later(SHUT_SECONDS, self.transport.abort)
+            self._cut = loop.call_later(SHUT_SECONDS, self.transport.abort)
 
     @staticmethod
     def _close_tls(transport: asyncio.Transport) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import time
@@ -376,6 +377,25 @@ def test_a_peer_that_sends_no_more_and_does_not_read_is_let_go(
         peer.socket.shutdown(1)
         broker.until(lambda s: not s._listeners, "it is gone", within=3)
     nothing_is_left(broker)
+
+
+def test_a_peer_that_reads_the_rest_in_time_is_not_cut_off_afterwards(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`broker` fails if anything goes wrong in its loop."""
+    monkeypatch.setattr(listener, "SHUT_SECONDS", 2.0)
+    fill(broker, "q", [b"x" * 1_000_000] * 12)
+    with Peer(broker.port, receive_buffer=4096) as peer:
+        peer.open()
+        peer.attach("q", role=RECEIVER)
+        peer.give_credit(12)
+        broker.until(lambda s: any(not c.writable for c in s.container.connections), "its socket is full")
+        peer.socket.shutdown(1)
+        broker.until(lambda s: any(each._closing for each in s._listeners), "it is being closed")
+        assert _ends(peer)
+    broker.until(lambda s: not s._listeners, "it is gone")
+    broker.run(asyncio.sleep(2.0), within=20)  # what was to happen after two seconds of the loop has happened
+    assert not broker.faults
 
 
 def test_a_stop_waits_no_longer_than_a_second_for_those_who_do_not_read(tmp_path: Any) -> None:
