@@ -53,11 +53,24 @@ async def test_page_is_quiet_and_never_scrolls_sideways(path: str, people: Peopl
     broker.do(lambda memory: limited(memory, "orders", 10))
     broker.do(lambda memory: limited(memory, name, 10))
     broker.do(lambda memory: memory.fill("orders", 20))
-    for width in (1440, 400):
-        page = await people.page(f"ada{width}", viewport={"width": width, "height": 800})
-        await page.goto(path)
-        await page.wait_for_load_state("networkidle")
-        assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page = await people.page("ada", viewport={"width": 1440, "height": 800})
+    await page.goto(path)
+    await page.wait_for_load_state("networkidle")
+    for width in (2560, 1440, 1101, 1024, 959, 900, 820, 768, 741, 400):
+        await page.set_viewport_size({"width": width, "height": 800})
+        wide = await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert wide[0] <= wide[1], (width, wide)
+        # Nothing of the bar lies on something else of it, nor past the edge.
+        parts = await page.evaluate(
+            """() => [...document.querySelectorAll(".topbar > *")].filter((each) => each.offsetParent)
+              .map((each) => { const r = each.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; })"""
+        )
+        for n, (left, top, right, bottom) in enumerate(parts):
+            assert left >= -0.5, (width, parts)
+            assert right <= width + 0.5, (width, parts)
+            for other in parts[n + 1 :]:
+                apart = right <= other[0] + 0.5 or left >= other[2] - 0.5
+                assert apart or bottom <= other[1] + 0.5 or top >= other[3] - 0.5, (width, parts)
 
 
 @pytest.mark.parametrize("path", ["/", "/history/", "/audit/"])

@@ -235,3 +235,23 @@ async def test_bulk_action_is_about_what_the_filter_says_now(people: People, bro
     await expect(dialog.locator("h2")).to_have_text("Stop producers of 1 queue with “payments” in the name")
     await expect(dialog.locator(".preview-largest")).to_have_text(re.compile("payments"))
     await expect(dialog.locator(".preview-largest")).not_to_contain_text("stock")
+
+
+async def test_long_names_are_told_apart_in_the_table(people: People, broker: Broker) -> None:
+    """Of names that differ at their ends nothing is cut off; of much too long ones the middle is."""
+    stem = "warehouse.europe.central.stock-movements.replay"  # 47 characters
+    names = [f"{stem}.{place}" for place in ("muc", "zrh")]
+    names += [f"{'very-long-segment.' * 12}{place}" for place in ("eu", "us")]
+    for name in names:
+        broker.do(lambda memory, name=name: limited(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    links = page.locator("#queue-rows th a")
+    await expect(links).to_have_count(4)
+    for width in (1440, 768, 390):
+        await page.set_viewport_size({"width": width, "height": 900})
+        assert await links.evaluate_all("all => all.every((a) => a.scrollWidth <= a.clientWidth + 1)")
+        shown = await links.evaluate_all("all => all.map((a) => a.innerText)")
+        assert len(set(shown)) == 4
+        assert set(names[:2]) < set(shown)  # whole, if they are of usual length
+    titles = await links.evaluate_all("all => all.map((a) => a.title)")
+    assert any(names[2] in title for title in titles)

@@ -85,3 +85,10 @@ export function readAmount(text) {
   const value = number * (match[3] ? 1024 : 1000) ** power;
   return Number.isSafeInteger(value) ? value : null;
 }
+
+/** A name that is longer than `most` characters without its middle: names differ at their beginnings and their ends. */
+export const middle = (name, most = 120) => {
+  if (name.length <= most) return name;
+  const half = Math.floor((most - 1) / 2);
+  return `${name.slice(0, half)}…${name.slice(-half)}`;
+};

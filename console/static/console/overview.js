@@ -4,7 +4,7 @@ import { Conditions, countOf } from "./conditions.js";
 import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
-import { bytes, count, exact, exactAmount, rate } from "./format.js";
+import { bytes, count, exact, exactAmount, middle, rate } from "./format.js";
 import { live, may, settings, showStops, unless, watch } from "./frame.js";
 import { queueUrl, whyUrl } from "./objectname.js";
 import { Pager, storedSize } from "./pager.js";
@@ -137,7 +137,7 @@ function row(queue) {
     "tr",
     {},
     cell("State", { class: "c-state" }, selection.box(queue.object, queue.name), h("span", { class: "state" })),
-    h("th", { scope: "row", class: "c-name" }, h("a", { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` }, queue.name), h("span", { class: "muted vh" }, queue.virtualhost)),
+    h("th", { scope: "row", class: "c-name" }, h("a", { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` }, middle(queue.name)), h("span", { class: "muted vh" }, queue.virtualhost)),
     cell("Depth", { class: "c-depth" }, depthElement()),
     cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object) }), h("span")),
     cell("Consumers", { class: "num" }),
