@@ -5,6 +5,7 @@ import { get, post } from "./api.js";
 import { openChangeDialog } from "./change_dialog.js";
 import { clock, moment } from "./format.js";
 import { toast } from "./frame.js";
+import { MomentField, readMoment, zoneElement } from "./moment_field.js";
 
 function localTimes() {
   for (const element of document.querySelectorAll("time[data-local]")) {
@@ -17,6 +18,17 @@ function localTimes() {
 
 document.addEventListener("htmx:afterSettle", localTimes);
 localTimes();
+
+// The fields are in the zone of the rows; what is asked for and stands in the address names its own.
+for (const input of document.querySelectorAll("input[data-moment]")) {
+  const field = new MomentField(input);
+  const sent = input.form.elements[input.dataset.moment];
+  field.ms = readMoment(sent.value);
+  const follow = () => { sent.value = field.address; };
+  input.addEventListener("input", follow); // before the form hears of it and sends
+  input.addEventListener("change", follow);
+}
+document.getElementById("zone").append(zoneElement());
 
 document.addEventListener("click", (event) => {
   const number = event.target.closest?.("[data-revert]")?.dataset.revert;

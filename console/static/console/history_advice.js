@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { fill, h, setText } from "./elements.js";
 import { bytes, clock, duration, exact, exactAmount } from "./format.js";
 import { settings } from "./frame.js";
-import { addressMoment } from "./history_range.js";
+import { addressMoment } from "./moment_field.js";
 import { ask, begin, historyQueueUrl, Loading, showNothing, whatIfUrl } from "./history_data.js";
 
 const KINDS = {

@@ -3,7 +3,7 @@
 import { fill, h, icon, setAttribute, setText } from "./elements.js";
 import { bytes, clock, count, duration, exact, exactAmount, moment, plural } from "./format.js";
 import { ask, fileUrl, historyQueueUrl, incidentUrl, Loading, showNothing } from "./history_data.js";
-import { addressMoment } from "./history_range.js";
+import { addressMoment } from "./moment_field.js";
 import { stopInWords } from "./objectname.js";
 
 const SIZE = matchMedia("(max-width: 760px)").matches ? 10 : 25;

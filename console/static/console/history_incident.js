@@ -6,7 +6,8 @@ import { settings, toast } from "./frame.js";
 import { QueueChart } from "./history_chart.js";
 import { ask, begin, fileUrl, historyQueueUrl, Loading, showNothing } from "./history_data.js";
 import { eventLine } from "./history_events.js";
-import { addressMoment, Range } from "./history_range.js";
+import { Range } from "./history_range.js";
+import { addressMoment } from "./moment_field.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
 const GROUPS = { flow: "Flow control", producers: "Producers", operators: "Edits and actions", broker: "Broker and clients" };

@@ -6,7 +6,8 @@ import { clock, duration, exact, plural } from "./format.js";
 import { settings } from "./frame.js";
 import { ask, begin, historyQueueUrl, Loading, repeat, showNothing, showPipeline } from "./history_data.js";
 import { Episodes, setCount } from "./history_episodes.js";
-import { addressMoment, Range } from "./history_range.js";
+import { Range } from "./history_range.js";
+import { addressMoment } from "./moment_field.js";
 
 const byId = (id) => document.getElementById(id);
 const range = new Range(byId("range"), { initial: "24h" });

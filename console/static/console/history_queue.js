@@ -7,7 +7,8 @@ import { peakInWords, QueueChart, recorded, resolutionInWords } from "./history_
 import { ask, begin, incidentUrl, Loading, repeat, showNothing, whatIfUrl } from "./history_data.js";
 import { Episodes, setCount } from "./history_episodes.js";
 import { showEvents } from "./history_events.js";
-import { addressMoment, Range } from "./history_range.js";
+import { Range } from "./history_range.js";
+import { addressMoment } from "./moment_field.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
 /** Spans that one chart can tell apart; the longest ones, if there are more. */

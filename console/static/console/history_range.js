@@ -3,6 +3,7 @@
 
 import { h, setAttribute } from "./elements.js";
 import { moment } from "./format.js";
+import { addressMoment, MomentField, readMoment, zoneElement } from "./moment_field.js";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -21,24 +22,6 @@ export const LENGTHS = {
 const LEAST = 10_000;
 const MOST = 1190 * DAY;
 
-const two = (n) => String(n).padStart(2, "0");
-
-/** ms -> what an input of type datetime-local takes, in the viewer's zone. */
-function inputValue(ms) {
-  const d = new Date(ms);
-  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}T${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
-}
-
-/** A moment of an address: ms, or ISO 8601 with its zone. null if it is none. */
-export function readMoment(text) {
-  if (!text) return null;
-  const ms = /^\d+$/.test(text) ? Number(text) : Date.parse(text);
-  return Number.isFinite(ms) ? ms : null;
-}
-
-/** "2026-03-14T12:00:00Z": for addresses, whole seconds. */
-export const addressMoment = (ms) => new Date(Math.round(ms / 1000) * 1000).toISOString().replace(".000Z", "Z");
-
 /** Fires "change" whenever the range is another one; the page then asks for its data anew. */
 export class Range extends EventTarget {
   from = 0;
@@ -48,6 +31,7 @@ export class Range extends EventTarget {
   #box;
   #buttons = new Map();
   #inputs;
+  #moments;
   #words;
   /** First and last moment of which anything is known, ms. */
   #known = null;
@@ -202,19 +186,20 @@ export class Range extends EventTarget {
     const [fromLabel, from] = input("from", "From");
     const [untilLabel, until] = input("until", "Until");
     this.#inputs = [from, until];
+    this.#moments = [new MomentField(from), new MomentField(until)];
     const form = h("form", { class: "moments", on: { submit: (event) => this.#submitted(event) } },
       fromLabel, h("span", { class: "muted", "aria-hidden": "true" }, "–"), untilLabel, h("button", { type: "submit" }, "Show"));
     const step = (label, words, act) => h("button", { type: "button", title: words, "aria-label": words, on: { click: act } }, label);
     const steps = h("div", { class: "segmented", role: "group", "aria-label": "Move the range" },
       step("◀", "Earlier by half", () => this.move(-1)), step("Wider", "Twice as long", () => this.widen()), step("▶", "Later by half", () => this.move(1)));
     this.#words = h("span", { class: "sr", role: "status" });
-    this.#box.append(lengths, steps, form, this.#words);
+    this.#box.append(lengths, steps, form, zoneElement(), this.#words);
   }
 
   #submitted(event) {
     event.preventDefault();
-    const [from, until] = this.#inputs.map((input) => new Date(input.value).getTime());
-    const wrong = !Number.isFinite(from) || !Number.isFinite(until) ? "Two moments are needed." : from >= until ? "The first must be before the second." : until - from > MOST ? "At most three years." : "";
+    const [from, until] = this.#moments.map((field) => field.ms);
+    const wrong = from === null || until === null ? "Two moments are needed." : from >= until ? "The first must be before the second." : until - from > MOST ? "At most three years." : "";
     this.#inputs[0].setCustomValidity(wrong);
     if (wrong) this.#inputs[0].reportValidity();
     else this.set(from, until);
@@ -224,8 +209,8 @@ export class Range extends EventTarget {
     const length = this.length;
     for (const [name, button] of this.#buttons) setAttribute(button, "aria-pressed", String(name === length));
     this.#inputs[0].setCustomValidity("");
-    this.#inputs[0].value = inputValue(this.from);
-    this.#inputs[1].value = inputValue(this.until);
+    this.#moments[0].ms = this.from;
+    this.#moments[1].ms = this.until;
     this.#words.textContent = `${moment(this.from)} to ${moment(this.until)}`;
   }
 }

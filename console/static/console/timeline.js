@@ -6,6 +6,7 @@ import { fill, h, icon, reconcile, setText } from "./elements.js";
 import { SHAPES, said } from "./events.js";
 import { clock, moment, plural, words } from "./format.js";
 import { live, toast, watch } from "./frame.js";
+import { MomentField, readMoment, zoneElement } from "./moment_field.js";
 import { objectUrl, parseName, shortName } from "./objectname.js";
 
 const MOST = 2000; // entries kept in the page
@@ -20,23 +21,22 @@ let asking = null;
 
 // -- what is asked for ------------------------------------------------------------------------------------------
 
-/** A time as the field has it, in the viewer's zone. */
-const local = (ms) => {
-  const date = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000);
-  return date.toISOString().slice(0, 19);
-};
+const moments = Object.fromEntries([...TIMES].map((name) => [name, new MomentField(form.elements[name])]));
+byId("zone").append(zoneElement());
 
 const given = new URLSearchParams(location.search);
 for (const name of FIELDS) {
   const value = given.get(name);
-  if (value) form.elements[name].value = TIMES.has(name) ? local(Number(value)) : value;
+  if (!value) continue;
+  if (TIMES.has(name)) moments[name].ms = readMoment(value);
+  else form.elements[name].value = value;
 }
 
 function asked() {
   const values = {};
   for (const name of FIELDS) {
-    const value = form.elements[name].value.trim();
-    if (value) values[name] = TIMES.has(name) ? new Date(value).getTime() : value;
+    const value = TIMES.has(name) ? moments[name].address : form.elements[name].value.trim();
+    if (value) values[name] = value;
   }
   return values;
 }
