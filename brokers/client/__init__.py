@@ -8,6 +8,9 @@
 log (`headgate.client`) every `notify_period`, and after `send_timeout` raises `SendTimeout`: the message was not sent,
 and connection, publisher and transaction go on as before. `errors.py` says what else can become of a message.
 
+The two times can be set from outside, too, in seconds or `none`, for publishers that are made without them:
+HEADGATE_SEND_TIMEOUT (60 unless set) and HEADGATE_NOTIFY_PERIOD (5).
+
 It stands on `python-qpid-proton` and on nothing else of this project.
 """
 

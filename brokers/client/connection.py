@@ -26,8 +26,11 @@ from brokers.client.link import SenderLink
 from brokers.client.loop import Loop
 from brokers.client.patience import Clock, Patience, SystemClock, check
 from brokers.client.publisher import Publisher
+from brokers.client.settings import NOTIFY_PERIOD, SEND_TIMEOUT, setting
 from brokers.client.transaction import Transaction
 
+#: A time that the application leaves to the environment.
+FROM_ENVIRONMENT: Any = object()
 #: Larger messages go in several frames. Bytes.
 MAX_FRAME = 65_536
 
@@ -137,11 +140,20 @@ class Connection:
             self.check_open()
 
     def publisher(
-        self, address: str, *, send_timeout: float | None = None, notify_period: float | None = 5.0
+        self,
+        address: str,
+        *,
+        send_timeout: float | None = FROM_ENVIRONMENT,
+        notify_period: float | None = FROM_ENVIRONMENT,
     ) -> Publisher:
         """Publish to an address (a queue's name, `exchange/key`, or whatever the broker calls it). Times in seconds,
-        above 0: `send_timeout`, None: a send waits as long as it takes; `notify_period`, None: without a word.
-        Whether the broker lets it is found out by the first `send`."""
+        above 0: `send_timeout`, None: a send waits as long as it takes; `notify_period`, None: without a word. Left
+        out: as the environment's HEADGATE_SEND_TIMEOUT and HEADGATE_NOTIFY_PERIOD say (seconds, or `none`), else 60 s
+        and 5 s. Whether the broker lets it is found out by the first `send`. ValueError names a wrong time."""
+        if send_timeout is FROM_ENVIRONMENT:
+            send_timeout = setting(SEND_TIMEOUT)
+        if notify_period is FROM_ENVIRONMENT:
+            notify_period = setting(NOTIFY_PERIOD)
         return Publisher(self, address, f"{address}-{next(self._numbers)}", send_timeout, notify_period)
 
     def transaction(self, *, timeout: float | None = 30.0) -> Transaction:

@@ -167,3 +167,30 @@ def test_a_time_limit_that_cannot_be_is_refused_by_name(connection: Connection, 
         connection.publisher("orders").send("x", send_timeout=seconds)
     with pytest.raises(ValueError, match="notify_period"):
         connection.publisher("orders", notify_period=seconds)
+
+
+@pytest.mark.domain("2 client")
+def test_the_environment_sets_the_times_of_publishers_that_are_made_without(
+    connection: Connection, clock: FakeClock, full: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = connection.publisher(full)
+    assert (made.send_timeout, made.notify_period) == (60, 5)
+    monkeypatch.setenv("HEADGATE_SEND_TIMEOUT", "2.5")
+    monkeypatch.setenv("HEADGATE_NOTIFY_PERIOD", "none")
+    made = connection.publisher(full)
+    assert (made.send_timeout, made.notify_period) == (2.5, None)
+    sending = begin(made.send, "never")
+    clock.advance(2.5)
+    with pytest.raises(SendTimeout, match=r"within 2\.5 s"):
+        sending.result(WITHIN)
+    assert connection.publisher(full, send_timeout=None).send_timeout is None, "what is said in the program goes first"
+
+
+@pytest.mark.parametrize("name", ["HEADGATE_SEND_TIMEOUT", "HEADGATE_NOTIFY_PERIOD"])
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "nan", "inf", "5 s"])
+def test_a_wrong_time_in_the_environment_is_refused_by_the_variable_s_name(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=f"environment variable {name} must be seconds above 0, or none, and is"):
+        connection.publisher("orders")
