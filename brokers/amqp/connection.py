@@ -184,6 +184,11 @@ class AmqpConnection:
         """There may be something to write at the end of the turn."""
         self.container.unwritten.add(self)
 
+    def frame(self) -> None:
+        """Have frames made of all that there is to say so far: left to itself, Proton puts transfers first."""
+        if self._transport is not None:
+            pn.transport_pending(self._transport)
+
     def abandon(self) -> None:
         """End the socket without another word: what waits to be written must not be said."""
         self.container.unwritten.discard(self)

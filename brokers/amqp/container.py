@@ -86,6 +86,9 @@ class Container:
         touched, changed = turn.touched, turn.changed
         more: list[ConsumerLink] = []
         while touched or turn.effects or self.draining:
+            # Before anything is handed out: a client hears of a rollback before it gets again what that put back.
+            for effect in turn.take_effects():
+                self._carry_out(effect)
             while touched:
                 queue = touched.pop()
                 changed.add(queue)
@@ -93,9 +96,7 @@ class Container:
                     consumer.handle.send(messages)
                 for producer in queue.grant():
                     producer.handle.sync_credit()
-            for effect in turn.take_effects():
-                self._carry_out(effect)
-            while self.draining and not touched:
+            while self.draining and not touched and not turn.effects:
                 link = self.draining.pop()
                 if link.consumer.queue in turn.later:
                     more.append(link)  # for the next turn: there may be messages for it

@@ -137,6 +137,8 @@ class CoordinatorLink(IncomingLink):
             self.reject(delivery, condition, text)
         self._top_up()
         self.connection.dirty()
+        if failed:
+            self.connection.frame()  # a client hears of its rollback before it gets the messages again
 
     def _top_up(self) -> None:
         credit = link_credit(self.pointer)

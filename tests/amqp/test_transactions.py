@@ -349,6 +349,21 @@ def test_a_rolled_back_acknowledgement_that_was_settled_brings_the_message_back_
     assert client.take()[1:] == ("a", 1)
 
 
+def test_a_client_hears_of_its_rollback_before_it_gets_the_messages_again(
+    broker: BrokerThread, client: Client, transaction: bytes
+) -> None:
+    """One that drops what it has at a rollback (Qpid JMS after a failover) would deliver them twice otherwise."""
+    fill(broker, "q", ["one", "two"])
+    client.receiver("q")
+    for _ in range(2):
+        client.acknowledge(client.take()[0], transaction, settled=True)
+    before = len(client.said)
+    client.ask(described(0x32, transaction, True))
+    assert [client.take()[1:] for _ in range(2)] == [("one", 1), ("two", 1)]
+    said = [f.code for f in client.said[before:] if f.code in (TRANSFER, DISPOSITION)]
+    assert said == [DISPOSITION, TRANSFER, TRANSFER]
+
+
 def test_a_rolled_back_acknowledgement_that_was_not_settled_leaves_the_message_with_its_receiver(
     broker: BrokerThread, client: Client, transaction: bytes
 ) -> None:
