@@ -59,6 +59,7 @@ ROWS = {
     "7 states": "RUNNING, BLOCKED with a set of reasons, RUNNING when it is empty",
     "7 independent reasons": "starting producers releases the operator's reasons, not an overfull queue's",
     "clients temporary destinations": "queues and topics that live as long as the link that asked for them",
+    "clients groups": "messages of a group go to one of the consumers that ask for groups, in order, until it goes",
     "clients no destination": "a send of a producer without a destination that timed out is never delivered",
     "clients sole connection": "a second connection of a user and container-id that is to be the only one is refused",
     "7 attaches while stopped": "a producer that attaches while its target is stopped starts blocked",

@@ -40,6 +40,10 @@ from brokers.engine.subscription import Subscription
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
 
+#: How a receiver asks for message groups: by a capability of its source or, where a client can set none (JMS), by this
+#: at the end of the address, unless a queue has that very name.
+GROUPS, GROUPS_PARAMETER = "message-groups", "?message-groups=true"
+
 
 def attach(connection: AmqpConnection, pointer: Any, engine: Connection) -> Link:
     """Open the link and make what stands for it here. Raises AdminError or Refused: then it is not open yet."""
@@ -76,12 +80,16 @@ class _Attaching:
             confirm(pointer, wish)
             return self._open_subscriber(pointer, subscription)
         filters = read_filters(pn.terminus_filters(remote))
+        grouped = GROUPS in pn.terminus_capabilities(remote)
+        plain = address.removesuffix(GROUPS_PARAMETER)
+        if plain != address and address not in self.container.broker.virtualhosts[self.engine.virtualhost].queues:
+            address, grouped = plain, True
         queue = self.container.broker.find_or_create_queue(self.engine, address)
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
         link = ConsumerLink(self.connection, pointer, presettled=_presettled(pointer))
         pn.terminus_copy(pn.link_source(pointer), remote)
         pn.set_terminus_filter(pn.link_source(pointer), filters.applied)  # what is not confirmed is not applied
-        return self._open_consumer(pointer, link, queue, browsing=browsing, selects=filters.selects)
+        return self._open_consumer(pointer, link, queue, browsing=browsing, selects=filters.selects, grouped=grouped)
 
     def _attach_by_name(self, pointer: Any) -> Link:
         """No source, or none with an address: the durable subscription of the link's name, as a client asks that will
@@ -110,14 +118,21 @@ class _Attaching:
         *,
         browsing: bool,
         selects: Callable[[bytes], bool] | None = None,
+        grouped: bool = False,
     ) -> Link:
-        """The link's local source is set."""
+        """The link's local source is set. `grouped`: the client asks for message groups."""
         pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
         pn.link_open(pointer)
         link.consumer = self.container.broker.attach_consumer(
-            self.engine, queue, pn.link_name(pointer), link, browsing=browsing, selects=selects
+            self.engine,
+            queue,
+            pn.link_name(pointer),
+            link,
+            browsing=browsing,
+            selects=selects,
+            group_of=(lambda body: properties(body).group) if grouped else None,
         )
         return link
 

@@ -22,7 +22,7 @@ _NAMES = {
     "amqp:message-annotations:map": 0x72,
     "amqp:properties:list": _PROPERTIES,
 }
-_TO, _SUBJECT = 2, 3  # places in the list of properties
+_TO, _SUBJECT, _GROUP = 2, 3, 10  # places in the list of properties
 
 #: The annotation with the kind of destination, and the kinds that are topics: lasting, temporary.
 _DESTINATION, _TOPICS = "x-opt-jms-dest", (1, 3)
@@ -34,6 +34,7 @@ class Properties:
 
     to: str = ""
     subject: str = ""
+    group: str = ""
     topic: bool = False
 
 
@@ -50,7 +51,7 @@ def properties(body: bytes) -> Properties:
         kind = _NAMES.get(str(section.descriptor), section.descriptor)
         if kind == _PROPERTIES:
             values = section.value if isinstance(section.value, list) else []
-            return Properties(_text(values, _TO), _text(values, _SUBJECT), topic)
+            return Properties(_text(values, _TO), _text(values, _SUBJECT), _text(values, _GROUP), topic)
         if kind not in _BEFORE:
             break
         if kind == _MESSAGE_ANNOTATIONS and isinstance(section.value, dict):

@@ -19,6 +19,7 @@ from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.enforcement import Enforcement
 from brokers.engine.events import queue_subject
+from brokers.engine.groups import Groups
 from brokers.engine.names import check_name
 from brokers.engine.policy import Value
 from brokers.engine.producer import Producer
@@ -371,11 +372,18 @@ class Broker:
         *,
         browsing: bool,
         selects: Callable[[bytes], bool] | None = None,
+        group_of: Callable[[bytes], str] | None = None,
     ) -> Consumer:
-        """`selects`: which messages it wants, by their encoded form."""
+        """`selects`: which messages it wants, by their encoded form. `group_of`: it asks for message groups, which is
+        how to tell a message's; "" for none."""
         consumer = Consumer(
             next(self._numbers), connection, queue, link, browsing=browsing, handle=handle, selects=selects
         )
+        if group_of is not None and not browsing:
+            groups = queue.groups = queue.groups or Groups()
+            consumer.selects = lambda body: (
+                (selects is None or selects(body)) and groups.wants(consumer, group_of(body))
+            )
         self.consumers[consumer.id] = consumer
         connection.consumers.add(consumer)
         queue.attach_consumer(consumer)

@@ -72,6 +72,11 @@ class Consumer:
         """All messages of this rank are before this number that need not be looked at."""
         return self.seen.get(rank, number_of(0, 4 - rank))
 
+    def look_anew(self) -> None:
+        """Messages that it has passed over may be for it now."""
+        self.seen.clear()
+        self.again.clear()
+
     def look_again(self, number: int) -> None:
         """The message came back to the queue: it may have been passed over, being with somebody else."""
         if number <= self.seen_of(rank_of(number)) and number not in self.again:

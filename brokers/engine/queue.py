@@ -15,6 +15,7 @@ from brokers.engine.contents import Contents
 from brokers.engine.credit import Late
 from brokers.engine.dead_letters import MAXIMUM, REJECTED
 from brokers.engine.flow import State
+from brokers.engine.groups import Groups
 from brokers.engine.line import Line
 from brokers.engine.message import NEVER, Message
 from brokers.engine.overflow import Verdict
@@ -42,6 +43,7 @@ class Queue(Contents):
         "dead_lettered",
         "deleted",
         "discarded",
+        "groups",
         "rate_in",
         "rate_out",
         "sampled",
@@ -54,6 +56,7 @@ class Queue(Contents):
         self.consumers: deque[Consumer] = deque()  # in turns
         self.browsers: list[Consumer] = []
         self.choosers: deque[Consumer] = deque()  # consumers with a selector
+        self.groups: Groups | None = None  # once a consumer has asked for them
         self.deleted = False
         self.store_id = 0
         self.dead_lettered = 0
@@ -328,4 +331,7 @@ class Queue(Contents):
         self.attached(consumer).remove(consumer)
         for barred in self.excluded.values():
             barred.discard(consumer)
+        if self.groups is not None and self.groups.release(consumer):
+            for chooser in self.choosers:
+                chooser.look_anew()
         self.turn.touched.add(self)

@@ -395,6 +395,19 @@ def test_requests_are_answered_through_temporary_queues_and_topics(jms: Peer, br
     assert broker.look(lambda s: [e for e in s.broker.virtualhost("default").exchanges if "temporary" in e]) == []
 
 
+@pytest.mark.domain("clients groups")
+def test_messages_of_a_group_go_to_one_of_the_consumers_that_ask(jms: Peer, broker: BrokerThread) -> None:
+    taken = well(jms.play("groups", broker.port))["taken"]
+    owners: dict[str, set[int]] = {}
+    for consumer, text in taken:
+        owners.setdefault(text.split(":")[0], set()).add(consumer)
+    assert all(len(each) == 1 for each in owners.values()), owners
+    for group in owners:
+        of_one = [int(text.split(":")[1]) for _, text in taken if text.startswith(f"{group}:")]
+        assert of_one == sorted(of_one)
+        assert len(of_one) == 10
+
+
 def test_a_selector_leaves_what_does_not_match(jms: Peer, broker: BrokerThread) -> None:
     seen = well(jms.play("selector", broker.port))
     assert seen["received"] == ["blue"]

@@ -97,6 +97,7 @@ public final class Scenarios {
         known.put("duplicate-client-id", this::duplicateClientId);
         known.put("request-reply", this::requestReply);
         known.put("anonymous-send-timeout", this::anonymousSendTimeout);
+        known.put("groups", this::groups);
         known.put("selector", this::selector);
         known.put("priority", this::priority);
         known.put("expiry", this::expiry);
@@ -560,6 +561,34 @@ public final class Scenarios {
         } catch (JMSException error) {
             seen.put("late", error.getMessage());
         }
+    }
+
+    /** Two consumers that ask for message groups, on sessions of their own; then one of them goes. */
+    private void groups() throws Exception {
+        List<MessageConsumer> consumers = new ArrayList<>();
+        for (int n = 0; n < 2; n++) {
+            Session session = session(Session.AUTO_ACKNOWLEDGE);
+            consumers.add(session.createConsumer(session.createQueue("orders?message-groups=true")));
+        }
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(session.createQueue("orders"));
+        for (int n = 0; n < 60; n++) {
+            TextMessage message = session.createTextMessage("g" + n % 6 + ":" + n);
+            message.setStringProperty("JMSXGroupID", "g" + n % 6);
+            producer.send(message);
+        }
+        List<Object> taken = new ArrayList<>();
+        int left = 60;
+        while (left > 0) {
+            for (int n = 0; n < 2; n++) {
+                TextMessage message = (TextMessage) consumers.get(n).receive(50);
+                if (message != null) {
+                    taken.add(List.of(n, message.getText()));
+                    left--;
+                }
+            }
+        }
+        seen.put("taken", taken);
     }
 
     private void selector() throws Exception {
