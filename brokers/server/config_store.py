@@ -12,14 +12,18 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from brokers.server.checksums import texts_checksum
 from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, open_sqlite, transaction
 
 __all__ = ["ConfigStore", "DiskFull", "StoreError"]
 
 _SCHEMA = (
-    "CREATE TABLE record (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key))"
-    " WITHOUT ROWID",
+    "CREATE TABLE record (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, checksum INTEGER,"
+    " PRIMARY KEY (kind, key)) WITHOUT ROWID",
 )
+
+#: Version -> what makes the next one of it. Records of before checksums have none.
+_UPGRADES = {1: ("ALTER TABLE record ADD COLUMN checksum INTEGER",)}
 
 
 class ConfigStore:
@@ -30,13 +34,24 @@ class ConfigStore:
         self._buffer: dict[tuple[str, str], str | None] = {}  # None: removed
         self._buffer_lock = Lock()
         self._write_lock = Lock()
-        self._db = open_sqlite(path, kind="headgate-config", version=1, schema=_SCHEMA, synchronous="FULL", check=True)
+        self._db = open_sqlite(
+            path,
+            kind="headgate-config",
+            version=2,
+            schema=_SCHEMA,
+            upgrades=_UPGRADES,
+            synchronous="FULL",
+            check=True,
+        )
 
     def load(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Every committed record as (kind, key, value), by kind and key."""
         with self._write_lock, failures_named(self.path):
-            rows = self._db.execute("SELECT kind, key, value FROM record ORDER BY kind, key").fetchall()
-        return [(kind, key, self._decode(kind, key, text)) for kind, key, text in rows]
+            rows = self._db.execute("SELECT kind, key, value, checksum FROM record ORDER BY kind, key").fetchall()
+        for kind, key, text, checksum in rows:
+            if checksum not in (None, texts_checksum(kind, key, text)):
+                raise StoreError(f"{self.path} is damaged: record {kind} {key} is not as it was written")
+        return [(kind, key, self._decode(kind, key, text)) for kind, key, text, _ in rows]
 
     def put(self, kind: str, key: str, value: Mapping[str, Any]) -> None:
         """Buffer a new or changed record. `value` is taken as it is now; TypeError or ValueError if it is not JSON."""
@@ -64,8 +79,12 @@ class ConfigStore:
                         [name for name, text in taken.items() if text is None],
                     )
                     self._db.executemany(
-                        "INSERT OR REPLACE INTO record VALUES (?, ?, ?)",
-                        [(*name, text) for name, text in taken.items() if text is not None],
+                        "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)",
+                        [
+                            (*name, text, texts_checksum(*name, text))
+                            for name, text in taken.items()
+                            if text is not None
+                        ],
                     )
             except BaseException:
                 with self._buffer_lock:

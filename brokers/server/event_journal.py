@@ -8,6 +8,8 @@ sum of the records' lengths; the file itself is somewhat larger, for SQLite's ow
 from __future__ import annotations
 
 import json
+import logging
+import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from brokers.admin import Event
-from brokers.managed import ObjectName
-from brokers.server.sqlite_file import failures_named, open_sqlite, transaction
+from brokers.managed import ObjectName, object_name
+from brokers.server.checksums import texts_checksum
+from brokers.server.sqlite_file import failures_named, is_damage, open_sqlite, transaction
 
 #: What an event will be made of: at (ms since the epoch), kind, object, text, attributes.
 Fact = tuple[int, str, ObjectName, str, Mapping[str, Any]]
@@ -27,15 +30,27 @@ _RECORD_OVERHEAD = 32
 
 _SCHEMA = (
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, size INTEGER NOT NULL, kind TEXT NOT NULL,"
-    " object TEXT NOT NULL, text TEXT NOT NULL, attributes TEXT NOT NULL)",
+    " object TEXT NOT NULL, text TEXT NOT NULL, attributes TEXT NOT NULL, checksum INTEGER)",
     # One row, written in the same transaction as the events it counts: the last number outlives pruning, and the
     # size of what is kept is known without reading it all.
     "CREATE TABLE journal (last INTEGER NOT NULL, size INTEGER NOT NULL)",
     "INSERT INTO journal VALUES (0, 0)",
 )
 
+#: Version -> what makes the next one of it. Events of before checksums have none.
+_UPGRADES = {1: ("ALTER TABLE event ADD COLUMN checksum INTEGER",)}
+
+#: What stands in place of an event that is not as it was written.
+DAMAGED = "event-damaged"
+
+log = logging.getLogger("headgate.broker")
+
 _name_text = lru_cache(4096)(str)
 _parse_name = lru_cache(4096)(ObjectName.parse)
+
+
+#: number, at, kind, object, text, attributes, checksum
+_Row = tuple[int, int, str, str, str, str, int | None]
 
 
 class Expired(Exception):
@@ -58,8 +73,15 @@ class EventJournal:
         self.path = path
         self._max_bytes = max_bytes
         self._max_age_ms = max_age_ms
+        self._damaged: set[int] = set()  # numbers of events that the log has named
         self._db = open_sqlite(
-            path, kind="headgate-events", version=1, schema=_SCHEMA, synchronous="NORMAL", check=False
+            path,
+            kind="headgate-events",
+            version=2,
+            schema=_SCHEMA,
+            upgrades=_UPGRADES,
+            synchronous="NORMAL",
+            check=False,
         )
         with failures_named(path):
             last, size = self._db.execute("SELECT last, size FROM journal").fetchone()
@@ -93,7 +115,7 @@ class EventJournal:
         rows = [_row(event) for event in events]
         last, size = events[-1].number, self._size + sum(row[2] for row in rows)
         with failures_named(self.path), transaction(self._db):
-            self._db.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._db.execute("UPDATE journal SET last = ?, size = ?", (last, size))
         self._last, self._size = last, size
         return events
@@ -105,14 +127,41 @@ class EventJournal:
         if after + 1 < self._first:
             raise Expired(self._first)
         with failures_named(self.path):
-            rows = self._db.execute(
-                "SELECT number, at, kind, object, text, attributes FROM event WHERE number > ? ORDER BY number LIMIT ?",
-                (after, count),
-            ).fetchall()
-        return [
-            Event(number, at, kind, _parse_name(name), text, json.loads(attributes))
-            for number, at, kind, name, text, attributes in rows
-        ]
+            try:
+                rows = self._rows(after, after + count)
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                rows = self._rows_one_by_one(after, min(after + count, self._last))
+        return [self._event(row) for row in rows]
+
+    def _rows(self, after: int, last: int) -> list[_Row]:
+        return self._db.execute(
+            "SELECT number, at, kind, object, text, attributes, checksum FROM event"
+            " WHERE number > ? AND number <= ? ORDER BY number",
+            (after, last),
+        ).fetchall()
+
+    def _rows_one_by_one(self, after: int, last: int) -> list[_Row]:
+        """A damaged page costs the events in it."""
+        rows: list[_Row] = []
+        for number in range(after + 1, last + 1):
+            try:
+                rows += self._rows(number - 1, number)
+            except sqlite3.DatabaseError:
+                rows.append((number, 0, "", "", "", "", -1))
+        return rows
+
+    def _event(self, row: _Row) -> Event:
+        """One that is damaged is replaced by an event that says so: whoever follows them misses no number."""
+        number, at, kind, name, text, attributes, checksum = row
+        if checksum not in (None, texts_checksum(number, at, kind, name, text, attributes)):
+            said = f"Event {number} in {self.path.name} is damaged and cannot be read"
+            if number not in self._damaged:
+                self._damaged.add(number)
+                log.error("%s is damaged: event %d is not as it was written", self.path, number)
+            return Event(number, at if isinstance(at, int) else 0, DAMAGED, object_name("Broker"), said, {})
+        return Event(number, at, kind, _parse_name(name), text, json.loads(attributes))
 
     def prune(self, now_ms: int) -> int:
         """Drop the oldest events while the first is too old or all together are too large; return how many. It reads
@@ -137,11 +186,12 @@ class EventJournal:
         self._db.close()
 
 
-def _row(event: Event) -> tuple[int, int, int, str, str, str, str]:
+def _row(event: Event) -> tuple[int, int, int, str, str, str, str, int]:
     attributes = json.dumps(event.attributes, ensure_ascii=False, separators=(",", ":"), default=_plain)
     name = _name_text(event.object)
     size = _RECORD_OVERHEAD + sum(len(text.encode()) for text in (event.kind, name, event.text, attributes))
-    return (event.number, event.at, size, event.kind, name, event.text, attributes)
+    checksum = texts_checksum(event.number, event.at, event.kind, name, event.text, attributes)
+    return (event.number, event.at, size, event.kind, name, event.text, attributes, checksum)
 
 
 def _plain(value: Any) -> Any:

@@ -27,6 +27,7 @@ from brokers.engine.turn import Keep
 from brokers.engine.usage import Resource
 from brokers.managed import object_name
 from brokers.server.config_store import ConfigStore, StoreError
+from brokers.server.data_lock import claim
 from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.first_start import first_start
@@ -37,7 +38,8 @@ from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
-from brokers.server.store_identity import CONFIG, FOLDER, Lineage, check, is_missing
+from brokers.server.store_identity import CONFIG, FOLDER, Lineage, check, is_missing, store_files
+from brokers.server.store_salvage import mend_logs, mend_store
 from brokers.server.tls import TlsError
 from brokers.server.users import CONSOLE, Users
 from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
@@ -71,14 +73,11 @@ class Service:
         self.data = data
         self.demo = demo
         self.clock = clock
-        if is_missing(data / CONFIG):
-            check(data, ())  # before there is a new one
-        self.store = ConfigStore(data / CONFIG)
+        self._lock = claim(data)
         try:
-            self.lineage = Lineage(self.store, check(data, self.store.load()))
-            self.journal = EventJournal(data / "events.sqlite3")
+            self.store, self.lineage, self.journal = _open(data)
         except BaseException:
-            self.store.close()
+            self._lock.close()
             raise
         self.messages = VirtualHostStores(data / FOLDER, self._written, self.lineage, reserve_bytes=store_reserve_bytes)
         self.broker = Broker(clock(), version=VERSION, stores=self.messages)
@@ -138,6 +137,7 @@ class Service:
         except (CannotListen, TlsError):
             self.journal.close()
             self.store.close()
+            self._lock.close()
             raise
         words = f"Ready : {', '.join(self.addresses())}"
         self.broker.turn.state("broker-ready", object_name("Broker"), "broker", words, {})
@@ -179,6 +179,7 @@ class Service:
         await self.messages.close()
         self.journal.close()
         self.store.close()
+        self._lock.close()
 
     # -- after each turn --------------------------------------------------------------------------------------
 
@@ -303,6 +304,25 @@ class Service:
     def _minute(self) -> None:
         self.broker.sweep()
         self.journal.prune(self.broker.turn.now)
+
+
+def _open(data: Path) -> tuple[ConfigStore, Lineage, EventJournal]:
+    """The files of the broker, mended where they were damaged. Raises StoreError."""
+    events, stores = data / "events.sqlite3", store_files(data / FOLDER)
+    found = mend_logs([data / CONFIG, events, *stores])
+    if is_missing(data / CONFIG):
+        check(data, ())  # before there is a new one
+    config = ConfigStore(data / CONFIG)
+    try:
+        for store in check(data, config.load()):
+            if not store.error:
+                found += mend_store(store.path, suspect=bool(store.damage))
+        for text in found:
+            log.error("%s", text)
+        return config, Lineage(config, check(data, config.load())), EventJournal(events)
+    except BaseException:
+        config.close()
+        raise
 
 
 def most_unopened() -> int:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from brokers.server.data_lock import claim
 from brokers.server.sqlite_file import StoreError
 from brokers.server.store_adoption import adopt, set_aside
 from brokers.server.store_identity import (
@@ -33,16 +34,21 @@ def main(argv: list[str]) -> int:
     if not (data / CONFIG).exists() and not (data / FOLDER).exists() and (data / "broker").is_dir():
         data = data / "broker"  # the folder that `manage.py up` was given
     try:
-        if options.what == "check":
-            found = examine(data, quick=options.quick)
-            _say(json.dumps(found, ensure_ascii=False, indent=2) if options.json else _text(found))
-            return 0 if found["belongs_together"] and not found["damage"] else 1
-        said = adopt(data) if options.what == "adopt" else set_aside(data, options.store or ())
+        with claim(data):
+            return _run(options, data)
     except StoreError as error:
         if options.json:
             _say(json.dumps({"error": str(error)}, ensure_ascii=False))
         sys.stderr.write(f"store: {error}\n")
         return 1
+
+
+def _run(options: argparse.Namespace, data: Path) -> int:
+    if options.what == "check":
+        found = examine(data, quick=options.quick)
+        _say(json.dumps(found, ensure_ascii=False, indent=2) if options.json else _text(found))
+        return 0 if found["belongs_together"] and not found["damage"] else 1
+    said = adopt(data) if options.what == "adopt" else set_aside(data, options.store or ())
     _say(json.dumps({"done": said}, ensure_ascii=False, indent=2) if options.json else "\n".join(said))
     return 0
 

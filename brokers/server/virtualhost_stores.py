@@ -36,10 +36,13 @@ class ReadableStore(MessageStore):
             return None
         if len(self.damaged) > known:
             lost = sorted(number for number in numbers if number not in bodies)
-            log.error(
-                "%s is damaged: %s cannot be delivered and stays in the file", self.path, self._named(queue, lost)
-            )
+            log.error("%s is damaged: %s is not delivered and stays in the file", self.path, self._named(queue, lost))
         return bodies
+
+    def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
+        yield from super().recover()
+        for queue, number in sorted(self.damaged):
+            log.error("%s is damaged: what the index says of %s is wrong", self.path, self._named(queue, [number]))
 
     def _named(self, queue: int, numbers: Sequence[int]) -> str:
         shown = ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else "")

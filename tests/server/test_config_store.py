@@ -140,7 +140,7 @@ def test_damage_inside_the_file_is_named(path: Path) -> None:
 
 def test_a_record_that_is_not_a_map_is_named(path: Path) -> None:
     store = ConfigStore(path)
-    store._db.execute("INSERT INTO record VALUES ('queue', 'a', '[]')")
+    store._db.execute("INSERT INTO record (kind, key, value) VALUES ('queue', 'a', '[]')")
     with pytest.raises(StoreError, match="record queue a is not a map"):
         store.load()
     store.close()

@@ -172,6 +172,8 @@ def as_of_before_identities(data: Path) -> None:
     """Make the files what an earlier release left."""
     with contextlib.closing(sqlite3.connect(data / CONFIG)) as db:
         db.execute("DELETE FROM record WHERE kind IN ('identity', 'store')")
+        db.execute("ALTER TABLE record DROP COLUMN checksum")
+        db.execute("UPDATE schema_version SET version = 1")
         db.commit()
     with contextlib.closing(sqlite3.connect(data / FOLDER / STORE)) as db:
         db.executescript(

@@ -1,0 +1,33 @@
+"""One process at a time works on a broker's data folder: what mends its files must not meet who writes them."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from pathlib import Path
+from typing import TextIO
+
+from brokers.server.sqlite_file import StoreError
+
+#: How long to wait for a predecessor that is just ending, s.
+WAIT_SECONDS = 2.0
+
+
+def claim(data: Path) -> TextIO:
+    """Lock the folder until the returned file is closed, or the process ends. Raises StoreError if another has it, or
+    it cannot be written."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (data / "broker.lock").open("a", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write to the data folder {data}: {error.strerror or error}") from error
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except OSError:
+            if time.monotonic() > end:
+                lock.close()
+                raise StoreError(f"{data} is in use by another broker process") from None
+            time.sleep(0.05)

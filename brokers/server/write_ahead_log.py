@@ -1,0 +1,234 @@
+"""Looks through SQLite's write-ahead log before SQLite does, and mends a byte that has flipped in it.
+
+SQLite takes a frame whose checksum does not fit for the end of the log: that is how a commit which was not finished is
+left out after a crash, and how everything that was confirmed after a flipped byte would be left out without a word.
+The checksum is linear (format: <https://www.sqlite.org/fileformat2.html#walformat>), so which single byte would make it
+fit can be worked out; a commit that was not finished is never mended by that. Where several bytes might have flipped,
+the page is taken as it is: the checksums of the rows in it find the one that has. What cannot be mended is reported,
+and the log is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+_HEADER, _FRAME = 32, 24
+_MAGIC = 0x377F0682
+_ALL = 0xFFFFFFFF
+
+Sums = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFinding:
+    """A line for people. `lost`: commits after the damage, which SQLite will not see; 0: it was mended."""
+
+    text: str
+    lost: int
+
+
+def mend_log(database: Path) -> LogFinding | None:
+    """Look through the log of a database that nothing has open; None if it is sound, or there is none. Raises
+    OSError."""
+    path = database.with_name(database.name + "-wal")
+    try:
+        data = bytearray(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    if len(data) < _HEADER + _FRAME:
+        return None
+    log = _Log(data)
+    mended = log.mend()
+    if mended:
+        _replace(path, data)
+    if log.lost:
+        kept = path.with_name(f"{path.name}-damaged")
+        shutil.copyfile(path, kept)
+        return LogFinding(
+            f"{path} is damaged at byte {log.sound_bytes:,}: {log.lost:,} commits after it are lost, unless the machine"
+            f" lost its power before they were confirmed; a copy is kept as {kept}",
+            log.lost,
+        )
+    return LogFinding(f"{path} was damaged at byte {mended[0]:,}, and was mended", 0) if mended else None
+
+
+class _Log:
+    """`sound_bytes`: up to where it can be read. `lost`: commits behind that."""
+
+    def __init__(self, data: bytearray) -> None:
+        self.data = data
+        self.sound_bytes = 0
+        self.lost = 0
+
+    def mend(self) -> list[int]:
+        """Mend what can be, in place; the offsets of the bytes that had flipped."""
+        mended: list[int] = []
+        if not self._mend_header(mended):
+            self.lost = sum(1 for at in self._frames() if self._is_commit(at))
+            return mended
+        stored = sums = self._stored(24)  # as the next frame was chained to it, and as it is to be
+        salts, frames = bytes(self.data[16:24]), list(self._frames())
+        for index, at in enumerate(frames):
+            right = checksum(self.order, self._content(at), stored)
+            if right != self._stored(at + 16) or self.data[at + 8 : at + 16] != salts:
+                found = self._mend_frame(at, stored, right, salts, frames[index + 1 :])
+                if found is None:
+                    self.sound_bytes = at
+                    self.lost = self._commits_after(frames[index:], salts)
+                    return mended
+                mended.append(found)
+            before, stored = stored, self._stored(at + 16)
+            as_is = checksum(self.order, self._content(at), sums) if sums != before or mended else stored
+            if as_is != stored:
+                self.data[at + 16 : at + 24] = struct.pack(">II", *as_is)
+            sums = as_is
+        self.sound_bytes = len(self.data)
+        return mended
+
+    # -- the header ---------------------------------------------------------------------------------------------
+
+    def _mend_header(self, mended: list[int]) -> bool:
+        for order in ("<", ">"):  # the magic number says which, if it is not what has flipped
+            self.order = order
+            content = bytes(self.data[:24])
+            right = checksum(order, content, (0, 0))
+            magic = _MAGIC | (order == ">")
+            if struct.unpack_from(">I", content)[0] == magic:
+                if right == self._stored(24):
+                    return True
+                first = _HEADER
+                if self._page() and checksum(order, self._content(first), right) == self._stored(first + 16):
+                    mended.append(self._put_sums(24, right))  # only the checksum itself had flipped
+                    return True
+            for offset, value in flipped(order, content, (0, 0), self._stored(24)):
+                self.data[offset] = value
+                if struct.unpack_from(">I", self.data)[0] == magic:
+                    mended.append(offset)
+                    return True
+                self.data[:24] = content
+        return False
+
+    def _page(self) -> int:
+        size = int(struct.unpack_from(">I", self.data, 8)[0])
+        return size if 512 <= size <= 65536 and size & (size - 1) == 0 else 0
+
+    # -- frames -------------------------------------------------------------------------------------------------
+
+    def _frames(self) -> Iterator[int]:
+        """The offsets of all whole frames."""
+        if page := self._page():
+            yield from range(_HEADER, len(self.data) - _FRAME - page + 1, _FRAME + page)
+
+    def _content(self, at: int) -> bytes:
+        """What the checksum of a frame is of: the first half of its header, and its page."""
+        return bytes(self.data[at : at + 8] + self.data[at + _FRAME : at + _FRAME + self._page()])
+
+    def _stored(self, at: int) -> Sums:
+        first, second = struct.unpack_from(">II", self.data, at)
+        return int(first), int(second)
+
+    def _put_sums(self, at: int, sums: Sums) -> int:
+        """Correct a checksum; the offset of the first byte of it that was wrong."""
+        before, after = bytes(self.data[at : at + 8]), struct.pack(">II", *sums)
+        self.data[at : at + 8] = after
+        return at + next(index for index in range(8) if before[index] != after[index])
+
+    def _is_commit(self, at: int) -> bool:
+        return any(self.data[at + 4 : at + 8])
+
+    def _mend_frame(self, at: int, before: Sums, right: Sums, salts: bytes, later: list[int]) -> int | None:
+        """The offset of the byte that was mended, or of the page that is taken as it is; None if this is the end of the
+        log, or more has flipped."""
+        salted = [index for index in range(8) if self.data[at + 8 + index] != salts[index]]
+        stored, content = self._stored(at + 16), self._content(at)
+        if right == stored:
+            if len(salted) != 1:
+                return None  # of an earlier round of the log: its end
+            self.data[at + 8 : at + 16] = salts
+            return at + 8 + salted[0]
+        if salted:
+            return None
+        follows = bool(later) and checksum(self.order, self._content(later[0]), right) == self._stored(later[0] + 16)
+        differs = sum(a != b for a, b in zip(struct.pack(">II", *right), self.data[at + 16 : at + 24], strict=True))
+        if follows or (not later and differs == 1):
+            return self._put_sums(at + 16, right)
+        found = flipped(self.order, content, before, stored)
+        if len(found) == 1:
+            offset, value = found[0]
+            offset = at + (offset if offset < 8 else offset - 8 + _FRAME)
+            self.data[offset] = value
+            return offset
+        return at + _FRAME if found else None
+
+    def _commits_after(self, frames: list[int], salts: bytes) -> int:
+        """Commits among frames of this round of the log, each of which fits the one before it."""
+        lost = 0
+        for before, at in pairwise(frames):
+            fits = checksum(self.order, self._content(at), self._stored(before + 16)) == self._stored(at + 16)
+            if fits and self.data[at + 8 : at + 16] == salts and self._is_commit(at):
+                lost += 1
+        return lost
+
+
+def checksum(order: str, content: bytes, before: Sums) -> Sums:
+    """SQLite's, of content whose length is a multiple of 8, after what has the sums `before`."""
+    first, second = before
+    words = iter(struct.unpack(f"{order}{len(content) // 4}I", content))
+    for one, other in zip(words, words, strict=True):
+        first = (first + one + second) & _ALL
+        second = (second + other + first) & _ALL
+    return first, second
+
+
+def flipped(order: str, content: bytes, before: Sums, stored: Sums) -> list[tuple[int, int]]:
+    """Which byte of the content must have which value for its checksum to be as stored: (offset, value) of each that
+    would do alone."""
+    found = []
+    first, second = checksum(order, content, before)
+    wanted = ((stored[0] - first) & _ALL, (stored[1] - second) & _ALL)
+    # What a unit in the word before the end adds to both sums; one pair of words further from it each round.
+    after = ((1, 1), (0, 1))  # of the first and of the second word of a pair
+    for at in range(len(content) - 8, -1, -8):
+        for place, (to_first, to_second) in enumerate(after):
+            offset = at + 4 * place
+            (word,) = struct.unpack_from(f"{order}I", content, offset)
+            for change in _changes(wanted, to_first, to_second):
+                value = (word + change) & _ALL
+                new = struct.pack(f"{order}I", value)
+                different = [i for i in range(4) if new[i] != content[offset + i]]
+                if len(different) == 1:
+                    found.append((offset + different[0], new[different[0]]))
+        after = (_step(*after[0]), _step(*after[1]))
+    return found
+
+
+def _step(to_first: int, to_second: int) -> Sums:
+    """The sums after one more pair of words, of which nothing is added."""
+    first = (to_first + to_second) & _ALL
+    return first, (to_second + first) & _ALL
+
+
+def _changes(wanted: Sums, to_first: int, to_second: int) -> Iterator[int]:
+    """What must be added to a word, if anything can: an odd factor has an inverse, and of two neighbours in the row of
+    Fibonacci not both are even."""
+    for factor, sum_ in ((to_first, wanted[0]), (to_second, wanted[1])):
+        if factor & 1:
+            change = sum_ * pow(factor, -1, 1 << 32) & _ALL
+            if (change * to_first & _ALL, change * to_second & _ALL) == wanted:
+                yield change
+            return
+
+
+def _replace(path: Path, data: bytearray) -> None:
+    draft = path.with_name(f"{path.name}-mended")
+    with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
