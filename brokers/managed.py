@@ -160,7 +160,7 @@ _STOP_ANSWER = (
     _A("queues", Kind.INTEGER, "Queues that the call touched.", "queues"),
     _A("producers", Kind.INTEGER, "Producers attached to those queues.", "producers"),
     _A("stopped", Kind.INTEGER, "Producers that are blocked and hold no credit.", "producers"),
-    _A("draining", Kind.INTEGER, "Producers whose messages already on their way may still arrive.", "producers"),
+    _A("draining", Kind.INTEGER, "Blocked producers whose messages in flight may still arrive.", "producers"),
     _A("changed", Kind.BOOLEAN, "False when the same stop was (or was not) already in force."),
     _A("changed_queues", Kind.LIST, "Of the queues that were named, those whose own stop came or went by this call."),
     _A("missing", Kind.INTEGER, "Queues that were named and are not there.", "queues"),

@@ -76,7 +76,7 @@ def why(told: Mapping[str, Any]) -> None:
                 click.echo(f"    {field['field']} = {field.get('value')} from {field.get('origin')}")
         if cause.get("reason"):
             click.echo(f"  {cause['actor'] or 'somebody'}: {cause['reason']}")
-        click.echo(f"  {_resumes(cause)}")
+        click.echo(f"  {resumes(cause)}")
     click.echo(f"\nConsumers ({told['consumers_total']:,}):")
     for consumer in told["consumers"][:20]:
         click.echo(f"  {consumer['object']}: {consumer['doing']}")
@@ -85,10 +85,11 @@ def why(told: Mapping[str, Any]) -> None:
         click.echo(f"  {producer.get('client') or producer['object']}: {state(producer['state'])}")
 
 
-def _resumes(cause: Mapping[str, Any]) -> str:
+def resumes(cause: Mapping[str, Any]) -> str:
     known = cause.get("resume_ms")
     because = cause.get("because") or ""
-    return f"resumes in about {length(known)}: {because}" if known else f"when it resumes nobody can tell: {because}"
+    when = f"resumes in about {length(known)}" if known is not None else "when it resumes is unknown"
+    return f"{when}: {because}" if because else when
 
 
 def length(ms: int) -> str:

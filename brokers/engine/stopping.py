@@ -171,8 +171,10 @@ class Stopping:
 
     def _outcome(self, queues: list[Queue], changed: Sequence[Scope] = ()) -> StopOutcome:
         producers = [p for q in queues for p in q.producers]
-        stopped = sum(1 for p in producers if p.blocked and not draining((p,)))
-        return StopOutcome(len(queues), len(producers), stopped, draining(producers), bool(changed), tuple(changed))
+        blocked = [p for p in producers if p.blocked]
+        in_flight = draining(blocked)  # one that runs again may still have some, and nobody waits for them
+        stopped = len(blocked) - in_flight
+        return StopOutcome(len(queues), len(producers), stopped, in_flight, bool(changed), tuple(changed))
 
     def forget_stop(self, scope: Scope) -> None:
         """The queues that it held are the caller's to start."""

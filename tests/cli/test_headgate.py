@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from brokers.cli import looking, names
+from brokers.cli import looking, names, shown
 from brokers.managed import ObjectName, object_name
 from console.access.rights import Grant, Role
 from console.audit.models import AuditEntry
@@ -108,6 +108,20 @@ def test_why_tells_the_limit_and_where_it_comes_from(olga: Terminal, broker: Bro
     assert json.loads(ok(olga.run("why", "default/orders", "--json")))["blocked"] is True
     gone = olga.run("why", "nothing")
     assert (gone.exit_code, "there is no queue" in gone.output) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        ({"resume_ms": 8000, "because": ""}, "resumes in about 8 s"),
+        ({"resume_ms": 8000, "because": "it is drained"}, "resumes in about 8 s: it is drained"),
+        ({"resume_ms": 0, "because": ""}, "resumes in about 0 s"),
+        ({"resume_ms": None, "because": "nobody consumes"}, "when it resumes is unknown: nobody consumes"),
+        ({"resume_ms": None, "because": None}, "when it resumes is unknown"),
+    ],
+)
+def test_why_tells_when_a_queue_resumes_and_ends_no_sentence_with_a_colon(cause: dict[str, Any], said: str) -> None:
+    assert shown.resumes(cause) == said
 
 
 def test_watch_tells_every_event_since_a_number(
