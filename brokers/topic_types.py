@@ -66,9 +66,10 @@ def topic_types(version: Attribute, policy_changed: Notification) -> tuple[Manag
                 _A(
                     "topic",
                     Kind.STRING,
-                    "The topics it is for: * stands for one word, > or # for any number of words at the end.",
+                    "The topics it is for: * stands for one word, > or # for any number of words at the end. Not set:"
+                    " all, and then subscription must be.",
                     writable=True,
-                    required=True,
+                    nullable=True,
                 ),
                 _A(
                     "subscription",

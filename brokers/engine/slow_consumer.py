@@ -43,7 +43,7 @@ class SlowConsumerPolicy:
 
     @property
     def topic(self) -> str:
-        return str(self.given["topic"])
+        return str(self.given.get("topic") or ">")
 
     @property
     def subscription(self) -> str:
@@ -82,8 +82,8 @@ def best(policies: Iterable[SlowConsumerPolicy], subscription: Subscription) -> 
 def check(given: Mapping[str, Value]) -> None:
     """Raises InvalidValue."""
     wrong = {name: fault for name in ("topic", "subscription") if (fault := pattern_fault(str(given.get(name) or "")))}
-    if not given.get("topic"):
-        wrong["topic"] = "topic is empty: > stands for every topic"
+    if not (given.get("topic") or given.get("subscription")):
+        wrong["topic"] = "neither topic nor subscription is set: topic > stands for every topic"
     if not any(given.get(trigger) for trigger in TRIGGERS):
         wrong["messageCount"] = f"none of {', '.join(TRIGGERS)} is set: nobody would be slow"
     if wrong:

@@ -238,17 +238,31 @@ def test_policies_are_created_changed_and_removed_through_management_and_kept(wo
         Management(restarted(world)).read(NAME)
 
 
+@pytest.mark.domain("2 slow consumers")
+def test_a_policy_may_name_the_subscription_alone_and_one_with_a_better_topic_wins(world):
+    given = {"subscription": "audit", "messageCount": 1, "policy": "log"}
+    made = Management(world.broker).create(NAME, given, "ann")
+    assert (made["topic"], made["subscription"]) == (None, "audit")
+    found, _ = subscribe(world, wish(world, "prices", name="audit", shared=True))
+    other, _ = subscribe(world, wish(world, "prices", name="another", shared=True))
+    management = Management(world.broker)
+    assert management.read(found.object_name)["slow_consumer_policy"] == "slow"
+    assert management.read(other.object_name)["slow_consumer_policy"] is None
+    policy(world, "better", "prices", depth=1)
+    assert management.read(found.object_name)["slow_consumer_policy"] == "better"
+
+
 @pytest.mark.parametrize(
     ("given", "wrong"),
     [
         ({"topic": "a", "policy": "log"}, "none of depth, messageAge, messageCount is set"),
         ({"topic": "a", "policy": "log", "depth": 0}, "none of depth, messageAge, messageCount is set"),
-        ({"topic": "", "policy": "log", "depth": 1}, "topic is empty"),
+        ({"topic": "", "policy": "log", "depth": 1}, "neither topic nor subscription is set"),
+        ({"policy": "log", "depth": 1}, "neither topic nor subscription is set"),
         ({"topic": "a.>.b", "policy": "log", "depth": 1}, "'a.>.b': > and # may only be the last word"),
         ({"topic": "a", "subscription": "b*", "policy": "log", "depth": 1}, r"'b\*': .* stand for whole words"),
         ({"topic": "a", "policy": "kill", "depth": 1}, "policy is 'kill': it must be one of log, topicdelete"),
         ({"topic": "a", "depth": 1}, "policy is missing"),
-        ({"policy": "log", "depth": 1}, "topic is missing"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused_and_says_why(world, given, wrong):
