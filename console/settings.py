@@ -33,6 +33,7 @@ import dj_database_url
 from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
+from brokers import input_limits
 from console.data_folder import DataFolderError, prepare, secret
 from console.oidc_settings import OidcSettingsError
 from console.oidc_settings import from_environment as oidc_from_environment
@@ -135,6 +136,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "console.intake.requests.MeasuredRequestMiddleware",  # before any view, and before forms are read for their token
     "axes.middleware.AxesMiddleware",  # last, so that it has the last word on a sign-in
 ]
 
@@ -333,15 +335,18 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["console.api.permission.SeesSomething"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["console.intake.parser.MeasuredJSONParser"],
     "EXCEPTION_HANDLER": "console.api.errors.exception_handler",
     "DEFAULT_SCHEMA_CLASS": "console.api.description.Described",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
+DATA_UPLOAD_MAX_MEMORY_SIZE = input_limits.BODY
+DATA_UPLOAD_MAX_NUMBER_FIELDS = input_limits.FIELDS
 SPECTACULAR_SETTINGS = {
     "TITLE": "Headgate",
     "DESCRIPTION": "Watch and steer the producer flow control of message brokers. A call refuses parameters and fields"
-    " that it does not declare.",
+    " that it does not declare, and what exceeds these limits, with 400 and the field's name (413 for a body, 414 for"
+    f" an address that is too long):\n\n{input_limits.table()}",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["console.api.permission.SeesSomething"],

@@ -8,6 +8,7 @@ from django.urls import include, path
 from console.pages.oidc import OidcBack, OidcGo
 from console.pages.sign_in import sign_in
 
+handler400 = "console.pages.errors.bad_request"
 handler403 = "console.pages.errors.forbidden"
 handler404 = "console.pages.errors.not_found"
 handler500 = "console.pages.errors.server_error"

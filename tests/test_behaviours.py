@@ -1,8 +1,8 @@
 """What the field's four systems do and this one promises: each row has at least one test that names it.
 
 A test names a row by `@pytest.mark.domain("row")`; the number is the section that the row is of: 1 Qpid C++ broker,
-2 Qpid Java broker, 3 the design of QPID-942, 4 ActiveMQ, 5 which policy applies, 6 log messages, 7 a producer's states;
-`clients`: what AMQP and JMS clients may rely on.
+2 Qpid Java broker, 3 the design of QPID-942, 4 ActiveMQ, 5 which policy applies, 6 log messages, 7 a producer's states,
+8 what comes in; `clients`: what AMQP and JMS clients may rely on.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ ROWS = {
     "clients no destination": "a send of a producer without a destination that timed out is never delivered",
     "clients sole connection": "a second connection of a user and container-id that is to be the only one is refused",
     "7 attaches while stopped": "a producer that attaches while its target is stopped starts blocked",
+    "8 no input kills": "no file, body, socket message or request makes a process end, whatever it nests or counts",
+    "8 no input burns": "what a request may occupy is bounded by its size, count and depth before it is looked at",
+    "8 answers are JSON": "everything below /api/ answers JSON, refusals and unknown addresses included",
+    "8 every name opens": "a queue can be opened and managed whatever it is called; . and .. are not created",
+    "8 whole origin": "a WebSocket is opened by pages of this console alone: scheme, host and port count",
 }
 
 

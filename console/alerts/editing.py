@@ -17,6 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from brokers.admin import InvalidValue, NotFound, StaleVersion
+from brokers.input_checks import label_fault
 from brokers.patterns import pattern_fault
 from console.alerts.addresses import network_of, url_of
 from console.alerts.models import (
@@ -364,7 +365,7 @@ def _scoped(
 
 def _name(given: Mapping[str, Any], wrong: dict[str, str]) -> str:
     name = given.get("name", "")
-    if not isinstance(name, str) or not 1 <= len(name.strip()) <= 100 or any(ord(c) < 32 for c in name):
+    if not isinstance(name, str) or label_fault("name", name.strip(), 100):
         wrong["name"] = "name must be text of 1 to 100 characters, in one line"
         return ""
     return name.strip()

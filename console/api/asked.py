@@ -4,19 +4,25 @@ misspelt end of a stop "for ever"."""
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
+from django.http import QueryDict
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.serializers import Field, ListSerializer, Serializer
 from rest_framework.views import APIView
 
+from brokers import input_limits as limits
 from brokers.admin import InvalidValue
+from brokers.input_checks import shortened
 
 #: Declared by calls that take names of attributes, too: those say themselves which there are (`reading.where_in`).
 ANY = "(attribute)"
+#: Characters of a name that may be a misspelt one.
+_COMPARED = 64
 
 
 class AskedView(APIView):
@@ -25,21 +31,32 @@ class AskedView(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        if (request.method or "").lower() not in self._answered():
+            self.http_method_not_allowed(request, *args, **kwargs)
         wrong: dict[str, str] = {}
         if request.query_params:
-            parameters = self._parameters(request)
+            parameters = {each.name: each for each in self._parameters(request)}
             if ANY not in parameters:
                 wrong.update(_unknown("parameter", request.query_params, parameters))
-        if request.method in ("POST", "PUT", "PATCH") and isinstance(request.data, Mapping):
-            wrong.update(_unknown_fields(request.data, self._fields(request)))
+            wrong.update(_repeated(request.query_params, parameters))
+        if request.method in ("POST", "PUT", "PATCH"):
+            wrong.update(self._wrong_fields(request))
         if wrong:
             raise InvalidValue(wrong)
 
-    def _parameters(self, request: Request) -> list[str]:
-        """Names, in the order of the description."""
+    def _answered(self) -> set[str]:
+        return {method for method in self.http_method_names if hasattr(self, method)}
+
+    def _wrong_fields(self, request: Request) -> Iterator[tuple[str, str]]:
+        fields = self._fields(request)
+        if isinstance(request.data, Mapping):
+            yield from itertools.islice(_unknown_fields(request.data, fields), limits.NAMED)
+
+    def _parameters(self, request: Request) -> list[OpenApiParameter]:
+        """In the order of the description."""
         found = self._described(request).get_override_parameters()
         query = OpenApiParameter.QUERY
-        return [each.name for each in found if isinstance(each, OpenApiParameter) and each.location == query]
+        return [each for each in found if isinstance(each, OpenApiParameter) and each.location == query]
 
     def _fields(self, request: Request) -> Mapping[str, Field[Any, Any, Any, Any]]:
         body = self._described(request).get_request_serializer()
@@ -69,17 +86,23 @@ def _unknown_fields(
 
 
 def _unknown(kind: str, given: Collection[str], declared: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Each name that there is not, with a sentence."""
-    for name in given:
-        if name in declared:
-            continue
+    """Each name that there is not, with a sentence: the first ones, since one is enough to refuse, and looking for what
+    was meant takes time."""
+    for name in itertools.islice((name for name in given if name not in declared), limits.NAMED):
         if not declared:
             says = "this takes none"
-        elif near := difflib.get_close_matches(name, declared, 1):
+        elif len(name) <= _COMPARED and (near := difflib.get_close_matches(name, declared, 1)):
             says = f"did you mean {near[0]}?"
         else:
             says = f"there is {_list(list(declared))}"
-        yield name, f"there is no {kind} {name}: {says}"
+        yield name, f"there is no {kind} {shortened(name)}: {says}"
+
+
+def _repeated(given: QueryDict, declared: Mapping[str, OpenApiParameter]) -> Iterator[tuple[str, str]]:
+    """Only one of several values would count, and nothing says which."""
+    for name, parameter in declared.items():
+        if not parameter.many and len(values := given.getlist(name)) > 1:
+            yield name, f"{name} is given {len(values)} times: it is taken once"
 
 
 def _list(names: list[str]) -> str:

@@ -19,6 +19,7 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
+from brokers.input_checks import readable, readable_sentences, shortened
 from console.history.reader import HistoryBroken, NothingRecorded
 from console.seen import UnknownBroker
 
@@ -37,15 +38,19 @@ _STATUS: dict[type[Exception], int] = {
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """400 names each field; 409 of a stale version tells the current one; 503 when the broker cannot be asked."""
     if isinstance(error, InvalidValue):
-        return Response({field: [sentence] for field, sentence in error.errors.items()}, status=400)
+        return Response({field: [says] for field, says in readable_sentences(error.errors).items()}, status=400)
     if isinstance(error, StaleVersion):
         current = getattr(error, "current_object", None) or {"version": error.current}
-        return Response({"detail": str(error), "current": current}, status=status.HTTP_409_CONFLICT)
+        return Response({"detail": _sentence(error), "current": current}, status=status.HTTP_409_CONFLICT)
     if isinstance(error, PermissionDenied):
-        return Response({"detail": str(error) or "You may not do that."}, status=status.HTTP_403_FORBIDDEN)
+        return Response({"detail": _sentence(error) or "You may not do that."}, status=status.HTTP_403_FORBIDDEN)
     if isinstance(error, ParseError):  # no JSON; the same shape as for a field that cannot be
         return Response({"detail": [str(error.detail)]}, status=status.HTTP_400_BAD_REQUEST)
     for kind, code in _STATUS.items():
         if isinstance(error, kind):
-            return Response({"detail": str(error)}, status=code)
+            return Response({"detail": _sentence(error)}, status=code)
     return rest_exception_handler(error, context)
+
+
+def _sentence(error: Exception) -> str:
+    return readable(shortened(str(error), 1000))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import math
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -10,15 +11,20 @@ from django.http import QueryDict
 from rest_framework.request import Request
 
 from brokers.admin import InvalidValue, NotFound
+from brokers.input_checks import whole_number
 from brokers.managed import TYPES, Attribute, Kind, ManagedType, ObjectName
 from console.access.people import rights_in
 from console.access.rights import Rights
 from console.api.asked import AskedView
+from console.intake.moments import moment_in
 from console.links.link import BrokerLink
 from console.operations import Actor
 from console.seen import link_seen
 
 MOST_AT_ONCE = 500
+
+#: A number as JSON writes it.
+_NUMBER = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?")
 
 
 class PersonalView(AskedView):
@@ -94,11 +100,8 @@ def number_in(query: QueryDict, field: str, default: int, least: int, most: int)
     text = query.get(field, "")
     if not text:
         return default
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if not least <= number <= most:
+    number = whole_number(text)
+    if number is None or not least <= number <= most:
         raise InvalidValue({field: f"{field} is {text!r}: it must be a whole number from {least} to {most}"})
     return number
 
@@ -126,21 +129,7 @@ def time_in(query: Mapping[str, str], field: str, default: int) -> int:
     text = query.get(field, "").strip()
     if not text:
         return default
-    if text.lstrip("-").isdecimal():
-        found = int(text)
-    else:
-        try:
-            parsed = dt.datetime.fromisoformat(text)
-        except ValueError:
-            raise InvalidValue(
-                {field: f"{field} is {text!r}: it must be ms since the epoch or a time such as 2026-03-14T12:00:00Z"}
-            ) from None
-        if parsed.tzinfo is None:
-            raise InvalidValue({field: f"{field} is {text!r}: it must name its zone, such as {text}Z or {text}+01:00"})
-        found = round(parsed.timestamp() * 1000)
-    if not 0 <= found <= 1 << 42:
-        raise InvalidValue({field: f"{field} is {text!r}: that is before 1970 or too far ahead"})
-    return found
+    return moment_in(field, text)
 
 
 def type_in(query: QueryDict) -> ManagedType:
@@ -165,10 +154,10 @@ def _value(attribute: Attribute, text: str) -> Any:
     if attribute.nullable and text == "":
         return None
     if attribute.kind is Kind.NUMBER:
-        try:
-            return float(text)
-        except ValueError:
-            raise InvalidValue({attribute.name: f"{attribute.name} is {text!r}: it must be a number"}) from None
+        number = float(text) if _NUMBER.fullmatch(text) else math.inf
+        if not math.isfinite(number):
+            raise InvalidValue({attribute.name: f"{attribute.name} is {text!r}: it must be a number"})
+        return number
     try:
         return attribute.check(text)
     except ValueError as error:

@@ -192,6 +192,13 @@ class Why(serializers.Serializer[Any]):
 
 
 class AuditRow(serializers.ModelSerializer[AuditEntry]):
+    reason = text_field(REASON, source="shown_reason", read_only=True)
+    detail = text_field(
+        "Arguments and answer, or the sentence of the refusal; what is very long is cut off, with a mark.",
+        source="shown_detail",
+        read_only=True,
+    )
+
     class Meta:
         model = AuditEntry
         fields = [

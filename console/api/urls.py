@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
+import console.name_paths  # noqa: F401  (registers the converters of names)
 from console.api.audit import AuditFileView, AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.bulk import (
@@ -47,11 +48,11 @@ _v1: list[URLPattern | URLResolver] = [
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),
     path("brokers/<slug:slug>/types/", TypesView.as_view()),
     path("brokers/<slug:slug>/objects/", ObjectsView.as_view()),
-    path("brokers/<slug:slug>/objects/<path:name>/operations/<slug:operation>/", OperationView.as_view()),
-    path("brokers/<slug:slug>/objects/<path:name>/", ObjectView.as_view()),
+    path("brokers/<slug:slug>/objects/<object:name>/operations/<slug:operation>/", OperationView.as_view()),
+    path("brokers/<slug:slug>/objects/<object:name>/", ObjectView.as_view()),
     path("queues/", QueuesView.as_view()),
-    path("queues/<str:virtualhost>/<path:name>/check/", QueueCheckView.as_view()),
-    path("queues/<str:virtualhost>/<path:name>/", QueueView.as_view()),
+    path("queues/<host:virtualhost>/<queue:name>/check/", QueueCheckView.as_view()),
+    path("queues/<host:virtualhost>/<queue:name>/", QueueView.as_view()),
     path("producers/", ProducersView.as_view()),
     path("conditions/", ConditionsView.as_view()),
     path("timeline/", TimelineView.as_view()),

@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.db import models
 
+from brokers.input_checks import readable, shortened
+from brokers.input_limits import TEXT
 from console.access.rights import Rights, Role
 
 if TYPE_CHECKING:
     from console.links.link import BrokerLink
+
+
+#: Characters of a detail that are kept: a stop of some thousands of named queues is found by each of them.
+LONGEST_DETAIL = 250_000
 
 
 class AppendOnlyError(TypeError):
@@ -98,9 +104,25 @@ class AuditEntry(models.Model):
     def __str__(self) -> str:
         return f"{self.user_name} {self.operation} {self.object}: {self.outcome}"
 
+    def shown(self, name: str) -> str:
+        """The reason or detail as far as people read it: also rows from before there were limits are kept."""
+        return readable(shortened(getattr(self, name), TEXT))
+
+    @property
+    def shown_reason(self) -> str:
+        return self.shown("reason")
+
+    @property
+    def shown_detail(self) -> str:
+        return self.shown("detail")
+
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self.pk is not None:
             raise AppendOnlyError("audit rows are never changed")
+        for name in ("user_name", "source_address", "broker", "virtualhost", "object", "reason", "detail"):
+            most = self._meta.get_field(name).max_length  # none for reason and detail
+            text = readable(getattr(self, name))
+            setattr(self, name, text[:most] if most else shortened(text, LONGEST_DETAIL))
         kwargs["force_insert"] = True
         super().save(*args, **kwargs)
 

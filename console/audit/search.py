@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from brokers.admin import InvalidValue
 from console.audit.models import Outcome
+from console.intake.moments import moment_in
 
 if TYPE_CHECKING:
     from console.audit.models import AuditQuerySet
@@ -68,15 +69,7 @@ def _moment(query: Mapping[str, str], name: str) -> dt.datetime | None:
     text = query.get(name, "").strip()
     if not text:
         return None
-    try:
-        if text.isdecimal():
-            return dt.datetime.fromtimestamp(int(text) / 1000, dt.UTC)
-        found = dt.datetime.fromisoformat(text)
-    except (ValueError, OverflowError, OSError):
-        raise InvalidValue(
-            {name: f"{name} is {text!r}: it must be a time such as 2026-03-14T12:00Z, or ms since the epoch"}
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    return dt.datetime.fromtimestamp(moment_in(name, text, zone=dt.UTC) / 1000, dt.UTC)
 
 
 #: What a file of the audit trail has of each row.

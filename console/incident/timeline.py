@@ -19,6 +19,8 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from brokers.admin import Event
+from brokers.input_checks import shortened
+from brokers.input_limits import TEXT
 from brokers.managed import ObjectName
 from console.audit.models import AuditEntry
 from console.links.link import BrokerLink
@@ -193,8 +195,8 @@ def of_event(event: Event) -> dict[str, Any]:
         "producer": f"{client} {at_link or ''}".strip() if client else None,
         "actor": str(attributes.get("actor") or ""),
         "outcome": "",
-        "reason": str(attributes.get("reason") or ", ".join(attributes.get("reasons") or ())),
-        "text": event.text,
+        "reason": shortened(str(attributes.get("reason") or ", ".join(attributes.get("reasons") or ())), TEXT),
+        "text": shortened(event.text, TEXT),
     }
 
 
@@ -210,8 +212,8 @@ def _of_audit(row: AuditEntry) -> dict[str, Any]:
         "producer": None,
         "actor": row.user_name,
         "outcome": row.outcome,
-        "reason": row.reason,
-        "text": row.detail,
+        "reason": shortened(row.reason, TEXT),
+        "text": shortened(row.detail, TEXT),
     }
 
 
@@ -265,6 +267,14 @@ def as_csv(entries: Iterable[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
+#: Characters of a cell that every spreadsheet takes, less than the most, for the mark of what was cut off.
+LONGEST_CELL = 32_000
+
+
 def harmless(value: object) -> object:
-    """Spreadsheets run what begins like a formula: clients chose some of these texts."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    """Spreadsheets run what begins like a formula, and take no longer cells: clients chose some of these texts, and
+    some were kept before there were limits."""
+    if not isinstance(value, str):
+        return value
+    cut = shortened(value, LONGEST_CELL)
+    return f"'{cut}" if cut[:1] in ("=", "+", "-", "@", "\t", "\r") else cut

@@ -7,7 +7,6 @@ A single task sends, so that frames keep their order and a slow page costs nobod
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from importlib import import_module
 from typing import Any
@@ -18,8 +17,11 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
-from brokers.admin import AdminError
+from brokers import input_limits as limits
+from brokers.admin import AdminError, InvalidValue
+from brokers.input_checks import readable_sentences, shortened
 from console.access.people import rights_of
+from console.intake.json_text import read_json
 from console.links.link import BrokerLink
 from console.links.readers import Subscription
 from console.links.state import Status
@@ -28,8 +30,9 @@ from console.live.kept import encode
 from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
 from console.seen import UnknownBroker, link_seen
 
-#: Close codes: not signed in; no such broker, or none that may be seen; what may be seen has changed, come again.
-SIGNED_OUT, NO_BROKER, OTHER_RIGHTS = 4401, 4404, 4412
+#: Close codes: not signed in; no such broker, or none that may be seen; what may be seen has changed, come again; a
+#: message above the limit, as the server itself says it of a longer one.
+SIGNED_OUT, NO_BROKER, OTHER_RIGHTS, TOO_LARGE = 4401, 4404, 4412, 1009
 
 #: Seconds. Events that come within EVENTS of a frame of events go out together, with many pages within EVENTS_EACH for
 #: each of them, so that frames take no more than a part of a core; snapshots of what changes all the time are
@@ -86,19 +89,23 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self._sender is None:
             return
+        if len(text_data or bytes_data or "") > limits.SOCKET_MESSAGE:
+            await self.close(TOO_LARGE)
+            return
         try:
-            message = json.loads(text_data or "")
+            message = read_json(text_data or "")
             if not isinstance(message, dict):
                 raise BadWatch("a message must be a JSON object")
             after = message.get("after")
             if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
                 raise BadWatch(f"after is {after!r}: it must be the number of an event")
             self._watch = Watch.parse(message)
-        except json.JSONDecodeError:
-            await self._frame({"type": "error", "detail": "a message must be a JSON object"})
+        except InvalidValue as error:
+            said = " ".join(readable_sentences(error.errors).values())
+            await self._frame({"type": "error", "detail": f"a message must be a JSON object: {said}"})
             return
         except BadWatch as error:
-            await self._frame({"type": "error", "detail": str(error)})
+            await self._frame({"type": "error", "detail": shortened(str(error), 1000)})
             return
         if after is not None:
             self._position = after

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.urls import path
 
 from console.live.consumer import LiveConsumer
+from console.live.origin import SameOriginOnly
 
-websocket_application = AllowedHostsOriginValidator(
+websocket_application = SameOriginOnly(
     AuthMiddlewareStack(URLRouter([path("ws/live/", LiveConsumer.as_asgi())]))  # type: ignore[arg-type, list-item]
 )

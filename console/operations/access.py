@@ -18,14 +18,15 @@ from django.db.models import Q
 from django.utils import timezone
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
+from brokers.input_checks import label_fault
 from console.access.models import ApiToken, RoleGrant
 from console.access.rights import Grant, Rights, Role
 from console.access.tokens import beginning_of, digest_of, new_secret
 from console.operations.actor import Actor
 from console.operations.audited import audited
 
-#: Days that a token may last.
-LONGEST = 366
+#: Days that a token may last, and characters of its name.
+LONGEST, LONGEST_TOKEN_NAME = 366, 40
 
 
 def _must_administer_everything(by: Actor) -> None:
@@ -145,8 +146,8 @@ def create_group(by: Actor, name: str, *, reason: str = "") -> Group:
     """Raises PermissionDenied, AlreadyExists, InvalidValue."""
     with audited(by, f"group {name}", "create-group", reason=reason):
         _must_administer_everything(by)
-        if not name or len(name) > 150:
-            raise InvalidValue({"name": "a group needs a name, of 150 characters at most"})
+        if fault := label_fault("name", name):
+            raise InvalidValue({"name": fault})
         group, new = Group.objects.get_or_create(name=name)
         if not new:
             raise AlreadyExists(f"there is a group {name} already")
@@ -184,10 +185,10 @@ def create_token(by: Actor, name: str, grants: Sequence[Grant], *, days: int) ->
     with audited(by, f"token {name} of user {by.name}", "create-token") as row:
         if not isinstance(by.user, User):
             raise PermissionDenied("sign in first")
-        if not name.strip() or len(name) > 40:
-            raise InvalidValue({"name": "a token needs a name, of 40 characters at most, to know it by"})
-        if ApiToken.objects.filter(user=by.user, name=name.strip(), revoked=None).exists():
-            raise AlreadyExists(f"you have a token {name.strip()} already")
+        if fault := label_fault("name", name, LONGEST_TOKEN_NAME):
+            raise InvalidValue({"name": fault})
+        if ApiToken.objects.filter(user=by.user, name=name, revoked=None).exists():
+            raise AlreadyExists(f"you have a token {name} already")
         if not grants:
             raise InvalidValue({"role": "choose at least one role: a token without one may nothing"})
         if not 1 <= days <= LONGEST:
@@ -198,7 +199,7 @@ def create_token(by: Actor, name: str, grants: Sequence[Grant], *, days: int) ->
         secret = new_secret()
         token = ApiToken.objects.create(
             user=by.user,
-            name=name.strip(),
+            name=name,
             digest=digest_of(secret),
             begins=beginning_of(secret),
             grants=[[g.role.value, g.broker, g.virtualhost] for g in wanted.grants],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from brokers.admin import BrokerUnreachable, ManagedObject, NotFound, StaleVersion
+from brokers.admin import BrokerUnreachable, InvalidValue, ManagedObject, NotFound, StaleVersion
 from brokers.managed import TYPES, ObjectName, Operation
+from brokers.names import new_name_fault
 from console.brokers import BrokerLink
 from console.operations.actor import Actor
 from console.operations.attempt import as_detail, attempt, require_reason, without_secrets
@@ -41,10 +42,22 @@ def create_object(
 ) -> ManagedObject:
     """`attributes` without those that make the name."""
     with attempt(by, link, name, "create", reason=reason, asked=attributes) as this:
+        _check_new_name(name)
         this.sent = True
         created = link.call(lambda admin: admin.create(name, attributes, actor=by.name))
         this.after = _told(created)
         return created
+
+
+#: Types whose names become parts of addresses: of messages, and of pages.
+_NAMED = {"Queue": "queue", "Exchange": "exchange", "VirtualHost": "virtual host"}
+
+
+def _check_new_name(name: ObjectName) -> None:
+    """Also where the broker would take it. Raises InvalidValue."""
+    what = _NAMED.get(name.type)
+    if what and (fault := new_name_fault(what, name["name"])):
+        raise InvalidValue({"name": fault})
 
 
 def delete_object(

@@ -29,16 +29,15 @@ import yaml
 from brokers.admin import InvalidValue
 from brokers.managed import TYPES, ObjectName, object_name
 from brokers.patterns import pattern_fault
+from console.intake.yaml_text import compose
 from console.operations.policies import FIELDS, SCOPES, set_fields
 
 VERSION = "1"
-#: Characters; ten thousand queues with all their fields come to a third of it.
-LONGEST = 16_000_000
-
 #: The policy fields, and the priority, that each object sets.
 Settings = dict[ObjectName, dict[str, Any]]
 
-_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+#: Faults of a file that are named at once.
+_NAMED = 100
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _SECTIONS = {"exchanges": ("Exchange", "name"), "patterns": ("Policy", "pattern"), "queues": ("Queue", "name")}
 _BROKER = object_name("Broker")
@@ -76,20 +75,19 @@ def written(settings: Mapping[ObjectName, Mapping[str, Any]]) -> str:
 
 def read(text: str) -> Settings:
     """Raises InvalidValue with everything that is wrong, by its place in the file."""
-    if len(text) > LONGEST:
-        raise InvalidValue({"yaml": f"the file has {len(text):,} characters: {LONGEST:,} at most"})
-    try:
-        root = yaml.compose(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        raise InvalidValue({"yaml": f"{where}this is not YAML: {problem}"}) from None
+    root = compose(text)
     reading = _Reading()
-    reading.document(root)
+    try:
+        reading.document(root)
+    except _EnoughError:
+        reading.wrong["detail"] = f"these are the first {_NAMED} faults of the file: there are more"
     if reading.wrong:
         raise InvalidValue(reading.wrong)
     return reading.settings
+
+
+class _EnoughError(Exception):
+    """So much is wrong that the rest is not read."""
 
 
 class _Reading:
@@ -101,6 +99,8 @@ class _Reading:
 
     def fault(self, place: str, node: Any, sentence: str) -> None:
         self.wrong.setdefault(place or "yaml", f"line {node.start_mark.line + 1}: {sentence}")
+        if len(self.wrong) >= _NAMED:
+            raise _EnoughError
 
     def document(self, root: Any) -> None:
         if root is None:

@@ -14,6 +14,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
+from brokers.input_checks import label_fault
 from brokers.managed import QUEUE_STATES, ObjectName
 from console.access.rights import Grant, Role
 from console.links.link import BrokerLink
@@ -96,8 +97,8 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     good = dict(given)
     name = given.get("name")
     if "name" in given:
-        if not isinstance(name, str) or not 0 < len(name.strip()) <= 80:
-            wrong["name"] = f"name is {name!r}: it must be text of 1 to 80 characters"
+        if not isinstance(name, str) or label_fault("name", name.strip(), 80):
+            wrong["name"] = f"name is {name!r}: it must be text of 1 to 80 characters, in one line"
         else:
             good["name"] = name.strip()
     if not isinstance(given.get("shared", False), bool):

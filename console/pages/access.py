@@ -18,6 +18,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from brokers.admin import AdminError, InvalidValue
+from brokers.input_checks import shortened, whole_number
 from console.access.models import ApiToken, RoleGrant
 from console.access.people import rights_in
 from console.access.rights import Grant, Rights, Role
@@ -220,9 +221,10 @@ _ACTIONS: dict[str, Callable[[Actor, QueryDict], dict[str, str] | str]] = {
 
 def _number(given: QueryDict) -> int:
     text = given.get("id", "")
-    if not text.isdecimal():
-        raise InvalidValue({"id": f"id is {text!r}: it must be a number"})
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise InvalidValue({"id": f"id is {shortened(text)!r}: it must be a number"})
+    return number
 
 
 def _named(model: Any, **key: Any) -> Any:

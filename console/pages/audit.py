@@ -14,6 +14,8 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from brokers.admin import InvalidValue
+from brokers.input_checks import shortened
+from brokers.input_limits import TEXT
 from brokers.managed import POLICY, TYPES, ObjectName
 from console.access.people import rights_in
 from console.audit.models import AuditEntry, Outcome
@@ -112,8 +114,8 @@ def _text(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(stop, dict) and "scope" in stop for stop in value):
         return "; ".join(f"{stop['scope']} by {stop.get('actor') or 'the broker'}" for stop in value)
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return ", ".join(value)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return shortened(", ".join(value), TEXT)
+    return shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), TEXT)
 
 
 def _short(text: str) -> str:

@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from brokers.admin import AdminError, InvalidValue
+from brokers.input_checks import whole_number
 from console.access.models import ApiToken
 from console.access.people import rights_in
 from console.access.rights import Grant, Rights, Role
@@ -78,8 +79,8 @@ def _owner(request: HttpRequest) -> User:
 
 
 def _mine(request: HttpRequest) -> ApiToken:
-    number = request.POST.get("id", "")
-    found = ApiToken.objects.filter(user=_owner(request), pk=int(number) if number.isdecimal() else 0).first()
+    number = whole_number(request.POST.get("id", ""))
+    found = ApiToken.objects.filter(user=_owner(request), pk=number or 0).first()
     if found is None:
         raise Http404("There is no such token of yours.")
     return found
@@ -96,5 +97,5 @@ def _create(request: HttpRequest) -> tuple[ApiToken, str]:
         Actor.of(request),
         given.get("name", "").strip(),
         [Grant(role, broker, host) for role in roles],
-        days=int(days) if days.isdecimal() and len(days) < 6 else 0,
+        days=whole_number(days) or 0,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
+import console.name_paths  # noqa: F401  (registers the converters of names)
 from console.pages.access import access
 from console.pages.alerts import alert_rule, alerts
 from console.pages.api_docs import api_docs
@@ -27,7 +28,7 @@ from console.pages.why import why
 
 urlpatterns = [
     path("", overview, name="overview"),
-    path("queues/<str:virtualhost>/<path:name>/", queue, name="queue"),
+    path("queues/<host:virtualhost>/<queue:name>/", queue, name="queue"),
     path("policies/", policies, name="policies"),
     path("policies/scope/", policy, name="policy"),
     path("policies/file/", policy_file, name="policy-file"),
@@ -41,8 +42,8 @@ urlpatterns = [
     path("history/incident/", history_incident, name="history-incident"),
     path("history/advice/", history_advice, name="history-advice"),
     path("history/status/", history_status, name="history-status"),
-    path("history/what-if/<str:virtualhost>/<path:name>/", history_what_if, name="history-what-if"),
-    path("history/queues/<str:virtualhost>/<path:name>/", history_queue, name="history-queue"),
+    path("history/what-if/<host:virtualhost>/<queue:name>/", history_what_if, name="history-what-if"),
+    path("history/queues/<host:virtualhost>/<queue:name>/", history_queue, name="history-queue"),
     path("alerts/", alerts, name="alerts"),
     path("alerts/rules/new/", alert_rule, name="alert-rule-new"),
     path("alerts/rules/<int:number>/", alert_rule, name="alert-rule"),

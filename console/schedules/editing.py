@@ -12,6 +12,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from brokers.admin import InvalidValue, NotFound, StaleVersion
+from brokers.input_checks import label_fault
 from brokers.managed import TYPES, ObjectName, check_attributes
 from console.access.rights import Need, Rights, Role, host_of, needed
 from console.brokers import UnknownBroker, link
@@ -205,8 +206,8 @@ def _rule(given: Mapping[str, Any]) -> Any:
 
 def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
     name = given.get("name", "")
-    if not isinstance(name, str) or not 1 <= len(name.strip()) <= 100:
-        raise InvalidValue({"name": "name must be text of 1 to 100 characters"})
+    if not isinstance(name, str) or label_fault("name", name.strip(), 100):
+        raise InvalidValue({"name": "name must be text of 1 to 100 characters, in one line"})
     try:
         broker = link(_slug(given))
     except UnknownBroker as error:

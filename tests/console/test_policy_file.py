@@ -79,11 +79,13 @@ def value_of(attribute: Any) -> st.SearchStrategy[Any]:
     numbers: st.SearchStrategy[Any] = st.integers(0, 1 << 62)
     if attribute.kind is Kind.LEVEL:
         return numbers | st.integers(0, 100).map(lambda n: f"{n}%")
-    return numbers if attribute.kind is Kind.INTEGER else st.text()
+    return numbers if attribute.kind is Kind.INTEGER else st.text(characters)
 
 
+#: No name or value has a NUL: it is refused wherever it comes in.
+characters = st.characters(codec="utf-8", exclude_characters="\0")
 values = st.fixed_dictionaries({}, optional={a.name: value_of(a) for a in POLICY})
-words = st.text(min_size=1, max_size=20).filter(lambda name: not pattern_fault(name))
+words = st.text(characters, min_size=1, max_size=20).filter(lambda name: not pattern_fault(name))
 names = st.one_of(
     st.just(BROKER),
     st.builds(lambda n: object_name("VirtualHost", name=n), words),

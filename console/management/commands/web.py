@@ -13,6 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from brokers import input_limits as limits
 from console.management.ready import require_database
 
 
@@ -64,6 +65,7 @@ class Command(BaseCommand):
             log_level="warning",
             # A page's WebSocket never ends by itself: say good-bye and do not wait for it.
             timeout_graceful_shutdown=1,
+            ws_max_size=limits.SOCKET_MESSAGE,  # a longer message is never held: the socket closes with 1009
             ws_ping_interval=20,
             ws_ping_timeout=20,
             # Many pages get the same second after second: compressing it for each of them costs more than all the rest.

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { atMostEvery, fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
 import { clock, moment, words } from "./format.js";
-import { objectUrl, parseName, shortName } from "./objectname.js";
+import { objectUrl, parseName, queueUrl, shortName } from "./objectname.js";
 
 const KEPT = 200;
 const REDRAWN = 250; // ms: a thousand events a second are not read one by one
@@ -32,7 +32,7 @@ function target(event) {
   const name = parseName(event.object);
   const queue = event.attributes?.queue;
   if (name?.type === "Producer" && queue) {
-    return String(queue).startsWith("type=") ? objectUrl(queue) : `/queues/${encodeURIComponent(name.keys.virtualhost)}/${encodeURIComponent(queue)}/`;
+    return String(queue).startsWith("type=") ? objectUrl(queue) : queueUrl(name.keys.virtualhost, String(queue));
   }
   return objectUrl(event.object);
 }

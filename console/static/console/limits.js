@@ -6,9 +6,10 @@ import { fill, h } from "./elements.js";
 import { field, fieldGrid } from "./fields.js";
 import { amount, exact, exactAmount, words } from "./format.js";
 import { settings, toast } from "./frame.js";
+import { hostPart, queuePart } from "./objectname.js";
 import { inRows, LABELS, labelOf, origin, stem } from "./policy_fields.js";
 
-const base = `queues/${encodeURIComponent(settings.virtualhost ?? "")}/${encodeURIComponent(settings.name ?? "")}/`;
+const base = `queues/${hostPart(settings.virtualhost ?? "")}/${queuePart(settings.name ?? "")}/`;
 export class Limits {
   #element;
   #queue = null;

@@ -52,7 +52,19 @@ export function stopInWords(scope) {
   return pattern.length ? `queues that match ${pattern.join(" ")} in virtual host ${host}` : `virtual host ${host}`;
 }
 
-const encode = (part) => encodeURIComponent(part).replaceAll("%2F", "/");
+// Names that browsers and proxies would change in an address are written in a long form: console/name_paths.py.
+const TAKEN = new Set(["", ".", "..", "check"]);
+const LONG = /^~~|[\x00-\x1f\x7f-\x9f\u2028\u2029]/;
+const hex = (byte) => (/[A-Za-z0-9_-]/.test(String.fromCharCode(byte)) ? String.fromCharCode(byte) : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`);
+const escaped = (name) => `~~${Array.from(new TextEncoder().encode(name), hex).join("")}`;
+
+/** A virtual host's name as a part of an address. */
+export const hostPart = (name) =>
+  LONG.test(name) || TAKEN.has(name) || name.includes("/") ? escaped(name) : encodeURIComponent(name);
+
+/** A queue's name as the rest of an address: its slashes stay. */
+export const queuePart = (name) =>
+  LONG.test(name) || name.split("/").some((part) => TAKEN.has(part)) ? escaped(name) : name.split("/").map(encodeURIComponent).join("/");
 
 /** The page of an object: queues have their own, everything else is in the object browser. */
 export function objectUrl(text) {
@@ -61,7 +73,7 @@ export function objectUrl(text) {
   return `/objects/?object=${encodeURIComponent(text)}`;
 }
 
-export const queueUrl = (virtualhost, name) => `/queues/${encodeURIComponent(virtualhost)}/${encode(name)}/`;
+export const queueUrl = (virtualhost, name) => `/queues/${hostPart(virtualhost)}/${queuePart(name)}/`;
 
 /** The page that says why a queue or a producer is blocked. */
 export const whyUrl = (text) => `/why/?object=${encodeURIComponent(text)}`;

@@ -1,0 +1,166 @@
+"""Whether a value from outside may go any further: how deep, how many, how long, and which characters. Pure.
+
+Values are what a JSON or AMQP decoder makes: maps, lists, texts, numbers. No function here calls itself, so that no
+depth can exhaust the stack; none repeats more of a value than a person would read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from brokers import input_limits as limits
+
+#: No text has these: a store, a log or a client at the other end may take none of them.
+_NEVER = re.compile("[\x00\ud800-\udfff]")
+#: What people write for people (reasons, labels) has no control characters but tab and line feed, and nothing that
+#: turns the direction of what stands after it.
+_NOT_PLAIN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_IN_A_LINE = re.compile("[\t\n]")
+_SHOWN = 120
+_INTEGERS = range(-(1 << 63), 1 << 63)
+
+#: The path to a value: the key or index, and the path to what it stands in.
+_Path = tuple[Any, Any] | None
+
+
+_WHOLE = re.compile(rf"-?[0-9]{{1,{limits.DIGITS}}}")
+
+
+class TooLong(int):
+    """Stands for a whole number of more digits than anything has, which is not worth its conversion."""
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """The text, or its beginning with a mark and its length."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def whole_number(text: str) -> int | None:
+    """The number, as JSON writes it: no blanks, underscores, or digits of other scripts. None if it is none, or has too
+    many digits."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def text_fault(field: str, text: str, most: int = limits.TEXT) -> str:
+    """What is wrong with any text; "" if nothing is."""
+    if len(text) > most:
+        return f"{field} has {len(text):,} characters: {most:,} at most"
+    if found := _NEVER.search(text):
+        return f"{field} has {_character(found)} as its character {found.start() + 1:,}: that is no text"
+    return ""
+
+
+def plain_fault(field: str, text: str, most: int) -> str:
+    """What is wrong with a text that people write for people, of several lines; "" if nothing is."""
+    if fault := text_fault(field, text, most):
+        return fault
+    if found := _NOT_PLAIN.search(text):
+        return f"{field} has {_character(found)} as its character {found.start() + 1:,}: write it without"
+    return ""
+
+
+def label_fault(field: str, text: str, most: int = limits.LABEL) -> str:
+    """What is wrong with a name that people give something of the console's own; "" if nothing is."""
+    if not text.strip():
+        return f"{field} is missing"
+    if text != text.strip():
+        return f"{field} has blanks at its ends: write it without"
+    if found := _NOT_IN_A_LINE.search(text):
+        return f"{field} has {_character(found)} as its character {found.start() + 1:,}: write it without"
+    return plain_fault(field, text, most)
+
+
+def _character(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    what = "half a character (a surrogate)" if 0xD800 <= code <= 0xDFFF else "the control character"
+    return f"{what} U+{code:04X}"
+
+
+def value_faults(value: Any) -> dict[str, str]:
+    """What is wrong with a decoded value, by the path of the field (`attributes.capacity_messages`, `changes.3.object`;
+    `detail` for the whole), `limits.NAMED` faults at most. Empty if nothing is."""
+    wrong: dict[str, str] = {}
+    waiting: list[tuple[Any, _Path, int]] = [(value, None, 0)]
+    seen = 0
+    while waiting and len(wrong) < limits.NAMED:
+        one, path, depth = waiting.pop()
+        seen += 1
+        if seen > limits.VALUES:
+            wrong["detail"] = f"there are more than {limits.VALUES:,} values in it: send less at once"
+            break
+        if isinstance(one, str):
+            field = _last_name(path)
+            most = limits.TEXTS.get(field, limits.TEXT)
+            fault = plain_fault(field, one, most) if field == "reason" else text_fault(field, one, most)
+            if fault:
+                wrong[_place(path)] = fault
+        elif isinstance(one, float | int) and not isinstance(one, bool):
+            if fault := _number_fault(_last_name(path), one):
+                wrong[_place(path)] = fault
+        elif isinstance(one, Mapping | list | tuple):
+            if depth >= limits.DEPTH:
+                wrong[_place(path)] = f"{_last_name(path)} is deeper than {limits.DEPTH} lists and objects"
+            elif isinstance(one, Mapping):
+                _enter_map(one, path, depth, waiting, wrong)
+            elif len(one) > limits.VALUES:
+                wrong[_place(path)] = f"{_last_name(path)} has {len(one):,} values: {limits.VALUES:,} at most"
+            else:
+                waiting.extend((each, (number, path), depth + 1) for number, each in enumerate(one))
+    return wrong
+
+
+def _enter_map(
+    one: Mapping[Any, Any], path: _Path, depth: int, waiting: list[tuple[Any, _Path, int]], wrong: dict[str, str]
+) -> None:
+    if len(one) > limits.FIELDS:
+        wrong[_place(path)] = f"{_last_name(path)} has {len(one):,} fields: {limits.FIELDS:,} at most"
+        return
+    for key, each in one.items():
+        if isinstance(key, str) and (fault := text_fault("the name of a field", key, limits.FIELD_NAME)):
+            wrong[_place((key, path))] = fault
+            if len(wrong) >= limits.NAMED:
+                return
+        else:
+            waiting.append((each, (key, path), depth + 1))
+
+
+def _number_fault(field: str, number: float) -> str:
+    if isinstance(number, TooLong):
+        return f"{field} is a whole number of more than {limits.DIGITS} digits: it must be from -2^63 to 2^63-1"
+    if isinstance(number, int):
+        return "" if number in _INTEGERS else f"{field} is {number}: it must be from -2^63 to 2^63-1"
+    return "" if math.isfinite(number) else f"{field} is {number}: it must be a finite number"
+
+
+def _last_name(path: _Path) -> str:
+    """The name of the field that a value belongs to, also in a list."""
+    while path is not None:
+        if isinstance(path[0], str):
+            return readable(shortened(path[0]))
+        path = path[1]
+    return "it"
+
+
+def _place(path: _Path) -> str:
+    parts: list[str] = []
+    while path is not None:
+        parts.append(readable(shortened(str(path[0]))))
+        path = path[1]
+    return ".".join(reversed(parts)) or "detail"
+
+
+def readable(text: str) -> str:
+    """The text with escapes for what could not be sent back as it is."""
+    return _NEVER.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def readable_sentences(errors: Mapping[str, str], most: int = 1000) -> dict[str, str]:
+    """Faults by field as they may be answered: few, short, and of characters that can be sent."""
+    kept = list(errors.items())[: limits.NAMED * 10]
+    shown = {readable(shortened(field)): readable(shortened(says, most)) for field, says in kept}
+    if len(errors) > len(kept):
+        shown.setdefault("detail", f"and {len(errors) - len(kept):,} more")
+    return shown

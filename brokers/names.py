@@ -1,0 +1,20 @@
+"""What a queue, an exchange or a virtual host that is created may be called, at whatever broker. Pure.
+
+What is there already keeps its name and can be managed by it, whatever it is.
+"""
+
+from __future__ import annotations
+
+from brokers.input_limits import NAME
+
+
+def new_name_fault(what: str, name: str) -> str:
+    """What is wrong with the name; "" if nothing is. `what` is a word such as "queue"."""
+    shown = repr(name if len(name) <= NAME else name[:60] + "…")
+    if not name or len(name) > NAME or name != name.strip() or not name.isprintable():
+        return f"{shown} cannot be the name of a {what}: 1 to {NAME} printable characters, no blank at the ends"
+    if name.startswith("$"):
+        return f"{shown} cannot be the name of a {what}: names with $ are the broker's own"
+    if {".", ".."}.intersection(name.split("/")):
+        return f"{shown} cannot be the name of a {what}: . and .. between slashes are ways through folders, not names"
+    return ""

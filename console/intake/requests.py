@@ -1,0 +1,58 @@
+"""What every request has to pass before a view sees it: the length of its path, its parameters and the fields of a
+form. The body of a call is read by `parser.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils.deprecation import MiddlewareMixin
+
+from brokers import input_limits as limits
+from brokers.input_checks import plain_fault, readable, shortened, text_fault
+from console.intake.bodies import body_limit, too_large
+from console.pages.errors import refused
+
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+class MeasuredRequestMiddleware(MiddlewareMixin):
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        if fault := _outside(request):
+            return refused(request, *fault)
+        if wrong := dict(_wrong(request)):
+            return refused(request, 400, wrong)
+        return None
+
+
+def _outside(request: HttpRequest) -> tuple[int, dict[str, str]] | None:
+    """What can be known without reading parameters: the status, and what is wrong."""
+    query: str = request.META.get("QUERY_STRING", "")
+    if len(request.path) + len(query) > limits.QUERY:
+        return 414, {"detail": f"the path and parameters have more than {limits.QUERY:,} bytes"}
+    if query.count("&") >= limits.PARAMETERS:
+        return 400, {"detail": f"there are more than {limits.PARAMETERS} parameters"}
+    if fault := text_fault("the path", request.path, limits.QUERY):
+        return 400, {"detail": fault}
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if length.isdigit() and (len(length) > 18 or int(length) > body_limit(request.path)):
+        return 413, {"detail": too_large(request.path)}
+    return None
+
+
+def _wrong(request: HttpRequest) -> Iterator[tuple[str, str]]:
+    yield from _faults("parameter", request.GET)
+    if request.method == "POST" and request.content_type in _FORMS:
+        yield from _faults("field", request.POST)
+
+
+def _faults(kind: str, given: QueryDict) -> Iterator[tuple[str, str]]:
+    for name, values in given.lists():
+        if fault := text_fault(f"the name of a {kind}", name, limits.FIELD_NAME):
+            yield readable(shortened(name)), fault
+            continue
+        check: Any = plain_fault if name == "reason" else text_fault
+        for value in values:
+            if fault := check(name, value, limits.TEXTS.get(name, limits.TEXT)):
+                yield name, fault

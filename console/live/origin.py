@@ -1,0 +1,67 @@
+"""Which pages may open a WebSocket: those of this console, by the whole origin. Cookies are sent to every port of a
+host, so that the host's name alone says nothing about whose page it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from channels.security.websocket import WebsocketDenier
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+from django.utils.http import is_same_domain
+
+#: Scheme, host and port.
+Origin = tuple[str, str, int]
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class SameOriginOnly:
+    """ASGI middleware: a WebSocket that comes from elsewhere is denied before a session is looked at."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if is_ours(headers, scope.get("scheme", "ws")):
+            return await self.application(scope, receive, send)
+        return await WebsocketDenier()(scope, receive, send)
+
+
+def is_ours(headers: Mapping[bytes, str], scheme: str) -> bool:
+    """Whether the Origin is that of the address asked for, which must be one of ours, or one that the settings trust:
+    HEADGATE_TRUSTED_ORIGINS and HEADGATE_URL, for a console behind a proxy. `scheme`: `ws` or `wss`."""
+    origin = _origin(headers.get(b"origin", ""))
+    if origin is None:
+        return False
+    if any(_matches(origin, trusted) for trusted in [*settings.CSRF_TRUSTED_ORIGINS, settings.HEADGATE_URL]):
+        return True
+    host = headers.get(b"host", "")
+    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        return False
+    schemes = {"https" if scheme == "wss" else "http", *(["https"] if settings.HTTPS else [])}
+    return any(origin == _origin(f"{each}://{host}") for each in schemes)
+
+
+def _matches(origin: Origin, trusted: str) -> bool:
+    """`trusted` may be `https://*.example.org`, as Django has it."""
+    scheme, _, host = trusted.partition("://")
+    if not host.startswith("*."):
+        return origin == _origin(trusted)
+    known = _origin(f"{scheme}://{host[2:]}")
+    return known is not None and origin[::2] == known[::2] and is_same_domain(origin[1], f".{known[1]}")
+
+
+def _origin(text: str) -> Origin | None:
+    """None for what is none, such as `null`."""
+    try:
+        parts: SplitResult = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, port or _PORTS[parts.scheme]
