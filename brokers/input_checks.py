@@ -20,7 +20,7 @@ _NEVER = re.compile("[\x00\ud800-\udfff]")
 _NOT_PLAIN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOT_IN_A_LINE = re.compile("[\t\n]")
 _SHOWN = 120
-_INTEGERS = range(-(1 << 63), 1 << 63)
+_INT64 = 1 << 63
 
 #: The path to a value: the key or index, and the path to what it stands in.
 _Path = tuple[Any, Any] | None
@@ -131,7 +131,7 @@ def _number_fault(field: str, number: float) -> str:
     if isinstance(number, TooLong):
         return f"{field} is a whole number of more than {limits.DIGITS} digits: it must be from -2^63 to 2^63-1"
     if isinstance(number, int):
-        return "" if number in _INTEGERS else f"{field} is {number}: it must be from -2^63 to 2^63-1"
+        return "" if -_INT64 <= number < _INT64 else f"{field} is {number}: it must be from -2^63 to 2^63-1"
     return "" if math.isfinite(number) else f"{field} is {number}: it must be a finite number"
 
 

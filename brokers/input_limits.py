@@ -29,7 +29,7 @@ LIMITS: dict[str, Limit] = {
     "parameters": Limit(200, "parameters", "the parameters of a request"),
     "socket_message": Limit(64_000, "bytes", "a message that a page sends on its WebSocket"),
     "depth": Limit(16, "levels", "lists and objects inside each other"),
-    "values": Limit(50_000, "values", "the values of a body, counting those inside lists and objects"),
+    "values": Limit(100_000, "values", "the values of a body, counting those inside lists and objects"),
     "fields": Limit(1_000, "fields", "the fields of one object"),
     "digits": Limit(19, "digits", "a whole number, which has to be from -2^63 to 2^63-1"),
     "field_name": Limit(255, "characters", "the name of a field or parameter"),

@@ -74,10 +74,18 @@ class ObjectName:
     @classmethod
     def parse(cls, text: str) -> ObjectName:
         """Raise ValueError, naming the text, unless it is the name of an object of a declared type."""
-        return _parsed(text)
+        return _kept(text) if len(text) <= _LONGEST_KEPT else _parsed(text)
+
+
+#: Characters of a name that is worth keeping; longer ones are only ever made up.
+_LONGEST_KEPT = 600
 
 
 @lru_cache(maxsize=50_000)  # the names of thousands of queues come by every second
+def _kept(text: str) -> ObjectName:
+    return _parsed(text)
+
+
 def _parsed(text: str) -> ObjectName:
     pairs: list[tuple[str, str]] = []
     at = 0

@@ -27,6 +27,8 @@ from brokers.amqp.nodes import NodeSource, NodeTarget
 from brokers.engine.management import Management
 from brokers.engine.permission import ManagementAs
 from brokers.engine.rights import Rights
+from brokers.input_checks import readable, readable_sentences, shortened, value_faults
+from brokers.input_limits import TEXT
 from brokers.managed import TYPES, ObjectName
 from brokers.server.values import from_amqp, to_amqp
 
@@ -89,6 +91,8 @@ class ManagementNode:
         properties = {str(k): v for k, v in (request.properties or {}).items()}
         operation = str(properties.get("operation", ""))
         try:
+            if wrong := value_faults(properties) or value_faults(request.body):
+                raise InvalidValue(wrong)
             if not operation:
                 raise InvalidValue({"operation": "the application property operation is missing"})
             handler = self._draft.get(operation)
@@ -100,7 +104,7 @@ class ManagementNode:
         except AdminError as error:
             return _refusal(error)
         except Exception:
-            log.exception("management request %s failed", properties)
+            log.exception("management request %s failed", shortened(repr(properties), 1000))
             return 500, {"statusDescription": "the broker failed to answer; see its log", "error": "internal"}, {}
 
     def _create(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
@@ -209,9 +213,9 @@ def _refusal(error: AdminError) -> Answer:
         case StaleVersion():
             status, kind, body = 409, "stale-version", {"current": error.current}
         case InvalidValue():
-            status, kind, body = 400, "invalid-value", {"errors": error.errors}
+            status, kind, body = 400, "invalid-value", {"errors": readable_sentences(error.errors)}
         case NotAllowed():
             status, kind, body = 403, "not-allowed", {}
         case _:
             status, kind, body = 500, "internal", {}
-    return status, {"statusDescription": str(error), "error": kind}, body
+    return status, {"statusDescription": readable(shortened(str(error), TEXT)), "error": kind}, body

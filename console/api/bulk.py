@@ -177,6 +177,8 @@ class BulkUndoView(_JobView):
 
 def selection_in(body: dict[str, Any]) -> Selection:
     """Raises InvalidValue."""
+    if "selection" not in body:
+        raise InvalidValue({"selection": "selection is missing: it says which queues; {} is all of them"})
     given = map_in(body, "selection")
     lists: dict[str, list[str]] = {}
     for field in ("states", "objects"):

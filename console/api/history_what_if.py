@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -14,7 +15,7 @@ from console.api import history_schema as shapes
 from console.api import schema
 from console.api.asked import AskedView
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_in, range_in
-from console.api.reading import MOST_AT_ONCE, body_of, number_in
+from console.api.reading import MOST_AT_ONCE, body_of, choice_in, number_in
 from console.history import advice
 from console.history.durations import DAY
 from console.history.minute_traffic import Recorded
@@ -44,9 +45,7 @@ class WhatIfOutcome(WhatIfLimits):
 
 
 class WhatIfAdvice(serializers.Serializer[Any]):
-    kind = serializers.CharField(
-        help_text="raise-capacity, add-consumers, lower-resume, never-reached, no-limit or none."
-    )
+    kind = serializers.CharField(help_text=f"{', '.join(advice.KINDS[:-1])} or {advice.KINDS[-1]}.")
     text = serializers.CharField(help_text="A sentence for people.")
     limits = WhatIfOutcome(allow_null=True, help_text="What to set instead, and what that would have come to.")
 
@@ -92,7 +91,7 @@ class WhatIfView(AskedView):
         from console.history.whatif import CAVEAT, advise, compare
 
         body = body_of(request)
-        query = {name: str(value) for name, value in body.items() if name != "candidates" and value is not None}
+        query = dict(_texts(body))
         queue = queue_in(query)
         begin, end = range_in(query, longest=LONGEST, default=7 * DAY)
         candidates = [_limits(number, one) for number, one in enumerate(_listed(body), start=1)]
@@ -119,7 +118,7 @@ class AdviceView(AskedView):
     @extend_schema(
         parameters=[
             *shapes.MAYBE_QUEUE,
-            schema.asked("kind", "Only of this kind."),
+            schema.asked("kind", "Only of this kind.", enum=list(advice.KINDS)),
             schema.asked("search", "Text in the queue's name."),
             *schema.PAGE,
         ],
@@ -140,10 +139,20 @@ class AdviceView(AskedView):
             broker=queue.broker if queue else broker_in(query),
             virtualhost=queue.virtualhost if queue else query.get("virtualhost", ""),
             queue=queue.name if queue else "",
-            kind=query.get("kind", ""),
+            kind=choice_in(query, "kind", advice.KINDS),
             search=query.get("search", "").strip(),
         )
         return Response({"count": count, "page": number, "page_size": size, "results": rows})
+
+
+def _texts(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """All but the candidates, as parameters of an address would be. Raises InvalidValue."""
+    for name, value in body.items():
+        if name == "candidates" or value is None:
+            continue
+        if not isinstance(value, str) and (name not in ("from", "until") or type(value) is not int):
+            raise InvalidValue({name: f"{name} must be text"})
+        yield name, str(value)
 
 
 def _listed(body: dict[str, Any]) -> list[Any]:

@@ -10,13 +10,20 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from brokers.admin import InvalidValue
+from brokers.managed import NOTIFICATIONS, TYPES
 from console.api import schema
 from console.api.reading import BrokerView, choice_in, number_in, time_in
+from console.audit.models import AuditEntry
 from console.incident import timeline
 from console.incident.timeline import Search
 
 #: Entries of one download.
 MOST = 20_000
+
+#: Of brokers' objects; those of the console's own things are known once somebody did them.
+_CALLS = (operation.name for managed_type in TYPES.values() for operation in managed_type.operations)
+_KINDS = tuple(dict.fromkeys((*NOTIFICATIONS, "create", "update", "delete", *_CALLS)))
 
 _FILTERS = [
     schema.BROKER,
@@ -93,11 +100,20 @@ class TimelineDownloadView(BrokerView):
         return answer
 
 
+def _kinds_in(query: QueryDict) -> tuple[str, ...]:
+    """Notifications and operations that brokers declare, and whatever people did. Raises InvalidValue."""
+    wanted = tuple(kind for kind in query.getlist("kind") if kind)
+    for kind in wanted:
+        if kind not in _KINDS and not AuditEntry.objects.filter(operation=kind).exists():
+            raise InvalidValue({"kind": f"kind is {kind!r}: it must be one of {', '.join(_KINDS)}"})
+    return wanted
+
+
 def search_in(query: QueryDict) -> Search:
     """Raises InvalidValue."""
     return Search(
         text=query.get("search", "").strip(),
-        kinds=tuple(kind for kind in query.getlist("kind") if kind),
+        kinds=_kinds_in(query),
         actor=query.get("actor", "").strip(),
         queue=query.get("queue", "").strip(),
         producer=query.get("producer", "").strip(),

@@ -11,6 +11,8 @@ from typing import Any
 from console.history.reader import NothingRecorded, Reader
 
 TABLE = "advice"
+#: What advice may be, as `whatif.py` gives it.
+KINDS = ("raise-capacity", "add-consumers", "lower-resume", "never-reached", "no-limit", "none")
 
 _WHERE = """
 FROM {advice}

@@ -7,8 +7,8 @@ import datetime as dt
 from brokers.admin import InvalidValue
 from brokers.input_checks import whole_number
 
-#: ms since the epoch: 1970 to 2109.
-RANGE = range((1 << 42) + 1)
+#: ms since the epoch, in 2109.
+LATEST = 1 << 42
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -29,6 +29,6 @@ def moment_in(field: str, text: str, *, zone: dt.tzinfo | None = None) -> int:
             moment = moment.replace(tzinfo=zone)
         # By their difference: a moment of the year 1 east of Greenwich has no date in UTC.
         found = round((moment - _EPOCH) / dt.timedelta(milliseconds=1))
-    if found not in RANGE:
+    if not 0 <= found <= LATEST:
         raise InvalidValue({field: f"{field} is {text!r}: that is before 1970 or too far ahead"})
     return found

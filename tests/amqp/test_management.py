@@ -20,6 +20,7 @@ from proton import (
 from proton.utils import LinkDetached, SendException
 
 from brokers.amqp.nodes import MAX_WAITING
+from brokers.input_checks import value_faults
 from brokers.managed import TYPES
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import Crowd, Managing, ReplyTo, connected, fill, managing
@@ -250,7 +251,37 @@ def test_a_hostile_body_is_refused_and_the_connection_lives_on(patient: Managing
         answer = patient.ask(operation, body, name=name, version=1)
         assert (answer.status, answer.error) == (400, "invalid-value"), (operation, answer)
     asked = patient.ask("QUERY", body, entityType="Queue", count=1)
-    assert asked.status == (200 if isinstance(body, dict) else 400)
+    assert asked.status == (200 if isinstance(body, dict) and not value_faults(body) else 400)
+    assert patient.ask("READ", name=QUEUE).body["version"] == 1
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": [value]}
+    return value
+
+
+@pytest.mark.domain("8 no input kills")
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (nested(100), "a.0.a.0"),
+        ({"reason": "x" * 10_000}, "reason"),
+        ({"reason": "a\x00b"}, "reason"),
+        ({"reason": "a\u202eb"}, "reason"),
+        ({"pattern": "x" * 100_000}, "pattern"),
+        ({f"field{number}": 1 for number in range(5000)}, "detail"),
+        ({"for_ms": ulong(2**64 - 1)}, "for_ms"),
+        ({"for_ms": float("inf")}, "for_ms"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_body_that_is_out_of_bounds_is_refused_with_its_field(patient: Managing, body: Any, field: str) -> None:
+    answer = patient.ask("stop-producers", body, name="type=Broker")
+    assert (answer.status, answer.error) == (400, "invalid-value")
+    assert [name for name in answer.body["errors"] if name.startswith(field)]
+    assert len(answer.description) < 5000
     assert patient.ask("READ", name=QUEUE).body["version"] == 1
 
 
