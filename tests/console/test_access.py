@@ -203,11 +203,11 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
         )
     ]
     + [("get", "brokers/local/objects/?type=Queue&virtualhost=blue", None)],
-    "v1/brokers/<slug:slug>/objects/<path:name>/operations/<slug:operation>/": [
+    "v1/brokers/<slug:slug>/objects/<object:name>/operations/<slug:operation>/": [
         ("post", f"brokers/local/objects/{of(HIDDEN)}/operations/explain/", {"arguments": {}}),
         ("post", "brokers/local/objects/type%3DBroker/operations/preview-change/", {"arguments": CHANGES}),
     ],
-    "v1/brokers/<slug:slug>/objects/<path:name>/": [
+    "v1/brokers/<slug:slug>/objects/<object:name>/": [
         ("get", f"brokers/local/objects/{of(HIDDEN)}/", None),
         ("get", "brokers/local/objects/type%3DBroker/", None),
         ("get", "brokers/local/objects/type%3DVirtualHost%2Cname%3Dblue/", None),
@@ -217,8 +217,8 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
         ("get", "queues/?virtualhost=blue", None),
         ("get", "queues/?search=h", None),
     ],
-    "v1/queues/<str:virtualhost>/<path:name>/check/": [("post", f"queues/blue/{HIDDEN['name']}/check/", LIMITS)],
-    "v1/queues/<str:virtualhost>/<path:name>/": [("get", f"queues/blue/{HIDDEN['name']}/", None)],
+    "v1/queues/<host:virtualhost>/<queue:name>/check/": [("post", f"queues/blue/{HIDDEN['name']}/check/", LIMITS)],
+    "v1/queues/<host:virtualhost>/<queue:name>/": [("get", f"queues/blue/{HIDDEN['name']}/", None)],
     "v1/producers/": [("get", "producers/", None)],
     "v1/conditions/": [("get", "conditions/", None)],
     "v1/selections/": [("get", "selections/", None)],
@@ -287,14 +287,16 @@ WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/brokers/<slug:slug>/objects/": [
         ("post", "brokers/local/objects/", {"object": "type=Queue,virtualhost=blue,name=another"})
     ],
-    "v1/brokers/<slug:slug>/objects/<path:name>/operations/<slug:operation>/": [
+    "v1/brokers/<slug:slug>/objects/<object:name>/operations/<slug:operation>/": [
         ("post", f"brokers/local/objects/{of(HIDDEN)}/operations/purge/", {"arguments": {}})
     ],
-    "v1/brokers/<slug:slug>/objects/<path:name>/": [
+    "v1/brokers/<slug:slug>/objects/<object:name>/": [
         ("patch", f"brokers/local/objects/{of(HIDDEN)}/", {"version": 1, "attributes": LIMITS}),
         ("delete", f"brokers/local/objects/{of(HIDDEN)}/", None),
     ],
-    "v1/queues/<str:virtualhost>/<path:name>/": [("patch", f"queues/blue/{HIDDEN['name']}/", {"version": 1, **LIMITS})],
+    "v1/queues/<host:virtualhost>/<queue:name>/": [
+        ("patch", f"queues/blue/{HIDDEN['name']}/", {"version": 1, **LIMITS})
+    ],
     "v1/stop-producers/": [
         ("post", "stop-producers/", {**AIM, **REASON}),
         ("post", "stop-producers/", {"scope": "type=Broker", "brokers": ["*"], **REASON}),
@@ -559,7 +561,7 @@ async def test_many_events_that_are_not_seen_are_passed_over(broker: Broker) -> 
 #: Route -> addresses there. None: it is for everybody who is signed in, or makes nothing known.
 PAGES: dict[str, list[str]] = {
     "": ["/"],
-    "queues/<str:virtualhost>/<path:name>/": [f"/queues/blue/{HIDDEN['name']}/"],
+    "queues/<host:virtualhost>/<queue:name>/": [f"/queues/blue/{HIDDEN['name']}/"],
     "policies/": ["/policies/"],
     "policies/scope/": [f"/policies/scope/?object={of(HIDDEN)}", "/policies/scope/?new=blue"],
     "policies/file/": ["/policies/file/"],
@@ -573,8 +575,8 @@ PAGES: dict[str, list[str]] = {
     "history/incident/": ["/history/incident/"],
     "history/advice/": ["/history/advice/"],
     "history/status/": ["/history/status/"],
-    "history/what-if/<str:virtualhost>/<path:name>/": [f"/history/what-if/blue/{HIDDEN['name']}/"],
-    "history/queues/<str:virtualhost>/<path:name>/": [f"/history/queues/blue/{HIDDEN['name']}/"],
+    "history/what-if/<host:virtualhost>/<queue:name>/": [f"/history/what-if/blue/{HIDDEN['name']}/"],
+    "history/queues/<host:virtualhost>/<queue:name>/": [f"/history/queues/blue/{HIDDEN['name']}/"],
     "alerts/": ["/alerts/"],
     "alerts/rules/new/": ["/alerts/rules/new/"],
     "alerts/rules/<int:number>/": ["/alerts/rules/{rule}/"],
