@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,4 +73,49 @@ async def test_newcomer_sees_a_queue_block_and_stops_and_starts_everything(
     await expect(page.locator("#banner-stops")).to_be_hidden()
     await expect(row(page, "payments").locator(".state")).to_have_text("Normal", timeout=20_000)
     assert await was_not_reloaded(page)
+    await context.close()
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """(URL, the admin's password) of a real installation that has just begun, without any queue."""
+    ports = ["--port", str(free_port()), "--amqp-port", str(free_port())]
+    with Running(["manage.py", "up", *ports, "--data", str(tmp_path / "data")], tmp_path) as running:
+        running.wait_for("Ctrl-C stops everything", within=120)
+        url = re.search(r"Console\s+(\S+)", running.out)
+        password = re.search(r"password (\S+)", running.out)
+        assert url
+        assert password
+        yield url[1], password[1]
+        running.descendants()
+        running.end(signal.SIGTERM, within=15)
+
+
+async def test_first_screen_leads_to_a_client_that_sends(
+    installation: tuple[str, str], browser: Browser, tmp_path: Path
+) -> None:
+    """By the page's own words alone: the program that it shows is run as it stands there."""
+    url, password = installation
+    context = await browser.new_context(base_url=url, viewport={"width": 1440, "height": 900})
+    page = await context.new_page()
+    await page.goto("/")
+    await page.get_by_label("User name").fill("admin")
+    await page.get_by_label("Password").fill(password)
+    await page.get_by_role("button", name="Sign in").click()
+    await opened(page)
+    await expect(page.locator("#queues-empty")).to_contain_text("No queue yet")
+    await page.get_by_role("button", name="Create queue").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Create queue").click()
+    await dialog.get_by_role("button", name="Create client user").click()
+    await dialog.get_by_role("button", name="Create client user").click()
+    program = tmp_path / "first.py"
+    program.write_text(await dialog.locator("#first-code").inner_text())
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await asyncio.wait_for(client.communicate(), 60)
+    assert client.returncode == 0, said.decode()
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(row(page, "orders").locator(".depth-now")).to_have_text("1")
     await context.close()

@@ -15,7 +15,7 @@ const all = byId("all");
 const problem = byId("problem");
 const reason = field({ name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] }, { label: "Reason", hint: "Kept in the audit trail, with each queue." });
 const fields = inRows(settings.policy).map((declared) => {
-  const f = field(declared, { label: labelOf(declared), placeholder: "inherited", hint: declared.description, changed: soon });
+  const f = field(declared, { inherits: true, label: labelOf(declared), placeholder: "inherited", hint: declared.description, changed: soon });
   const tick = h("input", { type: "checkbox", name: `set-${declared.name}`, on: { change: () => (show(), soon()) } });
   const show = () => {
     f.element.hidden = !tick.checked;

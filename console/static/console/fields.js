@@ -1,6 +1,7 @@
 // Forms from declarations: an input for a declared attribute or argument, and reading what was typed into it.
 
 import { h, setAttribute, setText } from "./elements.js";
+import { grantsField } from "./grants_field.js";
 import { exact, readAmount, words } from "./format.js";
 
 const LONG = new Set(["reason"]);
@@ -11,14 +12,16 @@ const asText = (value) => (value === null || value === undefined ? "" : typeof v
 /**
  * An input with its label, hint and place for an error, for a declared attribute. `hint` stands beneath; `placeholder`
  * is shown while it is empty. Has `read()` -> value, throws Error with a sentence; `set(value)`; `wrong(text)`; `input`.
+ * `inherits`: an object that sets nothing gets the value of another.
  */
-export function field(declared, { value = null, hint = "", placeholder = "", label = words(declared.name), changed = () => {} } = {}) {
+export function field(declared, { value = null, hint = "", placeholder = "", label = words(declared.name), inherits = false, changed = () => {} } = {}) {
+  if (declared.name === "grants" && declared.kind === "list") return grantsField(declared, { value, hint, label, changed });
   const id = `f-${declared.name}-${Math.random().toString(36).slice(2, 8)}`;
   const input = inputFor(declared, value, placeholder);
   input.id = id;
   input.name = declared.name;
-  // Of a nullable text the empty one is a value too: inherited and "none" are told apart.
-  const none = declared.nullable && declared.kind === "string" && !declared.choices?.length && !declared.secret ? h("input", { type: "checkbox", name: `${declared.name}-none`, checked: value === "" }) : null;
+  // Where values are inherited, the empty text is a value too: inherited and "none" are told apart.
+  const none = inherits && declared.nullable && declared.kind === "string" && !declared.choices?.length && !declared.secret ? h("input", { type: "checkbox", name: `${declared.name}-none`, checked: value === "" }) : null;
   if (none) input.disabled = none.checked;
   const exactly = h("small", { class: "hint exactly" });
   const note = h("small", { class: "hint", id: `${id}-hint` }, hint);
@@ -26,7 +29,7 @@ export function field(declared, { value = null, hint = "", placeholder = "", lab
   input.setAttribute("aria-describedby", `${id}-hint ${id}-wrong`);
   const element = h("div", { class: `field kind-${declared.kind}` },
     h("label", { for: id }, h("span", {}, label, declared.required ? h("em", {}, " required") : null)), input,
-    none ? h("label", { class: "sure none" }, none, h("span", {}, "none, whatever would be inherited")) : null, exactly, note, error);
+    none ? h("label", { class: "sure none" }, none, h("span", {}, "None (override inherited value)")) : null, exactly, note, error);
 
   const self = {
     element,

@@ -101,6 +101,7 @@ class Form {
       this.#fields.push(field(declared, {
         value: queue[declared.name],
         label: labelOf(declared),
+        inherits: true,
         placeholder: this.#inherited(declared.name, queue, explain),
         hint: declared.description,
         changed: () => this.#typed(),

@@ -4,6 +4,7 @@ import { Conditions, countOf } from "./conditions.js";
 import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
+import { showFirstSteps } from "./first_steps.js";
 import { bytes, count, exact, exactAmount, middle, rate } from "./format.js";
 import { live, may, settings, showStops, unless, watch } from "./frame.js";
 import { queueUrl, whyUrl } from "./objectname.js";
@@ -261,7 +262,7 @@ function showEmpty() {
     };
     fill(empty, h("p", {}, h("strong", {}, "No queue matches.")), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every queue")));
   } else {
-    fill(empty, h("p", {}, h("strong", {}, "No queue yet.")), h("p", {}, "Connect an AMQP 1.0 client to ", h("code", {}, settings.amqp || "the broker"), " and attach to an address: the queue turns up here by itself."));
+    showFirstSteps(empty);
   }
 }
 

@@ -20,7 +20,7 @@ const problem = byId("problem");
 const box = byId("preview");
 
 const declared = inRows(settings.policy);
-const fields = declared.map((each) => field(each, { label: labelOf(each), changed: typed }));
+const fields = declared.map((each) => field(each, { inherits: true, label: labelOf(each), changed: typed }));
 const priority = field({ name: "priority", kind: "integer", unit: "", nullable: false, required: false, choices: [], description: "" }, { label: "Priority", hint: "Decides between patterns that match equally well; the higher wins. Not set: 0.", changed: typed });
 const pattern = field({ name: "pattern", kind: "string", unit: "", nullable: false, required: true, choices: [], description: "" }, { label: "Pattern", placeholder: "orders.>", hint: "* stands for one word, > or # for any number of words at the end.", changed: typed });
 const reason = field({ name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] }, { label: "Reason", hint: "Kept in the audit trail." });
