@@ -37,7 +37,8 @@ from console.operations.actor import Actor
 from console.operations.of_console import Change, console_change, needs_of_scope, slugs
 
 _LONGEST = 7 * 24 * 3600
-_FIELDS = ("name", "enabled", "broker", "virtualhost", "pattern", "kinds", "holds", "quiet", "tell_resolved")
+_DEEPEST = 10**15
+_FIELDS = ("name", "enabled", "broker", "virtualhost", "pattern", "kinds", "holds", "quiet", "depth", "tell_resolved")
 
 
 # -- as they are shown ------------------------------------------------------------------------------------------------
@@ -141,6 +142,7 @@ def _rule_values(given: Mapping[str, Any]) -> dict[str, Any]:
         "tell_resolved": _flag(given, "tell_resolved", True, wrong),
         "holds": _seconds(given, "holds", 0, wrong),
         "quiet": _seconds(given, "quiet", 300, wrong),
+        "depth": _messages(given, "depth", wrong),
         **_scope(given, wrong),
     }
     kinds = given.get("kinds", [])
@@ -154,6 +156,14 @@ def _rule_values(given: Mapping[str, Any]) -> dict[str, Any]:
     if wrong:
         raise InvalidValue(wrong)
     return values
+
+
+def _messages(given: Mapping[str, Any], field: str, wrong: dict[str, str]) -> int:
+    value = given.get(field, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _DEEPEST:
+        wrong[field] = f"{field} is {value!r}: it must be a whole number of messages from 0 to {_DEEPEST:,}"
+        return 0
+    return value
 
 
 def _receivers(given: Mapping[str, Any]) -> list[Receiver]:

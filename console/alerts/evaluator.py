@@ -12,16 +12,17 @@ import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from django.db import connection, transaction
 from django.utils import timezone
 
-from brokers.admin import AdminError, Event
+from brokers.admin import AdminError, BrokerAdmin, Event, Page
 from brokers.managed import ObjectName, object_name
 from console.alerts.judging import UNREACHABLE, Judged, Seen, judge
 from console.alerts.models import Alert, AlertState, Delivery, Notification, Position, Rule, Silence
+from console.alerts.plain import DEAD_LETTERS, PLAIN, Row, dead_letter_queues, of_rule
 from console.alerts.wording import items
 from console.brokers import BrokerLink
 from console.links.queue_table import queue_of
@@ -34,10 +35,21 @@ SETTLE = 15.0
 MOST = 2000
 #: Seconds that a lost broker is given to come back before it is a condition; a rule may wait longer.
 AWAY = 3.0
+#: Seconds for which it is known which patterns and exchanges name a dead-letter queue.
+SCOPES = 30.0
 #: Seconds for which an alert that is over is remembered, its quiet period at least.
 REMEMBERED = 3600
 
 _BROKER = object_name("Broker")
+_SCOPES = ("Policy", "Exchange")
+
+
+def _all_of(type_name: str) -> Callable[[BrokerAdmin], Awaitable[Page]]:
+    return lambda admin: admin.query(type_name, count=_MOST_SCOPES)
+
+
+#: Patterns, and exchanges, that are looked at.
+_MOST_SCOPES = 1000
 
 
 class Overtaken(Exception):
@@ -55,6 +67,7 @@ class Evaluator:
     now: Callable[[], dt.datetime] = timezone.now
     _connected: dict[str, float] = field(default_factory=dict)
     _cleaned: float = float("-inf")
+    _scopes: dict[str, tuple[float, list[Row]]] = field(default_factory=dict)
 
     def run(self, ended: Callable[[], bool], pause: Callable[[float], object]) -> None:
         """Until it has ended. A broker that cannot be asked does not keep the others from it."""
@@ -83,6 +96,7 @@ class Evaluator:
     def _look_at(self, link: BrokerLink, rules: list[Rule], silences: list[Silence]) -> None:
         now, slug = self.now(), link.slug
         conditions, settled = self._conditions(link)
+        rows, dead = self._queues(link, rules)
         position, events = self._events(link)
         open_alerts: dict[int, list[Alert]] = {}
         for alert in Alert.objects.filter(broker=slug):
@@ -92,7 +106,7 @@ class Evaluator:
                 rule,
                 slug,
                 open_alerts.get(rule.pk, []),
-                conditions=conditions,
+                conditions=[*conditions, *of_rule(rule, slug, rows, dead)],
                 events=events,
                 silences=silences,
                 now=now,
@@ -126,6 +140,22 @@ class Evaluator:
             for f in (condition.finding for condition in link.conditions())
         ]
         return found, self.clock() - since >= SETTLE
+
+    def _queues(self, link: BrokerLink, rules: list[Rule]) -> tuple[list[Row], frozenset[str]]:
+        """What plain conditions are seen in, if a rule names any: rows of all queues, and which of them hold dead
+        letters. Of a broker that is away nothing is known."""
+        named = {kind for rule in rules if rule.enabled for kind in rule.kinds}
+        if not link.connected or not named & PLAIN.keys():
+            return [], frozenset()
+        rows = link.queues()
+        if DEAD_LETTERS not in named:
+            return rows, frozenset()
+        read, known = self._scopes.get(link.slug, (float("-inf"), []))
+        if self.clock() - read > SCOPES:
+            known = [dict(scope.attributes) for type_ in _SCOPES for scope in link.call(_all_of(type_)).items]
+            self._scopes[link.slug] = self.clock(), known
+        hosts = [{**host, "virtualhost": host["name"]} for host in link.hosts.values()]
+        return rows, dead_letter_queues(rows, [link.broker or {}, *hosts, *known])
 
     def _events(self, link: BrokerLink) -> tuple[Position, list[_SeenEvent]]:
         """The events since the position, which is then that of the last one."""
@@ -202,7 +232,7 @@ class _SeenEvent(Seen):
 
 def _seen(event: Event) -> _SeenEvent:
     about = queue_of(event) or event.object
-    return _SeenEvent(event.kind, str(about), "warning", event.text, "", about, event.number)
+    return _SeenEvent(event.kind, str(about), "warning", event.text, "", about, number=event.number)
 
 
 _FIELDS = [

@@ -30,7 +30,8 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A condition in force, or an event. `object`: text of an object name."""
+    """A condition in force, or an event. `object`: text of an object name. `since`: when it began, if the broker tells;
+    else that is when it was first seen."""
 
     kind: str
     object: str
@@ -38,6 +39,7 @@ class Seen:
     saw: str
     advice: str = ""
     about: ObjectName | None = None
+    since: dt.datetime | None = None
 
 
 @dataclass(slots=True)
@@ -94,11 +96,13 @@ def judge(
         alert = known.get(key)
         if alert is None:
             alert = known[key] = Alert(rule=rule, broker=broker, object=each.object, kind=each.kind)
-            _begin(alert, now)
+            _begin(alert, each, now)
         elif alert.state not in (AlertState.PENDING, AlertState.FIRING) or (
             alert.state == AlertState.PENDING and now - alert.seen > dt.timedelta(seconds=OVERLOOKED)
         ):
-            _begin(alert, now)
+            _begin(alert, each, now)
+        elif each.since is not None and alert.state == AlertState.PENDING and each.since > alert.since:
+            _begin(alert, each, now)  # it ended and began again between two looks
         fires = alert.state == AlertState.PENDING and now - alert.since >= dt.timedelta(seconds=rule.holds)
         if fires:
             alert.state, alert.untold, alert.told_firing = AlertState.FIRING, True, False
@@ -129,8 +133,9 @@ def _is_meant(rule: Rule, broker: str, each: Seen) -> bool:
     return rule.enabled and each.kind in rule.kinds and within(rule, broker, about)
 
 
-def _begin(alert: Alert, now: dt.datetime) -> None:
-    alert.state, alert.since, alert.ended = AlertState.PENDING, now, None
+def _begin(alert: Alert, each: Seen, now: dt.datetime) -> None:
+    # A clock of the broker that is ahead counts as no time.
+    alert.state, alert.since, alert.ended = AlertState.PENDING, min(each.since or now, now), None
     alert.untold = alert.told_firing = False
 
 

@@ -75,7 +75,8 @@ class AllowedNetwork(models.Model):
 
 class Rule(models.Model):
     """What shall be told to whom. `broker`, `virtualhost`, `pattern`: empty for all. `kinds`: of conditions and events.
-    `holds`: seconds that a condition must last; `quiet`: seconds without another word about the same object."""
+    `holds`: seconds that a condition must last; `quiet`: seconds without another word about the same object. `depth`:
+    messages above which `depth-above` is seen."""
 
     name = models.CharField(max_length=100, unique=True)
     enabled = models.BooleanField(default=True)
@@ -85,6 +86,7 @@ class Rule(models.Model):
     kinds = models.JSONField(default=list)
     holds = models.PositiveIntegerField(default=0)
     quiet = models.PositiveIntegerField(default=300)
+    depth = models.PositiveBigIntegerField(default=0)
     tell_resolved = models.BooleanField(default=True)
     receivers = models.ManyToManyField(Receiver, related_name="rules", blank=True)
     version = models.PositiveIntegerField(default=1)

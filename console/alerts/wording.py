@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 from brokers.managed import NOTIFICATIONS, ObjectName
 from console.alerts.judging import UNREACHABLE
 from console.alerts.models import Alert, Notification
+from console.alerts.plain import PLAIN
 from console.conditions.detectors import DETECTORS
 
 #: Objects that one notification names.
@@ -25,6 +26,7 @@ def titles() -> dict[str, str]:
     return {
         **{kind: detector.title for kind, detector in DETECTORS.items()},
         UNREACHABLE: "Broker cannot be reached",
+        **PLAIN,
         **{kind: kind.replace("-", " ").capitalize() for kind in NOTIFICATIONS},
     }
 

@@ -46,6 +46,7 @@ class RuleGiven(_Scope):
     kinds = serializers.ListField(child=serializers.CharField(), help_text="Conditions and events.")
     holds = serializers.IntegerField(required=False, help_text="Seconds that a condition must last before it is told.")
     quiet = serializers.IntegerField(required=False, help_text="Seconds without another word about the same object.")
+    depth = serializers.IntegerField(required=False, help_text="Messages above which depth-above is seen; 0 at first.")
     tell_resolved = serializers.BooleanField(required=False)
     receivers = serializers.ListField(child=serializers.IntegerField(), required=False)
 

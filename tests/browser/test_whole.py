@@ -117,5 +117,5 @@ async def test_first_screen_leads_to_a_client_that_sends(
     said, _ = await asyncio.wait_for(client.communicate(), 60)
     assert client.returncode == 0, said.decode()
     await dialog.get_by_role("button", name="Close").click()
-    await expect(row(page, "orders").locator(".depth-now")).to_have_text("1")
+    await expect(row(page, "orders").locator(".depth-now")).to_have_text("1 msg")
     await context.close()

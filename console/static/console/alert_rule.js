@@ -7,7 +7,7 @@ import { settings, watch } from "./frame.js";
 
 const byId = (id) => document.getElementById(id);
 const path = settings.rule ? `alerts/rules/${settings.rule}/` : "alerts/rules/";
-const TIMES = [[0, "at once"], [30, "30 s"], [60, "1 minute"], [120, "2 minutes"], [300, "5 minutes"], [900, "15 minutes"], [3600, "1 hour"]];
+const TIMES = [[0, "at once"], [30, "30 s"], [60, "1 minute"], [120, "2 minutes"], [300, "5 minutes"], [900, "15 minutes"], [1800, "30 minutes"], [3600, "1 hour"], [14400, "4 hours"], [43200, "12 hours"], [86400, "1 day"]];
 let version = 0;
 
 /** A choice of times that has the value, though it be an unusual one. */
@@ -24,16 +24,17 @@ const ticked = (name) => [...document.querySelectorAll(`[name=${name}]:checked`)
 
 async function show() {
   const [kinds, receivers, rule] = await Promise.all([get("alerts/kinds/"), get("alerts/receivers/"),
-    settings.rule ? get(path) : { name: "", kinds: ["blocked-without-consumer", "underfull-yet-blocked", "near-limit", "broker-unreachable"], holds: 60, quiet: 900, tell_resolved: true, receivers: [], broker: "", virtualhost: "", pattern: "" }]);
+    settings.rule ? get(path) : { name: "", kinds: ["blocked-without-consumer", "underfull-yet-blocked", "near-limit", "broker-unreachable"], holds: 60, quiet: 900, depth: 0, tell_resolved: true, receivers: [], broker: "", virtualhost: "", pattern: "" }]);
   version = rule.version;
   const fields = [
     plainField("name", "Name", { value: rule.name, maxlength: 100, placeholder: "Orders are stuck" }),
     plainField("broker", "Broker", { value: rule.broker, choices: [["", "every broker"], ...settings.brokers.map((each) => [each.slug, each.title])] }),
     plainField("virtualhost", "Virtual host", { value: rule.virtualhost, hint: "Empty: every one." }),
     plainField("pattern", "Queues", { value: rule.pattern, placeholder: "orders.>", hint: "A pattern. Empty: all queues, and stores and memory, too." }),
-    plainField("holds", "It must have lasted", { value: rule.holds, choices: times(rule.holds, "no time: tell at once"), hint: "Conditions only; events are told as they come." }),
-    plainField("quiet", "Then quiet for", { hint: "About the same object.", value: rule.quiet, choices: times(rule.quiet, "no time") }),
-    plainField("tell_resolved", "When it is over", { value: rule.tell_resolved, choices: [["true", "tell that, too"], ["false", "say nothing"]] }),
+    plainField("holds", "For at least (pending period)", { value: rule.holds, choices: times(rule.holds, "no time: at once"), hint: "Conditions only; events are told as they come." }),
+    plainField("quiet", "Repeat interval", { hint: "About the same object.", value: rule.quiet, choices: times(rule.quiet, "no time") }),
+    plainField("tell_resolved", "Send resolved notification", { value: rule.tell_resolved, choices: [["true", "yes"], ["false", "no"]] }),
+    plainField("depth", "Depth above, messages", { value: rule.depth, type: "number", min: 0, step: 1, hint: "For the condition “Depth above a number of messages”. 0: not empty." }),
   ];
   fill(byId("name"), fields[0].element);
   fill(byId("where"), fields.slice(1, 4).map((f) => f.element));
@@ -49,7 +50,7 @@ async function show() {
   byId("rule").addEventListener("submit", async (event) => {
     event.preventDefault();
     const given = Object.fromEntries(fields.map((f) => [f.name, f.input.value]));
-    const body = { ...given, holds: Number(given.holds), quiet: Number(given.quiet), tell_resolved: given.tell_resolved === "true", kinds: ticked("kind"), receivers: ticked("receiver").map(Number) };
+    const body = { ...given, holds: Number(given.holds), quiet: Number(given.quiet), depth: Number(given.depth), tell_resolved: given.tell_resolved === "true", kinds: ticked("kind"), receivers: ticked("receiver").map(Number) };
     byId("save").disabled = true;
     try {
       await (settings.rule ? patch(path, { ...body, version }) : post(path, body));
