@@ -23,7 +23,7 @@ DEAD_LETTERS, DEPTH = "dead-letters", "depth-above"
 PLAIN: Mapping[str, str] = {
     OVERFULL: "Overfull",
     BLOCKED: "Producers blocked",
-    STOPPED: "Producers stopped by an operator",
+    STOPPED: "Stopped by an operator",
     DEAD_LETTERS: "Dead-letter queue not empty",
     DEPTH: "Depth above a number of messages",
 }

@@ -68,11 +68,20 @@ class HistoryFollowed(serializers.Serializer[Any]):
     gap = HistoryGap(allow_null=True, help_text="The newest stretch of the last week that is known to be missing.")
 
 
+class HistoryJobRequest(serializers.Serializer[Any]):
+    state = _text("queued (no worker has it yet), waiting (for a run to end, or running), failed or done.")
+    asked = schema.number_field("When it was asked for.")
+    asked_by = _text("By whom; empty: by the schedule.")
+    finished = schema.number_field("When it ended; with `failed`, null while it is tried again.", allow_null=True)
+    error = _text("Why it failed.")
+
+
 class HistoryChore(serializers.Serializer[Any]):
     work = _text("compact, retain or advise.")
     next = schema.number_field("When a worker will do it.", allow_null=True)
     done = schema.number_field("When it last went well.", allow_null=True)
     last = HistoryRun(allow_null=True, help_text="The newest that has ended.")
+    request = HistoryJobRequest(allow_null=True, help_text="The newest that was asked for.")
 
 
 class HistoryTable(serializers.Serializer[Any]):
@@ -148,8 +157,8 @@ class HistoryRunView(PersonalView):
         request=HistoryRunRequest,
         responses={202: HistoryRunAnswer, **schema.WRITE_REFUSALS},
         summary="Run the pipeline or a chore at once",
-        description="Handed to a worker, and audited. The status tells when it runs and what came of it. Nothing"
-        " happens while another run goes on but that it is tried again, or that nothing is left to do.",
+        description="Handed to a worker, and audited. The status tells when it runs and what came of it. A job"
+        " waits while another run goes on, and begins before the pipeline runs again.",
     )
     def post(self, request: Request) -> Response:
         body = body_of(request)

@@ -15,6 +15,26 @@ class Held(models.Model):
     until = models.DateTimeField()
 
 
+class JobRequest(models.Model):
+    """A maintenance job that was asked for, by a person or (`asked_by` is empty) by the schedule, until it has run.
+
+    `looked`: when its task last looked whether the lease is free; None: no worker has taken it yet. `error`: why it
+    failed, the last time."""
+
+    work = models.CharField(max_length=20)
+    asked = models.DateTimeField(db_index=True)
+    asked_by = models.CharField(max_length=150, blank=True)
+    address = models.CharField(max_length=64, blank=True)
+    looked = models.DateTimeField(null=True)
+    finished = models.DateTimeField(null=True)
+    error = models.TextField(default="", blank=True)
+
+    objects: ClassVar[models.Manager[JobRequest]] = models.Manager()
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+
+
 class HistoryRun(models.Model):
     """One run of the pipeline, or one of its chores. Times are UTC."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from console.history import job_requests
 from console.history.landing import Landing
 from console.history.recording_runs import Report, abandon_dead_runs, reason, recorded
 from console.lease import Busy, lease
@@ -93,7 +94,7 @@ class Runner:
         landed = set(self._landing.landed())
         if self._complete and landed <= self._seen:
             return False
-        if not landed:
+        if not landed or job_requests.waits():
             return False
         with lease(LEASE):
             abandon_dead_runs()

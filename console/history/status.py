@@ -13,10 +13,11 @@ from typing import Any
 from celery.schedules import crontab
 from django.utils import timezone
 
+from console.history import job_requests
 from console.history.durations import DAY
 from console.history.landing import Landing, LandingError, part
 from console.history.layout import LAYOUTS
-from console.history.models import Held, HistoryRun
+from console.history.models import Held, HistoryRun, JobRequest
 from console.history.reader import HistoryBroken, NothingRecorded, Reader, first_line
 from console.history.runner import LEASE
 from console.history.waiting import Landed, waiting
@@ -57,6 +58,8 @@ class Status:
         for run in (*([self.running] if self.running else []), *self.runs, *self.failures):
             run["error"] = run["error"] and run["error"].partition(":")[0]
         for chore in self.chores:
+            if chore["request"] is not None:
+                chore["request"]["error"] = chore["request"]["error"].partition(":")[0]
             if chore["last"] is not None:
                 chore["last"]["error"] = chore["last"]["error"] and chore["last"]["error"].partition(":")[0]
         self.unreadable = {f"file {number}": "" for number, _ in enumerate(self.unreadable, start=1)}
@@ -224,6 +227,7 @@ def _chore(entry: Mapping[str, Any], now: dt.datetime) -> Facts:
         "work": work,
         "next": None if at is None else _ms(at),
         "last": None if last is None else _run(last),
+        "request": job_requests.shown(JobRequest.objects.filter(work=work).first()),
         "done": None if done is None or done.finished is None else _ms(done.finished),
     }
 

@@ -1,8 +1,8 @@
 """The history's work by the clock: runs that the warm process did not do, compaction, retention.
 
 Each task is a command in a process of its own, so that a worker never holds a Java; what reads Parquet is imported when
-it is needed, 130 MB of it. One at a time is the lease's matter: a task that finds it taken has nothing to do, or tries
-again later.
+it is needed, 130 MB of it. One at a time is the lease's matter: a task that finds it taken has nothing to do, or waits
+for it (`job_requests.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ BUSY = 75
 
 #: Files that have waited for so long are not being taken by the warm process: it is not there, or fails.
 OVERDUE = dt.timedelta(minutes=2)
+
+#: Times that a job is tried which fails; waiting for the lease is no failure.
+MOST_FAILURES = 5
 
 #: Seconds that one command may take.
 LONGEST = 6 * 3600
@@ -57,22 +60,22 @@ def run(self: Any, *, always: bool = False) -> str:
     return "done"
 
 
-@app.task(name="history.compact", bind=True, max_retries=20)  # type: ignore[untyped-decorator]
-def compact(self: Any) -> str:
+@app.task(name="history.compact", bind=True, max_retries=None)  # type: ignore[untyped-decorator]
+def compact(self: Any, *, request: int | None = None, failures: int = 0) -> str:
     """Put small files together."""
-    return _chore(self, "compact")
+    return _job(self, "compact", request, failures)
 
 
-@app.task(name="history.retain", bind=True, max_retries=20)  # type: ignore[untyped-decorator]
-def retain(self: Any) -> str:
+@app.task(name="history.retain", bind=True, max_retries=None)  # type: ignore[untyped-decorator]
+def retain(self: Any, *, request: int | None = None, failures: int = 0) -> str:
     """Drop what is kept no longer."""
-    return _chore(self, "retain")
+    return _job(self, "retain", request, failures)
 
 
-@app.task(name="history.advise", bind=True, max_retries=20)  # type: ignore[untyped-decorator]
-def advise(self: Any) -> str:
+@app.task(name="history.advise", bind=True, max_retries=None)  # type: ignore[untyped-decorator]
+def advise(self: Any, *, request: int | None = None, failures: int = 0) -> str:
     """Work out the advice for every queue."""
-    return _chore(self, "advise")
+    return _job(self, "advise", request, failures)
 
 
 @app.task(name="history.sweep")  # type: ignore[untyped-decorator]
@@ -83,14 +86,24 @@ def sweep_landing() -> int:
     return sweep(settings.HEADGATE_HISTORY_URL, timezone.now())
 
 
-def _chore(task: Any, work: str) -> str:
-    """The pipeline holds the lease for some seconds of each minute: try until it is free."""
+def _job(task: Any, work: str, number: int | None, failures: int) -> str:
+    """Wait for the lease however long it takes; a job that fails is tried `MOST_FAILURES` times. `number`: of the
+    `JobRequest`."""
+    from console.history import job_requests
+
+    request = job_requests.looks(number, work)
     try:
         command(work)
     except HistoryBusy as busy:
-        raise task.retry(exc=busy, countdown=7) from busy
+        again = {"request": request.pk, "failures": failures}
+        raise task.retry(exc=busy, countdown=job_requests.AGAIN, kwargs=again) from busy
     except HistoryFailed as failure:
-        raise task.retry(exc=failure, countdown=300) from failure
+        job_requests.failed(request, str(failure), for_good=failures + 1 >= MOST_FAILURES)
+        if failures + 1 >= MOST_FAILURES:
+            raise
+        again = {"request": request.pk, "failures": failures + 1}
+        raise task.retry(exc=failure, countdown=300, kwargs=again) from failure
+    job_requests.done(request)
     return "done"
 
 

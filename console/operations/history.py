@@ -6,14 +6,19 @@ operator of every broker, and leaves an audit row that names none.
 
 from __future__ import annotations
 
+import datetime as dt
+
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.db.models import Q
+from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from brokers.admin import AdminError, InvalidValue
 from console.access.rights import Role
 from console.audit.models import AuditEntry, Outcome
 from console.celery import app
+from console.history.models import HistoryRun, JobRequest
 from console.operations.actor import Actor
 
 #: What can be asked for, with the task that does it and its arguments.
@@ -23,7 +28,7 @@ HISTORY_WORKS = {
     "retain": ("history.retain", {}),
     "advise": ("history.advise", {}),
 }
-#: A worker that comes later than this, in seconds, does not do it any more.
+#: A worker that comes later than this, in seconds, does not run the pipeline any more. A job waits for its worker.
 EXPIRES = 600
 
 
@@ -41,7 +46,7 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
         source_address=by.address,
         broker="",
         object="history",
-        operation=work,
+        operation=f"request-{work}",
         reason=reason.strip(),
         outcome=Outcome.FAILED,
     )
@@ -52,8 +57,22 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
                 f"{by.name} may not run the history: that needs the role of operator of every broker"
             )
         task, arguments = HISTORY_WORKS[work]
-        app.send_task(task, kwargs=arguments, expires=EXPIRES)
-        entry.outcome, entry.detail = Outcome.DONE, f"handed to the worker as {task}"
+        if work not in HistoryRun.CHORES:
+            app.send_task(task, kwargs=arguments, expires=EXPIRES)
+            entry.outcome, entry.detail = Outcome.DONE, f"handed to the worker as {task}"
+            return
+        recent = timezone.now() - dt.timedelta(seconds=EXPIRES)
+        same = JobRequest.objects.filter(Q(asked__gte=recent) | Q(looked__gte=recent), work=work, finished=None).first()
+        if same is not None:
+            entry.outcome, entry.detail = Outcome.DONE, f"request {same.pk} is queued already"
+            return
+        request = JobRequest.objects.create(work=work, asked=timezone.now(), asked_by=by.name, address=by.address)
+        try:
+            app.send_task(task, kwargs={**arguments, "request": request.pk}, expires=None)
+        except (OperationalError, OSError):
+            request.delete()
+            raise
+        entry.outcome, entry.detail = Outcome.DONE, f"request {request.pk}, handed to the worker as {task}"
     except PermissionDenied as error:
         entry.detail = str(error)
         raise

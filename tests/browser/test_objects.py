@@ -177,7 +177,12 @@ async def test_user_is_created_with_a_password_that_is_told_once(people: People,
     form = page.locator(".attributes-form")
     await form.get_by_label("Name").fill("anna")
     assert await form.get_by_label("Password", exact=True).get_attribute("type") == "password"
-    await form.get_by_label("Grants").fill('["default:publish"]')
+    await form.get_by_role("button", name="Add a virtual host").click()
+    await form.get_by_label("Virtual host").fill("default")
+    await form.get_by_role("button", name="Create").click()
+    await expect(form.get_by_role("alert").filter(has_text="Choose what the user can do on default")).to_be_visible()
+    await form.get_by_label("publish", exact=True).check()
+    await expect(form.get_by_text("override inherited value")).to_have_count(0)  # a user inherits nothing
     await form.get_by_role("button", name="Create").click()
     told = form.locator(".told-once")
     await expect(told).to_have_text(re.compile(r"^[\w-]{40,}$"))

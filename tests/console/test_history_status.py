@@ -16,9 +16,10 @@ from rest_framework.test import APIClient
 from console.access.models import RoleGrant
 from console.audit.models import AuditEntry
 from console.celery import app
+from console.history import job_requests
 from console.history.landing import Landing
 from console.history.layout import LAYOUTS, table_url
-from console.history.models import HistoryRun
+from console.history.models import HistoryRun, JobRequest
 from console.history.recorder_position import file_name
 from console.history.runner import LEASE
 from console.lease import lease
@@ -240,7 +241,7 @@ class Sent:
         self._error = error
         monkeypatch.setattr(app, "send_task", self)
 
-    def __call__(self, name: str, kwargs: Any, expires: int) -> None:
+    def __call__(self, name: str, kwargs: Any, expires: int | None) -> None:
         if self._error:
             raise self._error
         self.tasks.append((name, kwargs))
@@ -252,7 +253,33 @@ def test_an_operator_runs_it_at_once_which_is_audited(as_operator: APIClient, mo
     assert (answer.status_code, answer.json()) == (202, {"work": "run"})
     assert sent.tasks == [("history.run", {"always": True})]
     (entry,) = AuditEntry.objects.all()
-    assert (entry.object, entry.operation, entry.outcome, entry.reason) == ("history", "run", "done", "after an import")
+    assert (entry.object, entry.operation, entry.outcome, entry.reason) == (
+        "history",
+        "request-run",
+        "done",
+        "after an import",
+    )
+
+
+def test_a_job_is_queued_once_and_its_state_is_shown(as_operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = Sent(monkeypatch)
+    for _ in range(2):
+        assert as_operator.post(RUN, {"work": "advise"}, format="json").status_code == 202
+    request = JobRequest.objects.get()
+    assert sent.tasks == [("history.advise", {"request": request.pk})]
+    assert [row.operation for row in AuditEntry.objects.all()] == ["request-advise"] * 2
+
+    def state() -> str:
+        (told,) = [one for one in ask(as_operator)["chores"] if one["work"] == "advise"]
+        return str(told["request"]["state"])
+
+    assert state() == "queued"
+    job_requests.looks(request.pk, "advise")
+    assert state() == "waiting"
+    job_requests.failed(request, "the disk is full", for_good=True)
+    assert state() == "failed"
+    job_requests.done(request)
+    assert state() == "done"
 
 
 def test_a_viewer_may_not_run_it_and_that_is_audited(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:

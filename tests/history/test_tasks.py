@@ -14,10 +14,12 @@ import pytest
 from celery.exceptions import Retry
 from django.utils import timezone
 
+from console.audit.models import AuditEntry
 from console.celery import app
-from console.history import tasks
+from console.history import job_requests, tasks
 from console.history.landing import Landing
 from console.history.layout import table_url
+from console.history.models import JobRequest
 from console.history.upkeep import sweep
 from console.history.waiting import waiting
 from tests.history.rows import Story, land
@@ -89,6 +91,7 @@ def test_a_run_that_finds_another_at_it_is_done(url: str, commands: Commands) ->
     assert tasks.run(always=True) == "another process is at it"
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.advise, 1), (tasks.compact, 75)]
 )
@@ -97,6 +100,49 @@ def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, t
     with pytest.raises(Retry) as retried:
         task.apply(kwargs={"always": True} if task is tasks.run else {}, throw=True)
     assert str(retried.value.exc) == ("the disk is full" if code == 1 else "another is at it")
+
+
+@pytest.mark.django_db
+def test_a_job_waits_for_the_lease_for_as_long_as_it_is_taken_and_then_runs(commands: Commands) -> None:
+    commands.code, commands.out = tasks.BUSY, "x:1:1 is at it"
+    request = JobRequest.objects.create(work="advise", asked=timezone.now(), asked_by="ada", address="10.0.0.1")
+    for retries in (0, 19, 20, 500):  # it does not give up
+        with pytest.raises(Retry):
+            tasks.advise.apply(kwargs={"request": request.pk}, retries=retries, throw=True)
+        request.refresh_from_db()
+        assert job_requests.shown(request)["state"] == "waiting"  # type: ignore[index]
+        assert job_requests.waits()  # so the pipeline does not begin another run meanwhile
+    commands.code = 0
+    assert tasks.advise.apply(kwargs={"request": request.pk}, throw=True).get() == "done"
+    request.refresh_from_db()
+    assert job_requests.shown(request)["state"] == "done"  # type: ignore[index]
+    assert not job_requests.waits()
+    row = AuditEntry.objects.get()
+    assert (row.user_name, row.operation, row.outcome) == ("ada", "advise", "done")
+    assert f"request {request.pk}" in row.detail
+
+
+@pytest.mark.django_db
+def test_a_job_that_fails_for_good_says_why_and_is_audited_as_failed(commands: Commands) -> None:
+    commands.code, commands.err = 1, "the disk is full\n"
+    request = JobRequest.objects.create(work="compact", asked=timezone.now(), asked_by="ada")
+    for failures in range(tasks.MOST_FAILURES - 1):
+        with pytest.raises(Retry):
+            tasks.compact.apply(kwargs={"request": request.pk, "failures": failures}, throw=True)
+        request.refresh_from_db()
+        assert (request.finished, request.error) == (None, "the disk is full")
+        assert not job_requests.waits()  # while it pauses the pipeline goes on
+    assert not AuditEntry.objects.exists()
+    with pytest.raises(tasks.HistoryFailed):
+        tasks.compact.apply(kwargs={"request": request.pk, "failures": tasks.MOST_FAILURES - 1}, throw=True)
+    assert AuditEntry.objects.get().outcome == "failed"
+
+
+@pytest.mark.django_db
+def test_a_job_whose_worker_has_gone_does_not_hold_the_pipeline_up() -> None:
+    now = timezone.now()
+    JobRequest.objects.create(work="advise", asked=now, looked=now - job_requests.PATIENCE * 2)
+    assert not job_requests.waits()
 
 
 def test_beat_names_tasks_that_there_are() -> None:

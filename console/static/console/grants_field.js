@@ -20,6 +20,7 @@ export function grantsField(declared, { value = null, hint = "", label = words(d
       h("input", { type: "text", class: "grant-host", value: host, placeholder: "* for every virtual host", "aria-label": "Virtual host", spellcheck: "false" }),
       RIGHTS.map((right) => h("label", { class: "sure" }, h("input", { type: "checkbox", value: right, checked: rights.includes(right) }), h("span", {}, right))),
       h("button", { type: "button", class: "quiet", on: { click: () => (row.remove(), changed(self, self.check())) } }, "Remove"));
+    row.dataset.given = rights.length ? `${host}:${rights.join(",")}` : "";
     row.addEventListener("input", () => changed(self, self.check()));
     rows.append(row);
   }
@@ -36,7 +37,9 @@ export function grantsField(declared, { value = null, hint = "", label = words(d
         const rights = [...row.querySelectorAll("input:checked")].map((box) => box.value);
         if (!host) throw new Error("Name the virtual host, or * for every one.");
         if (!rights.length) throw new Error(`Choose what the user can do on ${host}, or remove the row.`);
-        return `${host}:${rights.join(",")}`;
+        const [, given = ""] = /^.*:(.*)$/.exec(row.dataset.given) ?? [];
+        const same = row.dataset.given.startsWith(`${host}:`) && given.split(",").sort().join() === [...rights].sort().join();
+        return same ? row.dataset.given : `${host}:${rights.join(",")}`; // an order that differs is no change
       });
     },
     set(to) {

@@ -10,7 +10,7 @@ import { clockElement, sinceElement, untilElement } from "./times.js";
 const EVERY = 4_000;
 /** What lags by more than this tells of the past: an imported log, or a backlog that was worked off. */
 const PAST = 3_600_000;
-const WORKS = { run: "Pipeline", compact: "Put small files together", retain: "Drop what is kept no longer", advise: "Advice for every queue" };
+const WORKS = { run: "Pipeline", compact: "Compaction", retain: "Retention", advise: "Recommendations" };
 const CONDITIONS = { trouble: "Needs you", empty: "Nothing recorded", running: "Running", fine: "Fine" };
 const byId = (id) => document.getElementById(id);
 const loading = new Loading();
@@ -75,11 +75,20 @@ function brokerRow(one) {
     h("td", { class: "wrap", "data-label": "Last gap" }, gap));
 }
 
-function choreRow(one) {
+/** How far the newest request of a job is; nothing once it is done: its end stands beside it. */
+function requestState(request, work, running) {
+  if (!request || request.state === "done") return null;
+  const by = request.asked_by ? ` (${request.asked_by}, ${clock(request.asked)})` : "";
+  if (request.state === "failed") return h("small", { class: "wrong block wrap" }, request.finished ? `Failed: ${request.error}` : `Failed, and is tried again: ${request.error}`, by);
+  const text = running?.work === work ? "Running" : request.state === "queued" ? "Queued: no worker has taken it yet" : running ? `Queued behind ${WORKS[running.work] ?? running.work}` : "Queued; starts shortly";
+  return h("small", { class: "block wrap" }, text, by);
+}
+
+function choreRow(one, running) {
   const last = one.last;
   const done = last && last.state !== "done" ? h("small", { class: "wrong block wrap" }, `${words(last.state)} ${clock(last.finished)}: ${last.error}`) : null;
   return h("tr", {}, h("th", { scope: "row", class: "wrap" }, WORKS[one.work] ?? one.work),
-    h("td", { "data-label": "Last done" }, one.done === null ? h("span", { class: "muted" }, "not yet") : clockElement(one.done), done),
+    h("td", { "data-label": "Last done" }, one.done === null ? h("span", { class: "muted" }, "not yet") : clockElement(one.done), done, requestState(one.request, one.work, running)),
     h("td", { "data-label": "Next" }, one.next === null ? "–" : ["in ", untilElement(one.next)]));
 }
 
@@ -117,7 +126,7 @@ function show(told) {
   showNow(told);
   showLast(told);
   rows("brokers", told.brokers, brokerRow);
-  rows("chores", told.chores, choreRow);
+  rows("chores", told.chores, (one) => choreRow(one, told.running));
   rows("unreadable", Object.entries(told.unreadable), ([file, reason]) => h("tr", {}, h("th", { scope: "row", class: "wrap" }, file), h("td", { class: "wrap" }, reason)));
   rows("failures", told.failures, failureRow);
   rows("runs", told.runs, runRow);
@@ -136,7 +145,7 @@ for (const button of document.querySelectorAll("[data-work]")) {
     button.disabled = true;
     try {
       await post("history/run/", { work: button.dataset.work });
-      toast("Handed to the worker: it begins within some seconds.");
+      toast("Queued; starts shortly.");
       load();
     } catch (error) {
       toast(error.message, "error");
