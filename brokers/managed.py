@@ -197,13 +197,15 @@ def _stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple
     )
 
 
-def _usage(what: str, used: str, whole: str) -> tuple[Attribute, ...]:
-    """The attributes that limit what the broker uses, and tell it."""
+def _usage(what: str, used: str, whole: str, default: str) -> tuple[Attribute, ...]:
+    """The attributes that limit what the broker uses, and show it. `used`: what is measured, and whose producers are
+    blocked."""
     return (
         _A(
             f"{what}_limit",
             Kind.LEVEL,
-            f"Above this, {used} block all producers: bytes, or a percentage of {what}_total. 0 or not set: no limit.",
+            f"Above this, {used} block the producers of more: bytes, or a percentage of {what}_total. Not set:"
+            f" {default} of {whole}. 0: no limit.",
             "bytes",
             writable=True,
             nullable=True,
@@ -217,6 +219,7 @@ def _usage(what: str, used: str, whole: str) -> tuple[Attribute, ...]:
             nullable=True,
         ),
         _A(f"{what}_limit_bytes", Kind.INTEGER, f"What {what}_limit comes to. 0: no limit.", "bytes"),
+        _A(f"{what}_limit_origin", Kind.STRING, f"Where {what}_limit_bytes comes from: set here, or the default."),
         _A(f"{what}_used_bytes", Kind.INTEGER, f"Bytes of {used}.", "bytes"),
     )
 
@@ -267,9 +270,9 @@ TYPES: dict[str, ManagedType] = {
                 _A("last_event", Kind.INTEGER, "Number of the newest event."),
                 _A("log", Kind.STRING, "File on the broker's host that has the broker log; older ones lie beside it."),
                 _A("journal", Kind.STRING, "Identity of the event journal: another one counts its own events."),
-                *_usage("memory", "bodies of messages in memory", "the machine's memory"),
-                *_usage("store", "stored messages on disk", "the disk's room"),
-                *_usage("temp", "spooled messages on disk", "the disk's room"),
+                *_usage("memory", "bodies of messages in memory", "the machine's or the container's memory", "40%"),
+                *_usage("store", "stored messages on disk", "the disk's room", "80%"),
+                *_usage("temp", "spooled messages on disk", "the disk's room", "15%"),
                 _A(
                     "shortages",
                     Kind.LIST,

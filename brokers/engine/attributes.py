@@ -63,6 +63,10 @@ def _limit_in_force(resource: Resource) -> Getter:
     return lambda b, _: b.shortages.in_force(resource)
 
 
+def _limit_origin(resource: Resource) -> Getter:
+    return lambda b, _: b.shortages.origin(resource)
+
+
 def _store_limit(name: str) -> Getter:
     return lambda _, host: host.store_limits.get(name)
 
@@ -113,6 +117,7 @@ _BROKER: dict[str, Getter] = {
     "open_transactions": lambda b, o: _open_transactions(b.connections.values()),
     **{name: _limit(name) for names in LIMITS.values() for name in names},
     **{f"{resource.name.lower()}_limit_bytes": _limit_in_force(resource) for resource in LIMITS},
+    **{f"{resource.name.lower()}_limit_origin": _limit_origin(resource) for resource in LIMITS},
     "memory_used_bytes": lambda b, o: b.shortages.used(Resource.MEMORY),
     "store_used_bytes": lambda b, o: b.shortages.used(Resource.STORE),
     "temp_used_bytes": lambda b, o: b.shortages.used(Resource.TEMP),

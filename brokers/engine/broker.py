@@ -187,7 +187,7 @@ class Broker:
             host.store.name_queue(number, name)
         else:
             queue = DeepQueue(host.name, name, self.turn, next(self._temp_ids))
-        queue.footprint.use(host.meter, queue.usages(host.meter))
+        queue.use(host.meter)
         queue.store_id = number
         host.queues[name] = queue
         queue.own = dict(own)
@@ -356,8 +356,12 @@ class Broker:
         found = self.routing.topic(host, address) if topic else self.routing.find(host, address)
         return found if found is not None else self.find_or_create_queue(connection, address)
 
-    def attach_producer(self, connection: Connection, queue: Queue, link: str, channel: int, handle: Any) -> Producer:
+    def attach_producer(
+        self, connection: Connection, queue: Queue, link: str, channel: int, handle: Any, *, inside: bool = False
+    ) -> Producer:
+        """`inside`: see `Producer.inside`."""
         producer = Producer(next(self._numbers), connection, queue, link, channel=channel, handle=handle)
+        producer.inside = inside
         self.producers[producer.id] = producer
         connection.producers.add(producer)
         queue.attach_producer(producer)

@@ -41,6 +41,8 @@ DRAIN_MS = 100
 GRACE_MS = 250
 #: The size to reckon with before a queue has seen a message, in bytes.
 UNSEEN_BYTES = 64 * 1024
+#: The size to be prepared for before a queue has seen a message, where a limit on all queues has little left, in bytes.
+UNSEEN_LARGEST = 4 << 20
 #: The most credit for a producer that has not sent anything yet.
 FIRST_GRANT = 16
 #: The most messages of rule 7 that a producer is forgiven.
@@ -186,6 +188,8 @@ class CreditLedger:
             else:
                 break
             producer.waiting = False
+            if producer.shut:
+                continue  # it asks again when it may have some
             most = share if producer.messages else min(share, FIRST_GRANT)
             wanted = most - producer.credit - len(producer.line)
             wanted = min(wanted, self._affordable(producer))
@@ -215,13 +219,13 @@ class CreditLedger:
         self.footprint.pledge(self.reserved, self.largest or UNSEEN_BYTES)
 
     def _affordable(self, producer: Producer) -> int:
-        """The most credit for the producer now: half of what the limits have left, so that there is some for others,
-        and no more than for one message before the queue's first, whose size is not known. For one in any case."""
-        left = self.footprint.left()
+        """The most credit for the producer now: half of what the limits have left, so that there is some for others.
+        For one message in any case."""
+        left = self.footprint.left(self.footprint.transient if producer.messages and not producer.persistent else None)
         if left == UNLIMITED:
             return UNLIMITED
         one = 1 - producer.credit - len(producer.line)
-        return max(one, left // (2 * self.largest) if self.largest else 0)
+        return max(one, left // (2 * (self.largest or UNSEEN_LARGEST)))
 
     @property
     def contended(self) -> bool:
@@ -241,6 +245,11 @@ class CreditLedger:
                 self.ask(producer)
                 changed.append(producer)
         return changed
+
+    def withdraw_from(self, producer: Producer, now: int) -> None:
+        """Take back all credit of one producer."""
+        self._withdraw(producer, now)
+        self.ask(producer)
 
     def _withdraw(self, producer: Producer, now: int) -> None:
         if producer.draining:

@@ -18,8 +18,9 @@ from brokers.engine.metering import Meter
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Message, Queue
+from brokers.engine.receipt import Receipt
 from brokers.engine.turn import Turn
-from brokers.engine.usage import Usage
+from brokers.engine.usage import Resource, Usage
 
 #: What is loaded at a time.
 LOAD_MESSAGES = 512
@@ -33,18 +34,20 @@ SWEEP_MESSAGES = 50_000
 class DeepQueue(Queue):
     """`temp_id`: what the temp store knows the queue by."""
 
-    __slots__ = ("spooling", "temp_id")
+    __slots__ = ("spooled_bodies", "temp_id")
 
     def __init__(self, virtualhost: str, name: str, turn: Turn, temp_id: int) -> None:
         super().__init__(virtualhost, name, turn)
         self.temp_id = temp_id
-        self.spooling: deque[tuple[int, int]] = deque()  # (ticket, number) of bodies on their way to the temp store
+        self.spooled_bodies: deque[tuple[int, int]] = (
+            deque()
+        )  # (ticket, number) of bodies on their way to the temp store
 
     # -- in -----------------------------------------------------------------------------------------------------
 
-    def spool(self, body: bytes, producer: Producer | None = None) -> Verdict:
+    def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
         self.line_of(number_of(0, self.header(body).priority)).deep = True
-        return self.enqueue(body, producer)
+        return self.enqueue(body, producer, receipt)
 
     def put_behind(self, line: Line, number: int, body: bytes) -> None:
         """Put a message that is not stored behind the backlog; its body goes to the temp store, if the queue spools."""
@@ -52,15 +55,24 @@ class DeepQueue(Queue):
         line.backlog.append(number, len(body), HERE, body, self.deadlines.forget(number))
         temp = self.turn.temp() if self.limits.spools else None
         if temp is not None:
-            self.spooling.append((temp.put(self.temp_id, number, body), number))
+            self.spooled_bodies.append((temp.put(self.temp_id, number, body), number))
             self.turn.spooling.add(self)
 
-    def usages(self, meter: Meter) -> tuple[Usage, ...]:
-        return (*super().usages(meter), meter.temp) if self.limits.spools else super().usages(meter)
+    def transient_usages(self, meter: Meter) -> tuple[Usage, ...]:
+        return (meter.memory, meter.temp) if self.limits.spools else (meter.memory,)
+
+    @property
+    def spooling(self) -> bool:
+        if not self.limits.spools:
+            return False
+        return self.state.overfull or any(usage.resource is Resource.MEMORY for usage in self.shortages)
+
+    def transient_resource(self) -> Resource:
+        return Resource.TEMP if self.spooling or (self.limits.spools and self.line.deep) else Resource.MEMORY
 
     def weigh(self) -> None:
         super().weigh()
-        if self.spooling and (temp := self.turn.temp()) is not None:
+        if self.spooled_bodies and (temp := self.turn.temp()) is not None:
             self.footprint.meter.count_temp(temp)
 
     def restore(self, message: Message) -> None:
@@ -77,7 +89,7 @@ class DeepQueue(Queue):
 
     def spooled(self, ticket: int, *, stored: bool) -> bool:
         """What became of bodies on their way to the temp store. False: nothing is left to wait for."""
-        spooling, temp = self.spooling, self.turn.temp()
+        spooling, temp = self.spooled_bodies, self.turn.temp()
         while spooling and spooling[0][0] <= ticket:
             _, number = spooling.popleft()
             if stored and not self.line_of(number).backlog.moved(number) and temp is not None:
@@ -228,10 +240,10 @@ class DeepQueue(Queue):
     def let_go(self) -> None:
         """The queue has been deleted: what it spooled goes with it."""
         deep = any(line.deep for line in self.lines)
-        temp = self.turn.temp() if deep or self.spooling else None
+        temp = self.turn.temp() if deep or self.spooled_bodies else None
         if temp is not None:
             temp.drop_queue(self.temp_id)
-        self.spooling.clear()
+        self.spooled_bodies.clear()
         self.turn.spooling.discard(self)
         super().let_go()
         self.turn.later.discard(self)

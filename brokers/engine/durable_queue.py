@@ -22,7 +22,7 @@ from brokers.engine.queue import Message, Queue
 from brokers.engine.receipt import Outcome, Receipt
 from brokers.engine.store import Store
 from brokers.engine.turn import Removed, Turn
-from brokers.engine.usage import Usage
+from brokers.engine.usage import Resource, Usage
 
 #: Above so many messages ready, or bytes in memory, further bodies stay in the store.
 READY_MESSAGES = 4096
@@ -84,6 +84,7 @@ class DurableQueue(DeepQueue):
             receipt = self.defer(producer, 0)
         if receipt is not None:
             receipt.pending += 1
+            receipt.producer.stored_at = receipt.producer.messages
         ticket = self.store.put(self.store_id, number, body, self.deadlines.at.get(number, 0))
         self._wait(Unsafe(number, body, ticket, receipt, stored=True))
         return Verdict.HELD
@@ -125,8 +126,16 @@ class DurableQueue(DeepQueue):
         if expires:
             self.turn.expiring.add(self)
 
-    def usages(self, meter: Meter) -> tuple[Usage, ...]:
-        return (*super().usages(meter), meter.store, meter.quota)
+    def stored_usages(self, meter: Meter) -> tuple[Usage, ...]:
+        return (meter.store, meter.quota)
+
+    def resource_of(self, body: bytes) -> Resource:
+        return Resource.STORE if self.header(body).durable else super().resource_of(body)
+
+    def resources(self, producer: Producer) -> tuple[Resource, ...]:
+        if not producer.messages:
+            return (Resource.STORE, *super().resources(producer))
+        return (Resource.STORE,) if producer.persistent else super().resources(producer)
 
     def weigh(self) -> None:
         super().weigh()

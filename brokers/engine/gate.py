@@ -7,16 +7,16 @@ the table in `flow.py`; what that means for credit is told by `credit.py`. `queu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from brokers.engine import blocking, flow
+from brokers.engine import blocking, flow, scarcity
 from brokers.engine.credit import CreditLedger
 from brokers.engine.events import overfull_words, queue_subject, underfull_words
 from brokers.engine.flow import Change, Input, State
 from brokers.engine.limits import UNLIMITED, Limits
 from brokers.engine.metering import Meter
-from brokers.engine.overflow import WAYS, Overflow, Verdict, Waiting
+from brokers.engine.overflow import WAYS, Overflow, Reject, Verdict, Waiting
 from brokers.engine.pacing import Pacer
 from brokers.engine.parked import Parked
 from brokers.engine.policy import Setting, Value
@@ -24,7 +24,7 @@ from brokers.engine.producer import Producer
 from brokers.engine.receipt import Outcome, Receipt
 from brokers.engine.stops import Scope, Stop
 from brokers.engine.turn import CreditChanged, Drain, Settled, Turn
-from brokers.engine.usage import Usage
+from brokers.engine.usage import Resource, Usage
 from brokers.managed import ObjectName, object_name
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Gate:
         "enqueued",
         "footprint",
         "full",
+        "lacking",
         "ledger",
         "limits",
         "longest_ms",
@@ -95,6 +96,7 @@ class Gate:
         self.overflow: Overflow = WAYS[self.limits.full]
         self.full: Overflow | None = None  # `overflow`, while the queue is overfull and it wants every message
         self.outside = Parked()  # messages that wait for room
+        self.lacking = Parked()  # messages that wait for the end of a shortage
         self.withheld: deque[Receipt] = deque()  # of messages that are in, and are settled when the queue resumes
         self.rejected = 0
         self.longest_ms = 0  # the longest wait that is over
@@ -112,7 +114,7 @@ class Gate:
         one, `producer` gets one."""
         raise NotImplementedError
 
-    def spool(self, body: bytes, producer: Producer | None = None) -> Verdict:
+    def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
         """Add a message, with its body to the temp store."""
         raise NotImplementedError
 
@@ -139,14 +141,49 @@ class Gate:
         """Bytes of its messages whose bodies are in memory; not of those that wait outside."""
         return self.depth_bytes
 
-    def usages(self, meter: Meter) -> tuple[Usage, ...]:
-        """What its messages may use."""
+    def use(self, meter: Meter) -> None:
+        """Have counted there what the queue takes up."""
+        self.footprint.use(meter, self.transient_usages(meter), self.stored_usages(meter))
+
+    def transient_usages(self, meter: Meter) -> tuple[Usage, ...]:
+        """What its messages may use that are not stored."""
         return (meter.memory,)
+
+    def stored_usages(self, meter: Meter) -> tuple[Usage, ...]:
+        """What those use that are."""
+        return ()
+
+    @property
+    def spooling(self) -> bool:
+        """What comes now goes to the temp store, unless it is for the message store."""
+        return False
+
+    def transient_resource(self) -> Resource:
+        """What a message would use now that is not stored."""
+        return Resource.MEMORY
+
+    def resource_of(self, body: bytes) -> Resource:
+        """What a message would use now."""
+        return self.transient_resource()
+
+    def resources(self, producer: Producer) -> tuple[Resource, ...]:
+        """What the producer's next message may use, if that is like its last."""
+        return (self.transient_resource(),)
+
+    def admits(self, resource: Resource) -> bool:
+        """No shortage holds a message that is here and uses this resource."""
+        return all(usage.admits or not (usage.resource is resource or usage.whole) for usage in self.shortages)
+
+    def refuses(self, body: bytes) -> bool:
+        """A message would be rejected that came now."""
+        if self.shortages and self.limits.when_short == "reject" and not self.admits(self.resource_of(body)):
+            return True
+        return self.state.overfull and isinstance(self.overflow, Reject)
 
     def weigh(self) -> None:
         """Count what the queue takes up now of what is limited for the broker or the virtual host."""
         footprint = self.footprint
-        footprint.weigh(self.memory_bytes, self.outside.bytes)
+        footprint.weigh(self.memory_bytes, self.outside.bytes + self.lacking.bytes)
         size = footprint.size
         self.ledger.pledge()
         if footprint.size > size > 0:  # messages have grown: what is out may be too much
@@ -174,21 +211,24 @@ class Gate:
 
     @property
     def blocked_producers(self) -> int:
-        """All producers of a queue share its reasons."""
-        blocked = self.state.stopped or self.shortages or (self.state.overfull and self.overflow.blocks)
-        return len(self.ledger.members) if blocked else 0
+        """All producers of a queue share its reasons, but for those of shortages."""
+        if self.state.stopped or (self.state.overfull and self.overflow.blocks):
+            return len(self.ledger.members)
+        return scarcity.blocked_producers(self, self.limits)
 
     def attach_producer(self, producer: Producer) -> None:
         """A producer that attaches while the queue is overfull or stopped starts blocked."""
         self.ledger.join(producer)
         for reason in self.reasons():
             blocking.block(self.turn, producer, reason, self._cause(reason), self.shown())
+        if self.shortages:
+            scarcity.review(self, producer)
         self.touch()
 
     def detach_producer(self, producer: Producer) -> None:
         """Messages of it that wait outside were never accepted: they go with it."""
-        if producer.line and self.outside:
-            for lost in self.outside.take(lambda waiting: waiting.producer is producer):
+        if producer.line:
+            for lost in self.take_out(lambda waiting: waiting.producer is producer):
                 if lost.enrolment is not None:
                     lost.enrolment.lost()
         producer.line.clear()
@@ -196,25 +236,36 @@ class Gate:
         blocking.detached(self.turn, producer)
         self.touch()
 
+    def take_out(self, wanted: Callable[[Waiting], bool]) -> list[Waiting]:
+        """Forget messages that wait outside."""
+        taken = [*self.outside.take(wanted), *self.lacking.take(wanted)]
+        for producer in {waiting.producer for waiting in taken if waiting.producer.lacking is not None}:
+            if all(waiting.producer is not producer for waiting in self.lacking):
+                producer.lacking = None
+        return taken
+
     # -- flow control -----------------------------------------------------------------------------------------
 
     def reasons(self) -> list[str]:
-        """Every reason that holds the producers of this queue now."""
+        """Every reason that blocks all producers of this queue now."""
         reasons = [flow.overfull_reason(self.name)] if self.state.overfull and self.overflow.blocks else []
         reasons.extend(flow.stop_reason(str(scope)) for scope in self.stops)
-        return reasons + [usage.reason for usage in self.shortages]
+        return reasons
 
     def set_limits(self, limits: Limits, settings: Mapping[str, Setting]) -> None:
         """Put other limits in force, at once and in both directions."""
         self.limits, self.settings = limits, settings
         self.stop_bytes, self.stop_messages = limits.stop_bytes, limits.stop_messages
-        self.footprint.use(self.footprint.meter, self.usages(self.footprint.meter))
+        self.use(self.footprint.meter)
         before, self.overflow = self.overflow, WAYS[limits.full]
         if self.overflow is not before:
             self._change_way(before)
         self.measure()
+        for waiting in self.lacking:
+            waiting.deadline = scarcity.deadline(self)
+            self.watch()
         for producer in self.ledger.members:
-            self.ledger.ask(producer)
+            scarcity.review(self, producer)
         self.touch()
 
     def _change_way(self, before: Overflow) -> None:
@@ -229,13 +280,28 @@ class Gate:
             self.drop_excess()
             self.feed(Input.AT_RESUME)
         elif self.state.overfull:
-            self.full = self.overflow if self.overflow.intercepts else None
             if self.overflow.bounded:
                 self._withdraw()
             if self.overflow.blocks:
                 self._hold_all(reason)
             else:
                 self._free_all(reason)
+        self._choose_interception()
+
+    def _choose_interception(self) -> None:
+        """Who is asked about every message from now on."""
+        overfull = self.overflow if self.state.overfull and self.overflow.intercepts else None
+        self.full = scarcity.SHORT if self.shortages else overfull
+
+    def _review_all(self) -> None:
+        for producer in self.ledger.members:
+            scarcity.review(self, producer)
+
+    def take_credit_back(self, producer: Producer) -> None:
+        """All that one producer has."""
+        self.ledger.withdraw_from(producer, self.turn.now)
+        self.turn.effects.append(CreditChanged(producer))
+        self.watch()
 
     def measure(self) -> None:
         """Look at the depth, and act on what it says."""
@@ -303,22 +369,22 @@ class Gate:
         return self.pacer.allowance(min(rates), now, self.ledger.given)
 
     def begin_shortage(self, usage: Usage) -> None:
-        """Hold every producer: there is not enough of something that all queues share."""
+        """There is not enough of something that all queues share: block the producers that would use it."""
         self.shortages.append(usage)
-        self._withdraw()
-        self._hold_all(usage.reason)
+        self._choose_interception()
+        self._review_all()
         self.touch()
 
     def end_shortage(self, usage: Usage) -> None:
         self.shortages.remove(usage)
-        if all(other.reason != usage.reason for other in self.shortages):
-            self._free_all(usage.reason)
+        self._choose_interception()
+        self._review_all()
         self.touch()
 
     @property
     def open(self) -> bool:
-        """Messages that are here already may go into this queue."""
-        return self.state is State.NORMAL and (not self.shortages or all(usage.admits for usage in self.shortages))
+        """The queue itself has nothing against messages."""
+        return self.state is State.NORMAL
 
     def feed(self, seen: Input) -> None:
         """Put an input through the table, and do what the change means."""
@@ -336,7 +402,7 @@ class Gate:
         )
         self.state_fact("queue-overfull", words, {})
         overflow = self.overflow
-        self.full = overflow if overflow.intercepts else None
+        self._choose_interception()
         if overflow.bounded:
             self._withdraw()
         if overflow.blocks:
@@ -351,7 +417,9 @@ class Gate:
             self.depth_bytes, level(limits.resume_bytes), self.depth_messages, level(limits.resume_messages)
         )
         self.state_fact("queue-underfull", words, {"overfull_ms": lasted})
-        self.full = None
+        self._choose_interception()
+        if self.shortages:
+            self._review_all()  # what a queue spools depends on it
         if self.overflow.blocks and self.ledger.members:
             self.waited(lasted)
         self._free_all(flow.overfull_reason(self.name))
@@ -410,12 +478,12 @@ class Gate:
         if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
         ledger = self.ledger
+        if self.lacking:
+            scarcity.let_in(self)
         if self.outside and state is State.NORMAL:
             self.let_in_while_room()
-            if self.state is not state:
-                return []  # what was let in has filled it
-        if self.shortages:
-            return []
+        if self.state is not state:
+            return []  # what was let in has filled it
         if not ledger.waiting and not ledger.idle and not ledger.pending:
             return []
         most = self._paced() if self.staged else UNLIMITED
@@ -432,7 +500,7 @@ class Gate:
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
-        waiting = self.overflow.passed(self)
+        waiting = self.overflow.passed(self) | scarcity.passed(self)
         if drain or changed or waiting or self.staged or ledger.reserved != before:
             self.touch()
         return contended or waiting or bool(ledger.pending) or bool(self.staged)
@@ -475,14 +543,27 @@ class Gate:
 
     def let_in_while_room(self) -> None:
         while self.outside and self.open and self.room() > 0:
-            self.let_in()
+            self.let_first_in()
             self.weigh()
 
-    def let_in(self) -> None:
-        """Enqueue the message that has waited outside the longest."""
+    def let_first_in(self) -> None:
+        """Enqueue the message that has waited outside the longest, unless it must go on waiting for want of more than
+        room in the queue."""
         waiting = self.outside.popleft()
+        if self.shortages:
+            resource = self.resource_of(waiting.body)
+            if waiting.producer.lacking is not None or not self.admits(resource):
+                scarcity.hold(self, waiting, resource)
+                return
+        self.let_in(waiting)
+
+    def let_in(self, waiting: Waiting) -> None:
+        """Enqueue a message that has waited outside."""
         self.waited(self.turn.now - waiting.since)
-        self.admit(waiting.body, receipt=waiting.receipt, enrolment=waiting.enrolment)
+        if self.spooling and waiting.enrolment is None:
+            self.spool(waiting.body, receipt=waiting.receipt)
+        else:
+            self.admit(waiting.body, receipt=waiting.receipt, enrolment=waiting.enrolment)
         self.resolve(waiting.receipt, Outcome.ACCEPTED)
         if waiting.enrolment is not None:
             waiting.enrolment.transaction.arrived(self)
@@ -492,7 +573,7 @@ class Gate:
 
     def longest_wait(self, now: int) -> int:
         """The longest that a producer or a message has waited for room, ms, those that still do included."""
-        since = [self.outside.first.since] if self.outside else []
+        since = [parked.first.since for parked in (self.outside, self.lacking) if parked]
         if self.overfull_since is not None and self.overflow.blocks and self.ledger.members:
             since.append(self.overfull_since)
         return max([self.longest_ms, *(now - s for s in since)])

@@ -26,7 +26,9 @@ class Limits:
     """The limits of one queue in bytes and messages. `capacity_*`: 0 = no limit. `stop_*`, `resume_*`: UNLIMITED =
     no limit. `window`, `window_bytes`: the most credit that one producer may hold, in messages, and in bytes (0: no
     limit). `full`: what the queue does when it is full, by the names of `overflow.WAYS`; `reject_after_ms` is how long
-    reject-after waits. `maximum_deliveries`: 0 = no limit. `dead_letter_queue`: "" = none."""
+    reject-after waits. `maximum_deliveries`: 0 = no limit. `dead_letter_queue`: "" = none.
+    `when_short`: what becomes of a message that a limit of the broker or the virtual host holds: block, reject or
+    reject-after."""
 
     capacity_bytes: int = 0
     stop_bytes: int = UNLIMITED
@@ -40,6 +42,7 @@ class Limits:
     reject_after_ms: int = 1000
     maximum_deliveries: int = 0
     dead_letter_queue: str = ""
+    when_short: str = "block"
 
     @property
     def ring(self) -> bool:
@@ -84,6 +87,7 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         errors["dead_letter_queue"] = f"dead_letter_queue{_from(dead_letters)}: {fault}"
     if errors:
         raise InvalidPolicy(errors)
+    mechanism = settings["mechanism"].value
     return Limits(
         capacity_bytes=_number(settings["capacity_bytes"]),
         stop_bytes=stop_bytes,
@@ -97,6 +101,7 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         reject_after_ms=_number(settings["reject_after_ms"]),
         maximum_deliveries=_number(settings["maximum_deliveries"]),
         dead_letter_queue=str(settings["dead_letter_queue"].value),
+        when_short=str(mechanism) if mechanism in ("reject", "reject-after") else "block",
     )
 
 

@@ -65,24 +65,26 @@ class Meter:
 
 
 class Footprint:
-    """See the module. `usages`: of all that its messages may use. `size`: the bytes that a message is reckoned with."""
+    """See the module. `usages`: of all that its messages may use;
+    `transient`: of what those may use that are not stored. `size`: the bytes that a message is reckoned with."""
 
-    __slots__ = ("_gone", "memory", "meter", "pledged", "size", "usages", "waiting")
+    __slots__ = ("_gone", "memory", "meter", "pledged", "size", "transient", "usages", "waiting")
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.usages: tuple[Usage, ...] = (meter.memory,)
+        self.transient: tuple[Usage, ...] = self.usages
         self.memory = 0
         self.waiting = 0
         self.pledged = 0
         self.size = 0
         self._gone = False
 
-    def use(self, meter: Meter, usages: tuple[Usage, ...]) -> None:
+    def use(self, meter: Meter, transient: tuple[Usage, ...], stored: tuple[Usage, ...]) -> None:
         """Count there from now on, with a meter that nothing has been counted by, or with the same one."""
         pledged = self.pledged
         self.pledge(0, self.size)
-        self.meter, self.usages = meter, usages
+        self.meter, self.transient, self.usages = meter, transient, transient + stored
         self.pledge(pledged, 1)
 
     def weigh(self, queued: int, waiting: int) -> None:

@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.blocking import fan_out_changed
-from brokers.engine.credit import UNSEEN_BYTES
+from brokers.engine.credit import UNSEEN_BYTES, UNSEEN_LARGEST
 from brokers.engine.limits import UNLIMITED
 from brokers.engine.metering import Footprint
-from brokers.engine.overflow import Reject, Verdict
+from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
 from brokers.engine.receipt import Outcome
@@ -153,7 +153,9 @@ class Outlet:
         tap = self.taps.get(queue)
         if tap is None:
             tap = self.taps[queue] = Tap(self)
-            tap.producer = self.broker.attach_producer(self.connection, queue, self.link, self.channel, tap)
+            tap.producer = self.broker.attach_producer(
+                self.connection, queue, self.link, self.channel, tap, inside=True
+            )
         return tap
 
     def _see(self, together: tuple[Queue, ...], taps: Sequence[Tap]) -> None:
@@ -200,13 +202,11 @@ class Outlet:
         left = self.footprint.left()
         if left == UNLIMITED:
             return WINDOW
-        if not self.largest:
-            return 1
         left += self.footprint.pledged
-        return max(1, min(WINDOW, left // (2 * self.largest)))
+        return max(1, min(WINDOW, left // (2 * (self.largest or UNSEEN_LARGEST))))
 
     def _send(self, parcel: Parcel) -> None:
-        refusing = [t for t in parcel.taps if isinstance(t.producer.queue.full, Reject)]
+        refusing = [t for t in parcel.taps if t.producer.queue.refuses(parcel.body)]
         if refusing:
             parcel.taps = refusing[:1]
             parcel.pending = 1

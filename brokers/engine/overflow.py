@@ -44,7 +44,7 @@ class Verdict(Enum):
         return self in (Verdict.TAKEN, Verdict.HELD)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Waiting:
     """A message that waits outside the queue until `deadline` (ms). `enrolment`: in a transaction, if it is in one."""
 
@@ -132,7 +132,7 @@ class RejectAfter(Overflow):
 
     def left(self, queue: Gate) -> None:
         while queue.outside:
-            queue.let_in()
+            queue.let_first_in()
 
     def deadline(self, queue: Gate) -> int:
         return queue.turn.now + queue.limits.reject_after_ms

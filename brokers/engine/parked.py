@@ -38,6 +38,10 @@ class Parked:
         self.bytes -= len(first.body)
         return first
 
+    def remove(self, waiting: Waiting) -> None:
+        self._messages.remove(waiting)
+        self.bytes -= len(waiting.body)
+
     def take(self, wanted: Callable[[Waiting], bool]) -> list[Waiting]:
         """Take out those that are wanted; the others keep their order."""
         taken = [each for each in self._messages if wanted(each)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, StaleVersion
-from brokers.engine import flow
+from brokers.engine import flow, scarcity
 from brokers.engine.attributes import effective
 from brokers.engine.enforcement import check_pattern
 from brokers.engine.exchange import Exchange
@@ -328,10 +328,11 @@ def _fate(queue: Queue, told: Mapping[str, Setting], limits: Limits) -> Fate:
     overfull, dropped = queue.state.overfull, 0
     if limits != queue.limits:
         overfull, dropped = _after(queue, limits)
-    blocks = bool(queue.state.stopped or queue.shortages or (overfull and WAYS[limits.full].blocks))
-    return Fate(
-        queue, limits, changes, _state(queue, overfull=overfull), queue.producer_count if blocks else 0, dropped
-    )
+    if queue.state.stopped or (overfull and WAYS[limits.full].blocks):
+        blocked = queue.producer_count
+    else:
+        blocked = scarcity.blocked_producers(queue, limits)
+    return Fate(queue, limits, changes, _state(queue, overfull=overfull), blocked, dropped)
 
 
 def _after(queue: Queue, limits: Limits) -> tuple[bool, int]:

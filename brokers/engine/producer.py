@@ -19,6 +19,7 @@ from brokers.managed import ObjectName, object_name
 if TYPE_CHECKING:
     from brokers.engine.queue import Queue
     from brokers.engine.receipt import Receipt
+    from brokers.engine.usage import Resource
 
 
 class Producer:
@@ -42,6 +43,8 @@ class Producer:
         "handle",
         "id",
         "idle",
+        "inside",
+        "lacking",
         "lapsed",
         "line",
         "link",
@@ -50,7 +53,9 @@ class Producer:
         "messages",
         "name",
         "queue",
+        "shut",
         "siblings",
+        "stored_at",
         "touched_at",
         "waiting",
         "withdrawn",
@@ -76,6 +81,10 @@ class Producer:
         self.draining = False  # was asked to give its credit back
         self.mark = -1  # `messages` when it was last looked at, to tell the idle
         self.touched_at = 0  # when its credit was last taken back or asked back, ms
+        self.inside = False  # what it publishes is in the broker already: it is one queue's producer of several
+        self.shut = False  # gets no credit, since the broker has run short of what its messages use
+        self.lacking: Resource | None = None  # what its messages that wait outside for a shortage to end would use
+        self.stored_at = -1  # `messages` when it last published one for the store
         self.messages = 0
         self.bytes = 0
         self.causes: dict[str, None] = {}
@@ -85,6 +94,11 @@ class Producer:
         self.blocked_ms = 0
         self.blocked_count = 0
         self.name: ObjectName = object_name("Producer", virtualhost=connection.virtualhost, id=number)
+
+    @property
+    def persistent(self) -> bool:
+        """Its last message was for the store."""
+        return self.stored_at == self.messages
 
     @property
     def held(self) -> int:

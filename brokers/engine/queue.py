@@ -109,6 +109,8 @@ class Queue(Contents):
             if late is not None:
                 return late
         self._tally(producer, len(body))
+        if self.keeps(body):
+            producer.stored_at = producer.messages
         if self.full is not None:
             return self.full.publish(self, producer, body, enrolment)
         return self.enrol(body, enrolment)
@@ -126,9 +128,11 @@ class Queue(Contents):
         late = self.ledger.late(producer)
         if late is Late.NEVER:
             return Verdict.NO_CREDIT
+        if producer.lacking is not None:
+            return None  # it goes behind those that wait for a shortage to end
         self.turn.effects.append(CreditChanged(producer))
         # While an operator's stop is in force nothing more is accepted, not even what was on its way.
-        taken = late is Late.RESERVED and not self.state.stopped and not self.shortages
+        taken = late is Late.RESERVED and not self.state.stopped
         if not self.outside and (taken or (self.open and self.room() > 0)):
             return None
         self._tally(producer, len(body))

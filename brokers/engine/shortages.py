@@ -14,6 +14,7 @@ from brokers.admin import InvalidValue
 from brokers.engine.limits import InvalidPolicy
 from brokers.engine.metering import Meter
 from brokers.engine.usage import (
+    NO_LEVELS,
     STORE_OVERFULL_WORDS,
     STORE_UNDERFULL_WORDS,
     Change,
@@ -42,13 +43,16 @@ _NAMES = {Resource.MEMORY: "Memory", Resource.STORE: "Store", Resource.TEMP: "Te
 
 
 class Shortages:
-    """`limits`: the broker's attributes that are set, see `LIMITS`. `available`: bytes there are of each resource, as
-    last told."""
+    """`limits`: the broker's attributes that are set, see `LIMITS`. `defaults`: a percentage for each resource whose
+    limit is not set; 0 is one that is set, to none. `available`: bytes there are of each resource, as last measured;
+    `wholes`: what they are bytes of, in words."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.usages = {resource: Usage(resource) for resource in LIMITS}
         self.limits: dict[str, Value] = {}
+        self.defaults: dict[Resource, str] = {}
+        self.wholes: dict[Resource, str] = {}
         self.available: dict[Resource, int] = dict.fromkeys(LIMITS, 0)
 
     def meter(self, host: VirtualHost) -> Meter:
@@ -116,8 +120,28 @@ class Shortages:
         self._apply(usage, change, self.broker.queues())
 
     def _levels(self, resource: Resource) -> Levels:
-        limit, total = (self.limits.get(name) for name in LIMITS[resource])
+        limit, total = self._limit(resource)
+        if isinstance(limit, str) and not (total or self.available[resource]):
+            return NO_LEVELS  # it is not known yet what it is a part of
         return limit_levels(LIMITS[resource][0], limit, total=_number(total), available=self.available[resource])
+
+    def _limit(self, resource: Resource) -> tuple[Value | None, Value | None]:
+        """The limit that applies, and its total."""
+        limit, total = (self.limits.get(name) for name in LIMITS[resource])
+        return self.defaults.get(resource) if limit is None else limit, total
+
+    def origin(self, resource: Resource) -> str:
+        """Where the limit that applies comes from, in words."""
+        limit, total = self._limit(resource)
+        here = LIMITS[resource][0] in self.limits
+        if not limit or limit == "0%":
+            return "none, set here" if here else "none"
+        words = "set here" if here else "default"
+        if not isinstance(limit, str):
+            return words
+        whole = size_words(_number(total) or self.available[resource])
+        what = LIMITS[resource][1] if total else self.wholes.get(resource, "what is available")
+        return f"{words}: {limit} of {whole} ({what})"
 
     def in_force(self, resource: Resource) -> int:
         """Bytes above which the resource is short; 0: no limit."""
@@ -157,6 +181,15 @@ class Shortages:
     def of(self, host: VirtualHost) -> Iterator[Usage]:
         """What holds the producers of a queue of this virtual host now."""
         yield from (u for u in (host.store_usage, *self.usages.values()) if u.overfull)
+
+
+def size_words(size: int) -> str:
+    """Bytes for people, in units of 1,024."""
+    value, units = float(size), ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        del units[0]
+    return f"{value:,.1f}".removesuffix(".0") + f" {units[0]}"
 
 
 def check_limits(limits: Mapping[str, Value]) -> None:

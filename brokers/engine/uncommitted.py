@@ -43,7 +43,7 @@ class UncommittedGate(Gate):
     def commit(self, body: bytes) -> None:
         """The message's transaction is committed, with nothing left to wait for."""
         self._count_uncommitted(-1, -len(body))
-        if self.full is not None and self.limits.spools:
+        if self.spooling:
             self.spool(body)
         else:
             self.enqueue(body)
@@ -70,5 +70,5 @@ class UncommittedGate(Gate):
         self.depth_bytes += size
 
     def abandon(self, transaction: Transaction) -> None:
-        for waiting in self.outside.take(lambda w: w.enrolment is not None and w.enrolment.transaction is transaction):
+        for waiting in self.take_out(lambda w: w.enrolment is not None and w.enrolment.transaction is transaction):
             self.resolve(waiting.receipt, Outcome.ROLLED_BACK)

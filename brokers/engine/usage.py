@@ -72,13 +72,15 @@ NO_LEVELS = Levels()
 
 class Usage:
     """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, what waits outside queues
-    included; `waiting`: that part of it. `pledged`: bytes that may still come on credit that producers have. `full`: it
-    takes no more, whatever its levels are."""
+    included; `waiting`: that part of it. `pledged`: bytes that may still come on credit that producers have.
+    `full`: it takes no more, whatever its levels are. `whole`: while it is overfull it blocks every producer,
+    whatever that sends."""
 
-    __slots__ = ("full", "levels", "overfull", "pledged", "resource", "used", "waiting")
+    __slots__ = ("full", "levels", "overfull", "pledged", "resource", "used", "waiting", "whole")
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(self, resource: Resource, *, whole: bool = False) -> None:
         self.resource = resource
+        self.whole = whole
         self.levels = NO_LEVELS
         self.used = 0
         self.waiting = 0

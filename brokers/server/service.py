@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import resource
 import shutil
 import time
@@ -33,6 +32,7 @@ from brokers.server.event_node import EventNode
 from brokers.server.first_start import first_start
 from brokers.server.listener import Listener
 from brokers.server.listening import CannotListen, Listening, TlsAddress
+from brokers.server.machine import memory
 from brokers.server.management_node import ManagementNode
 from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES
@@ -50,6 +50,10 @@ MAX_UNSAVED = 10_000
 #: How often the TLS files are looked at, s.
 TLS_LOOK_SECONDS = 60.0
 SECRET = "console.secret"  # noqa: S105  (a file's name)
+
+#: Of what there is of each resource; what is set, 0 for no limit included, comes before these. The stores leave some
+#: of the disk to the journal and to others.
+DEFAULT_LIMITS = {Resource.MEMORY: "40%", Resource.STORE: "80%", Resource.TEMP: "15%"}
 
 operational = logging.getLogger("headgate.broker.events")
 log = logging.getLogger("headgate.broker")
@@ -101,7 +105,13 @@ class Service:
         self._swept = 0
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
         self._save_failed = False
-        self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._memory = memory()
+        self.broker.shortages.defaults.update(DEFAULT_LIMITS)
+        self.broker.shortages.wholes = {
+            Resource.MEMORY: self._memory.what,
+            Resource.STORE: "the disk's room",
+            Resource.TEMP: "the disk's room",
+        }
         self._timers: list[asyncio.Task[None]] = []
         self._listeners: set[Listener] = set()
         hosts = [host] if isinstance(host, str) else list(host)
@@ -293,10 +303,10 @@ class Service:
         try:
             free = shutil.disk_usage(self.data).free
         except OSError:
-            free = 0
+            return {Resource.MEMORY: self._memory.size}  # of the disk, what was measured before still counts
         used = self.broker.shortages.used
         return {
-            Resource.MEMORY: self._memory,
+            Resource.MEMORY: self._memory.size,
             Resource.STORE: free + used(Resource.STORE),
             Resource.TEMP: free + used(Resource.TEMP),
         }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from brokers.admin import InvalidValue
+from brokers.engine.message import Header
 from brokers.engine.usage import Resource
 from brokers.managed import ObjectName, object_name
 from brokers.testing import InMemoryBroker
@@ -112,7 +113,8 @@ def test_a_memory_limit_in_percent_holds_every_producer_until_consumers_have_mad
     look(broker, memory=10_000)
     update(broker, BROKER, memory_limit="20%")
     producer, elsewhere = broker.attach_producer("passing"), broker.attach_producer("passing", "other")
-    assert broker.publish(producer, 21) == 21
+    assert broker.publish(elsewhere, 1) == 1
+    assert broker.publish(producer, 20) == 20
     look(broker)
     assert list(producer.reasons) == list(elsewhere.reasons) == ["memory-overfull"]
     assert broker.management.read(BROKER).attributes["shortages"] == ["memory-overfull"]
@@ -129,6 +131,8 @@ def test_a_memory_limit_in_percent_holds_every_producer_until_consumers_have_mad
 @pytest.mark.domain("7 states")
 def test_reasons_are_independent(broker: InMemoryBroker) -> None:
     producer = broker.attach_producer("kept")
+    broker.engine.queue("default", "kept").header = lambda body: Header(durable=True)
+    assert broker.publish(producer, 1) == 1
     store(broker).used_bytes = 500
     update(broker, HOST, store_overfull_bytes=400)
     update(broker, BROKER, store_limit=400)
@@ -150,3 +154,40 @@ def test_a_limit_above_its_total_is_refused_with_both_values(broker: InMemoryBro
     with pytest.raises(InvalidValue) as refused:
         update(broker, BROKER, temp_limit=2_000, temp_total=1_000)
     assert refused.value.errors == {"temp_limit": "temp_limit is 2000 and temp_total is 1000: there is not so much"}
+
+
+@pytest.mark.domain("4 limits exist without a setting")
+def test_a_limit_that_is_not_set_is_the_default_and_says_of_what(broker: InMemoryBroker) -> None:
+    broker.engine.shortages.defaults = {Resource.MEMORY: "40%"}
+    broker.engine.shortages.wholes = {Resource.MEMORY: "the machine's memory"}
+    shown = broker.management.read(BROKER).attributes
+    assert (shown["memory_limit_bytes"], shown["memory_limit"]) == (0, None)  # what there is is not known yet
+    look(broker, memory=24 << 30)
+
+    def limit() -> tuple[int, str]:
+        shown = broker.management.read(BROKER).attributes
+        return shown["memory_limit_bytes"], shown["memory_limit_origin"]
+
+    default = int((24 << 30) * 0.4), "default: 40% of 24 GiB (the machine's memory)"
+    assert limit() == default
+    update(broker, BROKER, memory_limit="25%")
+    assert limit() == (6 << 30, "set here: 25% of 24 GiB (the machine's memory)")
+    update(broker, BROKER, memory_total=1 << 20)
+    assert limit() == (1 << 18, "set here: 25% of 1 MiB (memory_total)")
+    update(broker, BROKER, memory_limit=1000)
+    assert limit() == (1000, "set here")
+    update(broker, BROKER, memory_limit=0, memory_total=None)
+    assert limit() == (0, "none, set here")
+    update(broker, BROKER, memory_limit=None)
+    assert limit() == default
+    assert broker.management.read(BROKER).attributes["store_limit_origin"] == "none"
+
+
+def test_a_default_blocks_and_unblocks_as_a_set_limit_does(broker: InMemoryBroker) -> None:
+    broker.engine.shortages.defaults = {Resource.MEMORY: "10%"}
+    look(broker, memory=10_000)
+    producer = broker.attach_producer("passing")
+    assert broker.publish(producer, 11) == 11
+    assert list(producer.reasons) == ["memory-overfull"]
+    update(broker, BROKER, memory_limit=0)
+    assert not producer.blocked

@@ -1,0 +1,51 @@
+"""What the machine has: its memory, or less where a container's control group limits it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+
+
+class Memory(NamedTuple):
+    """`size` in bytes; `what`: what has that size, in words."""
+
+    size: int
+    what: str
+
+
+def memory(groups: Path = _GROUPS, own: Path = _OWN) -> Memory:
+    """The machine's memory, or the lowest limit of the control groups that this process is in, if that is lower."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = min((found for file in _files(groups, own) if (found := _limit(file))), default=machine)
+    return Memory(limit, "the container's memory") if limit < machine else Memory(machine, "the machine's memory")
+
+
+def _files(groups: Path, own: Path) -> list[Path]:
+    """Where limits may stand: of version 2 in each group from the process's own upwards, of version 1 likewise."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        lines = []
+    files = [groups / "memory.max", groups / "memory" / "memory.limit_in_bytes"]
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        root, name = (groups, "memory.max") if not controllers else (groups / "memory", "memory.limit_in_bytes")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        group = Path(path.lstrip("/"))
+        files += [root / each / name for each in (group, *group.parents)]
+    return files
+
+
+def _limit(file: Path) -> int:
+    """In bytes; 0: none."""
+    try:
+        text = file.read_text().strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,288 @@
+"""A broker that has run short of one resource: who is blocked by it, who is not, and what becomes of what comes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokers.engine.message import PLAIN, Header
+from brokers.engine.overflow import Verdict
+from brokers.engine.queue import Queue
+from brokers.engine.receipt import Outcome
+from brokers.engine.usage import Resource
+from tests.engine.fake_store import FakeStore, FakeStores
+from tests.engine.simulation import Sender, Simulation
+
+DURABLE = Header(durable=True)
+TRANSIENT, PERSISTENT = b"t", b"p"
+
+
+class Scarce(Simulation):
+    """Messages that begin with "p" are durable. `store`, `temp`: what the broker stores and spools."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker.stores = self.stores = FakeStores()
+        self.broker.turn.header = lambda body: DURABLE if body[:1] == PERSISTENT else PLAIN
+        self.broker.open_store(self.host)
+
+    @property
+    def store(self) -> FakeStore:
+        return self.stores.by_name["default"]
+
+    def durable(self, name: str, **own: int | str) -> Queue:
+        queue = self.broker.create_queue(self.host, name, own, durable=True)
+        self.settle()
+        return queue
+
+    def run_short(self, what: str) -> None:
+        """Of one resource, whatever there is of the others."""
+        self.broker.shortages.set_limits({f"{what}_limit": 1000})
+        usage = self.broker.shortages.usages[Resource[what.upper()]]
+        if what == "store":
+            self.store.used_bytes = 2000
+        elif what == "temp":
+            temp = self.stores.open_temp()
+            temp.used_bytes = 2000
+            self.broker.turn.temp()
+        else:
+            filler = self.sender(self.queue("filler"))
+            self.say(filler, TRANSIENT + b"x" * 2000)
+        self.look()
+        assert usage.overfull
+
+    def end_shortage(self) -> None:
+        self.broker.shortages.set_limits({})
+        self.look()
+
+    def look(self) -> None:
+        self.broker.shortages.look()
+        self.settle()
+
+    def say(self, sender: Sender, *bodies: bytes) -> Verdict:
+        """Publish, as far as there is credit; what became of the last."""
+        verdict = Verdict.NO_CREDIT
+        for body in bodies:
+            if not sender.producer.credit:
+                return Verdict.NO_CREDIT
+            verdict = self.publish(sender, body)
+            self.write()
+        return verdict
+
+    def write(self) -> None:
+        if self.store.puts or self.store.removed:
+            self.store.write(self.broker)
+            self.settle()
+
+
+def reasons(sender: Sender) -> list[str]:
+    return list(sender.producer.reasons)
+
+
+@pytest.mark.domain("4 what each limit holds")
+@pytest.mark.parametrize(
+    ("short", "blocked"), [("memory", {"transient"}), ("store", {"persistent"}), ("temp", {"spooled"})]
+)
+def test_a_limit_blocks_the_producers_of_what_it_is_for_and_no_others(short: str, blocked: set[str]) -> None:
+    simulation = Scarce()
+    kept, plain = simulation.durable("kept"), simulation.queue("plain")
+    spool = simulation.queue("spool", capacity_messages=1, spool="disk")
+    other = simulation.broker.create_virtualhost("other")
+    elsewhere = simulation.broker.create_queue(other, "plain", durable=True)
+    senders = {
+        "persistent": (simulation.sender(kept), PERSISTENT),
+        "transient": (simulation.sender(plain), TRANSIENT),
+        "spooled": (simulation.sender(spool), TRANSIENT),
+    }
+    beside = simulation.sender(kept), simulation.sender(elsewhere)
+    for sender, body in (*senders.values(), *((each, TRANSIENT) for each in beside)):
+        simulation.say(sender, body, body, body)
+    simulation.run_short(short)
+    assert {name for name, (sender, _) in senders.items() if sender.producer.blocked} == blocked
+    for name, (sender, body) in senders.items():
+        took = simulation.say(sender, *[body] * 5) in (Verdict.TAKEN, Verdict.HELD)
+        assert took is (name not in blocked)
+    for sender in beside:
+        assert reasons(sender) == (["memory-overfull"] if short == "memory" else [])
+    simulation.end_shortage()
+    for sender, body in senders.values():
+        assert not sender.producer.blocked
+        assert simulation.say(sender, *[body] * 3) is not Verdict.NO_CREDIT
+
+
+@pytest.mark.domain("4 what each limit holds")
+def test_one_that_has_sent_nothing_yet_shows_with_one_message_what_it_is() -> None:
+    simulation = Scarce()
+    kept = simulation.durable("kept")
+    early = simulation.sender(kept)
+    simulation.run_short("store")
+    late = simulation.sender(kept)
+    assert early.producer.credit == late.producer.credit == 1
+    assert not early.producer.blocked
+    assert simulation.say(early, TRANSIENT) is Verdict.TAKEN
+    assert early.producer.credit > 0
+    assert simulation.say(late, PERSISTENT) is Verdict.HELD
+    assert kept.depth_messages == 1
+    assert reasons(late) == ["store-overfull"]
+    assert late.producer.credit == 0
+    simulation.end_shortage()
+    simulation.write()
+    assert late.outcomes == {Outcome.ACCEPTED: 1}
+    assert kept.depth_messages == 2
+    assert not late.producer.blocked
+    assert late.producer.credit > 0
+
+
+def test_of_one_that_alternates_what_is_held_holds_what_follows_and_its_order_is_kept() -> None:
+    simulation = Scarce()
+    kept = simulation.durable("kept")
+    sender, other = simulation.sender(kept), simulation.sender(kept)
+    simulation.say(sender, b"t0")
+    simulation.say(other, b"t")
+    simulation.run_short("store")
+    assert simulation.say(sender, b"t1") is Verdict.TAKEN
+    assert simulation.publish(sender, b"p2") is Verdict.HELD
+    assert sender.producer.credit == 0
+    assert simulation.publish(sender, b"t3") is Verdict.HELD  # on credit that was taken back meanwhile
+    assert simulation.say(other, b"t") is Verdict.TAKEN
+    simulation.end_shortage()
+    simulation.write()
+    assert sender.outcomes == {Outcome.ACCEPTED: 2}
+    consumer = simulation.receiver(kept, credit=100)
+    found = [body for _, body in simulation.held[consumer] if body != b"t"]
+    assert found == [b"t0", b"t1", b"p2", b"t3"]
+
+
+@pytest.mark.domain("4 failing sends for systemUsage")
+@pytest.mark.parametrize("place", ["queue", "virtualhost", "broker"])
+@pytest.mark.parametrize("short", ["memory", "store"])
+def test_with_reject_a_send_fails_at_once_while_a_limit_is_exceeded(short: str, place: str) -> None:
+    simulation = Scarce()
+    mechanism = {"mechanism": "reject"}
+    kept = simulation.durable("kept", **(mechanism if place == "queue" else {}))
+    if place == "virtualhost":
+        simulation.broker.set_virtualhost_defaults(simulation.host, mechanism)
+    elif place == "broker":
+        simulation.broker.set_broker_defaults(mechanism)
+    sender = simulation.sender(kept)
+    body = TRANSIENT if short == "memory" else PERSISTENT
+    simulation.say(sender, body)
+    simulation.run_short(short)
+    before = kept.depth_messages
+    assert not sender.producer.blocked
+    for _ in range(5):
+        assert simulation.say(sender, body) is Verdict.REFUSED
+    assert (kept.depth_messages, kept.rejected) == (before, 5)
+    simulation.end_shortage()
+    assert simulation.say(sender, body) in (Verdict.TAKEN, Verdict.HELD)
+
+
+@pytest.mark.domain("4 failing sends for systemUsage")
+def test_with_reject_after_a_send_fails_when_its_time_is_up_and_not_if_the_shortage_ends_before() -> None:
+    simulation = Scarce()
+    queue = simulation.queue("orders", mechanism="reject-after", reject_after_ms=800)
+    sender = simulation.sender(queue)
+    simulation.say(sender, TRANSIENT)
+    simulation.run_short("memory")
+    assert simulation.say(sender, TRANSIENT) is Verdict.HELD
+    assert reasons(sender) == ["memory-overfull"]
+    simulation.advance(750)
+    assert not sender.outcomes
+    simulation.advance(50)
+    assert sender.outcomes == {Outcome.REFUSED: 1}
+    assert simulation.say(sender, TRANSIENT) is Verdict.HELD
+    simulation.advance(400)
+    simulation.end_shortage()
+    assert sender.outcomes == {Outcome.REFUSED: 1, Outcome.ACCEPTED: 1}
+    assert not sender.producer.blocked
+
+
+def test_a_transaction_waits_with_its_commit_for_a_message_that_a_limit_holds() -> None:
+    simulation = Scarce()
+    kept = simulation.durable("kept")
+    sender = simulation.sender(kept)
+    simulation.run_short("store")
+    transaction = simulation.broker.transactions.declare(sender.producer.connection, None)
+    assert transaction is not None
+    assert transaction.publish(sender.producer, PERSISTENT, told=True) is Verdict.HELD
+    assert transaction.waiting
+    simulation.end_shortage()
+    assert not transaction.waiting
+    assert kept.uncommitted_messages == 1
+    simulation.broker.transactions.roll_back(transaction)
+
+
+def test_what_a_producer_had_waiting_goes_with_its_link() -> None:
+    simulation = Scarce()
+    kept = simulation.durable("kept")
+    sender = simulation.sender(kept)
+    simulation.run_short("store")
+    simulation.say(sender, PERSISTENT)
+    assert len(kept.lacking) == 1
+    simulation.detach(sender)
+    assert (len(kept.lacking), kept.lacking.bytes) == (0, 0)
+
+
+def test_a_virtual_hosts_own_store_blocks_all_its_producers() -> None:
+    simulation = Scarce()
+    plain = simulation.sender(simulation.queue("plain"))
+    simulation.broker.shortages.set_store_limits(simulation.host, {"store_overfull_bytes": 1000})
+    simulation.store.used_bytes = 1001
+    simulation.look()
+    assert reasons(plain) == ["store-overfull"]
+    simulation.store.used_bytes = 1000
+    simulation.look()
+    assert reasons(plain) == []
+
+
+@given(data=st.data())
+@settings(max_examples=30)
+def test_whatever_runs_short_in_whatever_order_everything_comes_in_once_and_in_order(data: st.DataObject) -> None:
+    """Safety: nothing is lost, doubled or out of order. Liveness: with no shortage left, all producers go on."""
+    simulation = Scarce()
+    queues = [simulation.durable("kept"), simulation.queue("spool", capacity_messages=3, spool="disk")]
+    senders = [simulation.sender(data.draw(st.sampled_from(queues))) for _ in range(4)]
+    sent: dict[Sender, list[bytes]] = {sender: [] for sender in senders}
+    simulation.stores.open_temp()
+    simulation.broker.turn.temp()
+
+    def step(sender: Sender) -> None:
+        if sender.producer.credit:
+            kind = data.draw(st.sampled_from([TRANSIENT, PERSISTENT]))
+            body = b"%s%d:%d" % (kind, senders.index(sender), len(sent[sender]))
+            assert simulation.publish(sender, body) in (Verdict.TAKEN, Verdict.HELD)
+            sent[sender].append(body)
+
+    for _ in range(data.draw(st.integers(1, 40))):
+        match data.draw(st.sampled_from(["send", "send", "send", "limit", "write", "time"])):
+            case "send":
+                step(data.draw(st.sampled_from(senders)))
+            case "limit":
+                limits = data.draw(st.sets(st.sampled_from(["memory_limit", "store_limit", "temp_limit"])))
+                simulation.store.used_bytes = simulation.stores.by_name[""].used_bytes = 2
+                simulation.broker.shortages.set_limits(dict.fromkeys(limits, 1))
+                simulation.settle()
+            case "write":
+                simulation.write()
+                simulation.stores.by_name[""].write(simulation.broker, "")
+            case _:
+                simulation.advance(200)
+                simulation.look()
+    simulation.end_shortage()
+    for sender in senders:
+        assert not sender.producer.blocked
+        assert sender.producer.credit > 0
+        step(sender)
+    simulation.write()
+    simulation.stores.by_name[""].write(simulation.broker, "")
+    simulation.settle()
+    found: list[bytes] = []
+    for queue in queues:
+        assert not queue.lacking
+        consumer = simulation.receiver(queue, credit=1000)
+        simulation.advance(100)
+        found += [body for _, body in simulation.held[consumer]]
+    for index, sender in enumerate(senders):
+        mine = [body for body in found if body[1:].startswith(b"%d:" % index)]
+        assert mine == sent[sender]
