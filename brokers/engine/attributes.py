@@ -71,8 +71,13 @@ def _store_limit(name: str) -> Getter:
     return lambda _, host: host.store_limits.get(name)
 
 
-def _shown(stops: Iterable[Stop]) -> list[dict[str, Any]]:
-    return [stop.shown() for stop in stops]
+def _shown(broker: Broker, stops: Iterable[Stop]) -> list[dict[str, Any]]:
+    return [stop.by_time_of_day(broker.turn.ahead).shown() for stop in stops]
+
+
+def _time(of: Callable[[Any], int | None]) -> Getter:
+    """A time of the engine's, as the time of day."""
+    return lambda b, o: None if (at := of(o)) is None else at + b.turn.ahead
 
 
 def _policy(of: Callable[[Any], Mapping[str, Any]]) -> dict[str, Getter]:
@@ -110,7 +115,7 @@ def _totals(queues: Callable[[Broker, Any], Iterable[Queue]]) -> dict[str, Gette
 _BROKER: dict[str, Getter] = {
     "product": lambda b, o: PRODUCT,
     "product_version": lambda b, o: b.product_version,
-    "started": lambda b, o: b.started,
+    "started": _time(lambda b: b.started),
     **_policy(lambda o: o.defaults),
     **_totals(lambda b, o: b.queues()),
     "connections": lambda b, o: len(b.connections),
@@ -122,7 +127,7 @@ _BROKER: dict[str, Getter] = {
     "store_used_bytes": lambda b, o: b.shortages.used(Resource.STORE),
     "temp_used_bytes": lambda b, o: b.shortages.used(Resource.TEMP),
     "shortages": lambda b, o: [u.reason for u in b.shortages.usages.values() if u.overfull],
-    "stops": lambda b, o: _shown(b.stops.values()),
+    "stops": lambda b, o: _shown(b, b.stops.values()),
     "last_event": lambda b, o: b.last_event,
     "log": lambda b, o: b.log,
     "journal": lambda b, o: b.journal,
@@ -142,7 +147,7 @@ _VIRTUALHOST: dict[str, Getter] = {
     **_totals(lambda b, o: o.queues.values()),
     "connections": lambda b, o: sum(1 for c in b.connections.values() if c.virtualhost == o.name),
     "open_transactions": lambda b, o: _open_transactions(c for c in b.connections.values() if c.virtualhost == o.name),
-    "stops": lambda b, o: _shown(s for s in b.stops.values() if s.scope.virtualhost in ("", o.name)),
+    "stops": lambda b, o: _shown(b, (s for s in b.stops.values() if s.scope.virtualhost in ("", o.name))),
     "version": lambda b, o: o.version,
 }
 
@@ -168,8 +173,8 @@ _QUEUE: dict[str, Getter] = {
     "rate_out": lambda b, q: q.rate_out,
     "enqueued_messages": lambda b, q: q.enqueued,
     "dequeued_messages": lambda b, q: q.dequeued,
-    "overfull_since": lambda b, q: q.overfull_since,
-    "stopped_since": lambda b, q: q.stopped_since,
+    "overfull_since": _time(lambda q: q.overfull_since),
+    "stopped_since": _time(lambda q: q.stopped_since),
     "rejected_messages": lambda b, q: q.rejected,
     "longest_wait_ms": lambda b, q: q.longest_wait(b.turn.now),
     "dropped_messages": lambda b, q: q.dropped,
@@ -178,7 +183,7 @@ _QUEUE: dict[str, Getter] = {
     "discarded_messages": lambda b, q: q.discarded,
     "overfull_count": lambda b, q: q.overfull_count,
     "overfull_ms": lambda b, q: q.overfull_ms + (max(0, b.turn.now - q.overfull_since) if q.overfull_since else 0),
-    "stops": lambda b, q: _shown([*q.stops.values(), *q.staged.values()]),
+    "stops": lambda b, q: _shown(b, [*q.stops.values(), *q.staged.values()]),
     "policy": _best_match,
     "bindings": lambda b, q: [
         {"exchange": e.name, "key": key}
@@ -204,7 +209,7 @@ _EXCHANGE: dict[str, Getter] = {
     **_policy(lambda e: e.own),
     "queues": lambda b, e: len(e.bindings),
     "stops": lambda b, e: _shown(
-        s for s in b.stops.values() if s.scope.exchange == e.name and s.scope.virtualhost == e.virtualhost
+        b, (s for s in b.stops.values() if s.scope.exchange == e.name and s.scope.virtualhost == e.virtualhost)
     ),
     "bindings": lambda b, e: [{"queue": q.name, "key": key} for q, keys in e.bindings.items() for key in keys],
     "version": lambda b, e: e.version,
@@ -241,7 +246,7 @@ _SUBSCRIPTION: dict[str, Getter] = {
     **{name: _of_queue(name) for name in ("consumers", "depth_messages", "depth_bytes", "unacknowledged_messages")},
     "message_age_ms": lambda b, s: s.message_age(b.turn.now),
     "slow_consumer_policy": _slow_policy,
-    "slow_since": lambda b, s: s.slow_since,
+    "slow_since": _time(lambda s: s.slow_since),
     "version": lambda b, s: s.version,
 }
 
@@ -259,7 +264,7 @@ _CONNECTION: dict[str, Getter] = {
     "remote_address": lambda b, c: c.remote_address,
     "container_id": lambda b, c: c.container_id,
     "user": lambda b, c: c.user,
-    "opened": lambda b, c: c.opened,
+    "opened": _time(lambda c: c.opened),
     "producers": lambda b, c: len(c.producers),
     "consumers": lambda b, c: len(c.consumers),
     "open_transactions": lambda b, c: len(c.transactions),
@@ -284,7 +289,7 @@ _PRODUCER: dict[str, Getter] = {
     **_LINK,
     "state": lambda b, p: "BLOCKED" if p.blocked else "RUNNING",
     "reasons": lambda b, p: list(p.reasons),
-    "blocked_since": lambda b, p: p.blocked_since,
+    "blocked_since": _time(lambda p: p.blocked_since),
     "blocked_ms": lambda b, p: p.blocked_ms + p.blocked_for(b.turn.now),
     "blocked_count": lambda b, p: p.blocked_count,
     "release": lambda b, p: p.release_condition(),

@@ -85,7 +85,7 @@ class DurableQueue(DeepQueue):
         if receipt is not None:
             receipt.pending += 1
             receipt.producer.stored_at = receipt.producer.messages
-        ticket = self.store.put(self.store_id, number, body, self.deadlines.at.get(number, 0))
+        ticket = self.store.put(self.store_id, number, body, self._expiry(number))
         self._wait(Unsafe(number, body, ticket, receipt, stored=True))
         return Verdict.HELD
 
@@ -93,7 +93,7 @@ class DurableQueue(DeepQueue):
         """Take over a stored message of another queue of the same store; its body may have changed. Returns the
         ticket."""
         place = self.count(self.header(body), body)
-        ticket = self.store.move((queue, number), (self.store_id, place), body, self.deadlines.at.get(place, 0))
+        ticket = self.store.move((queue, number), (self.store_id, place), body, self._expiry(place))
         self._wait(Unsafe(place, body, ticket, stored=True, moved=True))
         return ticket
 
@@ -102,7 +102,7 @@ class DurableQueue(DeepQueue):
         header = self.header(body)
         number = self.count(header, body)
         if header.durable:
-            self.store.put(self.store_id, number, body, self.deadlines.at.get(number, 0))
+            self.store.put(self.store_id, number, body, self._expiry(number))
         self._wait(Unsafe(number, body, ticket, stored=header.durable, transaction=transaction))
         return True
 
@@ -111,6 +111,11 @@ class DurableQueue(DeepQueue):
         self.unsafe.append(unsafe)
         self.turn.unsafe.add(self)
         self.check_depth()
+
+    def _expiry(self, number: int) -> int:
+        """For the store, where the time of day counts: the next start begins with that."""
+        at = self.deadlines.at.get(number)
+        return 0 if at is None else max(1, at + self.turn.ahead)
 
     def recover(self, number: int, size: int, failed: int, expires: int) -> None:
         """Take up a stored message of an earlier run; in the order of their numbers. The caller measures afterwards."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from brokers.admin import InvalidValue
 from brokers.engine.credit import draining
@@ -60,7 +60,7 @@ class Stopping:
         for queue in queues:
             queue.stop(stop)
         if not (scope.queue and queues[0].transient):
-            self.broker.turn.keep.append(Keep("stop", str(scope), stop.record()))
+            self.broker.turn.keep.append(Keep("stop", str(scope), self._record(stop)))
         return True
 
     def start_producers(
@@ -111,7 +111,7 @@ class Stopping:
         for queue in self._may_hold(stop.scope):
             if stop.scope in queue.stops or stop.scope in queue.staged:
                 queue.stop(stop)
-        self.broker.turn.keep.append(Keep("stop", str(stop.scope), stop.record()))
+        self.broker.turn.keep.append(Keep("stop", str(stop.scope), self._record(stop)))
 
     def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
         """Lift the stop for good when its last step is over; stop all producers again when a queue is too deep."""
@@ -181,6 +181,9 @@ class Stopping:
         del self.broker.stops[scope]
         self.broker.turn.keep.append(Keep("stop", str(scope), None))
 
+    def _record(self, stop: Stop) -> dict[str, Any]:
+        return stop.by_time_of_day(self.broker.turn.ahead).record()
+
     def _stop_fact(self, kind: str, asked: Stop, queues: Sequence[Queue]) -> None:
         """Stated before it is done: the log explains first, and then has the lines of the channels."""
         scope = asked.scope
@@ -194,6 +197,7 @@ class Stopping:
             words += f", Ends : {asked.end.words(self.broker.turn.now)}"
         if asked.stage:
             words += f", Staged : {asked.stage.rate:,} messages/s, doubled every {asked.stage.step_ms // 1000:,} s"
+        asked = asked.by_time_of_day(self.broker.turn.ahead)
         attributes = {
             "scope": str(scope),
             "pattern": scope.pattern,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from brokers.engine.pacing import Stage
@@ -131,6 +131,18 @@ class Stop:
     end: End = NO_END
     stage: Stage | None = None  # it is being lifted, step by step
     halted: Halt | None = None
+
+    def by_time_of_day(self, ahead: int) -> Stop:
+        """The same with times of day, which are so much ahead of the engine's, ms: for whoever is outside."""
+        if not ahead:
+            return self
+        return replace(
+            self,
+            since=self.since + ahead,
+            end=self.end if self.end.until is None else replace(self.end, until=self.end.until + ahead),
+            stage=self.stage and replace(self.stage, since=self.stage.since + ahead),
+            halted=self.halted and replace(self.halted, since=self.halted.since + ahead),
+        )
 
     def shown(self) -> dict[str, Any]:
         """As the `stops` attributes of managed objects carry it."""

@@ -119,7 +119,7 @@ class Subscriptions:
         matches = self.compile(wish.selector) if self.compile is not None and wish.selector else None
         name = queue_name(wish, next(self._numbers))
         queue = self.broker.create_queue(host, name, durable=wish.durable, transient=not wish.durable)
-        subscription = Subscription(wish, queue, self.broker.turn.now, None if wish.name else connection)
+        subscription = Subscription(wish, queue, self.broker.turn.time_of_day, None if wish.name else connection)
         try:
             self._bind(host, subscription)
         except AdminError:

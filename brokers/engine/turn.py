@@ -104,9 +104,11 @@ GiveUp = Callable[["Queue", "Consumer", Message, str, str], int | None]
 
 
 class Turn:
-    """See the module. `now`: ms since the epoch."""
+    """See the module. `now`: steady time, ms since the epoch as of the start. `ahead`: how much the time of day is
+    ahead of it, ms, since the machine's clock has been set."""
 
     __slots__ = (
+        "ahead",
         "as_dead_letter",
         "changed",
         "dropped",
@@ -127,6 +129,7 @@ class Turn:
 
     def __init__(self, now: int) -> None:
         self.now = now
+        self.ahead = 0
         self.touched: set[Queue] = set()  # have something to dispatch or to grant
         self.changed: set[Queue] = set()  # since the last sample
         self.watched: set[Queue] = set()  # have credit to take back: swept by time
@@ -146,6 +149,11 @@ class Turn:
         self.facts: list[Fact] = []
         self.keep: list[Keep] = []
 
+    @property
+    def time_of_day(self) -> int:
+        """ms since the epoch."""
+        return self.now + self.ahead
+
     def state(
         self,
         kind: str,
@@ -157,7 +165,7 @@ class Turn:
         logged: bool = True,
     ) -> None:
         """State a fact of now. `logged`: see `Fact`."""
-        self.facts.append(Fact(self.now, kind, name, text(kind, subject, words), attributes, logged))
+        self.facts.append(Fact(self.time_of_day, kind, name, text(kind, subject, words), attributes, logged))
 
     def take_effects(self) -> list[Effect]:
         effects, self.effects = self.effects, []

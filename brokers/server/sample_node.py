@@ -58,5 +58,5 @@ class SampleNode:
     def _encode(self, queues: list[Queue]) -> bytes:
         getters = [GETTERS["Queue"][a] for a in SAMPLED]
         rows = [[str(q.object_name), *(get(self.broker, q) for get in getters)] for q in queues]
-        body = {"at": self.broker.turn.now, "names": list(SAMPLED), "rows": rows}
+        body = {"at": self.broker.turn.time_of_day, "names": list(SAMPLED), "rows": rows}
         return bytes(Message(body=body, address="$samples").encode())

@@ -38,6 +38,7 @@ from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
+from brokers.server.steady_clock import SteadyClock
 from brokers.server.store_identity import CONFIG, FOLDER, Lineage, check, is_missing, store_files
 from brokers.server.store_salvage import mend_logs, mend_store
 from brokers.server.tls import TlsError
@@ -60,7 +61,7 @@ log = logging.getLogger("headgate.broker")
 
 
 class Service:
-    """`data`: folder of the stores, the journal and the console's secret. `clock`: ms since the epoch.
+    """`data`: folder of the stores, the journal and the console's secret. `clock`: the engine's time.
     `store_reserve_bytes`: what is held back on the disk for each virtual host's store, see `message_store.py`."""
 
     def __init__(
@@ -71,12 +72,12 @@ class Service:
         port: int = 5672,
         tls: TlsAddress | None = None,
         demo: bool = False,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock: SteadyClock | None = None,
         store_reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.data = data
         self.demo = demo
-        self.clock = clock
+        self.clock = clock or SteadyClock()
         self._lock = claim(data)
         try:
             self.store, self.lineage, self.journal = _open(data)
@@ -84,7 +85,7 @@ class Service:
             self._lock.close()
             raise
         self.messages = VirtualHostStores(data / FOLDER, self._written, self.lineage, reserve_bytes=store_reserve_bytes)
-        self.broker = Broker(clock(), version=VERSION, stores=self.messages)
+        self.broker = Broker(self.clock.now(), version=VERSION, stores=self.messages)
         self.broker.last_event, self.broker.journal = self.journal.last, self.journal.identity
         self.users = Users(self.store, self.broker.accounts)
         self.events = EventNode(self.journal, self.broker.accounts.rights)
@@ -94,7 +95,7 @@ class Service:
             self.broker,
             self.users,
             {"$management": self.management, "$events": self.events, "$samples": self.samples},
-            clock,
+            self.clock.now,
         )
         self.container.attempts.exempt.add(CONSOLE)
         self.container.most_unopened = most_unopened()
@@ -289,6 +290,7 @@ class Service:
 
     def _second(self) -> None:
         now = time.monotonic_ns() // 1_000_000
+        self._look_at_clock()
         for connection in list(self.container.connections):
             connection.tick(now)
         if self._save_failed:
@@ -297,6 +299,16 @@ class Service:
         self.broker.shortages.look(self._available())
         self.broker.transactions.sweep()
         self.samples.publish(self.broker.sample())
+
+    def _look_at_clock(self) -> None:
+        if step := self.clock.look():
+            turn = self.broker.turn
+            turn.ahead = self.clock.ahead
+            turn.changed.update(self.broker.queues())  # their times of day are others now
+            way = "forward" if step > 0 else "back"
+            log.warning(
+                "the clock was set %s by %.1f s; what lasts goes on as if it had not been", way, abs(step) / 1000
+            )
 
     def _available(self) -> dict[Resource, int]:
         """Bytes there are of what the broker's limits may be parts of."""
@@ -313,7 +325,7 @@ class Service:
 
     def _minute(self) -> None:
         self.broker.sweep()
-        self.journal.prune(self.broker.turn.now)
+        self.journal.prune(self.broker.turn.time_of_day)
 
 
 def _open(data: Path) -> tuple[ConfigStore, Lineage, EventJournal]:
