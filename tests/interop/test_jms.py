@@ -395,6 +395,14 @@ def test_requests_are_answered_through_temporary_queues_and_topics(jms: Peer, br
     assert broker.look(lambda s: [e for e in s.broker.virtualhost("default").exchanges if "temporary" in e]) == []
 
 
+@pytest.mark.domain("clients temporary destinations")
+def test_springs_template_sends_and_receives(jms: Peer, broker: BrokerThread) -> None:
+    seen = well(jms.play("spring-request-reply", broker.port))
+    assert seen["got"] == ["answer to q0", "answer to q1", "answer to q2"]
+    assert "refused" not in seen
+    assert broker.look(lambda s: [q.name for q in s.broker.queues()]) == ["orders"]
+
+
 @pytest.mark.domain("clients groups")
 def test_messages_of_a_group_go_to_one_of_the_consumers_that_ask(jms: Peer, broker: BrokerThread) -> None:
     taken = well(jms.play("groups", broker.port))["taken"]

@@ -30,6 +30,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.zip.CRC32;
 import org.apache.qpid.jms.JmsConnectionFactory;
+import org.springframework.jms.core.JmsTemplate;
 
 /**
  * What an application does with Apache Qpid JMS, one scenario a run: `Scenarios NAME URL [KEY=VALUE...]`.
@@ -98,6 +99,7 @@ public final class Scenarios {
         known.put("request-reply", this::requestReply);
         known.put("anonymous-send-timeout", this::anonymousSendTimeout);
         known.put("groups", this::groups);
+        known.put("spring-request-reply", this::springRequestReply);
         known.put("selector", this::selector);
         known.put("priority", this::priority);
         known.put("expiry", this::expiry);
@@ -589,6 +591,29 @@ public final class Scenarios {
             }
         }
         seen.put("taken", taken);
+    }
+
+    /** Spring's template asks, with a temporary queue for the answer; another connection answers. */
+    private void springRequestReply() throws Exception {
+        Session answering = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer answers = answering.createProducer(null);
+        answering.createConsumer(queue(answering)).setMessageListener(request -> {
+            try {
+                String text = ((TextMessage) request).getText();
+                answers.send(request.getJMSReplyTo(), answering.createTextMessage("answer to " + text));
+            } catch (JMSException error) {
+                seen.put("refused", error.toString());
+            }
+        });
+        JmsTemplate template = new JmsTemplate(new JmsConnectionFactory(url));
+        template.setReceiveTimeout(WITHIN);
+        List<Object> got = new ArrayList<>();
+        for (int n = 0; n < 3; n++) {
+            String text = "q" + n;
+            Message answer = template.sendAndReceive("orders", session -> session.createTextMessage(text));
+            got.add(answer == null ? "nothing" : ((TextMessage) answer).getText());
+        }
+        seen.put("got", got);
     }
 
     private void selector() throws Exception {
