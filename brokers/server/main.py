@@ -15,6 +15,7 @@ from brokers.server.config_store import StoreError
 from brokers.server.listening import CannotListen, TlsAddress
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.service import Service
+from brokers.server.sqlite_file import make_folder
 from brokers.server.tls import TlsError, TlsFiles
 from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, port_number
 
@@ -26,7 +27,7 @@ def main(argv: list[str]) -> int:
     """Returns the exit code: 1, after one clear line, if the broker cannot start."""
     options = _parser().parse_args(argv)
     try:
-        options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(options.data)
         log_file = options.data / "broker.log"
         _log_to(log_file)
         tls = tls_address(options)

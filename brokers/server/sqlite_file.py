@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -47,8 +47,9 @@ def open_sqlite(
     this one writes, and keeping other processes away is the caller's business. `page_bytes` acts on a new file only.
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        sync_folder(path.parent)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
     with failures_named(path):
@@ -68,6 +69,26 @@ def open_sqlite(
             db.close()
             raise
     return db
+
+
+def make_folder(folder: Path) -> None:
+    """Create it and those that it is in where they are missing, for their owner alone, such that a power cut takes none
+    of them away: else what is synced inside may be lost with the folder. Raises OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in {folder, *missing}:  # also if it was there: a process that was killed may just have made it
+        sync_folder(each.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when what has been created, renamed and deleted in it outlives a power cut, where folders can be synced:
+    some file systems refuse, and do without."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _ensure_schema(

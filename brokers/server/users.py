@@ -21,6 +21,7 @@ from brokers.engine.accounts import Accounts
 from brokers.engine.rights import ALL
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.passwords import ITERATIONS, Passwords, Verifier, fits, text, unpacked
+from brokers.server.sqlite_file import make_folder, sync_folder
 
 #: The user that the console signs in as.
 CONSOLE = "console"
@@ -109,12 +110,13 @@ def _write_private(path: Path, content: str) -> None:
     """Replace the file as a whole, readable by its owner only at every moment."""
     draft = path.with_name(path.name + ".new")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
+        sync_folder(path.parent)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -61,8 +61,8 @@ class Nursery:
     def start(self) -> tuple[int, int]:
         """(pid, port) of a broker that takes connections. The one before it must have been ended."""
         pid = self.begin()
-        port = self.ready(pid)
-        assert port
+        port = self.ready(pid, 100)
+        assert port, "the broker does not start"
         return pid, port
 
     def begin(self) -> int:
@@ -101,11 +101,23 @@ class Nursery:
 
 
 @contextlib.contextmanager
-def nursery(data: Path, *, reserve: int = 1 << 20, errors: IO[bytes] | None = None) -> Iterator[Nursery]:
-    """`errors`: where the brokers' stderr goes; None: to this process's."""
+def nursery(
+    data: Path,
+    *,
+    reserve: int = 1 << 20,
+    errors: IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Nursery]:
+    """`errors`: where the brokers' stderr goes; None: to this process's. `environment`: variables for them alone."""
     command = [sys.executable, "-m", "tests.faults.nursery", str(data), str(reserve)]
     with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0
+        command,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        bufsize=0,
+        env={**os.environ, **(environment or {})},
     ) as process:
         try:
             yield Nursery(process)
