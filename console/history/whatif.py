@@ -8,7 +8,7 @@ can apply it to every queue of the fleet. What the replay assumes stands in `wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -115,17 +115,23 @@ def advise(recorded: Traffic, current: Limits, peak_messages: float, peak_bytes:
         )
     if found := smallest_capacity(recorded, current):
         limits, outcome = found
+        # What was recorded under the smaller capacity is needed at the least, whatever the model's own peak is.
+        outcome = replace(
+            outcome,
+            peak_messages=max(outcome.peak_messages, peak_messages),
+            peak_bytes=max(outcome.peak_bytes, peak_bytes),
+        )
         return Advice(
             "raise-capacity",
-            f"A capacity of {_levels(limits)} would have avoided {AVOIDED:.0%} of the time in which its producers were"
-            f" held, and needed {_bytes(outcome.peak_bytes)} at most.",
+            f"Recommendation: capacity {_levels(limits)}. Simulated, it avoids {AVOIDED:.0%} of the time for which the"
+            f" queue was overfull; peak use {_bytes(outcome.peak_bytes)}.",
             limits,
             outcome,
         )
     return Advice(
         "add-consumers",
-        f"No capacity up to {_FACTORS[-1]:.0f} times the present one would have avoided {AVOIDED:.0%} of the time in"
-        " which its producers were held: its consumers take too little for what comes in.",
+        f"No capacity up to {_FACTORS[-1]:.0f} times the present one avoids {AVOIDED:.0%} of the time for which the"
+        " queue was overfull: its consumers take too little for what comes in.",
     )
 
 
@@ -140,7 +146,7 @@ def _unblocked(recorded: Traffic, current: Limits, peak_messages: float, peak_by
             f"Its capacity of {_levels(current)} was never reached: at its deepest it was {used:.1%} full. It protects"
             " nothing.",
         )
-    return Advice("none", "Its producers were not held.")
+    return Advice("none", "It was not overfull.")
 
 
 def _calmer(recorded: Traffic, current: Limits, now: Outcome) -> tuple[Limits, Outcome] | None:

@@ -310,7 +310,7 @@ async def test_the_fleets_advice_leads_to_the_replay_of_the_same_week(people: Pe
     raised = {"kind": "raise-capacity", "text": "A capacity of 1,414 messages would have avoided 95% of it."}
     figures = {"recorded_blocked_seconds": 60.0, "observed_seconds": 3000.0, "recommended_blocked_seconds": 0.0}
     idle = {"kind": "never-reached", "text": "Its capacity was never reached.", "recorded_blocked_seconds": 0.0}
-    fine = {"kind": "none", "text": "Its producers were not held.", "recorded_blocked_seconds": 0.0}
+    fine = {"kind": "none", "text": "It was not overfull.", "recorded_blocked_seconds": 0.0}
     rows = [("orders", raised | figures), ("idle", idle), ("fine", fine)]
     write(told, "advice", [{**about, "queue": queue, **advice} for queue, advice in rows])
     page = await people.page("ada", "viewers")

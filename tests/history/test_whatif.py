@@ -275,7 +275,16 @@ def test_a_queue_that_was_full_is_advised_the_capacity_that_would_have_done() ->
     assert row["recommended_resume_messages"] == pytest.approx(0.8 * row["recommended_stop_messages"])
     assert row["recommended_blocked_seconds"] <= 0.05 * row["replayed_blocked_seconds"]
     assert row["recommended_peak_bytes"] > 500_000
-    assert "would have avoided 95%" in row["text"]
+    assert row["text"].startswith("Recommendation: capacity ")
+    assert "Simulated, it avoids 95% of the time for which the queue was overfull" in row["text"]
+
+
+def test_peak_use_of_a_recommendation_is_no_less_than_what_was_recorded_under_a_smaller_capacity() -> None:
+    recorded, limits = traffic_of(recorded_samples(LAG, Limits(1000, 800))), Limits(1000, 800)
+    told = advise(recorded, limits, peak_messages=1e6, peak_bytes=9e9)
+    assert told.would is not None
+    assert (told.would.peak_messages, told.would.peak_bytes) == (1e6, 9e9)
+    assert "peak use 9" in told.text
 
 
 def test_consumers_that_never_take_enough_are_said_to_be_too_few() -> None:

@@ -35,9 +35,9 @@ function row(one) {
   return h("tr", {},
     h("th", { scope: "row", class: "wrap c-what" }, h("a", { href: historyQueueUrl(one, { range: "7d" }) }, one.queue), h("small", { class: "muted" }, [one.virtualhost === "default" ? "" : one.virtualhost, one.broker].filter(Boolean).join(" · "))),
     h("td", { class: "wrap", "data-label": "Advice" }, one.text, h("span", { class: "tag" }, KINDS[one.kind] ?? one.kind)),
-    h("td", { class: "num", "data-label": "Held in fact", title: one.recorded_blocked_seconds === null ? "" : `${exact(Math.round(one.recorded_blocked_seconds))} s of ${duration(ms(one.observed_seconds))}` }, duration(ms(one.recorded_blocked_seconds))),
-    h("td", { class: "num", "data-label": "Would have been", title: would === null ? "" : `${exact(Math.round(would))} s` }, would === null ? "–" : duration(ms(would))),
-    h("td", { class: "num", "data-label": "Memory needed", title: needs === null ? "" : exactAmount(Math.round(needs), "bytes") }, needs === null ? "–" : bytes(needs)),
+    h("td", { class: "num", "data-label": "Overfull, actual", title: one.recorded_blocked_seconds === null ? "" : `${exact(Math.round(one.recorded_blocked_seconds))} s of ${duration(ms(one.observed_seconds))}` }, duration(ms(one.recorded_blocked_seconds))),
+    h("td", { class: "num", "data-label": "Overfull, simulated", title: would === null ? "" : `${exact(Math.round(would))} s` }, would === null ? "–" : duration(ms(would))),
+    h("td", { class: "num", "data-label": "Peak use", title: needs === null ? "" : exactAmount(Math.round(needs), "bytes") }, needs === null ? "–" : bytes(needs)),
     h("td", { class: "num" }, h("a", { href: whatIfUrl(one, one.until ? { from: addressMoment(one.from), until: addressMoment(one.until) } : {}) }, "What if…")));
 }
 

@@ -14,7 +14,7 @@ const COLUMNS = [
   ["peak_messages", "Peak, messages", "num"],
   ["peak_bytes", "Peak, bytes", "num"],
   ["producers", "Held", "num"],
-  ["blocked", "Producers lost", "num"],
+  ["blocked", "Blocked producer time", "num"],
   [null, "Ended by", ""],
 ];
 const ENDED = { drained: "drained", policy: "an edit of its limits", purged: "a purge", deleted: "its deletion", restart: "a restart of the broker", stopped: "a stop", started: "a start", seen: "not seen" };
@@ -136,7 +136,7 @@ export class Episodes {
       peak(episode.peak_messages, episode.stop_messages, "messages"),
       peak(episode.peak_bytes, episode.stop_bytes, "bytes"),
       h("td", { class: "num", "data-label": "Held", title: `${plural(episode.producers ?? 0, "producer")} of ${plural(episode.connections ?? 0, "connection")}` }, count(episode.producers)),
-      h("td", { class: "num", "data-label": "Producers lost", title: `${exact(episode.blocked_ms)} ms of producers' time` }, duration(episode.blocked_ms)),
+      h("td", { class: "num", "data-label": "Blocked producer time", title: `${exact(episode.blocked_ms)} ms of producers' time` }, duration(episode.blocked_ms)),
       h("td", { class: "wrap", "data-label": "Ended by" }, ended, episode.released_reason ? h("small", { class: "muted" }, `“${episode.released_reason}”`) : null));
   }
 }

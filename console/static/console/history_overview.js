@@ -29,7 +29,7 @@ const heatChart = new TimeChart(byId("heat"), settings.figures.heat, {
   },
 });
 
-const MEASURED = { blocked: "time that producers were held", overfull: "time overfull", stopped: "time under an operator's stop" };
+const MEASURED = { blocked: "blocked producer time", overfull: "time overfull", stopped: "time under an operator's stop" };
 const several = () => brokers.length > 1 && !broker;
 const rangeNow = () => (range.length ? { range: range.length } : { from: addressMoment(range.from), until: addressMoment(range.until) });
 

@@ -48,7 +48,7 @@ function facts() {
   const unknown = series.known === 0 && !spans.count;
   const rows = [
     ["Overfull", unknown || overfullTime === null ? "–" : `${duration(overfullTime)}${seen ? ` (${((overfullTime / seen) * 100).toFixed(1)} % of the time)` : ""}`, overfullTime === null ? "" : `${exact(Math.round(overfullTime))} ms`],
-    ["Producers lost", unknown || lost === null ? "–" : duration(lost), "Time of all producers that flow control held, in the episodes of this range"],
+    ["Blocked producer time", unknown || lost === null ? "–" : duration(lost), "Time of all producers that flow control held, in the episodes of this range"],
     ["Peak", peakInWords(series, unit ?? "messages"), "Greatest depth that was seen"],
     ["Nobody recorded", unwatched ? duration(unwatched) : "all was recorded", `${exact(unwatched)} ms`],
   ];

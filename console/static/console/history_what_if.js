@@ -140,6 +140,7 @@ function show(found) {
   answer = found;
   setText(byId("caveat"), found.caveat);
   byId("caveat").hidden = false;
+  byId("differ").hidden = true;
   if (!found.current) {
     fill(byId("advice"), h("p", { class: "muted" }, "Too little is known of its traffic in this range for any advice."));
     setText(byId("observed"), "");
@@ -147,8 +148,10 @@ function show(found) {
     return;
   }
   showAdvice(found.advice);
-  setText(byId("observed"), `from ${duration(found.observed_ms)} of ${found.source === "samples" ? "samples" : "one-minute values"}; held in fact: ${duration(found.recorded_blocked_ms)}`);
-  const head = ["Limits", "Times overfull", "Producers held", "Longest", "Deepest, messages", "Memory needed"].map((label) => h("th", { scope: "col" }, label));
+  setText(byId("observed"), `from ${duration(found.observed_ms)} of ${found.source === "samples" ? "samples" : "one-minute values"}; overfull, actual: ${duration(found.recorded_blocked_ms)}`);
+  setText(byId("differ"), `Actual: ${duration(found.recorded_blocked_ms)}, the time for which the queue was overfull, as it was recorded, under the limits of then. Simulated: ${duration(found.current.blocked_ms)} under the limits of now, with the demand that is assumed for the time in which producers were blocked. Compare simulated figures with each other. Operators' stops count in neither.`);
+  byId("differ").hidden = false;
+  const head = ["Limits", "Times overfull, simulated", "Overfull, simulated", "Longest", "Peak, messages", "Peak use"].map((label) => h("th", { scope: "col" }, label));
   const rows = [outcomeRow(found.current, "Now", found.current, found.observed_ms), ...found.candidates.map((one, index) => outcomeRow(one, `Candidate ${index + 1}`, found.current, found.observed_ms))];
   fill(byId("outcome"), h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Outcomes" }, h("table", { class: "grid what-if-table" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))));
   if (!suggested) suggest(found);
