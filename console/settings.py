@@ -3,7 +3,7 @@
 HEADGATE_DATA              the data folder, default ./data
 HEADGATE_DEBUG             1: Django's debug pages, static files read anew at each request
 HEADGATE_ALLOWED_HOSTS     host names besides the loopback ones, separated by commas
-HEADGATE_TRUSTED_ORIGINS   origins (https://console.example.org) that may post forms through a reverse proxy
+HEADGATE_TRUSTED_ORIGINS   origins (https://console.example.org) that may post forms and open WebSockets through a proxy
 HEADGATE_HTTPS             1: people reach the console by HTTPS only (through a proxy): cookies for nothing else
 HEADGATE_PROXIES           addresses of reverse proxies whose X-Forwarded-For and -Proto are believed, default none
 HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672

@@ -29,6 +29,9 @@ from console.operations.policies import (
 )
 from console.operations.policy_file import Settings, in_order, read, written
 
+#: Objects that are not there and are named; a file for another broker has nothing else.
+_NAMED = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -88,6 +91,7 @@ async def _now(admin: BrokerAdmin) -> dict[ObjectName, ManagedObject]:
 def _difference(wanted: Settings, now: Mapping[ObjectName, ManagedObject], *, prune: bool) -> Difference:
     hosts = {name["name"] for name in now if name.type == "VirtualHost"}
     changes, problems, left_alone = list[PolicyChange](), dict[str, str](), list[ObjectName]()
+    missing = 0
     for name in sorted(wanted, key=in_order):
         given, thing = wanted[name], now.get(name)
         if thing is not None:
@@ -95,7 +99,11 @@ def _difference(wanted: Settings, now: Mapping[ObjectName, ManagedObject], *, pr
         elif name.type == "Policy" and name["virtualhost"] in hosts:
             changes.append(PolicyChange(name, given, "create"))
         else:
-            problems[str(name)] = f"{name} is not there: a file of policies does not create it"
+            missing += 1
+            if missing <= _NAMED:
+                problems[str(name)] = f"{name} is not there: a file of policies does not create it"
+    if missing > _NAMED:
+        problems[""] = f"{missing - _NAMED:,} more objects are not there"
     for name in sorted(now, key=in_order):
         thing = now[name]
         if name in wanted or not (set_fields(thing.attributes) or name.type == "Policy"):

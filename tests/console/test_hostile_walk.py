@@ -4,14 +4,14 @@ nothing is answered by a fault, whoever asks, what is refused is refused with a 
 from __future__ import annotations
 
 import difflib
+import gc
 import json
-import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import psutil
 import pytest
 import yaml
 from django.contrib.auth.models import User
@@ -192,22 +192,24 @@ def test_no_form_is_answered_by_a_fault(value: str, boss: APIClient, watch: Watc
 @pytest.mark.domain("8 no input burns")
 def test_memory_returns(boss: APIClient) -> None:
     """What was refused is not kept: neither in a cache nor in the audit trail."""
-    here = psutil.Process(os.getpid())
 
     def flood(times: int) -> int:
         for number in range(times):
             name = f"type=Queue,virtualhost=default,name={number}{'x' * 3_000}"
             assert boss.get(f"/api/v1/why/?{urlencode({'object': name})}").status_code == 404
-            body = json.dumps(
-                {"yaml": f"version: 1\nbroker: {{{number}: {'y' * 2_000_000}}}", "dry_run": True}
-            ).encode()
-            answer = boss.generic("POST", "/api/v1/policies/file/", body, content_type="application/json")
+            text = f"version: 1\nbroker: {{{number}: {'y' * 2_000_000}}}"
+            answer = boss.post("/api/v1/policies/file/", {"yaml": text, "dry_run": True}, format="json")
             assert answer.status_code == 400
-        return int(here.memory_info().rss)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
 
-    flood(20)
-    warm = flood(20)
-    assert flood(40) - warm < 40_000_000  # of 80 MB that came in
+    flood(2)
+    tracemalloc.start()
+    try:
+        before = flood(2)
+        assert flood(10) - before < 4_000_000  # of 20 MB that came in
+    finally:
+        tracemalloc.stop()
 
 
 def pages(patterns: list[Any]) -> Iterator[str]:

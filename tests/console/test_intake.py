@@ -70,6 +70,18 @@ def test_faults_of_a_file_are_counted_and_not_collected_for_ever() -> None:
     assert refused.value.errors["detail"] == "these are the first 100 faults of the file: there are more"
 
 
+@pytest.mark.domain("8 no input burns")
+def test_file_for_another_broker_names_some_of_what_is_not_there(as_viewer: APIClient, broker: Broker) -> None:
+    broker.connected()
+    queues = "".join(f"      q{number}: {{capacity_messages: 5}}\n" for number in range(3_000))
+    text = f"version: 1\nvirtualhosts:\n  default:\n    queues:\n{queues}"
+    answer = as_viewer.post(FILE, {"yaml": text, "dry_run": True}, format="json")
+    assert answer.status_code == 200
+    problems = answer.json()["problems"]
+    assert len(problems) == 101
+    assert problems[""] == "2,900 more objects are not there"
+
+
 # -- JSON -----------------------------------------------------------------------------------------------------------
 
 
