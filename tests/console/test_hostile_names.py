@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import pytest
 from django.urls import resolve, reverse
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
@@ -78,6 +78,7 @@ def as_browsers_ask(address: str) -> str:
     return asked
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1), st.text(min_size=1))
 @example("/", "..")
 @example("~~", "~~~2E~2E")

@@ -12,6 +12,7 @@ import yaml
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from hypothesis import given
+from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
@@ -94,6 +95,7 @@ names = st.one_of(
 )
 
 
+@example_settings(deadline=None)  # of a machine that does much else, too
 @given(st.dictionaries(names, values, max_size=6))
 def test_whatever_is_set_reads_back_from_its_file(settings: dict[ObjectName, dict[str, Any]]) -> None:
     text = written(settings)
