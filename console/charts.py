@@ -27,8 +27,9 @@ def overfull_value(state: str | None) -> int | None:
 def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """A queue's depth over time with its limits, and the spans in which it was overfull shaded.
 
-    What was known before the page was opened are the depths at events alone; they have a trace of their own, since
-    the line between two of them is a guess.
+    What was known before the page was opened are the depths at events alone: points of a trace of their own, since
+    what the depth was between two of them is not known. A depth holds until the next sample: silence means that nothing
+    moved, so that lines are steps.
 
     `samples`: maps with `at`, `state`, `depth_<unit>` and the limits in force, ascending. A limit of 0 is none and is
     not drawn.
@@ -72,7 +73,7 @@ def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[
             "meta": f"depth_{unit}",
             "x": times,
             "y": [row.get(f"depth_{unit}") for row in rows],
-            "line": {"width": 2, "color": "var(--chart-depth)"},
+            "line": {"shape": "hv", "width": 2, "color": "var(--chart-depth)"},
             "fill": "tozeroy",
             "fillcolor": "var(--chart-depth-fill)",
             "hovertemplate": "%{y:,d}",
@@ -81,13 +82,12 @@ def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[
     traces.append(
         {
             "type": "scatter",
-            "mode": "lines+markers",
+            "mode": "markers",
             "name": "At events, before the page was opened",
             "meta": f"past_depth_{unit}",
             "x": times,
             "y": [None] * len(rows),
-            "line": {"width": 1, "dash": "dot", "color": "var(--chart-depth)"},
-            "marker": {"size": 5, "color": "var(--chart-depth)"},
+            "marker": {"size": 6, "color": "var(--chart-depth)"},
             "hovertemplate": "%{y:,d}",
         }
     )

@@ -44,7 +44,13 @@ class TypesView(BrokerView):
 
 
 def _shown(link: BrokerLink) -> dict[str, Any]:
-    return {"slug": link.slug, "title": link.title, **asdict(link.status)}
+    return {
+        "slug": link.slug,
+        "title": link.title,
+        **asdict(link.status),
+        "as_of": link.as_of,
+        "stale": link.as_of is not None and not link.connected,
+    }
 
 
 def _type(managed_type: ManagedType) -> dict[str, Any]:

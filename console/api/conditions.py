@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api import schema
-from console.api.reading import BrokerView, choice_in, number_in
+from console.api.reading import BrokerView, choice_in, number_in, snapshot_of
 from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.live.conditions import MOST, conditions_page
 
@@ -27,10 +27,12 @@ class ConditionsView(BrokerView):
         summary="What looks wrong now, trouble first",
     )
     def get(self, request: Request) -> Response:
-        query = request.query_params
+        query, link = request.query_params, self.link
+        snapshot = snapshot_of(link)
         return Response(
-            conditions_page(
-                self.link.conditions(),
+            snapshot
+            | conditions_page(
+                link.conditions(),
                 about=query.get("object", ""),
                 kind=choice_in(query, "kind", DETECTORS),
                 severity=choice_in(query, "severity", SEVERITIES),

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api import schema
-from console.api.reading import BrokerView, number_in
+from console.api.reading import BrokerView, number_in, snapshot_of
 from console.live.watching import event_shown
 
 _MOST = 1000
@@ -28,6 +28,7 @@ class EventsView(BrokerView):
     )
     def get(self, request: Request) -> Response:
         link = self.link
+        snapshot = snapshot_of(link)
         count = number_in(request.query_params, "count", 100, 1, _MOST)
         after = number_in(request.query_params, "after", -1, 0, 1 << 62)
         if after < 0:
@@ -35,6 +36,7 @@ class EventsView(BrokerView):
         tail = asyncio.run(link.events_after(after, count))
         return Response(
             {
+                **snapshot,
                 "newest": link.newest_event,
                 "expired_before": tail.expired_before,
                 "last": tail.position if tail.position is not None else after,

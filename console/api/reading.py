@@ -48,6 +48,13 @@ class BrokerView(PersonalView):
         return link_seen(self.rights, self.kwargs.get("slug") or self.request.query_params.get("broker", ""))
 
 
+def snapshot_of(link: BrokerLink) -> dict[str, Any]:
+    """What an answer from the console's snapshot of a broker says of it: `as_of`, and `stale` while the broker does not
+    answer. Raises BrokerUnreachable if nothing is known."""
+    link.require_known()
+    return {"as_of": link.as_of, "stale": not link.connected}
+
+
 def path_name(text: str) -> ObjectName:
     """The object name in a path; raises NotFound."""
     try:

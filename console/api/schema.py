@@ -99,16 +99,27 @@ class OperationCall(serializers.Serializer[Any]):
     arguments = serializers.DictField(required=False, help_text="Arguments that the operation declares.")
 
 
+class Snapshot(serializers.Serializer[Any]):
+    """Answers from the console's snapshot of a broker, which it keeps up to date while the broker answers."""
+
+    as_of = number_field("What is told of the broker was so then, ms since the epoch by the console's clock.")
+    stale = serializers.BooleanField(help_text="The broker does not answer now: what is told is of the past.")
+
+
 class Broker(serializers.Serializer[Any]):
     slug = text_field("Short name in paths and `?broker=`.")
     title = text_field("Name for people.")
     connected = serializers.BooleanField(help_text="Whether the console is connected to it now.")
     since = number_field("Since when that is so, ms since the epoch.")
     error = text_field("Why it is not connected; empty if it is.")
+    as_of = number_field(
+        "What is known of it was so then, ms since the epoch; null: nothing is known.", allow_null=True
+    )
+    stale = serializers.BooleanField(help_text="It does not answer now: what is known of it is of the past.")
 
 
 class BrokerDetail(Broker):
-    attributes = BrokerAttributes(allow_null=True, help_text="As last read; null before the first connection.")
+    attributes = BrokerAttributes(allow_null=True, help_text="As of `as_of`; null before the first connection.")
 
 
 class Event(serializers.Serializer[Any]):
@@ -120,7 +131,7 @@ class Event(serializers.Serializer[Any]):
     attributes = serializers.DictField(help_text="Facts of this kind.")
 
 
-class EventPage(serializers.Serializer[Any]):
+class EventPage(Snapshot):
     newest = number_field("Number of the newest event there is.")
     last = number_field("Number to go on after: events up to it are here, but for those that you may not see.")
     expired_before = number_field(
@@ -146,7 +157,8 @@ class TimelineEntry(serializers.Serializer[Any]):
     text = text_field("The line of the broker log, or the detail of the audit row.")
 
 
-class TimelinePage(serializers.Serializer[Any]):
+class TimelinePage(Snapshot):
+    as_of = number_field("As of when events are, ms since the epoch; null: none is known.", allow_null=True)
     entries = TimelineEntry(many=True)
     newest_event = number_field("Number of the newest event there is.")
     newest_audit = number_field("Number of the newest audit row there is.")
@@ -238,7 +250,7 @@ def page_of(shape: Shape) -> Shape:
     return type(f"{name}Page", (serializers.Serializer,), fields)
 
 
-class Conditions(page_of(Condition)):  # type: ignore[misc]
+class Conditions(page_of(Condition), Snapshot):  # type: ignore[misc]
     kinds = serializers.DictField(
         child=serializers.IntegerField(), help_text="How many there are of each kind, whatever is asked for."
     )
@@ -252,7 +264,7 @@ READ_REFUSALS: dict[int, Any] = {
     400: INVALID,
     403: OpenApiResponse(Refusal, description="Not signed in."),
     404: OpenApiResponse(Refusal, description="No such broker or object."),
-    503: OpenApiResponse(Refusal, description="The broker cannot be reached."),
+    503: OpenApiResponse(Refusal, description="The broker does not answer, or nothing is known of it."),
 }
 WRITE_REFUSALS: dict[int, Any] = {
     **READ_REFUSALS,

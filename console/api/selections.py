@@ -19,6 +19,8 @@ class _SelectionView(BrokerView):
         """Queues that are not seen, or not there, are left out."""
         link = self.link
         queues = found.queues
+        if queues is not None:
+            link.require_known()
         return {
             "id": found.pk,
             "name": found.name,

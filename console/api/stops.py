@@ -139,6 +139,7 @@ def _matching(one: BrokerLink, body: Mapping[str, Any]) -> list[str]:
     states = match.get("states", []) if isinstance(match, dict) else None
     if states is None or not isinstance(states, list) or any(state not in QUEUE_STATES for state in states):
         raise InvalidValue({"match": f"match must have search (text) and states (of {', '.join(QUEUE_STATES)})"})
+    one.require_current()
     rows = matching(one.queues(), search=text_in(match, "search"), states=states)
     if not rows:
         raise NotFound("no queue matches any more")

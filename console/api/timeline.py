@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from django.http import HttpResponse, QueryDict
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -13,10 +14,11 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue
 from brokers.managed import NOTIFICATIONS, TYPES
 from console.api import schema
-from console.api.reading import BrokerView, choice_in, number_in, time_in
+from console.api.reading import BrokerView, choice_in, number_in, snapshot_of, time_in
 from console.audit.models import AuditEntry
 from console.incident import timeline
 from console.incident.timeline import Search
+from console.links.link import BrokerLink
 
 #: Entries of one download.
 MOST = 20_000
@@ -56,7 +58,8 @@ class TimelineView(BrokerView):
         search, link = search_in(query), self.link
         after_event = number_in(query, "after_event", -1, 0, 1 << 62)
         after_audit = number_in(query, "after_audit", -1, 0, 1 << 62)
-        newest = {"newest_event": link.newest_event, "newest_audit": timeline.newest_audit(link)}
+        snapshot = _snapshot(link, search)
+        newest = {**snapshot, "newest_event": link.newest_event, "newest_audit": timeline.newest_audit(link)}
         if after_event >= 0 and after_audit >= 0:
             entries = timeline.news(link, search, after_event=after_event, after_audit=after_audit)
             return Response({"entries": entries, **newest})
@@ -78,25 +81,34 @@ class TimelineDownloadView(BrokerView):
             (200, "application/json"): OpenApiResponse(
                 {
                     "type": "object",
-                    "properties": {"more": {"type": "boolean"}, "entries": {"type": "array", "items": {}}},
+                    "properties": {
+                        "as_of": {"type": "integer"},
+                        "stale": {"type": "boolean"},
+                        "more": {"type": "boolean"},
+                        "entries": {"type": "array", "items": {}},
+                    },
                 },
                 description="The file",
             ),
             **schema.READ_REFUSALS,
         },
         summary="Take the timeline away, as CSV or JSON",
-        description=f"The newest {MOST:,} entries that match; the header Headgate-More tells whether there are more.",
+        description=f"The newest {MOST:,} entries that match; the header Headgate-More tells whether there are more,"
+        " Headgate-As-Of as of when the broker's events are, ms since the epoch.",
     )
     def get(self, request: Request) -> HttpResponse:
         kind = choice_in(request.query_params, "as", ("csv", "json"), "csv")
-        entries, more = timeline.everything(self.link, search_in(request.query_params), most=MOST)
+        search = search_in(request.query_params)
+        snapshot = _snapshot(self.link, search)
+        entries, more = timeline.everything(self.link, search, most=MOST)
         if kind == "csv":
             content, media = timeline.as_csv(entries), "text/csv; charset=utf-8"
         else:
-            content, media = json.dumps({"more": more, "entries": entries}, indent=1), "application/json"
+            content, media = json.dumps({**snapshot, "more": more, "entries": entries}, indent=1), "application/json"
         answer = HttpResponse(content, content_type=media)
         answer["Content-Disposition"] = f'attachment; filename="timeline-{self.link.slug}.{kind}"'
         answer["Headgate-More"] = "true" if more else "false"
+        answer["Headgate-As-Of"] = str(snapshot["as_of"])
         return answer
 
 
@@ -107,6 +119,13 @@ def _kinds_in(query: QueryDict) -> tuple[str, ...]:
         if kind not in _KINDS and not AuditEntry.objects.filter(operation=kind).exists():
             raise InvalidValue({"kind": f"kind is {kind!r}: it must be one of {', '.join(_KINDS)}"})
     return wanted
+
+
+def _snapshot(link: BrokerLink, search: Search) -> dict[str, Any]:
+    """What people did is the console's own, and known whatever the broker does."""
+    if search.told_by == "people":
+        return {"as_of": link.as_of, "stale": not link.connected}
+    return snapshot_of(link)
 
 
 def search_in(query: QueryDict) -> Search:

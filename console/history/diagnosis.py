@@ -106,7 +106,7 @@ def _failing(told: Status) -> list[Finding]:
 def _waiting(told: Status) -> list[Finding]:
     if told.oldest is None:
         return []
-    waited = told.now - told.oldest
+    waited = told.now - _waits_since(told, told.oldest)
     if told.running is not None:
         going_on = told.now - told.running["started"]
         if going_on > _LONG:
@@ -133,6 +133,15 @@ def _waiting(told: Status) -> list[Finding]:
     return [
         Finding("late", "trouble", text, "Nothing is lost: the next run that works takes them." if failing else _START)
     ]
+
+
+def _waits_since(told: Status, oldest: int) -> int:
+    """Since when the oldest file could have been taken. What landed while the last run of the pipeline was under way is
+    the next one's, which begins when no other run goes on; what that run left behind has waited from the beginning."""
+    last = next((run for run in told.runs if run["work"] == "run"), None)
+    if last is None or oldest < last["started"]:
+        return oldest
+    return max([oldest, *(run["finished"] for run in told.runs if run["finished"] is not None)])
 
 
 def _during(step: str) -> str:

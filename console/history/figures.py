@@ -68,8 +68,9 @@ def queue_figure(unit: Unit) -> dict[str, Any]:
             fillcolor="var(--chart-depth-fill)",
         ),
         {
+            # A log tells single moments: what was between two of them is not known, so that no line joins them.
             **_line(f"told_{unit}", "Depth as the log tells it", "var(--chart-depth)", width=1, dash="dot"),
-            "mode": "lines+markers",
+            "mode": "markers",
             "marker": {"size": 5, "color": "var(--chart-depth)"},
         },
     ]

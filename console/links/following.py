@@ -14,7 +14,7 @@ from typing import TypeVar
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
 from brokers.managed import ObjectName, object_name
 from console.links.queue_table import must_be_read, queue_of, queue_values, text_of
-from console.links.state import BrokerState
+from console.links.state import BrokerState, now_ms
 
 T = TypeVar("T")
 
@@ -35,7 +35,8 @@ class Pace:
     `totals`: the broker object is read at most this often, with many
     queues more rarely, unless its stops or defaults have changed. `hosts`: the
     virtual hosts are, unless a store has become full. `looking`: how often conditions are looked for.
-    `answer`: the time limit of one question."""
+    `answer`: the time limit of one question. `hearing`: a broker that has answered nothing for so long is asked
+    something small, so that one that hangs is noticed, and what is shown has its time."""
 
     retry_first: float = 0.2
     retry_most: float = 3.0
@@ -44,6 +45,7 @@ class Pace:
     hosts: float = 10.0
     looking: float = 1.0
     answer: float = 5.0
+    hearing: float = 1.0
 
 
 class Following:
@@ -61,6 +63,7 @@ class Following:
         self._hosts_due = asyncio.Event()
 
     async def run(self) -> None:
+        began = now_ms()
         broker = await self._within(self._admin.read(BROKER))
         newest = int(broker["last_event"])
         after = self._state.begin_events(newest)
@@ -71,10 +74,16 @@ class Following:
         try:
             await self._until_done(self._read_queues(), tasks)
             self._state.put_broker(broker.attributes)
-            self._state.connected_now()
+            self._state.connected_now(began)
             tasks += [
                 asyncio.ensure_future(keeping)
-                for keeping in (self._keep_read(), self._keep_totals(), self._keep_hosts(), self._keep_looking())
+                for keeping in (
+                    self._keep_read(),
+                    self._keep_totals(),
+                    self._keep_hosts(),
+                    self._keep_hearing(),
+                    self._keep_looking(),
+                )
             ]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -230,14 +239,32 @@ class Following:
                 async with asyncio.timeout(self._pace.hosts):
                     await self._hosts_due.wait()
 
+    async def _keep_hearing(self) -> None:
+        """A broker where nothing changes says nothing, and neither does one that hangs."""
+        while True:
+            as_of = self._state.as_of or 0
+            left = self._pace.hearing - (now_ms() - as_of) / 1000
+            # A clock that was set back must not end the asking.
+            await asyncio.sleep(min(max(left, 0.01), self._pace.hearing))
+            if self._state.as_of == as_of:
+                await self._within(self._small_question())
+
+    async def _small_question(self) -> None:
+        with suppress(NotFound):  # a broker without virtual hosts has answered, too
+            await self._admin.query("VirtualHost", count=0)
+
     async def _keep_looking(self) -> None:
         while True:
             self._state.look()
             await asyncio.sleep(self._pace.looking)
 
     async def _within(self, answer: Awaitable[T]) -> T:
+        asked = now_ms()
         try:
             async with asyncio.timeout(self._pace.answer):
-                return await answer
+                told = await answer
         except TimeoutError:
             raise BrokerUnreachable(f"the broker did not answer within {self._pace.answer:g} s") from None
+        if self._state.connected:  # before all has been read, what is known is as old as before
+            self._state.answered(asked)
+        return told

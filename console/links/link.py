@@ -53,6 +53,20 @@ class BrokerLink(BrokerState):
         """`call` for coroutines of any loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(ask, timeout), self._loop))
 
+    def require_known(self) -> None:
+        """Raises BrokerUnreachable while nothing is known here at all; waits for the first attempt to connect."""
+        if self.as_of is None:
+            self.call(_nothing)
+            if self.as_of is None:
+                raise BrokerUnreachable(f"{self.title} has not been read yet")
+
+    def require_current(self) -> None:
+        """Raises BrokerUnreachable unless what is known here is of now: for what a decision is made from."""
+        if not self.connected:
+            self.call(_nothing)
+            if not self.connected:
+                raise BrokerUnreachable(f"{self.title} has not been read yet")
+
     async def events_after(self, number: int, count: int = 1000) -> Tail:
         """At most `count` events after `number`, from here or, if they are older, from the broker's journal. Nothing
         while they are still on their way. Raises AdminError."""
@@ -125,6 +139,10 @@ def _bug(slug: str, error: Exception) -> str:
     """A fault of ours or of a driver must not leave pages with what looks like the truth: it is a lost connection."""
     log.exception("%s: following the broker failed", slug)
     return f"following the broker failed: {type(error).__name__}: {error}"
+
+
+async def _nothing(admin: BrokerAdmin) -> None:
+    """Asks nothing: the broker is reached, or `call` raises."""
 
 
 async def _collect(admin: BrokerAdmin, after: int, last: int) -> list[Event]:

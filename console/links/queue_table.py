@@ -5,7 +5,7 @@ Every source tells absolute values (a query, a sample, an event), so a value mis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -37,8 +37,11 @@ def text_of(name: ObjectName) -> str:
 class QueueTable:
     """Rows by object name text. `revision` grows with every change."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        """`clock`: the time now, ms."""
+        self._clock = clock
         self._rows: dict[str, Row] = {}
+        self._changed: dict[str, int] = {}
         self._put_since_sweep: set[str] = set()
         self.revision = 0
 
@@ -47,6 +50,10 @@ class QueueTable:
 
     def row(self, name: str) -> Row | None:
         return self._rows.get(name)
+
+    def unchanged_since(self, name: str) -> int | None:
+        """When the row became what it is, ms. Counters are part of it: any message since would have changed it."""
+        return self._changed.get(name)
 
     def rows(self) -> list[Row]:
         return list(self._rows.values())
@@ -58,6 +65,7 @@ class QueueTable:
         self._put_since_sweep.add(text)
         if self._rows.get(text) != row:
             self._rows[text] = row
+            self._changed[text] = self._clock()
             self.revision += 1
 
     def merge(self, name: ObjectName, values: Mapping[str, Any]) -> bool:
@@ -68,11 +76,13 @@ class QueueTable:
             return False
         if not values.items() <= row.items():
             self._rows[text] = {**row, **values}
+            self._changed[text] = self._clock()
             self.revision += 1
         return True
 
     def drop(self, name: ObjectName) -> None:
         if self._rows.pop(text_of(name), None) is not None:
+            self._changed.pop(text_of(name), None)
             self.revision += 1
 
     def begin_sweep(self) -> None:

@@ -73,6 +73,10 @@ class SeenLink(BrokerLink):
         return self.whole.connected
 
     @property
+    def as_of(self) -> int | None:
+        return self.whole.as_of
+
+    @property
     def broker(self) -> Row | None:
         known = self.whole.broker
         return None if known is None else _redacted(known, self.hosts.values(), self._sees_text)
@@ -92,6 +96,9 @@ class SeenLink(BrokerLink):
     @property
     def queue_count(self) -> int:
         return len(self.queues())
+
+    def unchanged_since(self, queue: str) -> int | None:
+        return self.whole.unchanged_since(queue) if self._sees_text(queue) else None
 
     @property
     def broker_now(self) -> int:

@@ -37,6 +37,12 @@ _TOLD_BY_QUEUES = frozenset(
 )
 
 
+#: The error of a link that has not tried yet.
+CONNECTING = "connecting"
+#: A broker that has answered nothing for longer than this, ms, may hang: no conditions are drawn from what it said.
+SILENT = 4000
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """`since`: ms since the epoch. `error`: a sentence, while it is not connected."""
@@ -56,13 +62,14 @@ class BrokerState:
         self.slug = slug
         self.lock = threading.Lock()
         self.window = EventWindow(keep_events)
-        self.table = QueueTable()
+        self.table = QueueTable(now_ms)
         self.trends = Trends()
         self.standing = Standing()
         self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
         self._clock_ahead = 0
         self._broker: Row | None = None
-        self._status = Status(False, now_ms(), "connecting")
+        self._status = Status(False, now_ms(), CONNECTING)
+        self._as_of: int | None = None
         self._was_lost = False
         self._revision = 0
         self._newest_event = 0
@@ -77,6 +84,12 @@ class BrokerState:
     @property
     def connected(self) -> bool:
         return self._status.connected
+
+    @property
+    def as_of(self) -> int | None:
+        """What is known here is at least as new as this, ms since the epoch by the console's clock: when the last
+        question that the broker has answered was asked. None: it has answered none, and nothing is known."""
+        return self._as_of
 
     @property
     def broker(self) -> Row | None:
@@ -104,6 +117,10 @@ class BrokerState:
 
     def queue(self, name: ObjectName | str) -> Row | None:
         return self.table.row(str(name))
+
+    def unchanged_since(self, queue: str) -> int | None:
+        """Since when nothing of a queue has changed, by the text of its name, ms by the console's clock."""
+        return self.table.unchanged_since(queue)
 
     @property
     def broker_now(self) -> int:
@@ -153,8 +170,14 @@ class BrokerState:
         """It is `at` by the broker's clock."""
         self._clock_ahead = at - now_ms()
 
+    def answered(self, asked: int) -> None:
+        """The broker has answered what was asked at `asked`, ms; see `as_of`."""
+        self._as_of = asked
+
     def look(self) -> None:
-        """Once a second: look for what is wrong."""
+        """Once a second: look for what is wrong; not while the broker is silent, which is not "nothing moves"."""
+        if self._as_of is not None and now_ms() - self._as_of > SILENT:
+            return
         broker = self._broker or {}
         others = [*of_broker(broker), *(found for host in self.hosts.values() for found in of_host(host))]
         short = bool(broker.get("shortages"))
@@ -177,7 +200,9 @@ class BrokerState:
         if known is None or any(known.get(a) != v for a, v in attributes.items() if a not in _TOLD_BY_QUEUES):
             self._revision += 1
 
-    def connected_now(self) -> None:
+    def connected_now(self, asked: int) -> None:
+        """All has been read; the reading began at `asked`, ms."""
+        self.answered(asked)
         self._status = Status(True, now_ms())
         self._revision += 1
         log.log(logging.INFO if self._was_lost else logging.DEBUG, "%s: connected", self.slug)

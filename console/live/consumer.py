@@ -71,6 +71,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._watch: Watch | None = None
         self._watch_is_new = False
         self._position: int | None = None
+        self._events_begun = False
         self._status_sent: Status | None = None
         self._seen: object = None
         self._sent_text = ""
@@ -132,7 +133,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self._send_events()
                 await self._send_snapshot(self._watch)
             if time.monotonic() - self._last_frame >= HEARTBEAT:
-                await self._frame({"type": "heartbeat", "at": _now()})
+                await self._frame({"type": "heartbeat", "at": _now(), "as_of": self.link.as_of})
 
     async def _wait(self) -> None:
         """Until something happened or is due."""
@@ -188,6 +189,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 "connected": status.connected,
                 "since": status.since,
                 "error": status.error,
+                "as_of": self.link.as_of,
             }
         )
 
@@ -202,8 +204,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def _send_events(self) -> None:
         if self._position is None:
-            if not self.link.connected:
-                return
+            if self.link.as_of is None:
+                return  # whether there are events is not known
             self._position = max(0, self.link.newest_event - _FIRST_EVENTS)
         while self._events_wanted() and time.monotonic() - self._last_events >= self._apart:
             position = self._position
@@ -220,11 +222,16 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 self._position = tail.position
             if tail.events:
                 texts = ",".join(map(event_text, tail.events))
+                self._events_begun = True
                 await self._send_text(f'{{"type":"events","n":{self._next()},"events":[{texts}]}}')
             full = len(tail.events) == _EVENTS_IN_A_FRAME
             self._last_events = float("-inf") if full else time.monotonic()
             if tail.position is None and tail.expired_before is None:
                 return
+        if not self._events_begun and self._position >= self.link.newest_event:
+            # A page that has had none yet learns that there are none: it need not guess.
+            self._events_begun = True
+            await self._frame({"type": "events", "events": []})
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
@@ -241,14 +248,16 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return
         self._watch_is_new = False
         self._last_read = now
-        status, seen = self.link.status, state_of(self.link, watch)
+        status, seen, as_of = self.link.status, state_of(self.link, watch), self.link.as_of
         try:
             text, seen = await data_text(self.link, watch)
-        except AdminError:
+        except AdminError as error:
             self._seen = seen
             if not new:
                 return  # the page keeps what it has; the frame about the broker tells it why
             text = last_known(self.link, watch)
+            if status.connected:  # it hangs, and the link has not noticed yet
+                status = Status(False, as_of or status.since, str(error))
         self._last_snapshot = time.monotonic()
         if watch is not self._watch:
             return  # the page watches something else by now
@@ -264,6 +273,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             "connected": status.connected,
             "since": status.since,
             "error": status.error,
+            "as_of": as_of,
             "at": _now(),
         }
         await self._send_text(f'{encode(head)[:-1]},"data":{text}}}')

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from brokers.admin import BrokerAdmin, Event, ManagedObject, NotFound
-from brokers.managed import QUEUE_STATES, ObjectName
+from brokers.admin import SAMPLED, BrokerAdmin, Event, ManagedObject, NotFound
+from brokers.managed import POLICY, QUEUE_STATES, ObjectName
 from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.incident.why import why
 from console.links.link import BrokerLink
@@ -120,7 +120,7 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     if watch.kind == "why":
         return encode(_with_conditions(link, await why(link, name))), state
     if watch.kind == "queue":
-        return encode(_with_conditions(link, await link.acall(lambda admin: _queue(admin, name)))), state
+        return encode(_with_rest(link, await link.acall(lambda admin: _queue(admin, name)))), state
     return encode(await link.acall(lambda admin: _object(admin, name))), state
 
 
@@ -153,13 +153,25 @@ class _Both:
         )
 
 
+#: What tells whether the row of a queue is what the broker has just said.
+_MOVING = ("state", "depth_messages", "depth_bytes", "enqueued_messages", "dequeued_messages")
+#: Attributes of a queue that the link keeps up to date by samples and events; the rest is as old as the last reading.
+_KEPT_UP = frozenset(
+    {"object", "virtualhost", "name", *SAMPLED, "stops", *(attribute.name for attribute in POLICY), "durable"}
+)
+
+
 def last_known(link: BrokerLink, watch: Watch) -> str:
-    """What stands in for `data_text` while the broker cannot be asked."""
+    """What stands in for `data_text` while the broker cannot be asked: what was known at the link's `as_of`, and no
+    word of what was not, such as a queue's producers."""
     if watch.kind == "objects":
         return encode({"object": None})
     if watch.kind == "why":
         return encode({})
-    return encode({"queue": link.queue(str(watch.object)), "producers": [], "consumers": [], "explain": {}})
+    row = link.queue(str(watch.object))
+    if row is None:
+        return encode({"gone": True} if link.as_of is not None else {"queue": None})
+    return encode(_with_rest(link, {"queue": {k: v for k, v in row.items() if k in _KEPT_UP}}))
 
 
 def queue(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
@@ -173,6 +185,14 @@ def _with_conditions(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:
         return data
     found = link.conditions(data["queue"]["object"])
     return {**data, "conditions": [condition.shown() for condition in found]}
+
+
+def _with_rest(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:
+    """Its conditions, and since when nothing of the queue has changed, so that the depth of that time is known."""
+    row = link.queue(data["queue"]["object"]) if data.get("queue") else None
+    if row is not None and all(row.get(name) == data["queue"].get(name) for name in _MOVING):
+        data = {**data, "unchanged_since": link.unchanged_since(row["object"])}
+    return _with_conditions(link, data)
 
 
 def shown(thing: ManagedObject) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def selected(broker: BrokerLink, selection: Selection) -> list[Mapping[str, Any]
         raise InvalidValue({"pattern": fault})
     if unknown := [state for state in selection.states if state not in QUEUE_STATES]:
         raise InvalidValue({"states": f"states has {unknown[0]!r}: there are {', '.join(QUEUE_STATES)}"})
+    broker.require_current()
     if selection.objects:
         chosen = set(selection.objects)
         rows = [row for row in broker.queues() if row["object"] in chosen]

@@ -42,6 +42,7 @@ def selection_of(by: Actor, link: BrokerLink, number: int) -> SavedSelection:
 
 def queues_of(link: BrokerLink, selection: SavedSelection) -> list[str]:
     """Object names of the queues that it means now, as far as the link sees them. Raises NotFound if there is none."""
+    link.require_current()
     if selection.queues is None:
         rows = matching(link.queues(), search=selection.search, states=selection.states)
     else:

@@ -145,6 +145,7 @@ def percent_used(row: Row) -> int | None:
 
 def _covered(link: BrokerLink, aim: Aim) -> Sequence[Row]:
     aim.check()
+    link.require_current()
     if aim.scope.type == "Queue" and link.queue(aim.scope) is None:
         raise NotFound(f"there is no queue {aim.scope['name']} in virtual host {aim.scope['virtualhost']}")
     if aim.queues is not None:

@@ -11,6 +11,8 @@ from django.urls import reverse
 
 from console.access.people import rights_in
 from console.access.rights import Hosts, Rights, Role
+from console.links.state import CONNECTING
+from console.seen import link_seen
 
 
 def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
@@ -97,6 +99,7 @@ def frame(
             "brokerTitle": broker["title"],
             "brokers": [{"slug": each["slug"], "title": each["title"]} for each in brokers],
             "amqp": amqp_address(broker),
+            "state": _state(rights, broker["slug"]),
             "may": may,
             "mayOperate": _may_here(may["operate"], about),
             "mayEdit": _may_here(may["edit"], about),
@@ -106,6 +109,16 @@ def frame(
             **settings_of_page,
         },
     }
+
+
+def _state(rights: Rights, broker: str) -> dict[str, Any]:
+    """How the broker is, as the live snapshots say it, so that a page does not begin as if it were there. `connected`
+    is null while that is not known yet."""
+    link = link_seen(rights, broker)
+    status = link.status
+    begins = link.as_of is None and status.error == CONNECTING
+    connected = None if begins else status.connected
+    return {"connected": connected, "since": status.since, "error": status.error, "as_of": link.as_of}
 
 
 def _may(rights: Rights, broker: str) -> dict[str, list[str] | None]:

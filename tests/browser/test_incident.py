@@ -121,7 +121,7 @@ async def test_viewer_sees_why_and_cannot_act_on_it(people: People, broker: Brok
 
 async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(people: People, broker: Broker) -> None:
     page = await opened(await people.page("vic", "viewers"))
-    await expect(page.locator("#conditions-count")).to_have_text("nothing looks wrong")
+    await expect(page.locator("#conditions-count")).to_have_text("No active conditions")
     broker.do(overfull)
     broker.sample()
     await expect(row(page, "orders").locator(".state")).to_have_text("Overfull")

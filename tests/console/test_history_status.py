@@ -175,6 +175,23 @@ def test_a_pipeline_that_has_stopped_taking_files_says_so(as_viewer: APIClient, 
     assert "nothing takes them" in finding(ask(as_viewer), "late")["text"]
 
 
+def test_files_that_landed_during_a_long_run_are_the_next_ones_and_no_trouble(as_viewer: APIClient, url: str) -> None:
+    now = timezone.now()
+    run(started=now - dt.timedelta(minutes=9), finished=now - dt.timedelta(seconds=5))
+    recorded(url)
+    age(url, dt.timedelta(minutes=4))
+    told = ask(as_viewer)
+    assert (told["condition"], kinds(told)) == ("fine", [])
+
+
+def test_files_that_landed_during_a_run_and_that_no_next_one_takes_are_trouble(as_viewer: APIClient, url: str) -> None:
+    now = timezone.now()
+    run(started=now - dt.timedelta(minutes=9), finished=now - dt.timedelta(minutes=3))
+    recorded(url)
+    age(url, dt.timedelta(minutes=4))
+    assert "late" in kinds(ask(as_viewer))
+
+
 def test_files_that_cannot_be_read_are_named_with_their_reason(as_viewer: APIClient) -> None:
     run(unreadable={"events/x.parquet": "x.parquet cannot be read: it is no Parquet"})
     told = ask(as_viewer)

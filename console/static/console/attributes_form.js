@@ -17,7 +17,7 @@ export class AttributesForm {
   #fields;
   #reason;
   #problem = h("div", { class: "notice error", role: "alert", hidden: true });
-  #save = h("button", { type: "submit", class: "primary" }, "Save");
+  #save = h("button", { type: "submit", class: "primary", data: { acts: "" } }, "Save");
   #done;
   #changedBy;
 

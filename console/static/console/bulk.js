@@ -1,6 +1,7 @@
 // A bulk edit before it begins: the queues that are meant, the fields, what it would do; and the edits so far.
 
 import { get, post } from "./api.js";
+import { whenBack } from "./away.js";
 import { fill, h } from "./elements.js";
 import { field } from "./fields.js";
 import { clock, count, exact, plural } from "./format.js";
@@ -26,7 +27,7 @@ const fields = inRows(settings.policy).map((declared) => {
   return { f, tick, element: h("div", { class: "bulk-field" }, h("label", { class: "sure" }, tick, h("span", {}, labelOf(declared))), f.element) };
 });
 const picked = new Set(); // object names, while not all that match are meant
-let shown = []; // the queues on the page
+let shown = null; // the queues on the page; null: not known
 let total = 0;
 let previewed = null; // the edit that is shown, as JSON
 let asked = null;
@@ -69,13 +70,18 @@ async function find() {
     byId("filter-wrong").hidden = false;
     fill(byId("filter-wrong"), error.message);
     total = 0;
-    shown = [];
+    shown = null;
     list();
   }
 }
 
 function list() {
-  byId("count").textContent = all.checked ? count(total) : `${count(picked.size)} picked`;
+  byId("count").textContent = all.checked ? (shown ? count(total) : "") : `${count(picked.size)} picked`;
+  byId("rest").hidden = !shown || total <= shown.length;
+  if (!shown) {
+    fill(byId("queues"), h("tr", {}, h("td", { colspan: "2", class: "muted" }, "Not known.")));
+    return;
+  }
   fill(byId("queues"), shown.length ? shown.map((queue) => {
     const tick = h("input", { type: "checkbox", disabled: all.checked, "aria-label": `Choose ${queue.name}` });
     tick.checked = all.checked || picked.has(queue.object);
@@ -86,7 +92,6 @@ function list() {
     });
     return h("tr", {}, h("th", { scope: "row" }, h("label", { class: "sure" }, tick, h("span", {}, queue.name, h("small", { class: "muted vh" }, queue.virtualhost)))), h("td", { class: "wrap" }, settingChips(queue.set)));
   }) : h("tr", {}, h("td", { colspan: "2", class: "muted" }, "No queue matches.")));
-  byId("rest").hidden = total <= shown.length;
   byId("rest").textContent = `and ${plural(total - shown.length, "more queue")}: narrow the filter to see them`;
 }
 
@@ -189,6 +194,7 @@ all.addEventListener("change", () => {
   list();
   soon();
 });
+whenBack(find);
 watch({ watch: "objects", object: "" });
 find();
 jobs();

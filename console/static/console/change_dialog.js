@@ -13,7 +13,7 @@ export function openChangeDialog({ title, action, danger = false, ask, apply }) 
   const box = h("div", { class: "preview", "aria-live": "polite" }, h("p", { class: "loading" }, "Asking the broker…"));
   const reason = h("input", { type: "text", maxlength: "500", placeholder: "Why", name: "reason" });
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
-  const submit = h("button", { type: "submit", class: danger ? "danger solid" : "primary", disabled: true }, action);
+  const submit = h("button", { type: "submit", class: danger ? "danger solid" : "primary", disabled: true, data: { acts: "" } }, action);
   const form = h("form", { method: "dialog", novalidate: true }, h("h2", { id: "change-title" }, title), box,
     h("label", { class: "field" }, h("span", {}, "Reason"), reason, h("small", { class: "hint" }, "Kept in the audit trail.")), problem,
     h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"), submit));

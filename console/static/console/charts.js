@@ -2,6 +2,7 @@
 // samples are added to its traces by the name in their `meta`, and colours are taken from the theme.
 
 const KEPT = 2400; // samples of one chart; a changing queue makes one per second
+const IDLE = 2000; // ms after which a chart without new samples is drawn again
 const SPACING = 900; // ms between two samples that are kept
 const TOKEN = /var\((--[\w-]+)\)/;
 
@@ -37,7 +38,7 @@ function themeReader(element) {
 }
 
 const valueOf = (sample, field) => {
-  if (field.startsWith("past_")) return sample.past || sample.joins ? sample[field.slice(5)] : null;
+  if (field.startsWith("past_")) return sample.past ? sample[field.slice(5)] : null;
   if (field.startsWith("depth_") && sample.past) return null;
   if (field === "overfull") return sample.state === null ? null : Number(sample.state.startsWith("OVERFULL"));
   const value = sample[field];
@@ -53,6 +54,7 @@ export class DepthChart {
   #drawn = false;
   #asked = null;
   #last = 0;
+  #end = null;
 
   /** `figures`: {messages, bytes} as the server made them. */
   constructor(element, figures, unit) {
@@ -61,6 +63,19 @@ export class DepthChart {
     this.#unit = unit;
     addEventListener("headgate-theme", () => requestAnimationFrame(() => this.draw()));
     document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.draw());
+    // Time passes for a queue where nothing happens, too.
+    setInterval(() => this.#end === null && performance.now() - this.#last > IDLE && this.#soon(), IDLE);
+  }
+
+  /** Nothing is known from `at` (ms) on: the lines end there. null: they go on, after a gap. */
+  hold(at) {
+    if (at === null && this.#end !== null && this.#samples.length) {
+      const last = this.#samples.at(-1);
+      const end = Math.max(this.#end, last.at);
+      this.#samples.push({ ...last, at: end }, { at: end + 1, state: null });
+    }
+    this.#end = at;
+    this.draw();
   }
 
   show(unit) {
@@ -80,15 +95,14 @@ export class DepthChart {
    */
   add(sample) {
     const all = this.#samples;
-    if (!sample.past && !all.some((other) => !other.past)) sample = { ...sample, joins: true };
     const last = all.at(-1);
     if (last && sample.at <= last.at) {
       // An event of the past (the feed's first fifty) goes to its place.
       const at = all.findIndex((other) => other.at >= sample.at);
-      all.splice(at, all[at].at === sample.at && !all[at].joins ? 1 : 0, sample);
+      all.splice(at, all[at].at === sample.at && all[at].past ? 1 : 0, sample);
     } else {
       const before = all.at(-2);
-      if (last && before && !last.joins && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();
+      if (last && before && !last.past && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();
       all.push(sample);
     }
     if (all.length > KEPT) all.splice(0, all.length - KEPT);
@@ -108,8 +122,8 @@ export class DepthChart {
     if (!this.#samples.length || typeof Plotly === "undefined") return;
     this.#last = performance.now();
     const figure = themed(this.#figures[this.#unit], themeReader(document.body));
-    // The last value holds until now.
-    const rows = [...this.#samples, { ...this.#samples.at(-1), at: Math.max(Date.now(), this.#samples.at(-1).at) }];
+    // The last value holds until now, or until the time after which nothing is known.
+    const rows = [...this.#samples, { ...this.#samples.at(-1), at: Math.max(this.#end ?? Date.now(), this.#samples.at(-1).at) }];
     const x = rows.map((sample) => sample.at); // a number of ms is drawn in the viewer's own zone
     for (const trace of figure.data) {
       trace.x = x;
@@ -124,8 +138,7 @@ export class DepthChart {
     if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
     const narrow = this.#element.clientWidth < 520;
     if (narrow) Object.assign(figure.layout.margin, { l: 44, r: 6 });
-    const span = Math.min(this.#span, Math.max(30_000, x.at(-1) - x[0]));
-    figure.layout.xaxis.range = [x.at(-1) - span, x.at(-1)];
+    figure.layout.xaxis.range = [x.at(-1) - this.#span, x.at(-1)];
     figure.layout.xaxis.nticks = narrow ? 4 : 8;
     figure.layout.uirevision = this.#unit;
     if (!this.#drawn) this.#element.replaceChildren();

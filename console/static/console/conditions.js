@@ -40,5 +40,5 @@ function update(node, condition) {
   setText(advice, condition.advice);
 }
 
-/** "3 conditions, 2 not shown" */
-export const countOf = (shown, total) => (total ? `${plural(total, "condition")}${total > shown ? `, the worst ${shown} here` : ""}` : "nothing looks wrong");
+/** "3 conditions, the worst 2 here" */
+export const countOf = (shown, total) => (total ? `${plural(total, "condition")}${total > shown ? `, the worst ${shown} here` : ""}` : "No active conditions");

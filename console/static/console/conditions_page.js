@@ -1,8 +1,9 @@
 // Everything that looks wrong now, in pages, filtered by object, kind and severity; live.
 
+import { away, shownAsOf, UNKNOWN, whenAway } from "./away.js";
 import { Conditions } from "./conditions.js";
 import { fill, h, onNextFrame, setText } from "./elements.js";
-import { count } from "./format.js";
+import { clock, count } from "./format.js";
 import { live, settings, watch } from "./frame.js";
 import { Pager, storedSize } from "./pager.js";
 
@@ -27,16 +28,17 @@ const render = onNextFrame(() => {
   if (!snapshot) return;
   const { results, count: total, page, kinds } = snapshot.data;
   list.show(results);
-  setText(byId("conditions-count"), count(total));
+  const unknown = !snapshot.connected && snapshot.as_of === null;
+  setText(byId("conditions-count"), unknown ? "" : count(total));
   for (const option of byId("kind").options) {
-    if (option.value) setText(option, `${settings.kinds[option.value]} (${count(kinds[option.value] ?? 0)})`);
+    if (option.value) setText(option, unknown ? settings.kinds[option.value] : `${settings.kinds[option.value]} (${count(kinds[option.value] ?? 0)})`);
   }
   pager.show(page, total);
   empty.hidden = total > 0;
   if (total) return;
-  if (!snapshot.connected && !Object.keys(kinds).length) fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached.`)), h("p", {}, "What looks wrong is told as soon as it answers again."));
+  if (unknown) fill(empty, h("p", {}, h("strong", {}, UNKNOWN)), h("p", {}, "Conditions are shown as soon as it answers."));
   else if (NAMES.some((name) => byId(name).value)) fill(empty, h("p", {}, h("strong", {}, "No condition matches.")), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every condition")));
-  else fill(empty, h("p", {}, h("strong", {}, "Nothing looks wrong.")), h("p", {}, "Conditions turn up here by themselves, within a second."));
+  else fill(empty, h("p", {}, h("strong", {}, away() ? `No active conditions at ${clock(shownAsOf())}.` : "No active conditions.")), h("p", {}, "New ones are shown within a second."));
 });
 
 function clear() {
@@ -51,6 +53,7 @@ byId("search").addEventListener("input", () => {
   pause = setTimeout(ask, 150);
 });
 for (const name of ["kind", "severity"]) byId(name).addEventListener("change", () => ask());
+whenAway(render);
 live.addEventListener("snapshot", (event) => {
   snapshot = event.detail;
   render();

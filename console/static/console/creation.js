@@ -21,7 +21,7 @@ export function creation(type, where, created) {
   const otherFields = others.map(make);
   const reason = field(REASON, { hint: REASON.description });
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
-  const submit = h("button", { type: "submit", class: "primary" }, "Create");
+  const submit = h("button", { type: "submit", class: "primary", data: { acts: "" } }, "Create");
   const form = h("form", { class: "attributes-form", novalidate: true }, h("div", { class: "field-grid" }, keyFields.map((f) => f.element)), otherFields.length ? fieldGrid(otherFields) : null, reason.element, problem, h("div", { class: "form-actions start" }, submit));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

@@ -1,11 +1,13 @@
 // The event feed: newest first, like events in a row folded into one line.
 
 import { get } from "./api.js";
+import { away, UNKNOWN, whenAway } from "./away.js";
 import { atMostEvery, fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
 import { clock, moment, words } from "./format.js";
 import { objectUrl, parseName, queueUrl, shortName } from "./objectname.js";
 
 const KEPT = 200;
+const AGAIN = 2000; // ms until the past is asked for again while the broker does not answer
 const REDRAWN = 250; // ms: a thousand events a second are not read one by one
 export const SHAPES = {
   "queue-overfull": "overfull",
@@ -44,6 +46,7 @@ export class Feed {
   #lines = [];
   #linked;
   #draw;
+  #known = false; // whether no line means that there was no event
 
   /** `keep(event)`: whether it belongs into this feed. `linked`: subjects are links. */
   constructor(list, note, { keep = () => true, linked = true } = {}) {
@@ -52,6 +55,7 @@ export class Feed {
     this.#keep = keep;
     this.#linked = linked;
     this.#draw = atMostEvery(REDRAWN, () => this.#render());
+    whenAway(() => this.#render());
     this.#render();
   }
 
@@ -60,7 +64,9 @@ export class Feed {
     this.#render();
   }
 
+  /** More events; an empty list as the first says that there are none. */
   add(events, reset = false) {
+    this.#known = true;
     if (reset) {
       this.#lines = [];
       if (this.#note) setText(this.#note, "older ones are no longer kept");
@@ -82,7 +88,8 @@ export class Feed {
   #render() {
     if (!this.#lines.length) {
       this.#list._nodes = new Map();
-      fill(this.#list, h("li", { class: "empty" }, h("p", {}, "No event yet. What happens at the broker turns up here.")));
+      const none = this.#known && !away() ? "No event yet. What happens at the broker turns up here." : away() ? UNKNOWN : "Loading…";
+      fill(this.#list, h("li", { class: "empty" }, h("p", {}, none)));
       return;
     }
     if (!this.#list._nodes?.size) fill(this.#list);
@@ -134,5 +141,9 @@ export function pastAndPresent(live, tell) {
     if (all.length) last = all.at(-1).number;
     tell(all, false);
   };
-  get("events/?count=1000").then((answer) => begin(answer.events), () => begin([]));
+  const ask = () => get("events/?count=1000").then((answer) => begin(answer.events), (error) => {
+    if (error.status === 503) setTimeout(ask, AGAIN);
+    else begin([]);
+  });
+  ask();
 }

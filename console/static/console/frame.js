@@ -2,6 +2,7 @@
 // Pages take `live` and `settings` from here.
 
 import { get, objectPath } from "./api.js";
+import { setAway, whyNot } from "./away.js";
 import { fill, h, icon, pageData, setText } from "./elements.js";
 import { clock, duration, exact, plural } from "./format.js";
 import { showKeys } from "./keys.js";
@@ -23,12 +24,15 @@ export const watch = (message) => live.watch(message);
 const connection = document.getElementById("connection");
 const connectionText = document.getElementById("connection-text");
 const lost = document.getElementById("banner-lost");
-let broker = { connected: true, since: 0, error: "" };
-let lastBeat = 0;
+/** As the server knew it when it made the page, then as the frames say. `connected`: null if that is not known yet. */
+let broker = settings.state ?? { connected: null, since: 0, error: "" };
+/** When what is shown was so: the time of the newest snapshot, however late it came; null: nothing is known. */
+let asOf = settings.state?.as_of ?? null;
 
 function showConnection() {
   const { state, since } = live.state;
-  const shown = state === "live" && !broker.connected ? "broker-lost" : state;
+  const reached = state === "live" || state === "connecting";
+  const shown = reached && broker.connected === false ? "broker-lost" : state === "live" && broker.connected === null ? "connecting" : state;
   connection.dataset.state = shown;
   document.body.classList.toggle("stale", shown === "lost" || shown === "broker-lost" || shown === "signed-out");
   const text = {
@@ -36,7 +40,7 @@ function showConnection() {
     live: "Live",
     lost: "Reconnecting…",
     "signed-out": "Signed out",
-    "broker-lost": "Broker away",
+    "broker-lost": "Disconnected",
   }[shown];
   setText(connectionText, text);
   connection.title = { live: `Live since ${clock(since)}`, lost: `Lost at ${clock(since)}`, "broker-lost": broker.error }[shown] ?? text;
@@ -45,27 +49,36 @@ function showConnection() {
     return;
   }
   lost.hidden = shown === "live" || shown === "connecting";
+  setAway(reasonNot(shown), asOf);
   if (lost.hidden) return;
-  const asOf = lastBeat ? `Shown as of ${clock(lastBeat)}` : "Nothing has been shown yet";
+  const dated = asOf === null ? "Nothing is known yet" : `Shown as of ${clock(asOf)}`;
   if (shown === "lost") {
-    fill(lost, icon("info"), h("p", {}, h("strong", {}, "Connection lost. "), `${asOf}, reconnecting… (for `, sinceElement(since), ")"),
+    fill(lost, icon("info"), h("p", {}, h("strong", {}, "Connection lost. "), `${dated}, reconnecting… (for `, sinceElement(since), ")"),
       h("button", { type: "button", class: "quiet", on: { click: () => live.retry() } }, "Try now"));
   } else if (shown === "signed-out") {
     const back = `${settings.loginUrl}?next=${encodeURIComponent(location.pathname + location.search)}`;
-    fill(lost, icon("lock"), h("p", {}, h("strong", {}, "You are signed out. "), `${asOf}. `, h("a", { href: back }, "Sign in again")));
+    fill(lost, icon("lock"), h("p", {}, h("strong", {}, "You are signed out. "), `${dated}. `, h("a", { href: back }, "Sign in again")));
   } else {
     fill(
       lost,
       icon("info"),
       h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached`), broker.error ? `: ${broker.error.replace(/\.$/, "")}` : "", ". ",
-        lastBeat ? `Shown as of ${clock(lastBeat)}. ` : "", "The console keeps trying", broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
+        `${dated}. `, "The console keeps trying", broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
     );
   }
 }
 
+/** Why nothing can be done at the broker now; empty: it can. */
+function reasonNot(shown) {
+  if (shown === "broker-lost") return `${settings.brokerTitle} does not answer: nothing can be changed there until it does.`;
+  if (shown === "lost") return "The connection to the console is lost: nothing can be changed until it is back.";
+  if (shown === "signed-out") return "You are signed out: sign in again to change anything.";
+  return shown === "connecting" && broker.connected === null && settings.broker ? `${settings.brokerTitle} has not answered yet.` : "";
+}
+
 live.addEventListener("beat", (event) => {
-  // While the broker is away, frames still come; what they show is as of when it went.
-  if (broker.connected) lastBeat = event.detail.at;
+  // Frames come while the broker hangs, too; they say as of when they are.
+  if (event.detail.asOf !== undefined) asOf = event.detail.asOf;
 });
 live.addEventListener("state", (event) => {
   if (event.detail.state === "live") refreshStops();
@@ -75,7 +88,7 @@ live.addEventListener("broker", (event) => {
   const before = broker;
   broker = event.detail;
   if (before.connected !== broker.connected || before.error !== broker.error) showConnection();
-  if (broker.connected && !before.connected) refreshStops();
+  if (broker.connected !== before.connected) refreshStops();
 });
 
 // -- operator stops in force ------------------------------------------------------------------------------------
@@ -141,9 +154,9 @@ export function stopLines(stops, most) {
     const what = group.length > 1 ? `${exact(group.length)} queues` : scopeInWords(stop.scope);
     const names = group.length > 1 ? group.slice(0, 20).map((each) => scopeInWords(each.scope)).join(", ") : null;
     return h("p", {}, h("strong", { title: names }, headOf(stop, what)), stop.stage ? pace(stop.stage) : null, ...whyOf(stop),
-      stop.object ? [" ", h("button", { type: "button", class: "quiet lift", ...unless("operate", hostOf(stop.object)),
+      stop.object ? [" ", h("button", { type: "button", class: "quiet lift", ...acting("operate", hostOf(stop.object)),
         on: { click: () => lift(group) } }, icon("start"), stop.stage ? "Remove throttle" : "Start again"),
-      stop.stage ? h("button", { type: "button", class: "quiet lift", ...unless("operate", hostOf(stop.object)), on: { click: () => lift(group, "stop") } }, icon("stop"), "Stop again") : null] : null);
+      stop.stage ? h("button", { type: "button", class: "quiet lift", ...acting("operate", hostOf(stop.object)), on: { click: () => lift(group, "stop") } }, icon("stop"), "Stop again") : null] : null);
   });
   if (entries.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(entries.length - most, "more stop")}`));
   return lines;
@@ -181,8 +194,11 @@ async function lift(group, action = "start") {
 export async function refreshStops() {
   if (settings.page === "overview" || !settings.broker) return;
   try {
-    const object = await get(objectPath(settings.broker, "type=Broker"));
-    showStops(object.attributes.stops ?? []);
+    // While the broker does not answer: those that the console knew last.
+    const path = broker.connected === false ? `brokers/${encodeURIComponent(settings.broker)}/` : objectPath(settings.broker, "type=Broker");
+    const { attributes } = await get(path);
+    if (!attributes) return;
+    showStops(attributes.stops ?? []);
     dispatchEvent(new Event("headgate-stops"));
   } catch {
     // The banner keeps what it had; the connection's own banner says that the broker is away.
@@ -269,11 +285,17 @@ export function may(what, host) {
 /** Properties of a button: whoever may not do it sees it all the same, and is told why. */
 export const unless = (what, host) => (may(what, host) ? { data: {} } : { "aria-disabled": "true", data: { needs: ROLES[what] } });
 
+/** The same for what is done at the broker: it is off while that does not answer. */
+export function acting(what, host) {
+  const { data, ...others } = unless(what, host);
+  return { ...others, data: { ...data, acts: "" } };
+}
+
 /** The same for what is done to objects of a type: `update`, `create`, `delete`, or an operation. */
 export function unlessAllowed(type, action = "call", host = undefined) {
   const policy = type === "Policy" || type === "SlowConsumerPolicy";
-  if (type === "User") return unless("administer", null);
-  return unless(action === "update" || (policy && action !== "call") ? "edit" : "operate", host);
+  if (type === "User") return acting("administer", null);
+  return acting(action === "update" || (policy && action !== "call") ? "edit" : "operate", host);
 }
 
 /** The virtual host that an object is in, or is; null: it belongs to the broker as a whole. */
@@ -288,9 +310,10 @@ addEventListener("click", (event) => {
   if (!disabled) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  toast(`You may look, but not do that: it needs the role of ${disabled.dataset.needs ?? "operator"}.`, "error");
+  toast(disabled.dataset.off === undefined ? `You may look, but not do that: it needs the role of ${disabled.dataset.needs ?? "operator"}.` : whyNot(), "error");
 }, true);
 
 if (themeButton) showTheme();
+showConnection();
 // Pages with a watch of their own replace this one; the others still show the connection and the stops.
 if (["audit", "api-docs", "history"].includes(settings.page)) watch({ watch: "objects", object: "" });

@@ -13,7 +13,7 @@ const base = `queues/${hostPart(settings.virtualhost ?? "")}/${queuePart(setting
 export class Limits {
   #element;
   #queue = null;
-  #explain = {};
+  #explain = null; // where each value comes from; null: not known
   #editing = null;
   #opened;
 
@@ -25,14 +25,14 @@ export class Limits {
 
   show(queue, explain) {
     this.#queue = queue;
-    this.#explain = explain ?? {};
-    if (this.#editing) this.#editing.arrived(queue, this.#explain);
-    else this.#render();
+    this.#explain = explain ?? null;
+    if (!this.#editing) this.#render();
+    else if (explain) this.#editing.arrived(queue, explain);
   }
 
   edit() {
     if (!this.#queue || this.#editing) return;
-    this.#editing = new Form(this.#queue, this.#explain, (saved) => {
+    this.#editing = new Form(this.#queue, this.#explain ?? {}, (saved) => {
       this.#editing = null;
       this.#opened(false);
       if (saved) this.#queue = { ...this.#queue, ...saved };
@@ -51,12 +51,19 @@ export class Limits {
     const rows = ["capacity", "flow_stop", "flow_resume"].map((name) =>
       h("tr", {}, h("th", { scope: "row" }, LABELS[name]), this.#cell(name, "messages"), this.#cell(name, "bytes")));
     for (const declared of settings.policy.filter(({ name }) => !/^(capacity|flow_stop|flow_resume)_/.test(name))) {
-      const explained = this.#explain[declared.name] ?? {};
+      const explained = this.#explained(declared.name);
       rows.push(h("tr", {}, h("th", { scope: "row" }, LABELS[stem(declared.name)] ?? words(declared.name)), h("td", { colspan: "2" },
-        this.#value(explained.value ?? queue[declared.name], declared), h("small", { class: "origin" }, origin(explained.origin)))));
+        explained.unknown ? h("span", { class: "muted" }, "not known") : [this.#value(explained.value ?? queue[declared.name], declared), h("small", { class: "origin" }, origin(explained.origin))])));
     }
     fill(this.#element, h("table", { class: "grid limits-table" },
       h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col" }, "Messages"), h("th", { scope: "col" }, "Bytes"))), h("tbody", {}, rows)));
+  }
+
+  /** The value in force and its origin; while the origins are not known, what the queue sets itself is. */
+  #explained(name) {
+    if (this.#explain) return this.#explain[name] ?? {};
+    const own = this.#queue[name] ?? null;
+    return own === null ? { unknown: true } : { value: own, origin: "own" };
   }
 
   #value(value, declared) {
@@ -66,11 +73,11 @@ export class Limits {
 
   #cell(name, unit) {
     const key = `${name}_${unit}`;
-    const explained = this.#explain[key] ?? {};
+    const explained = this.#explained(key);
     const inForce = this.#queue[`effective_${name.replace("flow_", "")}_${unit}`] ?? explained.value ?? null;
     const capacity = this.#queue[`effective_capacity_${unit}`];
     const none = !capacity;
-    const from = explained.origin ? origin(explained.origin) : this.#queue[key] === null ? "inherited" : "its own";
+    const from = explained.unknown ? "origin not known" : explained.origin ? origin(explained.origin) : this.#queue[key] === null ? "inherited" : "its own";
     const percent = typeof explained.value === "string" ? `${explained.value}, ` : "";
     return h("td", { "data-label": words(unit) },
       none ? h("span", { class: "muted" }, name === "capacity" ? "no limit" : "–") : h("span", { title: exactAmount(inForce ?? 0, unit) }, amount(inForce, unit)),
@@ -85,7 +92,7 @@ class Form {
   #reason;
   #problem = h("div", { class: "notice error", role: "alert", hidden: true });
   #note = h("p", { class: "hint form-note", "aria-live": "polite" });
-  #save = h("button", { type: "submit", class: "primary" }, "Save limits");
+  #save = h("button", { type: "submit", class: "primary", data: { acts: "" } }, "Save limits");
   #done;
   #changedBy;
   #timer = 0;

@@ -4,10 +4,12 @@
 //
 // Events it dispatches (CustomEvent, `detail` in brackets):
 //   state    {state: "connecting" | "live" | "lost" | "signed-out", since: ms, retryAt: ms | null}
-//   broker   {connected, since, error}
+//   broker   {connected, since, error}      asOf (ms, or null) is in what `beat` tells before it
 //   snapshot the frame
-//   events   {events: [...], reset: bool}   reset: older events have expired, start a new list
-//   beat     {at}                           any frame: the page is as of now
+//   events   {events: [...], reset: bool}   reset: older events have expired, start a new list; the first may be empty:
+//                                           there are none yet
+//   beat     {at, asOf}                     any frame; asOf: what the server knows of the broker is as of then, ms, null if
+//                                           it knows nothing, undefined if the frame does not say
 
 const SILENCE = 12_000; // a heartbeat comes every 5 s: two missing ones and a bit
 const PAUSES = [250, 500, 1000, 2000, 4000, 8000];
@@ -25,6 +27,7 @@ export class Live extends EventTarget {
   #state = "connecting";
   #since = Date.now();
   #reset = false;
+  #eventsBegan = false;
 
   constructor(path = "/ws/live/") {
     super();
@@ -84,7 +87,7 @@ export class Live extends EventTarget {
     this.#failures = 0;
     this.#watchSilence();
     this.#become("live");
-    this.#tell("beat", { at: this.#lastFrame });
+    this.#tell("beat", { at: this.#lastFrame, asOf: frame.as_of });
     if (frame.type === "snapshot") {
       if (frame.n <= this.#lastSnapshot) return; // overtaken: a newer whole truth is on the page already
       this.#lastSnapshot = frame.n;
@@ -94,7 +97,8 @@ export class Live extends EventTarget {
       const events = frame.events.filter((event) => this.#lastEvent === null || event.number > this.#lastEvent);
       const reset = this.#reset;
       this.#reset = false;
-      if (!events.length && !reset) return;
+      if (!events.length && !reset && this.#eventsBegan) return;
+      this.#eventsBegan = true;
       if (events.length) this.#lastEvent = events.at(-1).number;
       this.#tell("events", { events, reset });
     } else if (frame.type === "events-expired") {

@@ -1,6 +1,7 @@
 // One managed object: its attributes, operations and notifications, all of it made from its declared type.
 
 import { ApiError, objectPath, post } from "./api.js";
+import { UNKNOWN } from "./away.js";
 import { AttributesForm } from "./attributes_form.js";
 import { deletion } from "./creation.js";
 import { fill, h, icon } from "./elements.js";
@@ -73,6 +74,11 @@ export class ObjectPanel {
       this.#tabs[key].tabIndex = key === tab ? 0 : -1;
     }
     this.#opened(this.#name, tab);
+  }
+
+  /** The broker does not answer: what the object is like is not known, if that was never shown. */
+  unknown() {
+    if (!this.#object) fill(this.#bodies.attributes, h("div", { class: "empty" }, h("p", {}, UNKNOWN)));
   }
 
   /** A whole new truth of the object; null: it is gone. */

@@ -1,6 +1,7 @@
 // The object browser: the tree on the left, and the chosen object's attributes, operations and notifications on the
 // right; all of it made from what the server declares.
 
+import { whenBack } from "./away.js";
 import { creation } from "./creation.js";
 import { fill, h, onNextFrame } from "./elements.js";
 import { pastAndPresent } from "./events.js";
@@ -55,7 +56,10 @@ const render = onNextFrame(() => {
   if (latest && shown && (!object || object.name === shown.name)) shown.arrived(object);
 });
 live.addEventListener("snapshot", (event) => {
-  if (!event.detail.connected && !event.detail.data.object) return; // the broker is away, which is not "gone"
+  if (!event.detail.connected && !event.detail.data.object) {
+    shown?.unknown(); // which is not "gone"
+    return;
+  }
   latest = event.detail;
   render();
 });

@@ -1,12 +1,13 @@
 // The overview: every queue, trouble on top, updated in place.
 
+import { away, shownAsOf, UNKNOWN, whenAway } from "./away.js";
 import { Conditions, countOf } from "./conditions.js";
 import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
 import { showFirstSteps } from "./first_steps.js";
-import { bytes, count, exact, exactAmount, middle, rate } from "./format.js";
-import { live, may, settings, showStops, unless, watch } from "./frame.js";
+import { bytes, clock, count, exact, exactAmount, middle, rate } from "./format.js";
+import { acting, live, may, settings, showStops, watch } from "./frame.js";
 import { queueUrl, whyUrl } from "./objectname.js";
 import { Pager, storedSize } from "./pager.js";
 import { SavedChooser } from "./saved_selections.js";
@@ -131,7 +132,7 @@ for (const element of [search, states]) element.addEventListener("input", () => 
 // -- rows -------------------------------------------------------------------------------------------------------
 
 function row(queue) {
-  const act = h("button", { type: "button", class: "quiet row-act", ...unless("operate", queue.virtualhost) });
+  const act = h("button", { type: "button", class: "quiet row-act", ...acting("operate", queue.virtualhost) });
   act.addEventListener("click", () => openStopDialog(act.dataset.action, queue.object));
   const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
   return h(
@@ -221,7 +222,8 @@ const render = onNextFrame(() => {
   const { totals, queues, total: all, page, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
     setText(document.getElementById("queues-count"), "");
-    fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, "Is it running? The console keeps trying, and shows its queues as soon as it answers."));
+    setText(document.getElementById("conditions-count"), "not known");
+    fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, `${UNKNOWN} Is it running? The console keeps trying, and shows its queues as soon as it answers.`));
     delete empty.dataset.shown;
     empty.hidden = false;
     table.hidden = true;
@@ -237,7 +239,7 @@ const render = onNextFrame(() => {
   setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
   showStops(stops ?? []);
   conditions.show(wrong);
-  setText(document.getElementById("conditions-count"), countOf(wrong.length, allWrong));
+  setText(document.getElementById("conditions-count"), allWrong || !away() ? countOf(wrong.length, allWrong) : `none at ${clock(shownAsOf())}`);
   document.getElementById("conditions-all").hidden = allWrong === 0;
   showSelection();
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
@@ -276,6 +278,7 @@ live.addEventListener("refused", (event) => {
 });
 live.addEventListener("events", (event) => feed.add(event.detail.events, event.detail.reset));
 rows.addEventListener("pointerleave", render);
+whenAway(render);
 
 document.getElementById("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
 document.getElementById("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));

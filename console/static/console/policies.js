@@ -1,10 +1,11 @@
 // Every scope at a glance: what each sets, the patterns in the order in which they match, and queues with settings.
 
 import { get, post, query } from "./api.js";
+import { whenBack } from "./away.js";
 import { openChangeDialog } from "./change_dialog.js";
 import { fill, h, icon } from "./elements.js";
 import { count, plural } from "./format.js";
-import { live, settings, toast, unless, watch } from "./frame.js";
+import { acting, live, settings, toast, unless, watch } from "./frame.js";
 import { scopeUrl, settingChips } from "./policy_fields.js";
 
 const scopes = document.getElementById("scopes");
@@ -49,7 +50,7 @@ function arrow(host, at, step) {
   const movable = other && JSON.stringify(other.rank) === JSON.stringify(here.rank);
   const label = step < 0 ? `Move ${here.pattern} up` : `Move ${here.pattern} down`;
   const why = other ? "A longer literal prefix, then fewer wildcards, win whatever the priority" : "";
-  const button = h("button", { type: "button", class: `quiet icon-only ${step < 0 ? "up" : "down"}`, "aria-label": label, title: movable ? label : why, disabled: !movable, ...unless("edit", host.name) }, icon("chevron"));
+  const button = h("button", { type: "button", class: `quiet icon-only ${step < 0 ? "up" : "down"}`, "aria-label": label, title: movable ? label : why, disabled: !movable, ...acting("edit", host.name) }, icon("chevron"));
   button.addEventListener("click", () => {
     const patterns = host.patterns.map((pattern) => pattern.pattern);
     [patterns[at], patterns[at + step]] = [patterns[at + step], patterns[at]];
@@ -113,5 +114,6 @@ const TELLING = new Set(["policy-changed", "queue-created", "queue-deleted", "ex
 live.addEventListener("events", (event) => {
   if (event.detail.events.some((e) => TELLING.has(e.kind))) soon(500);
 });
+whenBack(load);
 watch({ watch: "objects", object: "" });
 load();

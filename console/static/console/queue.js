@@ -1,11 +1,12 @@
 // One queue: chart, facts, producers with their why, consumers, limits, events.
 
+import { away, shownAsOf, UNKNOWN, whenAway } from "./away.js";
 import { DepthChart } from "./charts.js";
 import { Conditions } from "./conditions.js";
 import { tellingUnit } from "./depth.js";
 import { fill, h, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed, pastAndPresent } from "./events.js";
-import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
+import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
 import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
 import { Limits } from "./limits.js";
 import { objectUrl, timelineUrl, whyUrl } from "./objectname.js";
@@ -28,7 +29,7 @@ const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: fal
 const conditions = new Conditions(byId("conditions"), { about: false });
 
 let snapshot = null;
-let opened = Infinity; // when the first snapshot came, by the server's clock
+let opened = Infinity; // from here on all of the depth is known, by the server's clock
 let unit = null;
 let held = []; // events that came before the first snapshot told the limits
 
@@ -114,6 +115,12 @@ function updateConsumer(node, consumer) {
 }
 
 function list(name, items, row, update, nobody) {
+  if (items === undefined) {
+    byId(name).closest("table").hidden = byId(`${name}-rest`).hidden = true;
+    byId(`${name}-empty`).hidden = false;
+    fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
+    return;
+  }
   items = items.map((item) => ({ ...(item.attributes ?? {}), ...item, object: item.object ?? item.name }));
   reconcile(byId(name), items, (item) => item.object ?? item.id, row, update);
   byId(name).closest("table").hidden = items.length === 0;
@@ -132,7 +139,7 @@ const FACTS = [
   ["Consumers", (q) => count(q.consumers)],
   ["Unacknowledged", (q) => count(q.unacknowledged_messages)],
   ["Credit out", (q) => count(q.credit), () => "Credit handed out to producers or not yet back from them"],
-  ["Overfull", (q) => (q.overfull_count ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all` : "never")],
+  ["Overfull", (q) => (q.overfull_count === undefined ? "not known" : q.overfull_count ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all` : "never")],
   ["Enqueued ever", (q) => count(q.enqueued_messages), (q) => exactAmount(q.enqueued_messages, "messages")],
   ["Dequeued ever", (q) => count(q.dequeued_messages), (q) => exactAmount(q.dequeued_messages, "messages")],
 ];
@@ -153,14 +160,18 @@ const render = onNextFrame(() => {
   const data = snapshot?.data;
   if (!data) return;
   if (!data.gone && !data.queue) {
-    for (const name of ["producers", "consumers"]) fill(byId(`${name}-empty`), h("p", {}, "Waiting for the broker."));
+    for (const name of ["producers", "consumers"]) fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
+    for (const fact of facts) setText(fact.node, "not known");
+    for (const id of ["limits", "chart"]) fill(byId(id), h("p", { class: "card-text muted" }, UNKNOWN));
+    setText(byId("queue-state"), "not known");
     return;
   }
   const gone = byId("gone");
   gone.hidden = !data.gone;
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
   if (data.gone) {
-    fill(gone, h("p", {}, h("strong", {}, "There is no such queue now. "), "It was deleted, or never was. The page comes alive by itself when it is created. ", h("a", { href: "/" }, "To the overview")));
+    const now = snapshot.connected ? "There is no such queue now. " : `There was no such queue at ${clock(snapshot.as_of)}. `;
+    fill(gone, h("p", {}, h("strong", {}, now), "It was deleted, or never was. The page comes alive by itself when it is created. ", h("a", { href: "/" }, "To the overview")));
     return;
   }
   const queue = data.queue;
@@ -187,12 +198,13 @@ const render = onNextFrame(() => {
   }
   setText(byId("producers-count"), queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "");
   setText(byId("consumers-count"), queue.consumers ? count(queue.consumers) : "");
-  const blockedFirst = [...(data.producers ?? [])].sort((a, b) => (a.state === b.state ? 0 : a.state === "BLOCKED" ? -1 : 1));
+  const blockedFirst = data.producers && [...data.producers].sort((a, b) => (a.state === b.state ? 0 : a.state === "BLOCKED" ? -1 : 1));
   list("producers", blockedFirst, producerRow, updateProducer, "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.");
-  list("consumers", data.consumers ?? [], consumerRow, updateConsumer,
+  list("consumers", data.consumers, consumerRow, updateConsumer,
     queue.depth_messages ? `Nobody consumes from it: ${plural(queue.depth_messages, "message waits", "messages wait")}.` : "Nobody consumes from it.");
   for (const name of ["producers", "consumers"]) {
-    const more = (data[`${name}_total`] ?? 0) - (data[name]?.length ?? 0);
+    if (!data[name]) continue;
+    const more = data[`${name}_total`] - data[name].length;
     byId(`${name}-rest`).hidden = more <= 0;
     setText(byId(`${name}-rest`), `${plural(more, "more is", "more are")} not shown; the object browser has them all.`);
   }
@@ -207,14 +219,19 @@ live.addEventListener("snapshot", (event) => {
   // While the broker is away there is less to tell than what the page has: it stays, marked as of when.
   if (!event.detail.connected && snapshot?.data.queue) return;
   snapshot = event.detail;
-  opened = Math.min(opened, snapshot.at);
   const queue = snapshot.data.queue;
-  if (queue && snapshot.connected) {
+  if (queue) {
+    const at = snapshot.connected ? snapshot.at : snapshot.as_of;
+    const since = Math.min(snapshot.data.unchanged_since ?? at, at);
+    const alone = opened === Infinity && since < at;
+    opened = Math.min(opened, since);
     if (unit === null) {
       const telling = queue.effective_capacity_messages ? "messages" : queue.effective_capacity_bytes ? "bytes" : tellingUnit(queue);
       showUnit(telling);
     }
-    chart.add({ at: snapshot.at, state: queue.state, depth_messages: queue.depth_messages, depth_bytes: queue.depth_bytes, ...Object.fromEntries(LIMITS.map((name) => [name, queue[name]])) });
+    const sample = { state: queue.state, depth_messages: queue.depth_messages, depth_bytes: queue.depth_bytes, ...Object.fromEntries(LIMITS.map((name) => [name, queue[name]])) };
+    if (alone) chart.add({ ...sample, at: since }); // nothing of the queue has changed since then
+    chart.add({ ...sample, at });
     if (first || held.length) {
       for (const old of held) addPoint(old, queue);
       held = [];
@@ -242,6 +259,8 @@ pastAndPresent(live, (events, reset) => {
 });
 
 addEventListener("headgate-stops", render);
+whenAway((gone) => chart.hold(gone ? (shownAsOf() ?? 0) : null));
+if (away()) chart.hold(shownAsOf() ?? 0);
 byId("queue-timeline").href = timelineUrl(settings.object);
 byId("why").href = whyUrl(settings.object);
 byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;

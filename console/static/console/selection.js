@@ -64,7 +64,7 @@ export class Selection {
     const aim = picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: filter, label };
     const act = (action, look) => {
       const refused = may("operate") ? null : "true"; // it stays in reach and says why
-      return h("button", { type: "button", class: look, disabled: counting, "aria-disabled": refused, on: { click: () => openStopDialog(action, aim) } }, icon(action), `${action === "stop" ? "Stop" : "Start"} producers${counting ? "" : ` of ${plural(number, "queue")}`}`);
+      return h("button", { type: "button", class: look, disabled: counting, "aria-disabled": refused, data: { acts: "" }, on: { click: () => openStopDialog(action, aim) } }, icon(action), `${action === "stop" ? "Stop" : "Start"} producers${counting ? "" : ` of ${plural(number, "queue")}`}`);
     };
     fill(this.#bar, h("span", {}, counting ? "Counting…" : picked ? `${count(picked)} selected` : `${count(number)} ${number === 1 ? "queue matches" : "queues match"}`),
       act("stop", "danger"), act("start", ""),

@@ -44,7 +44,7 @@ export function openStopDialog(action, aim) {
   const everyBroker = h("input", { type: "checkbox", id: "stop-brokers" });
   const end = action === "stop" ? endFields() : stageFields();
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
-  const submit = h("button", { type: "submit", class: action === "stop" ? "danger solid" : "primary" }, icon(action), heading);
+  const submit = h("button", { type: "submit", class: action === "stop" ? "danger solid" : "primary", data: { acts: "" } }, icon(action), heading);
   const cancel = h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel");
   const form = h(
     "form",
@@ -226,7 +226,7 @@ const unanswered = (answer) =>
 /** What came of it, followed as it happens, with one click to undo a stop. */
 function showAnswer(dialog, form, action, sent, answer, why) {
   const close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
-  const undo = action === "stop" && answer.changed ? h("button", { type: "button", class: "undo" }, icon("start"), "Undo") : null;
+  const undo = action === "stop" && answer.changed ? h("button", { type: "button", class: "undo", data: { acts: "" } }, icon("start"), "Undo") : null;
   fill(form, h("h2", { id: "stop-title" }, action === "stop" ? "Producers stopped" : "Producers started"), ...answerLines(action, answer), h("div", { class: "dialog-actions" }, undo, close));
   close.focus();
   const following = { on: action === "stop" };

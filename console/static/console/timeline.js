@@ -2,6 +2,7 @@
 // the same; the server searches, this module shows, and asks for what is new when the socket says that something is.
 
 import { get, query } from "./api.js";
+import { shownAsOf, whenAway } from "./away.js";
 import { fill, h, icon, reconcile, setText } from "./elements.js";
 import { SHAPES, said } from "./events.js";
 import { clock, moment, plural, words } from "./format.js";
@@ -15,7 +16,7 @@ const form = byId("filters");
 const FIELDS = ["search", "queue", "producer", "actor", "kind", "told_by", "from", "until"];
 const TIMES = new Set(["from", "until"]);
 
-let entries = [];
+let entries = null; // null: not known
 let at = { before_event: 0, before_audit: 0, newest_event: 0, newest_audit: 0, more: false };
 let asking = null;
 
@@ -66,7 +67,7 @@ async function ask({ older = false } = {}) {
     const from = older ? { before_event: at.before_event, before_audit: at.before_audit } : {};
     const answer = await get(`timeline/${query({ ...values, ...from, count: 100 })}`, asking.signal);
     at = { ...answer, ...(older ? { newest_event: at.newest_event, newest_audit: at.newest_audit } : {}) };
-    entries = older ? [...entries, ...answer.entries] : answer.entries;
+    entries = older ? [...(entries ?? []), ...answer.entries] : answer.entries;
     asking = null;
     show();
   } catch (error) {
@@ -88,7 +89,7 @@ function freshen() {
   }
   due = setTimeout(async () => {
     try {
-      if (asking) return;
+      if (asking || !entries) return;
       const asks = asked();
       const answer = await get(`timeline/${query({ ...asks, after_event: at.newest_event, after_audit: at.newest_audit })}`);
       if (JSON.stringify(asks) !== JSON.stringify(asked()) || asking) return;
@@ -121,6 +122,7 @@ document.addEventListener("visibilitychange", () => {
 // -- showing ----------------------------------------------------------------------------------------------------
 
 function show() {
+  if (!entries) return;
   const filtered = Object.keys(asked()).length > 0;
   const list = byId("entries");
   reconcile(list, entries, (entry) => entry.id, line);
@@ -131,7 +133,7 @@ function show() {
     fill(empty, h("p", {}, h("strong", {}, at.more ? "Nothing in what has been searched so far." : filtered ? "Nothing matches." : "Nothing has happened yet.")),
       h("p", {}, at.more ? "Search further back, or widen the filter." : filtered ? "Widen the filter: what matches turns up here as it happens." : "Events of the broker and what people do turn up here as they happen."));
   }
-  setText(byId("note"), `${plural(entries.length, "entry", "entries")}${at.more ? ", older ones not shown" : ""}. New ones turn up by themselves.`);
+  setText(byId("note"), `${plural(entries.length, "entry", "entries")}${at.more ? ", older ones not shown" : ""}. ${shownAsOf() ? `Events as of ${clock(shownAsOf())}.` : "New ones turn up by themselves."}`);
   const older = byId("older");
   older.hidden = !at.more;
   older.disabled = false;
@@ -194,5 +196,6 @@ byId("share").addEventListener("click", async () => {
   }
 });
 
+whenAway((gone) => (gone ? show() : ask()));
 watch({ watch: "objects", object: "" });
 ask();

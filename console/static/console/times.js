@@ -1,7 +1,18 @@
-// Times that keep themselves up to date: one ticker for the whole page.
+// Times that keep themselves up to date: one ticker for the whole page. While the broker does not answer they stand still
+// at the time of what is shown, but for those inside [data-own-times], which are the console's own.
 
 import { h, setAttribute, setText } from "./elements.js";
 import { clock, duration, moment } from "./format.js";
+
+let heldAt = null;
+
+/** Let times stand still at `ms`; null: let them go on. */
+export function holdTimes(ms) {
+  heldAt = ms;
+  tick();
+}
+
+const now = (element) => (heldAt === null || element?.closest("[data-own-times]") ? Date.now() : heldAt);
 
 /** An element that says how long ago `ms` was. */
 export function sinceElement(ms = null) {
@@ -22,26 +33,25 @@ export function setSince(element, ms) {
     element.dateTime = new Date(ms).toISOString();
     element.title = `since ${moment(ms)}`;
   }
-  setText(element, duration(Date.now() - ms));
+  setText(element, duration(now(element) - ms));
 }
 
 /** An element that says how long it is until `ms`. */
 export function untilElement(ms) {
-  return h("time", { class: "until", data: { until: ms }, datetime: new Date(ms).toISOString(), title: `until ${moment(ms)}` }, left(ms));
+  return h("time", { class: "until", data: { until: ms }, datetime: new Date(ms).toISOString(), title: `until ${moment(ms)}` }, left(ms, now(null)));
 }
 
-const left = (ms) => (ms > Date.now() ? duration(ms - Date.now()) : "a moment");
+const left = (ms, from) => (ms > from ? duration(ms - from) : "a moment");
 
 /** A moment in the viewer's zone. */
 export const clockElement = (ms) =>
   h("time", { class: "clock", datetime: new Date(ms).toISOString(), title: moment(ms) }, clock(ms));
 
 function tick() {
-  const now = Date.now();
   for (const element of document.querySelectorAll("time[data-since]")) {
-    setText(element, duration(now - Number(element.dataset.since)));
+    setText(element, duration(now(element) - Number(element.dataset.since)));
   }
-  for (const element of document.querySelectorAll("time[data-until]")) setText(element, left(Number(element.dataset.until)));
+  for (const element of document.querySelectorAll("time[data-until]")) setText(element, left(Number(element.dataset.until), now(element)));
 }
 
 setInterval(() => document.visibilityState === "visible" && tick(), 1000);

@@ -1,9 +1,10 @@
 // Why a queue or a producer is blocked: the verdict, the chain from the client to the limit, every cause, who could
 // drain it, everybody it holds up, and who shares their connections.
 
+import { UNKNOWN } from "./away.js";
 import { Conditions } from "./conditions.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
-import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
+import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
 import { endOf, live, settings, watch } from "./frame.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "./objectname.js";
 import { setState, stateElement } from "./states.js";
@@ -241,10 +242,20 @@ const render = onNextFrame(() => {
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
   if (data.gone) {
     setText(byId("verdict"), "It is not there any more.");
-    fill(gone, h("p", {}, h("strong", {}, "There is no such object now. "), "The client has gone, or the queue was deleted. ", queueName ? h("a", { href: whyUrl(queueName) }, "Look at its queue") : h("a", { href: "/" }, "To the overview")));
+    fill(gone, h("p", {}, h("strong", {}, snapshot.connected ? "There is no such object now. " : `There was no such object at ${clock(snapshot.as_of)}. `), "The client has gone, or the queue was deleted. ", queueName ? h("a", { href: whyUrl(queueName) }, "Look at its queue") : h("a", { href: "/" }, "To the overview")));
     return;
   }
-  if (!data.queue) return;
+  if (!data.queue) {
+    setText(byId("verdict"), UNKNOWN);
+    setText(byId("state"), "not known");
+    for (const name of ["consumers", "producers", "sharing"]) {
+      const table = byId(name).closest("table");
+      if (table) table.hidden = true;
+      byId(`${name}-empty`).hidden = false;
+      fillOnce(byId(`${name}-empty`), UNKNOWN, () => h("p", {}, UNKNOWN));
+    }
+    return;
+  }
   const { queue } = data;
   queueName = queue.object;
   for (const id of ["queue-link", "queue-page"]) byId(id).href = objectUrl(queue.object);

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from console.charts import depth_figure, overfull_value
+from console.history.figures import queue_figure
 
 SAMPLES = [
     {
@@ -86,3 +87,10 @@ def _coloured(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _coloured(item) for key, item in value.items()}
     return value
+
+
+def test_depth_is_drawn_in_steps_and_what_only_events_tell_in_points_without_a_line() -> None:
+    found = traces(depth_figure("messages", SAMPLES))
+    assert found["depth_messages"]["line"]["shape"] == "hv"
+    assert found["past_depth_messages"]["mode"] == "markers"
+    assert traces(queue_figure("messages"))["told_messages"]["mode"] == "markers"

@@ -1,0 +1,67 @@
+// While the broker does not answer, what is shown is of the past and nothing can be done at it: times stand still at the
+// snapshot's time, and controls that need the broker (`data-acts`) are off and say why. frame.js decides when that is.
+
+import { holdTimes } from "./times.js";
+
+/** For what was not known at the snapshot's time. */
+export const UNKNOWN = "Not known while the broker does not answer.";
+
+const ACTS = "[data-acts]";
+let why = "";
+let since = null;
+
+/** Whether what the page shows is of the past. */
+export const away = () => why !== "";
+
+/** The time of what is shown while that is so, ms; null: nothing is known, or it is of now. */
+export const shownAsOf = () => (why ? since : null);
+
+/** Why nothing can be done now, a sentence. */
+export const whyNot = () => why;
+
+/** Call `act` each time that the broker answers again. */
+export const whenBack = (act) => addEventListener("headgate-away", () => away() || act());
+
+/** Call `act(away)` each time that changes. */
+export const whenAway = (act) => addEventListener("headgate-away", () => act(away()));
+
+/** `reason`: a sentence; empty: the page shows what is so now. `asOf`: the time of what is shown, ms; null: nothing is known. */
+export function setAway(reason, asOf) {
+  if (reason === why && asOf === since) return;
+  const turned = Boolean(reason) !== Boolean(why);
+  [why, since] = [reason, asOf];
+  holdTimes(reason ? (asOf ?? Date.now()) : null);
+  if (reason) {
+    for (const element of document.querySelectorAll(ACTS)) switchOff(element);
+    if (turned) watching.observe(document.body, { childList: true, subtree: true });
+  } else {
+    watching.disconnect();
+    for (const element of document.querySelectorAll("[data-off]")) switchOn(element);
+  }
+  if (turned) dispatchEvent(new Event("headgate-away"));
+}
+
+function switchOff(element) {
+  if (element.dataset.off === undefined) {
+    if (element.getAttribute("aria-disabled") === "true") return; // for a reason of its own
+    element.dataset.off = element.title;
+    element.setAttribute("aria-disabled", "true");
+  }
+  element.title = why;
+}
+
+function switchOn(element) {
+  element.title = element.dataset.off;
+  if (!element.title) element.removeAttribute("title");
+  element.removeAttribute("aria-disabled");
+  delete element.dataset.off;
+}
+
+/** Controls that are drawn meanwhile. */
+const watching = new MutationObserver((changes) => {
+  for (const node of changes.flatMap((change) => [...change.addedNodes])) {
+    if (node.nodeType !== Node.ELEMENT_NODE) continue;
+    if (node.matches(ACTS)) switchOff(node);
+    for (const element of node.querySelectorAll(ACTS)) switchOff(element);
+  }
+});
