@@ -141,7 +141,8 @@ def _waits_since(told: Status, oldest: int) -> int:
     last = next((run for run in told.runs if run["work"] == "run"), None)
     if last is None or oldest < last["started"]:
         return oldest
-    return max([oldest, *(run["finished"] for run in told.runs if run["finished"] is not None)])
+    ended: list[int] = [run["finished"] for run in told.runs if run["finished"] is not None]
+    return max([oldest, *ended])
 
 
 def _during(step: str) -> str:
