@@ -50,6 +50,7 @@ ROWS = {
     "4 failing sends for systemUsage": "with reject and reject-after a send fails while a limit is exceeded",
     "4 what waits outside uses memory": "messages that wait outside queues, in fan-outs and in transactions count",
     "4 percentLimit and total": "a limit as a percentage of what is available, or of an explicit total",
+    "4 hung broker": "what the console shows of a broker that does not answer is dated, and says what is not known",
     "4 hung producer": "the console says who is blocked, by what, since when, and what would release it",
     "5 order": "own, best pattern, exchange, virtual host, broker: each field on its own",
     "5 best match": "longest literal prefix, then fewer wildcards, then priority",

@@ -13,7 +13,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -123,22 +123,27 @@ class Hanging:
 
 
 @contextmanager
-def publishing(port: int) -> Iterator[None]:
-    """A producer that is blocked, since its queue is full, and a consumer that takes nothing."""
+def clients(port: int) -> Iterator[None]:
+    """A producer that is blocked, since its queue is full, and a consumer that takes nothing. Clients whose broker
+    hangs give their connections up, and come again."""
     ended = threading.Event()
 
-    def publish() -> None:
-        # A client whose broker hangs gives its connection up, and comes again.
+    def publish(connection: BlockingConnection) -> None:
+        sender = connection.create_sender("orders")
+        while not ended.is_set():
+            sender.send(Message(body="x" * 100))
+
+    def consume(connection: BlockingConnection) -> None:
+        connection.create_receiver("orders", credit=0)
+        connection.wait(ended.is_set, timeout=3000)
+
+    def again(act: Callable[[BlockingConnection], None]) -> None:
         while not ended.is_set():
             with suppress(ProtonException, OSError):
-                connection = BlockingConnection(f"127.0.0.1:{port}", timeout=3000, allowed_mechs="ANONYMOUS")
-                sender = connection.create_sender("orders")
-                while not ended.is_set():
-                    sender.send(Message(body="x" * 100))
+                act(BlockingConnection(f"127.0.0.1:{port}", timeout=3000, allowed_mechs="ANONYMOUS"))
 
-    threading.Thread(target=publish, daemon=True).start()
-    consumer = BlockingConnection(f"127.0.0.1:{port}", timeout=30, allowed_mechs="ANONYMOUS")
-    consumer.create_receiver("orders", credit=0)
+    for act in (publish, consume):
+        threading.Thread(target=again, args=(act,), daemon=True).start()
     try:
         yield
     finally:
@@ -162,8 +167,9 @@ def hanging(database: None, tmp_path: Path, settings: Any) -> Iterator[Hanging]:
                 "pace": Pace(answer=4, hearing=0.5, retry_most=1),
             }
         ]
-        with publishing(port):
-            until(lambda: (link("local").queue(ORDERS) or {}).get("blocked_producers"), 60)
+        with clients(port):
+            for attribute in ("blocked_producers", "consumers"):
+                until(lambda named=attribute: (link("local").queue(ORDERS) or {}).get(named), 60)
             try:
                 yield made
             finally:
@@ -189,7 +195,7 @@ def furnished() -> None:
     )
     BulkEdit.objects.create(pk=1, user_name="adele", broker="local", lease_until=now, finished=now, state="done")
     BulkEditRow.objects.create(
-        edit_id=1, object=ORDERS, wanted={"capacity_messages": 5}, before={"capacity_messages": None}, state="done"
+        edit_id=1, object=ORDERS, wanted={"capacity_messages": 5}, before={"capacity_messages": 4}, state="done"
     )
     connections.close_all()
 
@@ -318,6 +324,7 @@ async def test_every_page_of_the_urlconf_is_walked() -> None:
     assert {pattern.name for pattern in urlpatterns} == set(PAGES) | FILES
 
 
+@pytest.mark.domain("4 hung broker")
 async def test_no_page_and_no_call_says_what_is_not_known_while_the_broker_hangs(people: Any, hanging: Hanging) -> None:
     context = await person(people)
     open_pages = {name: await open_page(context, name) for name in PAGES}

@@ -178,8 +178,9 @@ def test_a_pipeline_that_has_stopped_taking_files_says_so(as_viewer: APIClient, 
 def test_files_that_landed_during_a_long_run_are_the_next_ones_and_no_trouble(as_viewer: APIClient, url: str) -> None:
     now = timezone.now()
     run(started=now - dt.timedelta(minutes=9), finished=now - dt.timedelta(seconds=5))
-    recorded(url)
+    land(url, Story("local").watch(0, 1).rows)
     age(url, dt.timedelta(minutes=4))
+    recorded(url)
     told = ask(as_viewer)
     assert (told["condition"], kinds(told)) == ("fine", [])
 

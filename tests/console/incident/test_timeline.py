@@ -179,7 +179,9 @@ def test_download_has_every_entry_that_matches(happened: Broker, as_viewer: APIC
     answer = as_viewer.get("/api/v1/timeline/download/", {"queue": "orders", "as": "json"})
     assert answer["Headgate-More"] == "false"
     assert "attachment" in answer["Content-Disposition"]
-    assert answer.json() == {"more": False, "entries": entries}
+    told = answer.json()
+    assert (told["more"], told["stale"], told["entries"]) == (False, False, entries)
+    assert answer["Headgate-As-Of"] == str(told["as_of"])
     text = as_viewer.get("/api/v1/timeline/download/", {"queue": "orders", "as": "csv"}).content.decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["id"] for row in rows] == [entry["id"] for entry in entries]
