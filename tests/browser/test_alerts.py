@@ -212,6 +212,22 @@ async def test_a_schedule_is_made_is_due_sets_and_puts_back(people: People, brok
     await expect(row).to_contain_text("paused")
 
 
+async def test_a_schedule_for_the_whole_broker_is_made_only_after_a_question(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"), "/schedules/new/")
+    await expect(page.locator("[name=target]")).to_have_value("")
+    await page.get_by_label("Name").fill("Night")
+    await page.locator("[name=target]").fill("type=Broker")
+    await page.locator("[name=reason]").fill("the night")
+    await page.get_by_role("button", name="Save").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("stops the producers of every queue of Local broker")
+    await dialog.get_by_role("button", name="Cancel").click()
+    assert await in_thread(Schedule.objects.count) == 0
+    await page.get_by_role("button", name="Save").click()
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(page.locator("#schedules tr")).to_contain_text("Night")
+
+
 async def test_a_viewer_sees_schedules_and_may_change_nothing(people: People, broker: Broker) -> None:
     page = await opened(await people.page("vic", "viewers"), "/schedules/")
     await expect(page.locator("#schedules-empty")).to_be_visible()

@@ -349,3 +349,16 @@ async def test_viewer_neither_orders_nor_removes_patterns_nor_reverts(people: Pe
         await page.get_by_role("button", name=button).click(force=True)
         await expect(page.locator(".toast").last).to_contain_text("the role of")
         await expect(page.locator("dialog")).to_have_count(0)
+
+
+async def test_pattern_that_changes_nothing_says_which_queues_override_it(people: People, broker: Broker) -> None:
+    for name in ("orders.eu", "orders.us"):
+        broker.do(lambda memory, name=name: limited(memory, name, 100))  # type: ignore[misc]
+    page = await opened(await people.page("ada"), "/policies/")
+    await page.locator('[data-host="default"]').get_by_role("link", name="New pattern").click()
+    await typed(page, pattern="orders.>", capacity_messages="2")
+    preview = page.locator("#preview")
+    await expect(preview).to_contain_text("Matches 2 queues; no effective value changes.")
+    await expect(preview.locator(".overrides li")).to_have_text(
+        [re.compile("orders.eu sets Capacity, messages itself"), re.compile("orders.us sets Capacity, messages itself")]
+    )

@@ -244,3 +244,13 @@ async def test_thousand_queues_are_turned_page_by_page_and_only_a_page_is_there(
     await page.locator("#search").fill("q0001")
     await expect(names).to_have_text(["q0001"])
     await expect(page.locator("#queues-pager")).to_be_hidden()
+
+
+async def test_stop_dialog_says_how_many_queues_it_does_not_name(people: People, broker: Broker) -> None:
+    for n in range(7):
+        broker.do(lambda memory, n=n: used(memory, f"q{n}", 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    await expect(page.locator("#queue-rows tr")).to_have_count(7)
+    await page.get_by_role("button", name="Stop all producers").click()
+    await expect(page.locator("dialog .preview-largest li")).to_have_count(6)
+    await expect(page.locator("dialog .preview-largest li").last).to_have_text("and 2 more")

@@ -7,9 +7,9 @@ import { fill, h } from "./elements.js";
 import { field } from "./fields.js";
 import { plural } from "./format.js";
 import { live, settings, toast, watch } from "./frame.js";
-import { formatName, objectUrl, shortName } from "./objectname.js";
+import { formatName, objectUrl, parseName, shortName } from "./objectname.js";
 import { fieldValue, fieldText, inRows, labelOf, origin, scopeUrl } from "./policy_fields.js";
-import { showPreview } from "./policy_preview.js";
+import { showOverrides, showPreview } from "./policy_preview.js";
 
 const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key
 const HINT = "Change a value: what it would do to queues and producers is shown here before anything is saved.";
@@ -179,6 +179,7 @@ async function preview() {
     tell();
     showPreview(box, told);
     ready(wanted);
+    if (!told.changed && told.queues && isPattern) await overrides(wanted);
   } catch (error) {
     if (error.name === "AbortError") return;
     fill(box, h("p", { class: "muted" }, error.status === 404 ? "" : "Nothing to show: the change would be refused."));
@@ -186,6 +187,17 @@ async function preview() {
     else wrong(error);
   } finally {
     box.removeAttribute("aria-busy");
+  }
+}
+
+/** Why a pattern that matches queues changes nothing: what they set themselves. */
+async function overrides(wanted) {
+  const { keys } = parseName(wanted.object);
+  try {
+    const { queues } = await post("policies/bulk/preview/", { selection: { search: "", pattern: keys.pattern, states: [] } }, asked.signal);
+    if (previewed === JSON.stringify(wanted)) showOverrides(box, queues.filter((queue) => queue.virtualhost === keys.virtualhost), Object.keys(wanted.attributes));
+  } catch {
+    // The preview stands without it.
   }
 }
 

@@ -3,7 +3,7 @@
 import { fill, h, icon } from "./elements.js";
 import { amount, count, duration, exact, plural } from "./format.js";
 import { queueUrl, shortName } from "./objectname.js";
-import { fieldText, labelBeside } from "./policy_fields.js";
+import { declaredField, fieldText, labelBeside, labelOf } from "./policy_fields.js";
 import { stateElement } from "./states.js";
 
 /** Fill `box` with the answer of a preview. */
@@ -23,7 +23,7 @@ function refusals(told) {
 
 function counts(told) {
   if (!told.changed) {
-    return h("p", {}, told.queues ? `${plural(told.queues, "queue looks", "queues look")} here, and no value in force changes for any of them.` : "No queue looks here now: it will hold for those to come.");
+    return h("p", {}, told.queues ? `Matches ${plural(told.queues, "queue")}; no effective value changes.` : "Matches no queue now: it applies to those to come.");
   }
   const lines = [line("", "info", h("strong", {}, exact(told.changed)), ` of ${plural(told.queues, "queue")} ${told.changed === 1 ? "gets" : "get"} other values.`)];
   if (told.overfull) lines.push(line("over", "overfull", h("strong", {}, plural(told.overfull, "queue becomes", "queues become")), " overfull at once."));
@@ -31,7 +31,7 @@ function counts(told) {
   if (told.released) lines.push(line("fine", "normal", h("strong", {}, plural(told.released, "queue is", "queues are")), " overfull no longer."));
   if (told.freed) lines.push(line("fine", "running", h("strong", {}, plural(told.freed, "producer is", "producers are")), " freed."));
   if (told.dropped) lines.push(line("danger", "overfull", h("strong", {}, `About ${plural(told.dropped, "message is", "messages are")} dropped`), " by ring queues. That cannot be undone."));
-  if (lines.length === 1) lines.push(line("", "normal", "Nobody is held or freed by it now."));
+  if (lines.length === 1) lines.push(line("", "normal", "No producers blocked or released."));
   return h("ul", { class: "effects" }, lines);
 }
 
@@ -66,4 +66,16 @@ function fullIn({ before, after }) {
   if (after.full_in_ms === null) return after.state.startsWith("OVERFULL") ? "full now" : "not filling up";
   const was = before.full_in_ms === null ? "" : ` (was ${duration(before.full_in_ms)})`;
   return `full in ${duration(after.full_in_ms)}${was}`;
+}
+
+/**
+ * Beside a preview by which nothing changes: which of the queues that match set these fields themselves. `found`: queues
+ * with what each sets; `names`: the fields.
+ */
+export function showOverrides(box, found, names) {
+  const own = found.map((queue) => [queue.name, names.filter((name) => (queue.set?.[name] ?? null) !== null)]).filter(([, set]) => set.length);
+  if (!own.length) return;
+  const shown = own.slice(0, 10).map(([name, set]) => h("li", {}, h("strong", {}, name), ` sets ${set.map((each) => labelOf(declaredField(each))).join(", ")} itself`));
+  box.append(h("div", { class: "overrides" }, h("p", {}, "Overridden by the queues themselves:"), h("ul", { class: "plain-list" }, shown, own.length > 10 ? h("li", { class: "muted" }, `and ${exact(own.length - 10)} more`) : null),
+    h("p", { class: "muted" }, "What a queue sets itself comes before any pattern. ", h("a", { href: "/policies/bulk/" }, "Change the queues' own values"))));
 }

@@ -13,7 +13,7 @@ const byId = (id) => document.getElementById(id);
 const path = settings.schedule ? `schedules/${settings.schedule}/` : "schedules/";
 const LABELS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-const EMPTY = { name: "", action: "stop", target: "type=Broker", pattern: "", attributes: {}, reason: "", zone: HERE, once: "", minute: "0", hour: "22", days: "*", months: "*", weekdays: "*", lasts: 480, paused: false };
+const EMPTY = { name: "", action: "stop", target: "", pattern: "", attributes: {}, reason: "", zone: HERE, once: "", minute: "0", hour: "22", days: "*", months: "*", weekdays: "*", lasts: 480, paused: false };
 let pause = 0;
 let asked = 0;
 
@@ -27,7 +27,7 @@ async function show() {
   const fields = {
     name: plainField("name", "Name", { value: was.name, maxlength: 100, placeholder: "Nightly batch" }),
     action: plainField("action", "What", { value: was.action, choices: [["stop", "Stop producers"], ["start", "Start producers"], ["policy", "Set policy fields"]] }),
-    target: plainField("target", "Of", { value: was.target, list: "scopes", hint: "An object name: type=Broker, or one of the list." }),
+    target: plainField("target", "Of", { value: was.target, list: "scopes", required: true, hint: "An object name of the list; type=Broker is every queue of the broker." }),
     pattern: plainField("pattern", "Only queues", { value: was.pattern, placeholder: "orders.>", hint: "A pattern, where that is the broker or a virtual host." }),
     reason: plainField("reason", "Why", { value: was.reason, maxlength: 500, hint: "Everybody sees it while it is in force." }),
     mode: plainField("mode", "When", { value: mode, choices: [["weekly", "On days of the week"], ["once", "Once"], ["cron", "By fields as of cron"]] }),
@@ -106,6 +106,15 @@ async function show() {
   byId("schedule").addEventListener("change", soon);
   byId("schedule").addEventListener("submit", async (event) => {
     event.preventDefault();
+    const { action, target, pattern, name } = given();
+    if (action !== "policy" && target === "type=Broker" && !pattern) {
+      const verb = action === "stop" ? "stops" : "starts";
+      openFormDialog({ title: `Save ${name || "this schedule"} for the whole broker?`, says: `At each of its times it ${verb} the producers of every queue of ${settings.brokerTitle}.`, fields: [], action: "Save", danger: action === "stop", submit: async () => void save() });
+      return;
+    }
+    await save();
+  });
+  async function save() {
     byId("save").disabled = true;
     try {
       const body = given();
@@ -118,7 +127,7 @@ async function show() {
       for (const [from, to] of Object.entries(renamed)) if (error.body?.[from]) error.body[to] = error.body[from], delete error.body[from];
       showWrong(error, Object.values(named), byId("problem"));
     }
-  });
+  }
   byId("remove").addEventListener("click", () => openFormDialog({ title: `Remove ${was.name}`, says: "What it has done stays in the list.", fields: [], action: "Remove", danger: true,
     async submit() {
       await remove(path);

@@ -210,11 +210,12 @@ function stageFields() {
 function previewLines(action, answer) {
   const verb = action === "stop" ? "stops" : "starts";
   const lines = [h("p", { class: "preview-count" }, `This ${verb} `, h("strong", {}, plural(answer.producers, "producer")), " of ", h("strong", {}, plural(answer.queues, "queue")), answer.brokers ? ` on ${plural(answer.brokers.length, "broker")}.` : ".")];
-  if (answer.already_stopped) lines.push(h("p", { class: "muted" }, `${plural(answer.already_stopped, "queue is", "queues are")} stopped already.`));
+  if (answer.already_stopped) lines.push(h("p", { class: "muted" }, action === "stop" ? `${plural(answer.already_stopped, "queue is", "queues are")} stopped already.` : `${plural(answer.already_stopped, "queue is", "queues are")} stopped now.`));
   if (action === "stop" && answer.percent_used !== null && answer.percent_used !== undefined) lines.push(h("p", { class: "muted" }, `The fullest is at ${exact(answer.percent_used)} % of its capacity.`));
   if (answer.largest?.length) {
     lines.push(h("ul", { class: "preview-largest" }, answer.largest.slice(0, 5).map((queue) =>
-      h("li", {}, h("span", {}, queue.name ?? shortName(queue.object ?? "")), h("span", { class: "muted" }, plural(queue.producers, "producer"))))));
+      h("li", {}, h("span", {}, queue.name ?? shortName(queue.object ?? "")), h("span", { class: "muted" }, plural(queue.producers, "producer")))),
+    answer.queues > 5 ? h("li", { class: "muted" }, `and ${exact(answer.queues - 5)} more`) : null));
   }
   lines.push(...unanswered(answer));
   return lines;
