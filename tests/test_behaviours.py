@@ -35,6 +35,7 @@ ROWS = {
     "3 policies on queues and exchanges": "a queue without its own policy inherits its exchange's",
     "3 managed at run time": "a policy applied, changed or removed acts at once, on producers blocked now too",
     "3 stop and start all producers": "one call on any scope, idempotent, audited",
+    "3 staged start": "one that halts says so everywhere: who began it, when, and which queue halted it",
     "3 known weakness": "the overshoot is one message at most, for any number of producers",
     "4 per producer": "several producers share a connection, and only the one with the full queue is slowed",
     "4 producer window": "what one producer may have outstanding is bounded, in messages and in bytes",

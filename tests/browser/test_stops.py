@@ -40,6 +40,7 @@ def second(broker: Broker, settings: Any) -> Broker:
     return other
 
 
+@pytest.mark.domain("3 staged start")
 async def test_staged_start_lets_producers_in_and_halts_when_the_queue_climbs(people: People, broker: Broker) -> None:
     def create(memory: InMemoryBroker) -> Any:
         memory.management.create(ORDERS, {"capacity_messages": 100})

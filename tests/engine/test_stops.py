@@ -522,6 +522,7 @@ def test_a_staged_start_halts_when_a_queue_climbs_above_its_limit(world):
     assert sent_in(world, senders, 1000) == 0
 
 
+@pytest.mark.domain("3 staged start")
 def test_a_halted_staged_start_says_who_began_it_when_and_which_queue_halted_it(world):
     queue, senders = staged(world, rate=2000, halt=20)
     world.queue("other", capacity_messages=10_000)
