@@ -67,7 +67,8 @@ POLICY: tuple[Attribute, ...] = (
         "mechanism",
         Kind.STRING,
         "How an overfull queue holds its producers: block (their credit ends), hold (their messages stay unsettled),"
-        " reject (their messages are rejected) or reject-after (the same, after reject_after_ms). Not set: block.",
+        " reject (their messages are rejected) or reject-after (the same, after reject_after_ms); these two apply"
+        " while a limit of the broker or the virtual host is exceeded, too. Not set: block.",
         writable=True,
         nullable=True,
         choices=("block", "hold", "reject", "reject-after"),

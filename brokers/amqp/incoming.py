@@ -245,7 +245,11 @@ class ProducerLink(IncomingLink):
 
     def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
         condition, text = WHY_REJECTED[outcome]
-        self.reject(delivery, condition, text.format(queue=self.producer.queue.name))
+        queue = self.producer.queue
+        if outcome is Outcome.REFUSED and queue.shortages and not queue.state.overfull:
+            short = ", ".join(dict.fromkeys(usage.reason for usage in queue.shortages))
+            text = f"the broker has no room for messages to queue {{queue}}: {short}"
+        self.reject(delivery, condition, text.format(queue=queue.name))
 
     def settle(self, count: int, outcome: Outcome) -> None:
         """The oldest `count` held deliveries have their outcome."""

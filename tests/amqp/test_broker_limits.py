@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from proton import Message
+from proton import Delivery, Message
 from proton.utils import SendException
 
 from brokers.engine.usage import Resource
@@ -50,7 +50,7 @@ def test_large_messages_exceed_a_limit_by_one_a_producer_at_most(broker: BrokerT
 
         def all_blocked() -> bool:
             for sender in senders:
-                while sender.credit:
+                while sender.credit > 0:  # below: what was taken back is in flight
                     sender.send(message)
             connection.container.process()
             blocked: int = broker.see("orders", lambda queue: queue.blocked_producers)
@@ -63,7 +63,9 @@ def test_large_messages_exceed_a_limit_by_one_a_producer_at_most(broker: BrokerT
         page = 0 if what == "memory" else PAGES
         assert LIMITS[what] < found <= LIMITS[what] + count * (SIZE + HEADERS + page)
         broker.do(lambda service: service.broker.queue("default", "orders").purge())
-        wait_until(lambda: connection.container.process() or all(s.credit for s in senders), "all may send again", 60.0)
+        wait_until(
+            lambda: connection.container.process() or all(s.credit > 0 for s in senders), "all may send again", 60.0
+        )
 
 
 @pytest.mark.domain("4 failing sends for systemUsage")
@@ -76,8 +78,9 @@ def test_a_send_fails_at_once_while_memory_is_short_and_the_broker_says_reject(b
         message = Message(body=b"x" * SIZE)
         for _ in range(16 * MB // SIZE + 1):
             sender.send(message)
-        with pytest.raises(SendException):
+        with pytest.raises(SendException) as refused:
             sender.send(message)
+        assert refused.value.state == Delivery.REJECTED
         assert 60 < broker.depth("orders") < 63
         assert sender.link.credit
 

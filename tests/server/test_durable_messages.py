@@ -235,7 +235,7 @@ def test_a_store_above_its_limit_blocks_real_producers_until_consumers_have_made
             sent = []
 
             def blocked() -> bool:
-                while sender.credit:
+                while sender.credit > 0:  # below: what was taken back is in flight
                     sent.append(sender.send(message("x" * 4000)))
                 connection.container.process()
                 return bool(broker.look(lambda s: all(p.blocked for p in s.broker.producers.values())))
