@@ -136,8 +136,14 @@ def _causes(facts: Facts, rates: Rates) -> list[dict[str, Any]]:
     causes.extend(_stop(stop, facts.now) for stop in queue.get("stops") or () if not stop.get("stage"))
     if facts.host.get("store_overfull"):
         causes.append(_store_of_host(facts.host))
-    causes.extend(_shortage(facts.broker, reason) for reason in facts.broker.get("shortages") or ())
+    causes.extend(_shortage(facts.broker, r) for r in facts.broker.get("shortages") or () if _concerns(facts, r))
     return causes
+
+
+def _concerns(facts: Facts, reason: str) -> bool:
+    """A limit of the broker blocks the producers of what it is for, and no others; without any it may be for these."""
+    asked = facts.producers if facts.asked is None else [facts.asked]
+    return not asked or any(reason in (producer.get("reasons") or ()) for producer in asked)
 
 
 def _overfull(facts: Facts, rates: Rates) -> dict[str, Any]:
@@ -252,8 +258,13 @@ def _shortage(broker: Row, reason: str) -> dict[str, Any]:
         "resume": broker.get(f"{what}_limit_bytes"),
         "field": f"{what}_limit",
         "resume_ms": None,
-        "because": "messages must be consumed or removed, in any queue",
+        "because": f"messages must be consumed or removed, in any queue{_origin(broker.get(f'{what}_limit_origin'))}",
     }
+
+
+def _origin(origin: Any) -> str:
+    """Where a limit of the broker comes from, if it says so."""
+    return f" (the limit is {origin})" if origin else ""
 
 
 def _says(facts: Facts, causes: Sequence[Mapping[str, Any]], blocked: bool) -> str:
