@@ -63,7 +63,7 @@ def open_sqlite(
             db.execute("PRAGMA journal_mode=WAL")
             db.execute(f"PRAGMA synchronous={synchronous}")
             if check and (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                raise StoreError(f"{path} is damaged: {found}")
+                raise StoreError(f"{path} is damaged: {' '.join(found.split())}")  # it has lines
             _ensure_schema(db, path, kind, version, schema, upgrades=upgrades or {})
         except BaseException:
             db.close()

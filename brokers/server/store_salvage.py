@@ -68,7 +68,8 @@ def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> lis
 
 def _findings(db: sqlite3.Connection) -> list[str]:
     try:
-        return [text for (text,) in db.execute(f"PRAGMA integrity_check({NAMED + 1})") if text != "ok"]
+        found = db.execute(f"PRAGMA integrity_check({NAMED + 1})").fetchall()
+        return [" ".join(text.split()) for (text,) in found if text != "ok"]
     except sqlite3.DatabaseError as error:
         return [str(error)]
 

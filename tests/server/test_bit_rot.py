@@ -184,3 +184,41 @@ def test_the_temp_store_hands_out_no_wrong_body(tmp_path: Path) -> None:
         store._db.execute("UPDATE message SET body = CAST('spooled X' AS BLOB) WHERE number = 1")
         assert store.load(1, [0, 1, 2]) == {0: b"spooled 0", 2: b"spooled 2"}
         assert store.damaged == {(1, 1)}
+
+
+def test_a_store_that_is_cut_off_gives_what_is_left_and_names_what_is_lost(
+    folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = Path(shutil.copytree(folders["stopped"], tmp_path / "data"))
+    content = (data / STORE).read_bytes()
+    (data / STORE).write_bytes(content[: len(content) // 2])
+    caplog.set_level(logging.WARNING)
+    try:
+        _, bodies, _, _ = read(data)
+    except StoreError as error:
+        refusal = str(error)
+        assert str(data / STORE) in refusal, "where nothing of it can be read, the start is refused"
+        assert "set-aside" in refusal
+        return
+    assert all(body == message(*place) for place, body in bodies.items())
+    assert len(bodies) < 80
+    assert [text for text in caplog.messages if text.startswith(f"{data / STORE} was damaged") and "lost" in text]
+
+
+@pytest.mark.parametrize("what", [CONFIG, "events.sqlite3"])
+@pytest.mark.parametrize("part", [2, 7])
+def test_a_configuration_or_a_journal_that_is_cut_off_is_refused_by_name(
+    folders: dict[str, Path], tmp_path: Path, what: str, part: int
+) -> None:
+    data = Path(shutil.copytree(folders["stopped"], tmp_path / "data"))
+    content = (data / what).read_bytes()
+    (data / what).write_bytes(content[: len(content) * (part - 1) // part])
+    try:
+        service = read(data)
+    except StoreError as error:
+        refusal = str(error)
+        assert str(data / what) in refusal
+        assert "\n" not in refusal
+    else:
+        assert what != CONFIG
+        assert service[0] == 80, "a journal costs no message"
