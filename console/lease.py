@@ -39,7 +39,13 @@ class Lost(Exception):
 
 def me() -> str:
     """This process, as a holder: host, process and when it began, since numbers of processes come again."""
-    return f"{socket.gethostname()}:{os.getpid()}:{int(psutil.Process().create_time())}"
+    return f"{socket.gethostname()}:{os.getpid()}:{began(psutil.Process())}"
+
+
+def began(process: psutil.Process) -> int:
+    """When, in hundredths of a second after the machine started: the time of day would be another after its clock has
+    been set, and a living holder would be taken for dead."""
+    return int((process.create_time() - psutil.boot_time()) * 100 + 0.5)
 
 
 @contextlib.contextmanager
@@ -92,7 +98,11 @@ def _take(name: str, holder: str, seconds: float) -> None:
             held, mine = Held.objects.select_for_update().get_or_create(name=name, defaults=_signed(holder, seconds))
             if mine:
                 return
-            if held.until > timezone.now() and not _dead(held.holder):
+            now = timezone.now()
+            # Later than any holder could have signed for: the clock has been set back since, and a living one would
+            # have signed again within seconds.
+            latest = now + 2 * dt.timedelta(seconds=max(seconds, SECONDS))
+            if now < held.until <= latest and not _dead(held.holder):
                 raise Busy(held.holder)
             Held.objects.filter(name=name).update(**_signed(holder, seconds))
             return
@@ -109,11 +119,11 @@ def _extend(name: str, holder: str, seconds: float) -> bool:
 def _dead(holder: str) -> bool:
     """Whether it is known to be: only of this host's processes."""
     host, _, rest = holder.partition(":")
-    number, _, began = rest.partition(":")
-    if host != socket.gethostname() or not number.isdecimal() or not began.isdecimal():
+    number, _, since = rest.partition(":")
+    if host != socket.gethostname() or not number.isdecimal() or not since.isdecimal():
         return False
     try:
-        return int(psutil.Process(int(number)).create_time()) != int(began)
+        return began(psutil.Process(int(number))) != int(since)
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:

@@ -23,9 +23,8 @@ def verify(path: Path) -> list[str]:
     try:
         with reading(path) as db:
             try:
-                found += [
-                    f"{path}: {text}" for (text,) in db.execute(f"PRAGMA integrity_check({MOST})") if text != "ok"
-                ]
+                texts = [" ".join(text.split()) for (text,) in db.execute(f"PRAGMA integrity_check({MOST})")]
+                found += [f"{path}: {text}" for text in texts if text != "ok"]
             except sqlite3.DatabaseError as error:
                 found.append(f"{path}: {error}")
             columns = {name for _, name, *_ in db.execute("PRAGMA table_info(message)")}

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from console import lease as lease_module
 from console.history.models import Held
-from console.lease import Busy, Lost, lease, me
+from console.lease import SECONDS, Busy, Lost, began, lease, me
 from tests.up.running import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
@@ -51,7 +51,7 @@ def test_held_by_another_host_it_is_refused_until_it_has_run_out() -> None:
 def test_a_holder_that_was_killed_is_found_out_at_once() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         host = me().split(":")[0]
-        hold(f"{host}:{process.pid}:{int(psutil.Process(process.pid).create_time())}")
+        hold(f"{host}:{process.pid}:{began(psutil.Process(process.pid))}")
         with pytest.raises(Busy), lease("work"):
             pytest.fail("it lives")
         process.kill()
@@ -60,8 +60,31 @@ def test_a_holder_that_was_killed_is_found_out_at_once() -> None:
 
 
 def test_a_number_of_a_process_that_came_again_is_no_holder() -> None:
-    host, pid, began = me().split(":")
-    hold(f"{host}:{pid}:{int(began) - 1000}")
+    host, pid, since = me().split(":")
+    hold(f"{host}:{pid}:{int(since) - 1000}")
+    with lease("work"):
+        assert Held.objects.get().holder == me()
+
+
+@pytest.mark.parametrize("by", [3600, -3600])
+def test_a_living_holder_is_not_taken_for_dead_when_the_clock_has_been_set(
+    monkeypatch: pytest.MonkeyPatch, by: int
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        hold(f"{me().split(':')[0]}:{process.pid}:{began(psutil.Process(process.pid))}")
+        start = psutil.boot_time()
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: start + by)
+        assert psutil.boot_time() == start + by
+        with pytest.raises(Busy), lease("work"):
+            pytest.fail("it lives")
+        process.kill()
+
+
+def test_a_lease_that_seems_to_hold_for_an_hour_since_the_clock_was_set_back_has_run_out() -> None:
+    hold("another-host:1:1", seconds=2 * SECONDS - 1)
+    with pytest.raises(Busy), lease("work"):
+        pytest.fail("two hold it")
+    Held.objects.update(until=timezone.now() + dt.timedelta(seconds=3600))
     with lease("work"):
         assert Held.objects.get().holder == me()
 
