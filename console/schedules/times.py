@@ -18,6 +18,8 @@ from celery.schedules import ParseException, crontab
 
 #: Days looked ahead for the next time: 29 February may be eight years away.
 _HORIZON = 8 * 366 + 1
+#: Of moments that a schedule may name.
+YEARS = range(1970, 2110)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ def rule_of(
             moment = dt.datetime.strptime(once, "%Y-%m-%dT%H:%M")  # noqa: DTZ007 - by the clock on the wall
         except ValueError:
             raise ValueError(f"{once!r} is not a moment: write it as 2027-03-28T02:30") from None
+        if moment.year not in YEARS:  # the last of 9999 has no date in a zone west of Greenwich
+            raise ValueError(f"{once!r} is not a moment from {YEARS.start} to {YEARS.stop - 1}")
         return Rule(where, moment)
     try:
         read = crontab(minute=minute, hour=hour, day_of_week=weekdays, day_of_month=days, month_of_year=months)

@@ -95,3 +95,10 @@ def test_a_short_window_across_the_change_still_has_an_end_after_its_beginning()
 def test_what_cannot_be_read_is_refused_with_its_text(fields: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"Mars/Olympus|tomorrow|25|x"):
         rule_of(**fields)
+
+
+@pytest.mark.parametrize("once", ["9999-12-31T23:59", "0001-01-01T00:00", "1969-12-31T23:59", "2110-01-01T00:00"])
+@pytest.mark.parametrize("zone", ["Pacific/Honolulu", "Pacific/Kiritimati", "UTC"])
+def test_moment_that_a_zone_may_have_no_date_for_is_refused(once: str, zone: str) -> None:
+    with pytest.raises(ValueError, match="is not a moment from 1970 to 2109"):
+        rule_of(zone, once=once)
