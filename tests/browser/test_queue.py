@@ -230,3 +230,12 @@ async def test_viewer_cannot_edit_limits(people: People, broker: Broker) -> None
     await page.get_by_role("button", name="Edit").click(force=True)
     await expect(page.locator(".toast")).to_contain_text("the role of")
     await expect(page.locator(".limits-form")).to_have_count(0)
+
+
+@pytest.mark.domain("clients temporary destinations")
+async def test_a_temporary_queue_says_what_it_is_and_whose(people: People, broker: Broker) -> None:
+    made = broker.do(lambda memory: memory.engine.temporary.create_queue(memory.attach_producer("orders").connection))
+    page = await opened(await people.page("ada"), f"/queues/default/{made.name}/")
+    await expect(page.locator("#facts")).to_contain_text("temporary: Connection ")
+    page = await opened(await people.page("bert"), PAGE)
+    await expect(page.locator("#facts")).not_to_contain_text("temporary")

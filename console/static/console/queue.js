@@ -9,7 +9,7 @@ import { Feed, pastAndPresent } from "./events.js";
 import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
 import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
 import { Limits } from "./limits.js";
-import { objectUrl, timelineUrl, whyUrl } from "./objectname.js";
+import { objectUrl, shortName, timelineUrl, whyUrl } from "./objectname.js";
 import { setState } from "./states.js";
 import { openStopDialog } from "./stops.js";
 import { setSince, sinceElement } from "./times.js";
@@ -140,6 +140,7 @@ const FACTS = [
   ["Unacknowledged", (q) => count(q.unacknowledged_messages)],
   ["Credit out", (q) => count(q.credit), () => "Credit handed out to producers or not yet back from them"],
   ["Overfull", (q) => (q.overfull_count === undefined ? "not known" : q.overfull_count ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all` : "never")],
+  ["Lifetime", (q) => (q.durable === undefined ? "not known" : q.temporary_for ? `temporary: ${shortName(q.temporary_for)}` : q.durable ? "durable" : "not durable"), (q) => q.temporary_for && "It goes with the link that made it, and only that link's connection consumes from it"],
   ["Enqueued ever", (q) => count(q.enqueued_messages), (q) => exactAmount(q.enqueued_messages, "messages")],
   ["Dequeued ever", (q) => count(q.dequeued_messages), (q) => exactAmount(q.dequeued_messages, "messages")],
 ];
