@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from proton import Message, uint, ulong, ushort
+from proton import Message, ubyte, uint, ulong, ushort
 
 from brokers.amqp import connection as amqp_connection
 from brokers.server import listener
@@ -29,12 +32,16 @@ from tests.amqp.frames import (
     OPEN,
     RECEIVER,
     SASL_HEADER,
+    SOURCE,
+    TARGET,
     TRANSFER,
     Peer,
     anonymous_init,
     described,
+    encode,
     frame,
 )
+from tests.faults.nursery import nursery
 
 
 def before_sasl(peer: Peer) -> None:
@@ -193,6 +200,36 @@ def test_a_delivery_count_far_ahead_of_all_credit_ends_the_link_alone(broker: Br
         assert condition == "amqp:link:transfer-limit-exceeded"
         peer.is_alive()
     nothing_is_left(broker)
+
+
+#: Terminuses with an array or a list that announces more items than it has, which were to be sent back.
+SHORT = {
+    "a target's capabilities": ("target", "005329c01f07a10171404343404240f00000000e00080001b300000005746f706963"),
+}
+
+
+@pytest.mark.parametrize(("which", "terminus"), SHORT.values(), ids=SHORT.keys())
+def test_an_array_that_announces_more_than_it_has_does_not_end_the_broker(
+    tmp_path: Path, which: str, terminus: str
+) -> None:
+    """In a process of its own, since it ended by SIGSEGV when it answered."""
+    written = bytes.fromhex(terminus)
+    written = written[:4] + bytes([len(written) - 5]) + written[5:]
+    plain = encode(described(SOURCE if which == "target" else TARGET, "q"))
+    ends = (plain, written) if which == "target" else (written, plain)
+    role = encode(which == "source")
+    fields = [encode("n"), encode(uint(0)), role, encode(ubyte(2)), encode(ubyte(0)), *ends]
+    body = bytes.fromhex("005312d0") + (sum(map(len, fields)) + 4).to_bytes(4, "big") + (7).to_bytes(4, "big")
+    body += b"".join(fields)
+    with nursery(tmp_path) as brokers:
+        pid, port = brokers.start()
+        with Peer(port) as peer:
+            peer.open()
+            peer.write((len(body) + 8).to_bytes(4, "big") + b"\x02\0\0\0" + body)
+            peer.expect(ATTACH)
+        with Peer(port) as other:
+            other.open().is_alive()
+        os.kill(pid, signal.SIGKILL)
 
 
 def conversation() -> bytes:
