@@ -288,13 +288,16 @@ class ProducerLink(IncomingLink):
         return None
 
     def on_count(self) -> None:
-        """The client answered a drain: what it did not use comes back."""
+        """The client answered a drain: what it did not use comes back. It may answer so late that it has been given
+        credit again since, and the answer counts that as used, too."""
         producer = self.producer
+        back = producer.credit - link_credit(self.pointer)
         if producer.draining:
-            back = producer.credit - link_credit(self.pointer)
             if back > 0 or not pn.link_get_drain(self.pointer):
                 pn.link_drained(self.pointer)
                 producer.queue.credit_returned(producer, max(0, back))
+        elif back > 0:
+            producer.queue.credit_forgone(producer, back)
 
     def sync_credit(self) -> None:
         """Tell the client how much credit it has."""

@@ -168,7 +168,7 @@ _QUEUE: dict[str, Getter] = {
     "blocked_producers": lambda b, q: q.blocked_producers,
     "draining_producers": lambda b, q: draining(q.ledger.pending),
     "consumers": lambda b, q: q.consumer_count,
-    "credit": lambda b, q: q.ledger.reserved,
+    "credit": lambda b, q: q.ledger.reserved + len(q.ledger.probes),
     "rate_in": lambda b, q: q.rate_in,
     "rate_out": lambda b, q: q.rate_out,
     "enqueued_messages": lambda b, q: q.enqueued,

@@ -1,29 +1,34 @@
-"""How much credit each producer of a queue gets: the bound on overshoot, and that nobody starves.
+"""How much credit each producer of a queue gets: enough to keep it busy, and none of it for producers that do not send.
 
-The rules, which hold for any number of producers:
+That no more than one message goes in above the stop level is not left to credit: what comes while the queue is overfull
+waits outside (`overflow.py`). Credit keeps that little, shares the room fairly, and reaches every producer in time. The
+rules, which hold for any number of producers:
 
 1. Depth plus reserved credit never exceeds the stop level by more than one message. Reserved is what producers may
    still use: credit they hold, and credit taken back so recently that messages sent before may still arrive.
 2. In bytes, a credit is reckoned as the largest message that the queue has seen lately (64 KiB before the first).
-   A producer whose messages grow beyond that can overshoot by the credit it holds at that moment; the rest of the
-   queue's credit is taken back at once.
+   When messages grow beyond that, the credit that is too much is taken back at once, and what was sent on it before
+   waits outside.
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
-   Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block; the others give
-   everybody the producer's window (`overflow.py`): so many messages, and no more than fit into so many bytes, reckoned
-   as in rule 2 (ActiveMQ's ProducerWindowSize).
+   Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block, with `hold` for a
+   little more room (`limits.py`); the others give everybody the producer's window (`overflow.py`): so many messages,
+   and no more than fit into so many bytes, reckoned as in rule 2 (ActiveMQ's ProducerWindowSize).
 4. While somebody stands in the line, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
-5. Who gave credit back without having used it is idle, and stands in a line of its own. While somebody stands in the
-   first line too, half of the credit at most is in idle hands: idle producers do not slow the others down, and one that
-   wants to send again still gets its turn.
-6. A message on credit that was withdrawn is late, not wrong. It is taken while its reservation lasts, and after that if
-   there is room; else it waits outside the queue, unsettled, until there is. While an operator's stop is in force
-   nothing is accepted: every late message waits. A message without any credit breaks the protocol.
+5. Who gave credit back without having used it is idle, and gets a probe instead: one credit, for which nothing is
+   reserved (`probing.py`). With the first message on it the producer stands in the line again. So does a producer that
+   has stood in the line without any credit for `HOLD_MS`: it need not wait until others have given theirs back.
+   There are enough probes for some hundred producers at once, and they are passed on where there are more.
+6. A message on credit that was withdrawn is late, not wrong. It is taken unless the queue is overfull; then it waits
+   outside the queue, unsettled. While an operator's stop is in force, or something is short, every late message waits.
+   A message without any credit breaks the protocol.
 7. A client that was asked to give credit back, and had it withdrawn before it answered, may count that credit once more
    (Proton's C library does, when both reach it together). So many messages are late as well, and not wrong.
 
-How real clients answer drains and withdrawals was measured; see `brokers/README.md`.
+So a producer that wants to send has credit within some `HOLD_MS` (with more producers than probes, within one round of
+`PROBE_MS` for each `Probes.most` of them), or it is blocked, with a reason. How real clients answer drains and
+withdrawals was measured; see `brokers/README.md`.
 """
 
 from __future__ import annotations
@@ -34,6 +39,7 @@ from enum import Enum
 
 from brokers.engine.limits import UNLIMITED, Limits
 from brokers.engine.metering import Footprint, Meter
+from brokers.engine.probing import Probes
 from brokers.engine.producer import Producer
 
 HOLD_MS = 50
@@ -67,14 +73,13 @@ class CreditLedger:
         "_asked",
         "_marked",
         "_quiet",
-        "_spare",
-        "_sweeps",
         "footprint",
         "given",
         "idle",
         "largest",
         "members",
         "pending",
+        "probes",
         "recent",
         "reserved",
         "waiting",
@@ -88,13 +93,12 @@ class CreditLedger:
         self.waiting: deque[Producer] = deque()  # the line
         self.idle: deque[Producer] = deque()  # the line of those that did not use what they had
         self.pending: dict[Producer, None] = {}  # draining, or with withdrawn credit still reserved
+        self.probes = Probes()
         self.largest = 0  # largest message of this minute and the one before, bytes
         self.recent = 0  # largest of this minute
         self._marked = -1
         self._quiet = 0
-        self._asked = 0  # how many were asked to give credit back since a message came
-        self._sweeps = 0
-        self._spare = 0  # credit that may go to the idle before the next sweep, though others wait
+        self._asked = 0  # how many were asked to give credit back, or got a probe, since a message came
 
     def join(self, producer: Producer) -> None:
         self.members[producer] = None
@@ -104,6 +108,8 @@ class CreditLedger:
         """Forget a producer whose link has gone; its credit is free again."""
         del self.members[producer]
         self.pending.pop(producer, None)
+        if producer.probing:
+            self.probes.forget(producer)
         self.reserved -= producer.credit + producer.withdrawn
         producer.credit = producer.withdrawn = producer.lapsed = producer.doubtful = 0
         producer.draining = False
@@ -111,9 +117,15 @@ class CreditLedger:
             (self.idle if producer.idle else self.waiting).remove(producer)
             producer.waiting = False
         producer.idle = False
+        producer.without_since = None
 
     def ask(self, producer: Producer) -> None:
-        """Put a producer at the end of the line, unless it stands in one."""
+        """Put a producer at the end of the line, unless it stands in one or has a probe left."""
+        if producer.probing:
+            if producer.credit:
+                return
+            self.probes.used(producer)
+            self.reserved += 1  # it was taken off with the message, and had never been added
         if not producer.waiting:
             producer.waiting = True
             producer.idle = False
@@ -153,40 +165,44 @@ class CreditLedger:
         return room
 
     def share(self, limits: Limits) -> int:
-        """The most credit that one producer may hold now."""
+        """The most credit that one producer may hold now. Idle producers do not make the others' shares smaller."""
         window = limits.window
         if limits.window_bytes:
             window = max(1, min(window, limits.window_bytes // (self.largest or UNSEEN_BYTES)))
         if not limits.bounded:
             return window
-        whole = window * (len(self.members) + 1)
+        active = len(self.members) - len(self.idle) - len(self.probes)
+        whole = window * (active + 1)
         if limits.stop_messages != UNLIMITED:
             whole = min(whole, limits.stop_messages + 1)
         if limits.stop_bytes != UNLIMITED:
             whole = min(whole, limits.stop_bytes // (self.largest or UNSEEN_BYTES) + 1)
-        return max(1, min(window, whole // (len(self.members) + 1)))
+        return max(1, min(window, whole // (active + 1)))
 
     def grant(
         self, limits: Limits, depth_bytes: int, depth_messages: int, now: int, most: int = UNLIMITED
     ) -> list[Producer]:
-        """Give credit, `most` at most, to those in the line while there is room. Returns the producers whose credit has
-        changed."""
-        room = min(most, self.room(limits, depth_bytes, depth_messages))
+        """Give credit, `most` at most, to those in the line while there is room, and probes to the idle. Returns the
+        producers whose credit has changed."""
+        free = self.room(limits, depth_bytes, depth_messages)
+        room = min(most, free)
         if room < 0:
             return self.withdraw(now, -room - sum(p.withdrawn for p in self.pending))
-        waiting, idle = self.waiting, self.idle
         changed: list[Producer] = []
-        if not room or not (waiting or idle):
-            return changed
-        share = self.share(limits)
-        while room > 0:
-            if idle and (self._spare > 0 or not waiting):
-                producer = idle.popleft()
-                self._spare -= share
-            elif waiting:
-                producer = waiting.popleft()
-            else:
-                break
+        before = self.given
+        if free == UNLIMITED and self.idle:
+            self._all_ask()  # nothing is scarce
+        if room and self.waiting:
+            room = self._serve(self.share(limits), room, now, changed)
+        if self.idle:
+            self._serve_idle(room, most - (self.given - before), now, changed)
+        return changed
+
+    def _serve(self, share: int, room: int, now: int, changed: list[Producer]) -> int:
+        """Give those in the line their shares while there is room; what is left of it."""
+        waiting = self.waiting
+        while room > 0 and waiting:
+            producer = waiting.popleft()
             producer.waiting = False
             if producer.shut:
                 continue  # it asks again when it may have some
@@ -197,25 +213,69 @@ class CreditLedger:
             if more <= 0 or producer.draining:
                 producer.low = producer.credit >> 1
                 continue
-            # What is still reserved for messages on their way serves for the new credit as well.
-            again = min(more, producer.withdrawn)
-            producer.withdrawn -= again
-            producer.lapsed = max(0, producer.lapsed - (more - again))
-            producer.credit += more
-            producer.low = producer.credit >> 1
-            producer.mark = producer.messages
-            producer.touched_at = now
-            self.reserved += more - again
-            self.given += more
-            room -= more - again
+            room -= self._give(producer, more, now)
             changed.append(producer)
             self.pledge()
-            if more < wanted and not producer.idle:  # for want of room: the rest comes when there is some
+            if more < wanted:  # for want of room: the rest comes when there is some
                 self.ask(producer)
-        return changed
+        return room
+
+    def _give(self, producer: Producer, more: int, now: int) -> int:
+        """Give a producer so much credit, and reserve it; how much more is reserved now."""
+        # What is still reserved for messages on their way serves for the new credit as well.
+        again = min(more, producer.withdrawn)
+        producer.withdrawn -= again
+        producer.lapsed = max(0, producer.lapsed - (more - again))
+        producer.credit += more
+        producer.low = producer.credit >> 1
+        producer.mark = producer.messages
+        producer.touched_at = now
+        producer.without_since = None
+        self.reserved += more - again
+        self.given += more
+        return more - again
+
+    def _serve_idle(self, room: int, most: int, now: int, changed: list[Producer]) -> None:
+        """Give the idle one credit each: probes, and real credit to those that there is no probe for."""
+        idle = self.idle
+        probes = min(most, self.free_probes)
+        while idle and (probes > 0 or room > 0):
+            producer = idle.popleft()
+            producer.waiting = False
+            if producer.shut:
+                producer.idle = False
+                continue  # it asks again when it may have some
+            if producer.credit:  # it answered a drain by half
+                producer.low = producer.credit >> 1
+                continue
+            if probes > 0:
+                probes -= 1
+                self._probe(producer, now)
+            else:
+                room -= self._give(producer, 1, now)
+                self.pledge()
+            changed.append(producer)
+
+    def _probe(self, producer: Producer, now: int) -> None:
+        self.probes.give(producer, now)
+        self.given += 1
+        self._asked += 1
+
+    @property
+    def free_probes(self) -> int:
+        """How many probes more may be out now."""
+        return self.probes.most(self.largest or UNSEEN_BYTES) - len(self.probes)
+
+    def _all_ask(self) -> None:
+        """The idle stand in the line like the others."""
+        idle, self.idle = self.idle, deque()
+        for producer in idle:
+            producer.idle = False
+        self.waiting.extend(idle)
 
     def pledge(self) -> None:
-        """Count what may still come on the credit that is out."""
+        """Count what may still come on the credit that is out; a probe is the one message that each producer may send
+        in any case."""
         self.footprint.pledge(self.reserved, self.largest or UNSEEN_BYTES)
 
     def _affordable(self, producer: Producer) -> int:
@@ -233,23 +293,41 @@ class CreditLedger:
         return self.reserved > 0 and bool(self.waiting or self.idle)
 
     def withdraw(self, now: int, count: int | None = None) -> list[Producer]:
-        """Take back all credit, or at least `count`. Returns the producers whose credit has changed."""
+        """Take back all credit, or at least `count` of what is reserved. Returns the producers whose credit has
+        changed."""
         changed = []
         for producer in self.members:
             if count is not None and count <= 0:
                 break
-            if producer.credit:
-                if count is not None:
-                    count -= producer.credit
-                self._withdraw(producer, now)
+            if not producer.credit or (producer.probing and count is not None):
+                continue
+            changed.append(producer)
+            if producer.probing:
+                self._unprobe(producer)
+                continue
+            if count is not None:
+                count -= producer.credit
+            kept = now - producer.touched_at >= HOLD_MS
+            if kept:
+                self._ask_again(producer)
+            else:
                 self.ask(producer)
-                changed.append(producer)
+            self._withdraw(producer, now)
         return changed
 
     def withdraw_from(self, producer: Producer, now: int) -> None:
         """Take back all credit of one producer."""
+        if producer.probing:
+            self._unprobe(producer)
+            return
         self._withdraw(producer, now)
         self.ask(producer)
+
+    def _unprobe(self, producer: Producer) -> None:
+        """Withdraw a probe; the producer stands in the line of the idle for its next one."""
+        self.probes.take_back(producer)
+        producer.waiting = producer.idle = True
+        self.idle.append(producer)
 
     def _withdraw(self, producer: Producer, now: int) -> None:
         if producer.draining:
@@ -263,6 +341,10 @@ class CreditLedger:
 
     def returned(self, producer: Producer, count: int) -> None:
         """The producer answered a drain: it gave back `count`."""
+        if producer.probing:  # the answer was long on its way, and takes what was given since with it
+            if count > 0:
+                self._unprobe(producer)
+            return
         count = min(count, producer.credit)
         producer.credit -= count
         self.reserved -= count
@@ -270,6 +352,21 @@ class CreditLedger:
         if not producer.withdrawn:
             self.pending.pop(producer, None)
         self._ask_again(producer)
+
+    def forgone(self, producer: Producer, count: int) -> bool:
+        """Take back credit that the producer's link counts as used, though nobody asked for it; messages that come on
+        it all the same are late. False: it has none."""
+        count = min(count, producer.credit)
+        if count <= 0:
+            return False
+        if producer.probing:
+            self._unprobe(producer)
+            return True
+        producer.credit -= count
+        producer.lapsed += count
+        self.reserved -= count
+        self._ask_again(producer)
+        return True
 
     def late(self, producer: Producer) -> Late:
         """A message came on no credit: use what it was sent on, if that was taken back."""
@@ -289,9 +386,12 @@ class CreditLedger:
             return Late.LAPSED
         return Late.NEVER
 
-    def sweep(self, now: int, published: int, *, contended: bool) -> tuple[list[Producer], list[Producer]]:
+    def sweep(
+        self, now: int, published: int, *, contended: bool, most: int = UNLIMITED
+    ) -> tuple[list[Producer], list[Producer]]:
         """What time does; called every `HOLD_MS` or so while credit is contended or pending. `published`: messages
-        ever enqueued. Returns (producers to drain, producers whose credit has changed)."""
+        ever enqueued. `most`: probes that may be given. Returns (producers to drain, producers whose credit has
+        changed)."""
         changed = [p for p in self.pending if p.draining and now - p.touched_at >= DRAIN_MS]
         for producer in changed:
             self._ask_again(producer)
@@ -303,13 +403,9 @@ class CreditLedger:
                 del self.pending[producer]
         if not contended:
             return [], changed
-        self._sweeps += 1
-        hands = self._in_idle_hands()
-        if self.waiting and self.waiting[0].mark < 0 and self._sweeps % 7:
-            self._spare = 0  # those who never had a turn come before those who did not use theirs
-        else:
-            self._spare = max(1, self.reserved // 2) - hands
-        if self._resting(published):
+        rests = self._resting(published)
+        changed += self._probe_the_starving(now, most, rests=rests)
+        if rests:
             return [], changed
         drain = [p for p in self.members if self._unused(p, now)]
         for producer in drain:
@@ -319,15 +415,27 @@ class CreditLedger:
         self._asked += len(drain)
         return drain, changed
 
-    def _in_idle_hands(self) -> int:
-        """Credit reserved for the idle. Whoever has sent since is idle no longer."""
-        hands = 0
-        for producer in self.members:
-            if producer.idle and not producer.waiting and producer.mark != producer.messages:
-                producer.idle = False
-            if producer.idle:
-                hands += producer.credit + producer.withdrawn
-        return hands
+    def _probe_the_starving(self, now: int, most: int, *, rests: bool) -> list[Producer]:
+        """Give probes to those that have stood in the line for `HOLD_MS` without any credit, those of the idle if need
+        be. While the queue rests, idle producers do not pass probes on to each other."""
+        starving = []
+        for producer in self.waiting:
+            if not producer.credit and not producer.line and not producer.shut:
+                if producer.without_since is None:
+                    producer.without_since = now
+                elif now - producer.without_since >= HOLD_MS:
+                    starving.append(producer)
+        wanted = len(starving) if rests else len(starving) + len(self.idle)
+        changed = self.probes.to_pass_on(wanted - self.free_probes, now)
+        for producer in changed:
+            self._unprobe(producer)
+        del starving[max(0, min(most, self.free_probes)) :]
+        if starving:
+            for producer in starving:
+                producer.waiting = False
+                self._probe(producer, now)
+            self.waiting = deque(p for p in self.waiting if p.waiting)
+        return changed + starving
 
     def _lapse(self, producer: Producer, now: int) -> None:
         """End the reservation of withdrawn credit after a silence."""
@@ -340,7 +448,7 @@ class CreditLedger:
             self.pending.pop(producer, None)
 
     def _unused(self, producer: Producer, now: int) -> bool:
-        if not producer.credit or producer.draining or now - producer.touched_at < HOLD_MS:
+        if not producer.credit or producer.probing or producer.draining or now - producer.touched_at < HOLD_MS:
             return False
         if producer.mark != producer.messages:
             producer.mark = producer.messages

@@ -16,7 +16,7 @@ from brokers.engine.events import overfull_words, queue_subject, underfull_words
 from brokers.engine.flow import Change, Input, State
 from brokers.engine.limits import UNLIMITED, Limits
 from brokers.engine.metering import Meter
-from brokers.engine.overflow import WAYS, Overflow, Reject, Verdict, Waiting
+from brokers.engine.overflow import PARKING, WAYS, Overflow, Reject, Verdict, Waiting
 from brokers.engine.pacing import Pacer
 from brokers.engine.parked import Parked
 from brokers.engine.policy import Setting, Value
@@ -94,7 +94,7 @@ class Gate:
         self.overfull_count = 0
         self.overfull_ms = 0
         self.overflow: Overflow = WAYS[self.limits.full]
-        self.full: Overflow | None = None  # `overflow`, while the queue is overfull and it wants every message
+        self.full: Overflow | None = None  # see `choose_interception`
         self.outside = Parked()  # messages that wait for room
         self.lacking = Parked()  # messages that wait for the end of a shortage
         self.withheld: deque[Receipt] = deque()  # of messages that are in, and are settled when the queue resumes
@@ -286,12 +286,21 @@ class Gate:
                 self._hold_all(reason)
             else:
                 self._free_all(reason)
-        self._choose_interception()
+                while self.outside and not self.state.stopped:
+                    self.let_first_in()
+        self.choose_interception()
 
-    def _choose_interception(self) -> None:
-        """Who is asked about every message from now on."""
+    def interception(self) -> Overflow | None:
+        """Who is asked about every message, but for shortages: `overflow` while the queue is overfull, if it wants that;
+        PARKING while others wait outside; else messages go straight in."""
         overfull = self.overflow if self.state.overfull and self.overflow.intercepts else None
-        self.full = scarcity.SHORT if self.shortages else overfull
+        if self.outside and (overfull is None or not overfull.grants):
+            return PARKING
+        return overfull
+
+    def choose_interception(self) -> None:
+        """Who is asked about every message from now on."""
+        self.full = scarcity.SHORT if self.shortages else self.interception()
 
     def _review_all(self) -> None:
         for producer in self.ledger.members:
@@ -371,13 +380,13 @@ class Gate:
     def begin_shortage(self, usage: Usage) -> None:
         """There is not enough of something that all queues share: block the producers that would use it."""
         self.shortages.append(usage)
-        self._choose_interception()
+        self.choose_interception()
         self._review_all()
         self.touch()
 
     def end_shortage(self, usage: Usage) -> None:
         self.shortages.remove(usage)
-        self._choose_interception()
+        self.choose_interception()
         self._review_all()
         self.touch()
 
@@ -402,7 +411,7 @@ class Gate:
         )
         self.state_fact("queue-overfull", words, {})
         overflow = self.overflow
-        self._choose_interception()
+        self.choose_interception()
         if overflow.bounded:
             self._withdraw()
         if overflow.blocks:
@@ -417,7 +426,7 @@ class Gate:
             self.depth_bytes, level(limits.resume_bytes), self.depth_messages, level(limits.resume_messages)
         )
         self.state_fact("queue-underfull", words, {"overfull_ms": lasted})
-        self._choose_interception()
+        self.choose_interception()
         if self.shortages:
             self._review_all()  # what a queue spools depends on it
         if self.overflow.blocks and self.ledger.members:
@@ -480,7 +489,7 @@ class Gate:
         ledger = self.ledger
         if self.lacking:
             scarcity.let_in(self)
-        if self.outside and state is State.NORMAL:
+        if self.outside:
             self.let_in_while_room()
         if self.state is not state:
             return []  # what was let in has filled it
@@ -497,7 +506,8 @@ class Gate:
         ledger, turn = self.ledger, self.turn
         contended = self.open and ledger.contended and self.room() <= 0
         before = ledger.reserved
-        drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended)
+        most = self._paced() if self.staged else UNLIMITED
+        drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended, most=most)
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
         waiting = self.overflow.passed(self) | scarcity.passed(self)
@@ -508,6 +518,12 @@ class Gate:
     def credit_returned(self, producer: Producer, count: int) -> None:
         """The producer's link answered a drain."""
         self.ledger.returned(producer, count)
+        self.touch()
+
+    def credit_forgone(self, producer: Producer, count: int) -> None:
+        """The producer's link counts so much of its credit as used, for which no message may come."""
+        if self.ledger.forgone(producer, count):
+            self.turn.effects.append(CreditChanged(producer))
         self.touch()
 
     def defer(self, producer: Producer, pending: int) -> Receipt:
@@ -538,13 +554,23 @@ class Gate:
         self.outside.append(Waiting(receipt, body, self.turn.now, self.overflow.deadline(self), enrolment))
         if enrolment is not None:
             enrolment.transaction.wait(self)
+        self.choose_interception()
         self.watch()
         self.touch()
 
     def let_in_while_room(self) -> None:
-        while self.outside and self.open and self.room() > 0:
+        """Take what waits outside until the queue is overfull. What is reserved for others does not count: it may never
+        come, and waits outside in its turn if it does."""
+        while self.outside and self._takes():
             self.let_first_in()
             self.weigh()
+        self.choose_interception()
+
+    def _takes(self) -> bool:
+        """What waits outside goes in now."""
+        if self.state.stopped or (self.staged and self._paced() <= 0):
+            return False
+        return self.overflow.takes or not self.state.overfull
 
     def let_first_in(self) -> None:
         """Enqueue the message that has waited outside the longest, unless it must go on waiting for want of more than

@@ -2,16 +2,17 @@
 
 | way | a message that comes while the queue is overfull | its producers | credit |
 |---|---|---|---|
-| block | is taken, if it was on its way | blocked | bound by the room that is left |
+| block | waits outside the queue until it resumes | blocked | bound by the room that is left |
 | hold | is taken, and its settlement withheld until the queue resumes (Qpid C++) | blocked | the producer's window |
 | reject | is rejected with amqp:resource-limit-exceeded (ActiveMQ sendFailIfNoSpace) | run | the producer's window |
 | reject-after | waits outside the queue, for so long at most, then is rejected | blocked | the producer's window |
 | spool | is taken, its body to the temp store (ActiveMQ's file cursor) | run | the producer's window |
 | ring | is taken, and the oldest are dropped: the queue is never overfull | run | the producer's window |
 
-Only *block* bounds the overshoot for any number of producers. With the others the depth can exceed the stop level by
-the messages that were published before the first was refused or withheld, as it does in the brokers they come from.
-An operator's stop always works through credit, whatever the way.
+With *block*, *reject* and *reject-after* the depth exceeds the stop level by the one message that makes the queue
+overfull, whatever the number of producers and the sizes of their messages. With *block* next to nothing comes after it,
+since credit is bound by the room; with the two others producers go on to send.
+An operator's stop works through credit, whatever the way, and what comes on its way then waits outside.
 """
 
 from __future__ import annotations
@@ -61,11 +62,13 @@ class Waiting:
 
 class Overflow:
     """`blocks`: producers of an overfull queue are blocked. `bounded`: credit is bound by the room that is left.
-    `grants`: credit is given while the queue is overfull."""
+    `grants`: credit is given while the queue is overfull. `takes`: what waits outside need not wait until the queue is
+    no longer overfull."""
 
     blocks = True
     bounded = False
     grants = False
+    takes = False
     intercepts = False  # `publish` is asked while the queue is overfull
 
     def above(self, queue: Gate) -> None:
@@ -93,6 +96,26 @@ class Overflow:
 
 class Block(Overflow):
     bounded = True
+    intercepts = True
+
+    def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
+        queue.wait_outside(producer, body, enrolment)
+        return Verdict.HELD
+
+
+class Parking(Overflow):
+    """While others wait outside: a message must not overtake those of its own producer."""
+
+    intercepts = True
+
+    def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
+        if queue.outside:
+            queue.wait_outside(producer, body, enrolment)
+            return Verdict.HELD
+        queue.choose_interception()
+        if queue.full is not None:
+            return queue.full.publish(queue, producer, body, enrolment)
+        return queue.admit(body, producer, enrolment=enrolment)
 
 
 class Hold(Overflow):
@@ -146,7 +169,7 @@ class RejectAfter(Overflow):
             queue.resolve(waiting.receipt, Outcome.REFUSED)
             if waiting.enrolment is not None:
                 waiting.enrolment.refused(queue)
-        return len(outside) > 0
+        return bool(outside)
 
 
 class Spool(Overflow):
@@ -154,6 +177,7 @@ class Spool(Overflow):
 
     blocks = False
     grants = True
+    takes = True
     intercepts = True
 
     def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
@@ -166,6 +190,8 @@ class Ring(Overflow):
     def above(self, queue: Gate) -> None:
         queue.drop_excess()
 
+
+PARKING = Parking()
 
 #: By the names of `limits.Limits.full`.
 WAYS: Mapping[str, Overflow] = {

@@ -131,10 +131,9 @@ class Queue(Contents):
         if producer.lacking is not None:
             return None  # it goes behind those that wait for a shortage to end
         self.turn.effects.append(CreditChanged(producer))
-        # While an operator's stop is in force nothing more is accepted, not even what was on its way.
-        taken = late is Late.RESERVED and not self.state.stopped
-        if not self.outside and (taken or (self.open and self.room() > 0)):
+        if not self.state.stopped:
             return None
+        # While an operator's stop is in force nothing more is accepted, not even what was on its way.
         self._tally(producer, len(body))
         self.wait_outside(producer, body, enrolment)
         return Verdict.HELD

@@ -61,7 +61,7 @@ class Short(Overflow):
                 enrolment.transaction.wait(queue)
             hold(queue, Waiting(receipt, body, queue.turn.now, NEVER, enrolment), resource)
             return Verdict.HELD
-        full = queue.overflow if queue.state.overfull and queue.overflow.intercepts else None
+        full = queue.interception()
         if full is not None:
             return full.publish(queue, producer, body, enrolment)
         if resource is Resource.TEMP and enrolment is None:

@@ -108,15 +108,16 @@ class Enrolment:
 
 
 class Transaction:
-    """`id`: what its client calls it. `began`, `active_at`: ms since the epoch. `waiting`: how many messages wait, and
-    where. `fault`: AMQP error condition and text, if the broker has rolled it back. `handle`, `accepted` belong to the
-    protocol layer."""
+    """`id`: what its client calls it. `began`, `active_at`, `committing_since`: ms since the epoch. `waiting`: how many
+    messages wait, and where. `fault`: AMQP error condition and text, if the broker has rolled it back. `handle`,
+    `accepted` belong to the protocol layer."""
 
     __slots__ = (
         "accepted",
         "acknowledged",
         "active_at",
         "began",
+        "committing_since",
         "connection",
         "fault",
         "handle",
@@ -139,6 +140,7 @@ class Transaction:
         self.accepted: Any = None
         self.began = self.active_at = now
         self.state = State.OPEN
+        self.committing_since: int | None = None
         self.fault: tuple[str, str] | None = None
         self.told = Enrolment(self, told=True)
         self.untold = Enrolment(self, told=False)
@@ -206,6 +208,7 @@ class Transactions:
         """A Discharged effect follows, now or later."""
         if transaction.state is State.OPEN:
             transaction.state = State.COMMITTING
+            transaction.committing_since = self.broker.turn.now
             if not transaction.waiting:
                 self.go_on(transaction)
         elif transaction.state is State.ROLLED_BACK:

@@ -3,19 +3,27 @@
 It counts from its arrival on, since otherwise concurrent transactions would overshoot the stop level together at their
 commits, each by all it holds. It gets its number, and so its place in the line, at the commit. A rollback takes it out
 again, which may end overfull.
+
+A commit waits for the transaction's messages that wait outside. Those may wait for room that the commit itself would
+make, or that of another transaction which waits likewise; so after `COMMIT_WAIT_MS` they are let in above the stop
+level, if the queue is full of what open transactions hold. It is the one exception to its bound.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from brokers.engine.flow import State
 from brokers.engine.gate import Gate
-from brokers.engine.overflow import Verdict
+from brokers.engine.overflow import Verdict, Waiting
 from brokers.engine.receipt import Outcome
 from brokers.engine.turn import Turn
 
 if TYPE_CHECKING:
     from brokers.engine.transaction import Enrolment, Transaction
+
+
+COMMIT_WAIT_MS = 1000
 
 
 class UncommittedGate(Gate):
@@ -72,3 +80,25 @@ class UncommittedGate(Gate):
     def abandon(self, transaction: Transaction) -> None:
         for waiting in self.take_out(lambda w: w.enrolment is not None and w.enrolment.transaction is transaction):
             self.resolve(waiting.receipt, Outcome.ROLLED_BACK)
+
+    def sweep(self) -> bool:
+        more = super().sweep()
+        return self._let_in_commits() or more
+
+    def _let_in_commits(self) -> bool:
+        """See the module. False: no message in a transaction waits outside."""
+        if not self.outside or all(w.enrolment is None for w in self.outside):
+            return False
+        if self.state is State.OVERFULL and not self.shortages:
+            for waiting in self.outside.take(self._waits_for_itself):
+                self.let_in(waiting)
+        return True
+
+    def _waits_for_itself(self, waiting: Waiting) -> bool:
+        if waiting.enrolment is None:
+            return False
+        transaction = waiting.enrolment.transaction
+        since = transaction.committing_since
+        if since is None or self.turn.now - since < COMMIT_WAIT_MS:
+            return False
+        return self.uncommitted_messages > 0 or any(a.consumer.queue is self for a in transaction.acknowledged)

@@ -51,8 +51,9 @@ def test_any_number_of_producers_overshoots_by_one_message_at_most(world, capaci
     flood(world, everybody, size=100)
     assert queue.depth_messages == capacity + 1
     assert queue.state is State.OVERFULL
-    assert queue.ledger.reserved == 0
     assert all(s.producer.blocked for s in everybody)
+    world.advance(GRACE_MS + 2 * SWEEP)
+    assert (queue.ledger.reserved, len(queue.ledger.probes)) == (0, 0)
 
 
 def test_a_stop_level_below_the_capacity_bounds_the_depth(world):
@@ -318,11 +319,11 @@ def test_credit_that_is_not_given_back_in_time_is_withdrawn_and_stays_reserved_f
     world.advance(2 * HOLD_MS)
     assert all(s.producer.draining for s in mute)
     world.advance(DRAIN_MS)
-    assert [(s.producer.credit, s.producer.withdrawn) for s in mute] == [(0, 1), (0, 1)]
-    assert waiting.producer.credit == 0
+    assert [(s.producer.probing, s.producer.withdrawn) for s in mute] == [(True, 1), (True, 1)]
+    assert waiting.producer.probing, "it need not wait for what is reserved"
     assert queue.ledger.reserved == 2
     world.advance(GRACE_MS)
-    assert waiting.producer.credit == 1
+    assert queue.ledger.reserved == 0
 
 
 def test_a_late_message_on_withdrawn_credit_is_taken(world):
@@ -331,9 +332,9 @@ def test_a_late_message_on_withdrawn_credit_is_taken(world):
     mute.read()
     mute.send()
     world.advance(2 * HOLD_MS + DRAIN_MS)
-    assert (mute.producer.credit, mute.producer.withdrawn) == (0, 1)
+    assert (mute.producer.probing, mute.producer.withdrawn) == (True, 1)
     world.arrive(mute)
-    assert (queue.depth_messages, mute.refused, mute.producer.withdrawn) == (1, 0, 0)
+    assert (queue.depth_messages, mute.refused, mute.producer.probing) == (1, 0, False)
 
 
 def very_late(world: Simulation, queue: Queue) -> Sender:
@@ -401,8 +402,8 @@ def test_credit_that_a_client_counts_twice_after_an_overtaken_drain_waits_outsid
     assert held > 1
     world.send(waiting, 100)
     world.advance(HOLD_MS + DRAIN_MS + 3 * SWEEP)
-    assert (mute.producer.credit, mute.producer.doubtful) == (0, held)
-    for number in range(mute.producer.withdrawn + mute.producer.lapsed + held):
+    assert (mute.producer.probing, mute.producer.doubtful) == (True, held)
+    for number in range(1 + mute.producer.withdrawn + mute.producer.lapsed + held):
         world.publish(mute, b"%d" % number)
     assert mute.refused == 0
     assert queue.depth_messages <= 11
@@ -461,23 +462,23 @@ def test_credit_used_up_after_it_was_withdrawn_leaves_nothing_to_watch(world):
     assert not world.broker.turn.watched
 
 
-def test_a_very_late_message_never_overtakes_one_that_waits_outside(world):
-    queue = world.queue(capacity_messages=10)
-    other = world.sender(queue)
+@pytest.mark.parametrize("mechanism", ["block", "hold", "reject-after"])
+def test_a_message_never_overtakes_one_of_its_producer_that_waits_outside(world, mechanism):
+    queue = world.queue(capacity_messages=10, mechanism=mechanism, reject_after_ms=60_000)
     receiver = world.receiver(queue, credit=1)
     mute = very_late(world, queue)
-    for number in range(10):
+    for number in range(11):
         queue.enqueue(b"%10d" % number)
     world.settle()
+    world.arrive(mute, 1)
     world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
-    assert (other.producer.credit, queue.room()) == (1, 0)
     world.arrive(mute, 1)
-    assert (len(queue.outside), queue.state) == (1, State.NORMAL)
+    assert (len(queue.outside), queue.state) == (2, State.OVERFULL)
     queue.remove(receiver, world.held[receiver].pop())  # in the same turn in which the next one comes
     world.arrive(mute, 1)
-    assert [w.body for w in queue.outside] == [body(mute.producer, 2, 100)]
-    assert queue.ready[-1][1] == body(mute.producer, 1, 100)
+    there = [m[1] for m in queue.ready if m[1].startswith(b"%d:" % mute.producer.id)]
+    assert there + [w.body for w in queue.outside] == [body(mute.producer, n, 100) for n in (1, 2, 3)]
 
 
 def test_a_producer_that_left_before_its_outcome_came_gets_no_credit(world):

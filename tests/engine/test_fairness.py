@@ -116,6 +116,7 @@ def test_an_idle_producer_that_wants_to_send_again_gets_its_turn_among_busy_ones
     market.until_all_have_sent(limit(capacity, idle, answers=answers))
     market.run(500)
     woken = market.idle.pop(idle // 2)
+    market.world.told.add(woken)  # it sends on what it was told before
     market.active = [*market.active, woken]
     began = market.elapsed
     market.until_all_have_sent(began + 3 * limit(capacity, idle, answers=answers))
