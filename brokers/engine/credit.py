@@ -72,6 +72,7 @@ class CreditLedger:
     __slots__ = (
         "_asked",
         "_marked",
+        "_probed_at",
         "_quiet",
         "footprint",
         "given",
@@ -94,6 +95,7 @@ class CreditLedger:
         self.idle: deque[Producer] = deque()  # the line of those that did not use what they had
         self.pending: dict[Producer, None] = {}  # draining, or with withdrawn credit still reserved
         self.probes = Probes()
+        self._probed_at = 0  # when the idle were served last, ms
         self.largest = 0  # largest message of this minute and the one before, bytes
         self.recent = 0  # largest of this minute
         self._marked = -1
@@ -194,7 +196,10 @@ class CreditLedger:
             self._all_ask()  # nothing is scarce
         if room and self.waiting:
             room = self._serve(self.share(limits), room, now, changed)
-        if self.idle:
+        if (
+            self.idle and not 0 <= now - self._probed_at < HOLD_MS
+        ):  # else a queue that is full again at once sends flows
+            self._probed_at = now
             self._serve_idle(room, most - (self.given - before), now, changed)
         return changed
 

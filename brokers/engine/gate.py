@@ -497,7 +497,7 @@ class Gate:
             return []
         most = self._paced() if self.staged else UNLIMITED
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
-        if ledger.contended or ledger.pending:
+        if ledger.contended or ledger.pending or ledger.idle:
             self.watch()
         return changed
 
@@ -510,10 +510,11 @@ class Gate:
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended, most=most)
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
-        waiting = self.overflow.passed(self) | scarcity.passed(self)
-        if drain or changed or waiting or self.staged or ledger.reserved != before:
+        waiting = self.overflow.passed(self)
+        idle = bool(ledger.idle) and self.open  # they get their probes from `grant`
+        if drain or changed or waiting or idle or self.staged or ledger.reserved != before:
             self.touch()
-        return contended or waiting or bool(ledger.pending) or bool(self.staged)
+        return contended or waiting or idle or bool(ledger.pending) or bool(self.staged)
 
     def credit_returned(self, producer: Producer, count: int) -> None:
         """The producer's link answered a drain."""

@@ -86,10 +86,10 @@ def test_an_anonymous_sender_beside_idle_producers_is_accepted_in_time(broker: B
 
 def test_a_transaction_beside_idle_producers_is_published_and_committed_in_time(broker: BrokerThread) -> None:
     broker.queue("orders", capacity_messages=20)
-    with Crowd(broker) as crowd, connect(f"amqp://{broker.url.split('//')[-1]}", send_timeout=WITHIN) as connection:
+    with Crowd(broker) as crowd, connect(broker.url) as connection:
         idle(crowd, 100)
         attached(broker, 100)
-        publisher = connection.publisher("orders")
+        publisher = connection.publisher("orders", send_timeout=WITHIN)
         with connection.transaction() as transaction:
             for _ in range(15):
                 publisher.send(b"x", transaction=transaction)

@@ -131,7 +131,7 @@ def test_active_producers_get_equal_shares_though_half_are_idle(capacity, count,
     market = Market(capacity, count - idle, idle, answers=answers)
     market.until_all_have_sent(limit(capacity, idle, answers=answers))
     rounds_needed = 4 * math.ceil((count - idle) / (capacity + 1)) * ROUND_TRIP
-    shares = market.run(max(2000, 3 * rounds_needed))
+    shares = market.run(max(600, 3 * rounds_needed))
     assert min(shares) > 0
     assert jain(shares) >= 0.9
 

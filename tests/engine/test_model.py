@@ -564,7 +564,7 @@ class EngineMachine(RuleBasedStateMachine):
             starved = queue.state is State.NORMAL and any(not p.credit for p in lines)
             if ledger.pending or starved:
                 assert queue in self.world.broker.turn.watched, "nobody takes credit back"
-            if starved:
+            if queue.state is State.NORMAL and any(not p.credit for p in ledger.waiting):
                 assert queue.room() <= 0
 
     @invariant()
