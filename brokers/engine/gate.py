@@ -291,7 +291,7 @@ class Gate:
         self.choose_interception()
 
     def interception(self) -> Overflow | None:
-        """Who is asked about every message, but for shortages: `overflow` while the queue is overfull, if it wants that;
+        """Who is asked about every message, but for shortages: `overflow` while the queue is overfull, if it wants it;
         PARKING while others wait outside; else messages go straight in."""
         overfull = self.overflow if self.state.overfull and self.overflow.intercepts else None
         if self.outside and (overfull is None or not overfull.grants):
@@ -510,7 +510,7 @@ class Gate:
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended, most=most)
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
-        waiting = self.overflow.passed(self)
+        waiting = self.overflow.passed(self) | scarcity.passed(self)
         idle = bool(ledger.idle) and self.open  # they get their probes from `grant`
         if drain or changed or waiting or idle or self.staged or ledger.reserved != before:
             self.touch()
