@@ -21,7 +21,7 @@ def in_memory(broker: Broker, *outlets: Outlet) -> int:
     found = 0
     for queue in broker.queues():
         found += sum(len(body) for line in queue.lines for _, body in (*line.returned, *line.ready))
-        found += sum(len(waiting.body) for waiting in queue.outside)
+        found += sum(len(waiting.body) for waiting in (*queue.outside, *queue.lacking))
     return found + sum(len(parcel.body) for outlet in outlets for parcel in outlet.waiting)
 
 
