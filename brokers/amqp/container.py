@@ -88,7 +88,10 @@ class Container:
         while touched or turn.effects or self.draining:
             # Before anything is handed out: a client hears of a rollback before it gets again what that put back.
             for effect in turn.take_effects():
-                self._carry_out(effect)
+                if touched and isinstance(effect, Close):
+                    turn.effects.append(effect)  # what its client is to get yet goes first
+                else:
+                    self._carry_out(effect)
             while touched:
                 queue = touched.pop()
                 changed.add(queue)
