@@ -1,0 +1,230 @@
+"""Durable load in transactions, for `soak.py`: a process of its own, with Proton's own client.
+
+A maker publishes to `soak.in` in transactions, a mover takes from there and publishes to `soak.out` in transactions, a
+consumer takes from `soak.out`. One transaction in fifty is rolled back. Each line of its output is a JSON object of
+what it counted since its start: `sent`, `moved`, `consumed` (messages), `aborted` (transactions). It ends, with exit
+code 1, when a connection or a link ends: nothing has asked for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import deque
+from typing import Any
+
+from proton import Event, Message
+from proton.handlers import MessagingHandler, TransactionHandler
+from proton.reactor import Container, Transaction
+
+IN, OUT = "soak.in", "soak.out"
+BATCH = 10  # messages in a transaction
+MOST = 2000  # messages that were sent and not consumed: on a slow machine the load is less, the queues no deeper
+ABORTED = 50  # one transaction of so many is rolled back
+TICK = 0.05  # seconds
+SAID_EVERY = 5.0  # seconds
+BODY = "x" * 500
+
+
+class Counts:
+    def __init__(self) -> None:
+        self.sent = self.moved = self.consumed = self.aborted = 0
+        self.error = ""
+
+
+class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
+    """One connection. Whatever ends it, or a link of it, ends the whole load."""
+
+    def __init__(self, counts: Counts, **options: Any) -> None:
+        super().__init__(auto_accept=False, **options)
+        self.counts = counts
+
+    def start(self, container: Container, url: str, name: str) -> None:
+        self.container = container
+        container.container_id = name
+        self.connection = container.connect(
+            url, handler=self, reconnect=False, heartbeat=30, virtual_host="default", allowed_mechs="ANONYMOUS"
+        )
+        self.attach()
+
+    def attach(self) -> None:
+        raise NotImplementedError
+
+    def _ended(self, what: str, endpoint: Any) -> None:
+        if not self.counts.error:
+            self.counts.error = f"{type(self).__name__}: {what} ended: {endpoint and endpoint.remote_condition}"
+        self.container.stop()
+
+    def on_transport_error(self, event: Event) -> None:
+        self.counts.error = self.counts.error or f"{type(self).__name__}: {event.transport.condition}"
+        self.container.stop()
+
+    def on_connection_closing(self, event: Event) -> None:
+        self._ended("connection", event.connection)
+
+    def on_session_closing(self, event: Event) -> None:
+        self._ended("session", event.session)
+
+    def on_link_closing(self, event: Event) -> None:
+        self._ended("link", event.link)
+
+
+class Worker(Client, TransactionHandler):  # type: ignore[misc]
+    """One transaction after the other."""
+
+    transaction: Transaction | None = None
+    done = 0  # transactions
+    rolling_back = False
+
+    def declare(self) -> None:
+        self.container.declare_transaction(self.connection, self, settle_before_discharge=False)
+
+    def on_transaction_declared(self, event: Event) -> None:
+        self.transaction = event.transaction
+        self.transaction.id = bytes(self.transaction.id)  # Proton's view of it does not last
+        self.work()
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def count(self) -> None:
+        """A transaction was committed."""
+        raise NotImplementedError
+
+    def discharge(self, transaction: Transaction) -> None:
+        self.transaction = None
+        self.done += 1
+        if self.done % ABORTED:
+            transaction.commit()
+        else:
+            transaction.abort()
+
+    def on_transaction_committed(self, event: Event) -> None:
+        self.count()
+        self.declare()
+
+    def on_transaction_aborted(self, event: Event) -> None:
+        self.counts.aborted += 1
+        self.declare()
+
+    def on_transaction_declare_failed(self, event: Event) -> None:
+        self._ended("transaction", None)
+
+    def on_transaction_commit_failed(self, event: Event) -> None:
+        self._ended("transaction", None)
+
+
+class Maker(Worker):
+    """`owed`: messages that its pace allows now."""
+
+    owed = 0.0
+
+    def attach(self) -> None:
+        self.sender = self.container.create_sender(self.connection, IN, handler=self)
+        self.declare()
+
+    def on_sendable(self, event: Event) -> None:
+        self.work()
+
+    def work(self) -> None:
+        transaction = self.transaction
+        counts = self.counts
+        if (
+            transaction is None
+            or self.owed < BATCH
+            or self.sender.credit < BATCH
+            or counts.sent - counts.consumed > MOST
+        ):
+            return
+        self.owed -= BATCH
+        for _ in range(BATCH):
+            transaction.send(self.sender, Message(body=BODY, durable=True))
+        self.discharge(transaction)
+
+    def count(self) -> None:
+        self.counts.sent += BATCH
+
+
+class Mover(Worker):
+    def __init__(self, counts: Counts) -> None:
+        super().__init__(counts, prefetch=10 * BATCH)
+        self.got: deque[tuple[Any, Any]] = deque()
+        self.taken = 0
+
+    def attach(self) -> None:
+        self.container.create_receiver(self.connection, IN, handler=self)
+        self.sender = self.container.create_sender(self.connection, OUT, handler=self)
+        self.declare()
+
+    def on_message(self, event: Event) -> None:
+        self.got.append((event.delivery, event.message.body))
+        self.work()
+
+    def on_sendable(self, event: Event) -> None:
+        self.work()
+
+    def work(self) -> None:
+        transaction = self.transaction
+        if transaction is None or not self.got or self.sender.credit < BATCH:
+            return
+        self.taken = min(BATCH, len(self.got))
+        for _ in range(self.taken):
+            delivery, body = self.got.popleft()
+            transaction.accept(delivery)
+            transaction.send(self.sender, Message(body=body, durable=True))
+        self.discharge(transaction)
+
+    def count(self) -> None:
+        self.counts.moved += self.taken
+
+
+class Taker(Client):
+    def attach(self) -> None:
+        self.container.create_receiver(self.connection, OUT, handler=self)
+
+    def on_message(self, event: Event) -> None:
+        self.accept(event.delivery)
+        self.counts.consumed += 1
+
+
+class Load(MessagingHandler):  # type: ignore[misc]
+    def __init__(self, url: str, rate: float) -> None:
+        super().__init__()
+        self.url, self.rate = url, rate
+        self.counts = Counts()
+        self.maker = Maker(self.counts)
+        self.clients: list[Client] = [self.maker, Mover(self.counts), Taker(self.counts, prefetch=100)]
+        self.last = self.said = time.monotonic()
+
+    def on_start(self, event: Event) -> None:
+        for client in self.clients:
+            client.start(event.container, self.url, f"soak-{type(client).__name__.lower()}")
+        event.container.schedule(TICK, self)
+
+    def on_timer_task(self, event: Event) -> None:
+        event.container.schedule(TICK, self)
+        now = time.monotonic()
+        self.maker.owed = min(self.maker.owed + (now - self.last) * self.rate, 5 * self.rate)
+        self.last = now
+        self.maker.work()
+        if now - self.said >= SAID_EVERY:
+            self.said = now
+            print(json.dumps({key: value for key, value in vars(self.counts).items() if key != "error"}), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True, help="of the broker")
+    parser.add_argument("--rate", type=float, default=300, help="messages/s (default: %(default)s)")
+    options = parser.parse_args()
+    load = Load(f"amqp://127.0.0.1:{options.port}", options.rate)
+    Container(load).run()
+    if load.counts.error:
+        print(load.counts.error, file=sys.stderr, flush=True)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What the soak (`bench/soak.py`) calls growth, and which files it takes for what."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+_PATH = Path(__file__).resolve().parent.parent / "bench" / "soak_rows.py"
+_SPEC = importlib.util.spec_from_file_location("soak_rows", _PATH)
+assert _SPEC
+assert _SPEC.loader
+soak_rows = importlib.util.module_from_spec(_SPEC)
+sys.modules["soak_rows"] = soak_rows  # its dataclasses look for it there
+_SPEC.loader.exec_module(soak_rows)
+
+MINUTES = [10 + n / 2 for n in range(101)]  # every half minute of 50 minutes
+HELD = 100e6
+
+
+def verdict(figures: list[float], row: tuple[str, str] = ("web", "PSS")) -> str:
+    return str(soak_rows.judge(row, list(zip(MINUTES, figures, strict=True))).verdict)
+
+
+def test_a_leak_of_12_mb_each_hour_grows_though_the_memory_swings() -> None:
+    assert verdict([HELD + 12e6 / 60 * at + 2e6 * math.sin(at) for at in MINUTES]) == "grows"
+
+
+def test_one_descriptor_in_ten_minutes_grows() -> None:
+    assert verdict([20 + at // 10 for at in MINUTES], ("broker", "descriptors")) == "grows"
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        [HELD] * 101,
+        [HELD + 5e6 * math.sin(at) for at in MINUTES],
+        [HELD if at < 25 else HELD + 30e6 for at in MINUTES],  # a cache has filled
+        [HELD - 1e6 * at for at in MINUTES],
+    ],
+    ids=["still", "swinging", "a step", "falling"],
+)
+def test_what_swings_steps_or_falls_is_flat(figures: list[float]) -> None:
+    assert verdict(figures) == "flat"
+
+
+def test_files_may_grow_up_to_their_bound_and_no_further() -> None:
+    assert verdict([1e6 * at for at in MINUTES], ("broker.log", "bytes")) == "bounded"
+    assert verdict([2e6 * at for at in MINUTES], ("broker.log", "bytes")) == "grows"
+    assert verdict([2e6 * at for at in MINUTES], ("configuration", "bytes")) == "grows"
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("broker/broker.log.3", "broker.log"),
+        ("broker/events.sqlite3-wal", "event journal"),
+        ("broker/config.sqlite3", "configuration"),
+        ("broker/hosts/default/temp.sqlite3", "temporary stores"),
+        ("broker/hosts/default/messages.sqlite3-wal", "message stores"),
+        ("console/console.sqlite3", "console database"),
+        ("worker/queue/taken/1.msg", "work queue"),
+        ("history/landing/events/a.parquet", "landing"),
+        ("history/tables/events/_delta_log/1.json", "tables"),
+        ("up.lock", "other files"),
+    ],
+)
+def test_each_file_is_of_one_kind(path: str, title: str) -> None:
+    assert soak_rows.kind_of(Path(path)).title == title
