@@ -132,6 +132,7 @@ async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(p
     condition = page.locator("#conditions .condition")
     await expect(condition).to_contain_text("Blocked, and no consumer orders")
     await expect(condition).to_contain_text("Start a consumer.")
+    await page.get_by_role("button", name="Show", exact=True).click()
     await condition.get_by_role("link", name="orders", exact=True).click()
     await expect(page.locator("#conditions .condition")).to_contain_text("nobody consumes: 11 messages wait")
     broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
@@ -139,6 +140,47 @@ async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(p
     broker.sample()
     await expect(page.locator("#conditions")).to_be_hidden()
     assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+@pytest.mark.parametrize("path", ["/"])
+async def test_conditions_that_come_and_go_move_nothing_below_them(
+    people: People, broker: Broker, path: str, width: int
+) -> None:
+    page = await people.page("vic", "viewers")
+    await page.set_viewport_size({"width": width, "height": 900})
+    await opened(page, path)
+    card, below = page.locator("#conditions-card"), page.locator(".overview-grid, .queue-grid")
+    await expect(page.locator("#conditions-count")).to_have_text("No active conditions")
+
+    async def distance() -> float:
+        above, under = await card.bounding_box(), await below.bounding_box()
+        assert above
+        assert under
+        return under["y"] - above["y"]
+
+    await page.evaluate("document.fonts.ready")
+    quiet = await distance()
+    broker.do(overfull)
+    worst = "Blocked, and no consumer orders" if path == "/" else "Blocked, and no consumer"
+    for _ in range(3):
+        broker.do(lambda memory: memory.advance(3000, step=500))
+        broker.do(lambda memory: memory.attach_producer("another"))  # something changes, so that time is told
+        broker.sample()
+    await expect(page.locator("#conditions-worst")).to_contain_text(worst)
+    await expect(page.locator("#conditions")).to_be_hidden()
+    assert await distance() == quiet
+
+    await page.get_by_role("button", name="Show", exact=True).click()
+    await expect(page.locator("#conditions .condition")).to_contain_text("Start a consumer.")
+    assert await distance() == quiet
+    box = await page.locator("#conditions").bounding_box()
+    assert box
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#conditions")).to_be_hidden()
+    await expect(page.get_by_role("button", name="Show", exact=True)).to_be_focused()
 
 
 async def test_timeline_is_live_searched_and_its_address_shows_the_same_to_others(

@@ -1,7 +1,7 @@
 // Conditions that the console has raised by itself: what it saw, and what to do.
 
-import { h, icon, reconcile, setAttribute, setText } from "./elements.js";
-import { plural } from "./format.js";
+import { fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
+import { count } from "./format.js";
 import { objectUrl, parseName, shortName, whyUrl } from "./objectname.js";
 import { setSince, sinceElement } from "./times.js";
 
@@ -40,5 +40,67 @@ function update(node, condition) {
   setText(advice, condition.advice);
 }
 
-/** "3 conditions, the worst 2 here" */
-export const countOf = (shown, total) => (total ? `${plural(total, "condition")}${total > shown ? `, the worst ${shown} here` : ""}` : "No active conditions");
+/**
+ * The line of conditions above a page's content (templates/console/conditions_line.html): how many, and the worst. The
+ * list unfolds over the content, because conditions come and go while a person points at what is below them.
+ */
+export class ConditionsLine {
+  #about;
+  #list;
+  #conditions;
+  #named = null;
+  #card = document.getElementById("conditions-card");
+  #count = document.getElementById("conditions-count");
+  #worst = document.getElementById("conditions-worst");
+  #unfold = document.getElementById("conditions-unfold");
+  #all = document.getElementById("conditions-all");
+
+  constructor({ about = true } = {}) {
+    this.#about = about;
+    this.#list = document.getElementById("conditions");
+    this.#conditions = new Conditions(this.#list, { about });
+    this.#unfold.addEventListener("click", () => this.#open(this.#list.hidden));
+    document.addEventListener("pointerdown", (event) => {
+      if (!this.#card.contains(event.target)) this.#open(false);
+    });
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || this.#list.hidden) return;
+      const within = this.#card.contains(document.activeElement);
+      this.#open(false);
+      if (within) this.#unfold.focus();
+    });
+  }
+
+  /** `conditions`: the worst first. `total`: of all there are. `none`: what to say instead if there are none. */
+  show(conditions, total, none = "No active conditions") {
+    const open = !this.#list.hidden;
+    this.#conditions.show(conditions);
+    setText(this.#count, total ? count(total) : none);
+    this.#unfold.hidden = conditions.length === 0;
+    this.#all.hidden = total === 0;
+    this.#name(conditions[0]);
+    this.#open(open);
+  }
+
+  unknown(text) {
+    this.show([], 0, text);
+  }
+
+  /** Names the worst condition. What the console saw changes each second: only the name is announced. */
+  #name(worst) {
+    const key = worst ? `${worst.severity} ${worst.kind} ${worst.object}` : "";
+    if (this.#named !== key) {
+      this.#named = key;
+      setAttribute(this.#worst, "data-severity", worst?.severity);
+      fill(this.#worst.firstElementChild, worst ? [icon(worst.severity === "trouble" ? "overfull" : "info"), h("strong", {}, worst.title), ...(this.#about ? [" ", h("a", { href: objectUrl(worst.object) }, shortName(worst.object))] : [])] : []);
+    }
+    setText(this.#worst.lastElementChild, worst?.saw ?? "");
+    setAttribute(this.#worst.lastElementChild, "title", worst?.saw);
+  }
+
+  #open(open) {
+    this.#list.hidden = !open || this.#unfold.hidden;
+    setAttribute(this.#unfold, "aria-expanded", String(!this.#list.hidden));
+    setText(this.#unfold, this.#list.hidden ? "Show" : "Hide");
+  }
+}

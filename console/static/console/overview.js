@@ -1,7 +1,7 @@
 // The overview: every queue, trouble on top, updated in place.
 
 import { away, shownAsOf, UNKNOWN, whenAway } from "./away.js";
-import { Conditions, countOf } from "./conditions.js";
+import { ConditionsLine } from "./conditions.js";
 import { depthElement, setDepth } from "./depth.js";
 import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
@@ -24,7 +24,7 @@ const states = document.getElementById("states");
 const heads = [...table.querySelectorAll("th[data-sort]")];
 const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
 
-const conditions = new Conditions(document.getElementById("conditions"));
+const conditions = new ConditionsLine();
 const selection = new Selection(document.getElementById("selection"), (made) => saved.load(made.id));
 
 let snapshot = null;
@@ -165,7 +165,7 @@ function update(node, queue) {
   blocked.classList.toggle("hot", queue.blocked_producers > 0);
   setText(consumers, count(queue.consumers));
   consumers.classList.toggle("hot", queue.consumers === 0 && queue.depth_messages > 0);
-  setAttribute(consumers, "title", queue.consumers === 0 && queue.depth_messages > 0 ? "Nobody consumes, and messages wait" : null);
+  setAttribute(consumers, "title", queue.consumers === 0 && queue.depth_messages > 0 ? "No consumers; messages wait" : null);
   setText(rateIn, rate(queue.rate_in));
   setText(rateOut, rate(queue.rate_out));
   setSince(since.firstChild, earliest(queue.overfull_since, queue.stopped_since));
@@ -222,7 +222,7 @@ const render = onNextFrame(() => {
   const { totals, queues, total: all, page, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
     setText(document.getElementById("queues-count"), "");
-    setText(document.getElementById("conditions-count"), "not known");
+    conditions.unknown("not known");
     fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, `${UNKNOWN} Is it running? The console keeps trying, and shows its queues as soon as it answers.`));
     delete empty.dataset.shown;
     empty.hidden = false;
@@ -238,9 +238,7 @@ const render = onNextFrame(() => {
   total("depth", bytes(totals.depth_bytes), `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`);
   setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
   showStops(stops ?? []);
-  conditions.show(wrong);
-  setText(document.getElementById("conditions-count"), allWrong || !away() ? countOf(wrong.length, allWrong) : `none at ${clock(shownAsOf())}`);
-  document.getElementById("conditions-all").hidden = allWrong === 0;
+  conditions.show(wrong, allWrong, away() ? `none at ${clock(shownAsOf())}` : undefined);
   showSelection();
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
   setText(document.getElementById("queues-count"), count(all));

@@ -2,7 +2,7 @@
 
 import { away, shownAsOf, UNKNOWN, whenAway } from "./away.js";
 import { DepthChart } from "./charts.js";
-import { Conditions } from "./conditions.js";
+import { ConditionsLine } from "./conditions.js";
 import { tellingUnit } from "./depth.js";
 import { fill, h, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed, pastAndPresent } from "./events.js";
@@ -26,7 +26,7 @@ const chart = new DepthChart(byId("chart"), settings.figures, "messages");
 const ours = (event) => event.object === settings.object || event.attributes?.queue === settings.object || event.attributes?.queue === settings.name;
 const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
 
-const conditions = new Conditions(byId("conditions"), { about: false });
+const conditions = new ConditionsLine({ about: false });
 
 let snapshot = null;
 let opened = Infinity; // from here on all of the depth is known, by the server's clock
@@ -165,6 +165,7 @@ const render = onNextFrame(() => {
     for (const fact of facts) setText(fact.node, "not known");
     for (const id of ["limits", "chart"]) fill(byId(id), h("p", { class: "card-text muted" }, UNKNOWN));
     setText(byId("queue-state"), "not known");
+    conditions.unknown("not known");
     return;
   }
   const gone = byId("gone");
@@ -176,7 +177,7 @@ const render = onNextFrame(() => {
     return;
   }
   const queue = data.queue;
-  conditions.show(data.conditions ?? []);
+  conditions.show(data.conditions ?? [], data.conditions?.length ?? 0, away() ? `none at ${clock(shownAsOf())}` : undefined);
   setState(byId("queue-state"), queue.state, queue.stops?.some((stop) => stop.stage));
   const since = [queue.overfull_since && ["overfull for ", queue.overfull_since], queue.stopped_since && ["stopped for ", queue.stopped_since]].filter(Boolean);
   const sinceBox = byId("queue-since");
