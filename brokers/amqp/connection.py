@@ -17,6 +17,7 @@ from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, N
 from brokers.amqp import proton as pn
 from brokers.amqp.attaching import attach
 from brokers.amqp.container import Container
+from brokers.amqp.frame_check import FrameCheck, Malformed
 from brokers.amqp.links import Link
 from brokers.amqp.nodes import Refused, Replies
 from brokers.amqp.sasl import SaslServer
@@ -126,6 +127,8 @@ class AmqpConnection:
         self._session_numbers = itertools.count()
         self._waiting_since = 0  # ms of the clock of `tick`; 0: nothing is waited for
         self.writable = True
+        self._check = FrameCheck(MAX_FRAME)
+        self._refused = False  # what it sends is read no more
         self._transport = transport = pn.transport()
         pn.transport_set_server(transport)
         pn.transport_set_max_frame(transport, MAX_FRAME)
@@ -171,6 +174,13 @@ class AmqpConnection:
             self.dirty()
 
     def _push(self, buffer: Any, count: int) -> None:
+        if self._refused:
+            return
+        malformed: Malformed | None = None
+        try:
+            self._check.take(pn.unpack(buffer, count))
+        except Malformed as found:
+            malformed, count = found, found.start
         transport, offset, push = self._transport, 0, pn.transport_push
         while offset < count:
             taken = push(transport, buffer + offset, count - offset)
@@ -178,7 +188,22 @@ class AmqpConnection:
                 break  # see `_input_ended`
             offset += taken
             self._events()
+        if malformed is not None:
+            self._refuse(malformed)
         self.dirty()
+
+    def _refuse(self, malformed: Malformed) -> None:
+        """Say so and end: there is no reading on, since Proton was not given the whole of the frame."""
+        self._refused = True
+        if not self.closing:
+            pn.connection_open(self._connection)  # if it was the frame that was to open it: a close follows an open
+            self.end("amqp:decode-error", f"malformed frame: {malformed}")
+        self.frame()
+        # Proton says this, not a reason of its own, to a peer that it has not opened the connection with.
+        reason = pn.transport_condition(self._transport)
+        pn.set_condition(reason, "amqp:decode-error", f"malformed frame: {malformed}")
+        pn.transport_close_tail(self._transport)
+        self._events()
 
     def dirty(self) -> None:
         """There may be something to write at the end of the turn."""

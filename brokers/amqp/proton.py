@@ -70,7 +70,7 @@ link_remote_snd_settle_mode = lib.pn_link_remote_snd_settle_mode
 link_set_snd_settle_mode, link_set_rcv_settle_mode = lib.pn_link_set_snd_settle_mode, lib.pn_link_set_rcv_settle_mode
 link_set_max_message_size, link_condition = lib.pn_link_set_max_message_size, lib.pn_link_condition
 
-terminus_type = lib.pn_terminus_get_type
+terminus_copy, terminus_type = lib.pn_terminus_copy, lib.pn_terminus_get_type
 terminus_set_type = lib.pn_terminus_set_type
 terminus_durability, terminus_set_durability = lib.pn_terminus_get_durability, lib.pn_terminus_set_durability
 terminus_expiry_policy, terminus_set_expiry_policy = (
@@ -137,33 +137,6 @@ def set_terminus_filter(pointer: Any, filters: dict[Any, Described]) -> None:
     clear_terminus_filter(pointer)
     if filters:
         Data(lib.pn_terminus_filter(pointer)).put_object(filters)
-
-
-def terminus_copy(pointer: Any, remote: Any) -> None:
-    """Make a terminus of ours what the peer's is. Its compound values are read and written again, since Proton keeps an
-    array or list that announces more items than came, and ends the process when it is to send one; what cannot be read
-    is left out."""
-    lib.pn_terminus_copy(pointer, remote)
-    for part in _TERMINUS_DATA:
-        data = Data(part(pointer))
-        data.rewind()
-        if data.next() is None:
-            continue
-        try:
-            value = data.get_object()
-            data.clear()
-            if value is not None:
-                data.put_object(value)
-        except Exception:  # whatever a hostile value does to Proton's wrapper
-            data.clear()
-
-
-_TERMINUS_DATA = (
-    lib.pn_terminus_properties,
-    lib.pn_terminus_capabilities,
-    lib.pn_terminus_outcomes,
-    lib.pn_terminus_filter,
-)
 
 
 def terminus_capabilities(pointer: Any) -> frozenset[str]:

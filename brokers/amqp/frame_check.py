@@ -1,0 +1,151 @@
+"""Whether the frames of a peer are what they announce: looked at before Proton is given them, which believes them.
+
+Proton takes an array that announces more items than it has, and ends the process when it is to be sent back. So each
+performative but a transfer is walked (part 1.2 of the standard): every size and count must be that of what is there.
+A transfer is passed over: nothing of it is sent back, and there is one for each message. Pure; no frame is kept but
+one, not yet whole, that is to be walked.
+"""
+
+from __future__ import annotations
+
+_HEAD, _PROTOCOL_HEADER = 8, 8  # bytes
+_TRANSFER = b"\x00\x53\x14"
+
+#: More than can come: Proton ends a connection for a head that is wrong, and reads nothing more.
+_TO_PROTON = 1 << 62
+
+#: Deeper values, of which no client has a use, would cost stack in each that reads them.
+DEEPEST = 32
+#: So many values, in one performative, are within what Proton can hold; items of an array may take no bytes at all.
+MOST_VALUES = 10_000
+
+#: Bytes that follow a constructor: of a fixed width; -1: one or four bytes that give a length or size.
+_WIDTHS: dict[int, int] = {
+    **dict.fromkeys(range(0x40, 0x46), 0),
+    **dict.fromkeys(range(0x50, 0x57), 1),
+    **dict.fromkeys((0x60, 0x61), 2),
+    **dict.fromkeys(range(0x70, 0x75), 4),
+    **dict.fromkeys(range(0x80, 0x85), 8),
+    **dict.fromkeys((0x94, 0x98), 16),
+    **dict.fromkeys((0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0), -1),
+}
+_MAPS, _ARRAYS = (0xC1, 0xD1), (0xE0, 0xF0)
+_DESCRIPTORS = (0x44, 0x53, 0x80, 0xA3, 0xB3)  # an ulong, a symbol
+
+
+class Malformed(Exception):
+    """A frame is not what it announces; the message says how. `start`: where in the data given last the bytes begin
+    that Proton must not see."""
+
+    start = 0
+
+
+class FrameCheck:
+    """Of one connection, from its protocol header on."""
+
+    def __init__(self, max_frame: int) -> None:
+        self._max_frame = max_frame
+        self._passed = _PROTOCOL_HEADER  # bytes to come that need no look
+        self._held = b""  # the beginning of a frame that is not whole
+
+    def take(self, data: bytes) -> None:
+        """The next bytes of the peer. Raises Malformed; nothing may be given after that."""
+        held = len(self._held)
+        if held:
+            data = self._held + data
+            self._held = b""
+        at, end = self._passed, len(data)
+        while at < end:
+            size = int.from_bytes(data[at : at + 4], "big")
+            body = at + (data[at + 4] * 4 if at + 4 < end else _HEAD)
+            if end - at >= 4 and not _HEAD <= size <= self._max_frame:
+                self._passed = _TO_PROTON
+                return
+            if body + 3 <= at + size and data[body : body + 3] == _TRANSFER:
+                at += size
+            elif end - at < _HEAD or end - at < size:
+                self._held = data[at:]
+                self._passed = 0
+                return
+            elif not at + _HEAD <= body <= at + size:
+                self._passed = _TO_PROTON
+                return
+            else:
+                if body < at + size:
+                    try:
+                        _Walk(data, at + size).value(body, at + size, 0)
+                    except Malformed as malformed:
+                        malformed.start = max(0, at - held)
+                        raise
+                at += size
+        self._passed = at - end
+
+
+class _Walk:
+    """Through the performative that ends, with its frame, at `end`."""
+
+    def __init__(self, data: bytes, end: int) -> None:
+        self._data, self._end = data, end
+        self._left = MOST_VALUES
+
+    def value(self, at: int, end: int, depth: int) -> int:
+        """Where the value at `at` ends, which is at `end` or before it. Raises Malformed."""
+        code, at = self._constructor(at, end, depth)
+        return self._item(code, at, end, depth)
+
+    def _constructor(self, at: int, end: int, depth: int) -> tuple[int, int]:
+        """(the code of a constructor, where the value itself begins)."""
+        if at >= end:
+            raise Malformed("fewer items than announced")
+        code = self._data[at]
+        at += 1
+        if code == 0:
+            if at >= end or self._data[at] not in _DESCRIPTORS:
+                raise Malformed("a descriptor that is neither an unsigned long nor a symbol")
+            at = self._item(self._data[at], at + 1, end, depth)
+            if at >= end:
+                raise Malformed("a descriptor of nothing")
+            code = self._data[at]
+            at += 1
+        return code, at
+
+    def _item(self, code: int, at: int, end: int, depth: int) -> int:
+        width = _WIDTHS.get(code)
+        if width is None:
+            raise Malformed(f"no type has the constructor {code:#04x}")
+        self._left -= 1
+        if self._left < 0:
+            raise Malformed(f"more than {MOST_VALUES} values")
+        if width < 0:
+            wide = 4 if code & 0x10 else 1
+            width = wide + int.from_bytes(self._data[at : at + wide], "big")
+            if code >= 0xC0:
+                if at + max(width, 2 * wide) > end:
+                    raise Malformed("a compound value larger than what holds it")
+                self._compound(code, at + wide, at + width, wide, depth + 1)
+            elif at + wide > end:
+                raise Malformed("a value that is cut short")
+        if at + width > end:
+            raise Malformed("a value larger than what holds it")
+        return at + width
+
+    def _compound(self, code: int, at: int, end: int, wide: int, depth: int) -> None:
+        if depth > DEEPEST:
+            raise Malformed(f"values more than {DEEPEST} deep")
+        count = int.from_bytes(self._data[at : at + wide], "big")
+        at += wide
+        if at > end:
+            raise Malformed("a compound value without a count")
+        if code in _ARRAYS:
+            # An array of no items has a constructor all the same, but not every client writes it.
+            if count or at < end:
+                each, at = self._constructor(at, end, depth)
+                for _ in range(count):
+                    at = self._item(each, at, end, depth)
+        elif code in _MAPS and count % 2:
+            raise Malformed("a map with a key that has no value")
+        else:
+            for _ in range(count):
+                at = self.value(at, end, depth)
+        if at != end:
+            raise Malformed("more items than announced")
