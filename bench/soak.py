@@ -41,7 +41,7 @@ CAPACITY = 20_000  # messages, of which the load lets a tenth wait at most
 PAUSE = 1.0  # seconds between two requests of a session
 CONDITIONS_EVERY = 2.0  # seconds
 #: What the whole may take to be ready, and to end.
-READY_SECONDS, END_SECONDS = 180.0, 10.0
+READY_SECONDS, END_SECONDS = 600.0, 10.0  # the processors may be shared with other work
 
 PATHS = (
     *("/", "/policies/", "/conditions/", "/objects/", "/timeline/", "/audit/", "/alerts/", "/schedules/", "/access/"),
