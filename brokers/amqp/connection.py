@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
 from typing import Any, Protocol
 
 from proton import symbol
@@ -78,10 +77,9 @@ class _Gate:
     def wait_ms(self, user: str) -> int:
         return self._container.attempts.wait_ms(self._address, user, self._now())
 
-    @staticmethod
-    def _now() -> int:
-        """Pauses are durations: a clock that is set must neither end them nor make them last."""
-        return time.monotonic_ns() // 1_000_000
+    def _now(self) -> int:
+        """Of the engine's steady clock: a clock that is set must neither end a pause nor make it last."""
+        return self._container.clock()
 
     def check_wait_ms(self, user: str) -> int:
         return self._container.attempts.check_wait_ms(self._address, user, self._now())

@@ -92,7 +92,7 @@ def test_a_replay_longer_than_a_turn_is_complete_and_lets_others_work(
 
 def test_events_that_are_no_longer_kept_are_refused_with_the_first_that_is(broker: BrokerThread) -> None:
     last = make_events(broker, 30)
-    broker.look(lambda s: s.journal.prune(s.clock() + 10**12))
+    broker.look(lambda s: s.journal.prune(s.clock.now() + 10**12))
     first = broker.look(lambda s: s.journal.first)
     assert first == last + 1
     with connected(broker, user="console") as connection:
@@ -106,7 +106,7 @@ def test_events_that_are_no_longer_kept_are_refused_with_the_first_that_is(broke
 
 def test_the_refusal_carries_the_first_number(broker: BrokerThread) -> None:
     make_events(broker, 30)
-    broker.look(lambda s: s.journal.prune(s.clock() + 10**12))
+    broker.look(lambda s: s.journal.prune(s.clock.now() + 10**12))
     with connected(broker, user="console") as connection:
         links: list[Any] = []
 
@@ -131,7 +131,7 @@ def test_a_follower_that_falls_behind_what_is_kept_is_told_so(broker: BrokerThre
     with connected(broker, user="console") as connection:
         receiver = connection.create_receiver("$events", credit=0, options=After(0))
         make_events(broker, event_node.TAIL + 200)
-        broker.look(lambda s: s.journal.prune(s.clock() + 10**12))
+        broker.look(lambda s: s.journal.prune(s.clock.now() + 10**12))
         receiver.link.flow(1)
         with pytest.raises(LinkDetached, match="events-expired"):
             until(connection, lambda: False, "it is told")

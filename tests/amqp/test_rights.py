@@ -229,7 +229,7 @@ def test_a_user_made_over_amqp_signs_in_with_the_password_it_was_told_and_surviv
 def test_after_some_wrong_passwords_the_right_one_waits_too_and_others_do_not(
     broker: BrokerThread, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now = broker.look(lambda s: s.clock())
+    now = broker.look(lambda s: s.clock.now())
     broker.do(lambda s: setattr(s.container, "clock", lambda: now))  # the engine's time stands still
     for _ in range(FREE):
         with pytest.raises(ConnectionException), signed_in(broker, "worker", password="wrong"):

@@ -94,4 +94,4 @@ def test_page_behind_the_last_one_is_the_last_one() -> None:
 
 def test_row_has_every_sampled_attribute() -> None:
     (shown,) = overview({"stops": []}, [row("a")])["queues"]
-    assert set(shown) == {"object", "virtualhost", "name", *SAMPLED}
+    assert set(shown) == {"object", "virtualhost", "name", "starting", *SAMPLED}

@@ -128,7 +128,7 @@ class Bundled(Subject):
         """It does so by itself, once a second."""
 
     async def expire_events(self) -> None:
-        self.service.journal.prune(self.service.clock() + 100 * 24 * 3_600_000)
+        self.service.journal.prune(self.service.clock.now() + 100 * 24 * 3_600_000)
 
     async def lose_connection(self) -> None:
         for listener in list(self.service._listeners):

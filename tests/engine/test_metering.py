@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers.engine.broker import Broker
+from brokers.engine.message import Header
 from brokers.engine.outlet import Outlet, Parcel
 from brokers.engine.usage import Resource
 from tests.engine.fake_store import FakeStores
@@ -202,6 +203,7 @@ def test_a_store_counts_what_was_put_since_it_was_measured(field: str) -> None:
     simulation = Simulation()
     broker, host = simulation.broker, simulation.host
     broker.stores = FakeStores()
+    broker.turn.header = lambda body: Header(durable=True)
     broker.open_store(host)
     store = broker.stores.by_name["default"]
     if field == "store_limit":
@@ -213,7 +215,9 @@ def test_a_store_counts_what_was_put_since_it_was_measured(field: str) -> None:
     sent = 0
     while sender.read() or sender.send(10_000):
         simulation.arrive(sender)
-        store.pending_bytes += 10_000  # nothing has been written, or measured
+        store.pending_bytes += 10_000  # written, and not measured
+        if store.puts:
+            store.write(broker)
         queue.touch()
         simulation.settle()
         sent += 1

@@ -463,7 +463,7 @@ class EngineMachine(RuleBasedStateMachine):
         producers = [p for q in self.queues if scope.covers(q.virtualhost, q.name) for p in q.producers]
         assert outcome.queues == sum(scope.covers(q.virtualhost, q.name) for q in self.queues)
         assert outcome.producers == len(producers)
-        assert outcome.draining == sum(bool(p.withdrawn or (p.draining and p.credit)) for p in producers)
+        assert outcome.draining == sum(p.blocked and bool(p.withdrawn or (p.draining and p.credit)) for p in producers)
         assert outcome.stopped == sum(p.blocked and not p.withdrawn for p in producers)
 
     @rule(pick=picks)
