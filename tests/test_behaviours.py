@@ -15,6 +15,7 @@ ROWS = {
     "1 flow_stop_threshold": "a stop level in percent: above it, of bytes or of messages, flow control starts",
     "1 flow_resume_threshold": "a resume level in percent: at or below it, of both, flow control ends",
     "1 mechanism hold": "deliveries are taken in and stay unsettled until the queue resumes",
+    "1 hold is bounded": "an overfull queue that holds takes a tenth of its stop level more, whatever comes",
     "1 ring": "a ring drops its oldest messages; it and thresholds exclude each other",
     "1 misconfiguration": "resume above stop is refused, with both values",
     "1 worked example": "204,800 bytes at 80 %: flow control starts above 163,840",

@@ -10,9 +10,10 @@ rules, which hold for any number of producers:
    When messages grow beyond that, the credit that is too much is taken back at once, and what was sent on it before
    waits outside.
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
-   Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block, with `hold` for a
-   little more room (`limits.py`); the others give everybody the producer's window (`overflow.py`): so many messages,
-   and no more than fit into so many bytes, reckoned as in rule 2 (ActiveMQ's ProducerWindowSize).
+   Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block, and for those that
+   hold, with a tenth of the stop level more room (`Limits.held_messages`); the others give each producer its window
+   (`overflow.py`): so many messages, and no more than fit into so many bytes, reckoned as in rule 2 (ActiveMQ's
+   ProducerWindowSize).
 4. While somebody stands in the line, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
    first, since it is acknowledged; if there is no answer in `DRAIN_MS`, the credit is withdrawn, which nothing
    acknowledges, and stays reserved until `GRACE_MS` of silence have passed.
@@ -160,9 +161,9 @@ class CreditLedger:
         if not limits.bounded:
             return room
         if limits.stop_messages != UNLIMITED:
-            room = limits.stop_messages + 1 - depth_messages - self.reserved
+            room = limits.stop_messages + limits.held_messages + 1 - depth_messages - self.reserved
         if limits.stop_bytes != UNLIMITED:
-            fit = (limits.stop_bytes - depth_bytes) // (self.largest or UNSEEN_BYTES)
+            fit = (limits.stop_bytes + limits.held_bytes - depth_bytes) // (self.largest or UNSEEN_BYTES)
             room = min(room, max(0, fit) + 1 - self.reserved)
         return room
 
@@ -176,9 +177,9 @@ class CreditLedger:
         active = len(self.members) - len(self.idle) - len(self.probes)
         whole = window * (active + 1)
         if limits.stop_messages != UNLIMITED:
-            whole = min(whole, limits.stop_messages + 1)
+            whole = min(whole, limits.stop_messages + limits.held_messages + 1)
         if limits.stop_bytes != UNLIMITED:
-            whole = min(whole, limits.stop_bytes // (self.largest or UNSEEN_BYTES) + 1)
+            whole = min(whole, (limits.stop_bytes + limits.held_bytes) // (self.largest or UNSEEN_BYTES) + 1)
         return max(1, min(window, whole // (active + 1)))
 
     def grant(
@@ -201,6 +202,15 @@ class CreditLedger:
         ):  # else a queue that is full again at once sends flows
             self._probed_at = now
             self._serve_idle(room, most - (self.given - before), now, changed)
+        return changed
+
+    def grant_held(self, limits: Limits, depth_bytes: int, depth_messages: int, now: int, most: int) -> list[Producer]:
+        """Give out as credit, `most` at most, what an overfull queue that holds takes more. No probes: all its
+        producers are blocked, with a reason. Returns the producers whose credit has changed."""
+        changed: list[Producer] = []
+        room = min(most, self.room(limits, depth_bytes, depth_messages))
+        if room > 0:
+            self._serve(self.share(limits), room, now, changed)
         return changed
 
     def _serve(self, share: int, room: int, now: int, changed: list[Producer]) -> int:

@@ -280,7 +280,7 @@ class Gate:
             self.drop_excess()
             self.feed(Input.AT_RESUME)
         elif self.state.overfull:
-            if self.overflow.bounded:
+            if self.limits.bounded:
                 self._withdraw()
             if self.overflow.blocks:
                 self._hold_all(reason)
@@ -412,8 +412,10 @@ class Gate:
         self.state_fact("queue-overfull", words, {})
         overflow = self.overflow
         self.choose_interception()
-        if overflow.bounded:
+        if overflow.withdraws:
             self._withdraw()
+        elif limits.bounded and (excess := -self.room()) > 0:  # the limit was lowered, or messages have grown
+            self._withdraw(excess)
         if overflow.blocks:
             self._hold_all(flow.overfull_reason(self.name))
 
@@ -450,10 +452,10 @@ class Gate:
         Change.STOP_ENDED: _stop_ended,
     }
 
-    def _withdraw(self) -> None:
-        """Take back all credit that is out."""
+    def _withdraw(self, count: int | None = None) -> None:
+        """Take back all credit that is out, or at least so much."""
         turn = self.turn
-        turn.effects.extend(CreditChanged(p) for p in self.ledger.withdraw(turn.now))
+        turn.effects.extend(CreditChanged(p) for p in self.ledger.withdraw(turn.now, count))
         if self.ledger.pending:
             self.watch()
 
@@ -484,9 +486,12 @@ class Gate:
         """Hand out credit where there is room. Returns the producers whose credit has changed."""
         self.weigh()
         state = self.state
+        ledger = self.ledger
+        most = self._paced() if self.staged else UNLIMITED
+        if state is State.OVERFULL and self.limits.held_messages:
+            return ledger.grant_held(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
         if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
-        ledger = self.ledger
         if self.lacking:
             scarcity.let_in(self)
         if self.outside:
@@ -495,7 +500,8 @@ class Gate:
             return []  # what was let in has filled it
         if not ledger.waiting and not ledger.idle and not ledger.pending:
             return []
-        most = self._paced() if self.staged else UNLIMITED
+        if self.staged:
+            most = self._paced()  # what was let in counts
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
         if ledger.contended or ledger.pending or ledger.idle:
             self.watch()
@@ -548,6 +554,14 @@ class Gate:
         if producer in self.ledger.members:  # else its link has gone
             self.ledger.ask(producer)
         self.touch()
+
+    def takes_held(self) -> bool:
+        """A message is still taken in, overfull as the queue is, if its settlement is withheld."""
+        limits = self.limits
+        return (
+            self.depth_messages <= self.stop_messages + limits.held_messages
+            and self.depth_bytes <= self.stop_bytes + limits.held_bytes
+        )
 
     def wait_outside(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> None:
         """Keep a message out of the queue, unsettled, until there is room or its time is up."""

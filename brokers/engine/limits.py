@@ -17,6 +17,9 @@ from brokers.engine.policy import BROKER, BUILT, OWN, VIRTUALHOST, Setting
 #: Stands for "no limit" in `Limits.stop_*` and `resume_*`: above every depth, so that comparing needs no special case.
 UNLIMITED = 1 << 63
 
+#: With `hold`, an overfull queue takes so small a part of its stop level more, and withholds the settlements.
+HELD_PART = 10
+
 #: The most credit that a link can carry: Proton counts it in a signed 32 bit number.
 LARGEST_WINDOW = (1 << 31) - 1
 
@@ -57,7 +60,21 @@ class Limits:
     @property
     def bounded(self) -> bool:
         """The credit of its producers is bound by the room that is left."""
-        return self.full == "block"
+        return self.full in ("block", "hold")
+
+    @property
+    def held_messages(self) -> int:
+        """W: how many messages more it takes while it is overfull: a tenth of the stop level with `hold`, else 0. For
+        a limited queue."""
+        return self._held(self.stop_messages)
+
+    @property
+    def held_bytes(self) -> int:
+        """The same in bytes."""
+        return self._held(self.stop_bytes)
+
+    def _held(self, stop: int) -> int:
+        return max(1, stop // HELD_PART) if self.full == "hold" else 0
 
 
 class InvalidPolicy(ValueError):

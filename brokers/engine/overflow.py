@@ -3,15 +3,16 @@
 | way | a message that comes while the queue is overfull | its producers | credit |
 |---|---|---|---|
 | block | waits outside the queue until it resumes | blocked | bound by the room that is left |
-| hold | is taken, and its settlement withheld until the queue resumes (Qpid C++) | blocked | the producer's window |
+| hold | is taken, and its settlement withheld until the queue resumes (Qpid C++) | blocked | bound, see below |
 | reject | is rejected with amqp:resource-limit-exceeded (ActiveMQ sendFailIfNoSpace) | run | the producer's window |
 | reject-after | waits outside the queue, for so long at most, then is rejected | blocked | the producer's window |
 | spool | is taken, its body to the temp store (ActiveMQ's file cursor) | run | the producer's window |
 | ring | is taken, and the oldest are dropped: the queue is never overfull | run | the producer's window |
 
 With *block*, *reject* and *reject-after* the depth exceeds the stop level by the one message that makes the queue
-overfull, whatever the number of producers and the sizes of their messages. With *block* next to nothing comes after it,
-since credit is bound by the room; with the two others producers go on to send.
+overfull, whatever the number of producers and the sizes of their messages. With *hold* it takes a tenth of the stop
+level more (one at least), shared as credit among the producers; what comes beyond that waits outside. With these two
+next to nothing comes beyond, since credit is bound by the room; with *reject* and *reject-after* producers go on.
 An operator's stop works through credit, whatever the way, and what comes on its way then waits outside.
 """
 
@@ -61,12 +62,13 @@ class Waiting:
 
 
 class Overflow:
-    """`blocks`: producers of an overfull queue are blocked. `bounded`: credit is bound by the room that is left.
+    """`blocks`: producers of an overfull queue are blocked. `withdraws`: the credit that is out is taken back
+    when the queue becomes overfull.
     `grants`: credit is given while the queue is overfull. `takes`: what waits outside need not wait until the queue is
     no longer overfull."""
 
     blocks = True
-    bounded = False
+    withdraws = False
     grants = False
     takes = False
     intercepts = False  # `publish` is asked while the queue is overfull
@@ -95,7 +97,7 @@ class Overflow:
 
 
 class Block(Overflow):
-    bounded = True
+    withdraws = True
     intercepts = True
 
     def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
@@ -119,9 +121,14 @@ class Parking(Overflow):
 
 
 class Hold(Overflow):
+    """Credit that is out when the queue becomes overfull is for what it takes more."""
+
     intercepts = True
 
     def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
+        if not queue.takes_held():
+            queue.wait_outside(producer, body, enrolment)
+            return Verdict.HELD
         receipt = queue.defer(producer, 1)
         queue.withheld.append(receipt)
         queue.admit(body, receipt=receipt, enrolment=enrolment)

@@ -25,34 +25,51 @@ def take(broker: BrokerThread, count: int) -> list[Any]:
 
 @pytest.mark.domain("1 mechanism hold")
 def test_hold_takes_messages_in_and_settles_them_when_the_queue_resumes(broker: BrokerThread) -> None:
-    broker.queue("q", capacity_messages=5, flow_resume_messages=2, mechanism="hold")
+    broker.queue("q", capacity_messages=60, flow_resume_messages=2, mechanism="hold")
     with Crowd(broker) as crowd:
-        publisher = crowd.publisher("q", 12)
-        broker.until_queue("q", lambda q: q.depth_messages == 12, "all are taken in")
-        assert steady(lambda: publisher.accepted, "it waits") == 6
-        take(broker, 9)
-        assert steady(lambda: publisher.accepted, "it waits") == 6
+        publisher = crowd.publisher("q", 67)
+        broker.until_queue("q", lambda q: q.depth_messages == 67, "all are taken in")
+        assert steady(lambda: publisher.accepted, "it waits") == 61
+        take(broker, 64)
+        assert steady(lambda: publisher.accepted, "it waits") == 61
         take(broker, 1)
-        wait_until(lambda: publisher.accepted == 12, "all are settled")
+        wait_until(lambda: publisher.accepted == 67, "all are settled")
         assert (publisher.refused, publisher.condition) == (0, "")
 
 
+@pytest.mark.domain("1 hold is bounded")
+@pytest.mark.parametrize("producers", [1, 10, 100])
+def test_hold_takes_a_tenth_more_and_no_more_from_any_number_of_producers(broker: BrokerThread, producers: int) -> None:
+    broker.queue("q", capacity_messages=50, mechanism="hold")
+    with Crowd(broker) as crowd:
+        publishers = [crowd.publisher("q", 200) for _ in range(producers)]
+        broker.until_queue("q", lambda q: q.state.overfull, "it is overfull")
+        depth = steady(lambda: broker.see("q", lambda q: q.depth_messages), "nothing more comes")
+        assert 51 <= depth <= 50 + 5 + 1
+        assert sum(p.accepted for p in publishers) == 51
+        taken = take(broker, 200)
+        assert len(taken) == 200, "who waits is served as the queue resumes"
+        assert broker.see("q", lambda q: q.depth_messages) <= 50 + 5 + 1
+        assert [p.condition for p in publishers] == [""] * producers
+
+
 def test_a_client_that_settles_or_vanishes_while_its_messages_are_held_does_no_harm(broker: BrokerThread) -> None:
-    broker.queue("q", capacity_messages=1, flow_resume_messages=0, mechanism="hold")
+    broker.queue("q", capacity_messages=400, flow_resume_messages=0, mechanism="hold")
     with Peer(broker.port) as settles, Peer(broker.port) as vanishes:
         for peer in (settles, vanishes):
             peer.open()
             peer.attach("q")
             peer.expect(FLOW)
+        broker.see("q", lambda q: [q.enqueue(b"x") for _ in range(399)])
         for _ in range(4):
             settles.transfer()
             vanishes.transfer()
         settles.transfer(settled=True)
-        broker.until_queue("q", lambda q: q.depth_messages == 9, "all are taken in")
+        broker.until_queue("q", lambda q: q.depth_messages == 408, "all are taken in")
         settles.write(_settled(3))
         vanishes.vanish()
         broker.until_queue("q", lambda q: q.producer_count == 1, "one has gone")
-        take(broker, 9)
+        take(broker, 408)
         settles.is_alive()
         settled = [f for f in settles.said if f.code == DISPOSITION]
         numbers = {n for f in settled for n in range(int(f.field(1)), int(f.field(2) or f.field(1)) + 1)}

@@ -484,9 +484,10 @@ def test_a_message_never_overtakes_one_of_its_producer_that_waits_outside(world,
 def test_a_producer_that_left_before_its_outcome_came_gets_no_credit(world):
     queue = world.queue(capacity_messages=2, flow_resume_messages=0, mechanism="hold")
     gone = world.sender(queue)
-    gone.read()
-    gone.send(100, 4)
-    world.arrive(gone)
+    for _ in range(4):
+        gone.read()
+        gone.send(100, 1)
+        world.arrive(gone)
     assert gone.producer.held == 1
     world.detach(gone)
     queue.purge()

@@ -108,12 +108,16 @@ class Market:
     def check_depth(self) -> None:
         queue, limits = self.queue, self.queue.limits
         if limits.stop_messages != UNLIMITED:
-            assert queue.depth_messages <= limits.stop_messages + 1
+            assert queue.depth_messages <= limits.stop_messages + 1 + self.more(limits.stop_messages)
         if limits.stop_bytes != UNLIMITED:
-            assert queue.depth_bytes <= limits.stop_bytes + self.largest
+            assert queue.depth_bytes <= limits.stop_bytes + self.largest + self.more(limits.stop_bytes)
         if queue.outside:
             assert queue.state is not State.NORMAL, "a message waits though the queue is not overfull"
             assert all(c.sender.producer.blocked for c in self.clients), "a message waits and nothing says why"
+
+    def more(self, stop: int) -> int:
+        """What the queue takes above its stop level, if its mechanism is hold."""
+        return max(1, stop // 10) if self.queue.limits.full == "hold" else 0
 
     @staticmethod
     def accepted(client: Client) -> int:
@@ -263,3 +267,43 @@ def test_while_the_queue_is_stopped_probes_are_taken_back_and_late_messages_wait
     market.world.broker.stopping.start_producers(Scope(), "", "ann")
     market.run(2_000)
     assert market.queue.state is State.OVERFULL
+
+
+# -- hold ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.domain("1 hold is bounded")
+@pytest.mark.parametrize("unit", ["messages", "bytes"])
+@pytest.mark.parametrize("count", [1, 10, 100])
+@pytest.mark.parametrize("capacity", [1, 17, 50, 1000])
+def test_hold_takes_a_tenth_of_the_stop_level_more_whatever_its_producers_send(capacity, count, unit):
+    market = Market({"eager": count}, mechanism="hold", **policy_of(unit, capacity))
+    while market.queue.state is State.NORMAL:
+        market.step()
+    market.run(1_000)
+    queue = market.queue
+    assert capacity + 1 <= queue.depth_messages <= capacity + 1 + max(1, capacity // 10)
+    assert sum(p.held for p in queue.producers) == queue.depth_messages - capacity - 1 + len(queue.outside)
+    assert all(p.blocked for p in queue.producers)
+
+
+@pytest.mark.domain("1 hold is bounded")
+@pytest.mark.parametrize("consume", ["none", "slow", "bursty", "quick"])
+@pytest.mark.parametrize("unit", ["messages", "bytes"])
+@pytest.mark.parametrize("capacity", [1, 2, 17, 100])
+def test_with_hold_mixed_producers_are_accepted_in_time_or_blocked(capacity, unit, consume):
+    kinds = {"idle": 9, "vanished": 5, "bursty": 8, "slow": 6, "eager": 3}
+    market = Market(kinds, mechanism="hold", **policy_of(unit, capacity))
+    market.run(8_000, consume)
+    assert market.highest <= AMONG_HUNDRED
+
+
+@pytest.mark.parametrize("count", [1, 10, 100])
+def test_with_hold_each_producer_that_waits_is_served_after_the_queue_resumes(count):
+    market = Market({"eager": count}, capacity_messages=17, mechanism="hold")
+    market.run(500)
+    assert market.queue.state is State.OVERFULL
+    before = [market.accepted(c) for c in market.clients]
+    market.run(8_000, "quick")
+    assert all(market.accepted(c) > b for c, b in zip(market.clients, before, strict=True))
+    assert not any(c.sender.refused for c in market.clients)

@@ -91,6 +91,8 @@ class Model:
         limits = self.queue.limits
         way = limits.full if self.overfull else "not full"
         behind_others = bool(self.outside) and not way.startswith("reject")
+        if way == "hold" and not self.takes_held:
+            way = "block"
         if (late and self.queue.stops) or behind_others or way in ("block", "reject-after"):
             self.outside.append((producer, body, now + limits.reject_after_ms))
             return Verdict.HELD
@@ -101,6 +103,15 @@ class Model:
             self.held[producer] += 1
             return Verdict.HELD
         return Verdict.TAKEN
+
+    @property
+    def takes_held(self) -> bool:
+        """With `hold`: the depth is above the stop level by a tenth of it at most, or by one."""
+        limits = self.queue.limits
+        messages, size = len(self.sizes), sum(self.sizes.values())
+        return messages <= limits.stop_messages + max(1, limits.stop_messages // 10) and size <= (
+            limits.stop_bytes + max(1, limits.stop_bytes // 10)
+        )
 
     def enqueue(self, body: bytes) -> None:
         self.enqueued += 1
