@@ -488,7 +488,7 @@ class Gate:
         state = self.state
         ledger = self.ledger
         most = self._paced() if self.staged else UNLIMITED
-        if state is State.OVERFULL and self.limits.held_messages:
+        if state is State.OVERFULL and self.limits.held_messages and not self.outside and self.takes_held():
             return ledger.grant_held(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
         if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
