@@ -152,7 +152,10 @@ def test_the_page_makes_a_token_shows_it_once_and_revokes_it(olga: User) -> None
     token = ApiToken.objects.get()
     assert timedelta(days=6) < token.expires - timezone.now() <= timedelta(days=7)
     assert client.post("/tokens/", given).status_code == 409
-    assert client.post("/tokens/", {"action": "revoke", "id": token.pk}).status_code == 302
+    revoke = {"action": "revoke", "id": token.pk}
+    assert client.post("/tokens/", revoke).status_code == 200  # it asks
+    assert using(found[1]).get("/api/v1/queues/").status_code == 200
+    assert client.post("/tokens/", {**revoke, "confirmed": "1"}).status_code == 302
     assert "revoked" in client.get("/tokens/").content.decode()
     assert "revoked on" in refused(found[1])
 
@@ -174,7 +177,8 @@ def test_somebody_elses_token_is_revoked_by_who_administers_everything_alone(olg
     )
     boss = page(User.objects.create_superuser("boss"))
     assert "deploy" in boss.get("/access/").content.decode()
-    assert boss.post("/access/", {"action": "revoke-token", "id": token.pk}).status_code == 302
+    revoke = {"action": "revoke-token", "id": token.pk, "confirmed": "1"}
+    assert boss.post("/access/", revoke).status_code == 302
     assert "revoked" in refused(secret)
     row = AuditEntry.objects.first()
     assert row

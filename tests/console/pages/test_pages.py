@@ -10,6 +10,9 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client, override_settings
 
+from brokers.admin import BrokerAdmin, BrokerUnreachable
+from console.brokers import close_links
+
 PAGES = [
     "/",
     "/queues/default/orders/",
@@ -131,9 +134,14 @@ def test_unknown_broker_is_not_found_and_says_which_there_are(operator: Client) 
 
 
 def test_second_broker_stays_chosen_in_the_navigation(operator: Client) -> None:
-    brokers = [{"slug": "a", "title": "A", "connect": "x"}, {"slug": "b", "title": "B", "connect": "x"}]
+    async def away(**options: Any) -> BrokerAdmin:
+        raise BrokerUnreachable("it is away")
+
+    brokers = [{"slug": slug, "title": slug.upper(), "connect": away, "options": {}} for slug in "ab"]
+    close_links()
     with override_settings(HEADGATE_BROKERS=brokers):
         html = operator.get("/audit/?broker=b").content.decode()
+        close_links()
     assert 'href="/objects/?broker=b"' in html
     assert settings_of(html)["broker"] == "b"
 
