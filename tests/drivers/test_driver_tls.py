@@ -38,10 +38,10 @@ async def service(tmp_path: Path, authority: Authority) -> AsyncIterator[Service
         yield running
 
 
-async def connect(service: Service, trusted: Authority, password: str = "") -> BundledBroker:
+async def connect(service: Service, trusted: Authority, password: str = "", user: str = "console") -> BundledBroker:
     tls = ssl.create_default_context(cafile=str(trusted.ca))
     secret = password or (service.data / SECRET).read_text().strip()
-    return await BundledBroker.connect("127.0.0.1", service.tls_port, "console", secret, tls=tls, timeout=LIMIT)
+    return await BundledBroker.connect("127.0.0.1", service.tls_port, user, secret, tls=tls, timeout=LIMIT)
 
 
 async def test_a_trusted_broker_is_driven_over_tls(service: Service, authority: Authority) -> None:
@@ -81,8 +81,16 @@ async def test_without_tls_no_password_leaves_the_machine() -> None:
 
 
 async def test_a_wrong_password_and_too_many_of_them_are_told_apart(service: Service, authority: Authority) -> None:
+    admin = await connect(service, authority)
+    given = {"password": "a password of ann", "administrator": True}
+    await admin.create(object_name("User", name="ann"), given)
     for _ in range(5):
+        with pytest.raises(NotAllowed, match="does not take user 'ann'"):
+            await connect(service, authority, "wrong", "ann")
+    with pytest.raises(BrokerUnreachable, match="failed attempts"):
+        await connect(service, authority, "a password of ann", "ann")
+    for _ in range(6):  # the console's own secret is generated: it is not guessed, and has no pause
         with pytest.raises(NotAllowed, match="does not take user 'console'"):
             await connect(service, authority, "wrong")
-    with pytest.raises(BrokerUnreachable, match="failed attempts"):
-        await connect(service, authority)
+    await (await connect(service, authority)).close()
+    await admin.close()

@@ -20,7 +20,7 @@ if (secret || document.querySelector(".notice.error")) history.replaceState(null
 // Asked by the server; as a dialog it cannot be overlooked, and Escape means no.
 const question = document.getElementById("question");
 if (question) {
-  question.close();
+  question.removeAttribute("open"); // close() would say so later, to the listener below
   question.showModal();
   document.getElementById("question-cancel").focus();
   question.addEventListener("close", () => location.replace(location.href));
