@@ -217,7 +217,7 @@ function total(name, text, title, hot = false) {
   element.classList.toggle("hot", hot);
 }
 
-const render = onNextFrame(() => {
+const draw = () => {
   if (!snapshot) return;
   const { totals, queues, total: all, page, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
@@ -246,7 +246,8 @@ const render = onNextFrame(() => {
   table.hidden = queues.length === 0;
   empty.hidden = queues.length > 0;
   if (!queues.length) showEmpty();
-});
+};
+const render = onNextFrame(draw);
 
 function showEmpty() {
   const filtered = asked.search || asked.states.size;
@@ -276,7 +277,7 @@ live.addEventListener("refused", (event) => {
 });
 live.addEventListener("events", (event) => feed.add(event.detail.events, event.detail.reset));
 rows.addEventListener("pointerleave", render);
-whenAway(render);
+whenAway(draw); // at once: a tab in the background has no next frame
 
 document.getElementById("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
 document.getElementById("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
