@@ -38,6 +38,7 @@ ROWS = {
     "3 stop and start all producers": "one call on any scope, idempotent, audited",
     "3 staged start": "one that halts says so everywhere: who began it, when, and which queue halted it",
     "3 known weakness": "the overshoot is one message at most, for any number of producers",
+    "3 never without a reason": "a producer without credit is blocked, with reasons, or shown to wait, and for what",
     "4 per producer": "several producers share a connection, and only the one with the full queue is slowed",
     "4 producer window": "what one producer may have outstanding is bounded, in messages and in bytes",
     "4 producerFlowControl=false": "flow_control off holds nobody; policies have wildcards",

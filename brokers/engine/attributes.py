@@ -26,6 +26,7 @@ from brokers.engine.stops import Stop
 from brokers.engine.subscription import Subscription
 from brokers.engine.usage import Resource
 from brokers.engine.virtualhost import VirtualHost
+from brokers.engine.waiting import waiting_producers, waits, waits_for
 
 Getter = Callable[[Broker, Any], Any]
 
@@ -162,10 +163,13 @@ _QUEUE: dict[str, Getter] = {
     "unacknowledged_messages": lambda b, q: q.unacknowledged,
     "uncommitted_messages": lambda b, q: q.uncommitted_messages,
     "uncommitted_bytes": lambda b, q: q.uncommitted_bytes,
+    "parked_messages": lambda b, q: len(q.outside) + len(q.lacking),
+    "parked_bytes": lambda b, q: q.outside.bytes + q.lacking.bytes,
     **_policy(lambda q: q.own),
     **{attribute: _of_limits(get) for attribute, get in _EFFECTIVE.items()},
     "producers": lambda b, q: q.producer_count,
     "blocked_producers": lambda b, q: q.blocked_producers,
+    "waiting_producers": lambda b, q: waiting_producers(q),
     "draining_producers": lambda b, q: draining(q.ledger.pending),
     "consumers": lambda b, q: q.consumer_count,
     "credit": lambda b, q: q.ledger.reserved + len(q.ledger.probes),
@@ -293,6 +297,9 @@ _PRODUCER: dict[str, Getter] = {
     "blocked_ms": lambda b, p: p.blocked_ms + p.blocked_for(b.turn.now),
     "blocked_count": lambda b, p: p.blocked_count,
     "release": lambda b, p: p.release_condition(),
+    "waits_for": lambda b, p: waits_for(p, b.turn.now),
+    "waiting_since": lambda b, p: p.without_since + b.turn.ahead if waits(p) and p.without_since is not None else None,
+    "unsettled_messages": lambda b, p: p.held,
     "draining": lambda b, p: draining([p]) > 0,
     "bytes": lambda b, p: p.bytes,
 }

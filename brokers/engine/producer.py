@@ -81,7 +81,9 @@ class Producer:
         self.waiting = False  # stands in a line of its queue for credit
         self.idle = False  # gave credit back without having used it, and has not sent since
         self.probing = False  # its credit is a probe: one, with nothing reserved for it
-        self.without_since: int | None = None  # since when it is known to wait without any credit, ms
+        self.without_since: int | None = (
+            None  # since when it is known to be without credit, ms: also while it is blocked
+        )
         self.draining = False  # was asked to give its credit back
         self.mark = -1  # `messages` when it was last looked at, to tell the idle
         self.touched_at = 0  # when its credit was last taken back or asked back, ms

@@ -273,18 +273,35 @@ def _says(facts: Facts, causes: Sequence[Mapping[str, Any]], blocked: bool) -> s
     if facts.asked is not None and not blocked:
         credit = facts.asked.get("credit") or 0
         if credit:
-            return f"Nothing holds this producer: it may send {credit:,} messages to {name} now."
-        return f"Nothing holds this producer: it waits its turn for credit of {name}."
+            return f"Nothing blocks this producer: it may send {_messages(credit)} to {name} now."
+        waits_for = facts.asked.get("waits_for")
+        if waits_for:
+            return f"Nothing blocks this producer, but it has no credit now: it waits for {waits_for}."
+        return f"Nothing blocks this producer, but it has no credit of {name} now."
     holding = [cause for cause in causes if cause["holds"]]
     if not holding:
         if causes:
             return f"Queue {name} is overfull and holds nobody: its mechanism is {causes[0]['mechanism']}."
         if queue["blocked_producers"]:
             return f"Producers of {name} are blocked, and no cause is known to be in force. Look at its events."
-        return f"Nothing holds the producers of {name}."
+        if waiting := queue.get("waiting_producers"):
+            return f"Nothing blocks the producers of {name}. {_waiting(facts, waiting)}"
+        return f"Nothing blocks the producers of {name}."
     who = "This producer is" if facts.asked is not None else _producers_are(queue["blocked_producers"])
     titles = [cause["title"] for cause in holding]
     return f"{who} held: {'; and '.join(title[0].lower() + title[1:] for title in titles)}."
+
+
+def _waiting(facts: Facts, waiting: int) -> str:
+    """Who has no credit though nothing blocks them, and for what the first of them waits."""
+    first = next((text for producer in facts.producers if (text := producer.get("waits_for"))), "")
+    who = "One has" if waiting == 1 else f"{waiting:,} have"
+    waits = f"{'it waits' if waiting == 1 else 'they wait'} for {first or 'credit'}"
+    return f"{who} no credit now: {waits}."
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
 
 
 def _producers_are(count: int) -> str:

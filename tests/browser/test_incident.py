@@ -46,7 +46,7 @@ async def test_blocked_number_leads_to_the_whole_chain_which_stays_live(people: 
     await expect(page.locator("#consumers-empty")).to_contain_text("Nobody consumes from it: 11 messages wait")
     await page.locator("#producers th a").click()
     await expect(page.locator("#verdict")).to_have_text("This producer is held: queue orders is overfull.")
-    await expect(page.locator(".chain .link")).to_contain_text("held: no credit")
+    await expect(page.locator(".chain .link")).to_contain_text("blocked: no credit")
     await page.locator("#queue-page").click()
     await page.locator("#why").click()
     await expect(page.locator(".cause")).to_have_count(1)

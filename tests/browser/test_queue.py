@@ -54,6 +54,28 @@ def field(page: Page, label: str) -> Any:
     return page.locator(".limits-form").get_by_label(label, exact=True)
 
 
+def crowded(memory: InMemoryBroker) -> None:
+    """Two producers hold all the credit that there is room for and never send; a third has none."""
+    memory.management.create(ORDERS, {"capacity_messages": 1})
+    for _ in range(3):
+        memory.attach_producer("orders")
+
+
+@pytest.mark.domain("3 never without a reason")
+async def test_producer_without_credit_that_nothing_blocks_is_shown_to_wait_and_for_what(
+    people: People, broker: Broker
+) -> None:
+    broker.do(crowded)
+    page = await opened(await people.page("ada"), PAGE)
+    waiting = page.locator("#producers tr[data-state=WAITING]")
+    await expect(waiting).to_have_count(1)
+    await expect(waiting.locator(".state")).to_have_text("Waiting for credit")
+    await expect(waiting.locator(".why")).to_contain_text("Nothing blocks it. It waits for its turn: the room left")
+    await expect(page.locator("#facts")).to_contain_text("3, 0 blocked, 1 waiting for credit")
+    await expect(page.locator("#facts")).to_contain_text("Parkednone")
+    assert await was_not_reloaded(page)
+
+
 @pytest.mark.domain("4 hung producer")
 async def test_blocked_producer_has_its_why_and_is_released_before_the_operators_eyes(
     people: People, broker: Broker

@@ -101,7 +101,7 @@ def test_list_tells_queues_as_a_table_and_as_json(olga: Terminal) -> None:
 
 
 def test_why_tells_the_limit_and_where_it_comes_from(olga: Terminal, broker: Broker) -> None:
-    assert "Nothing holds" in ok(olga.run("why", "bills"))
+    assert "Nothing blocks" in ok(olga.run("why", "bills"))
     limited(olga, broker)
     said = ok(olga.run("why", "orders"))
     assert "capacity_messages = 2 from own" in said

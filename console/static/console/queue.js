@@ -78,19 +78,21 @@ function producerRow(producer) {
 
 function updateProducer(node, producer) {
   const [state, client, why, since, all, credit, sent] = node.children;
-  node.dataset.state = producer.state;
-  setState(state.firstChild, producer.state);
+  const waits = producer.state === "RUNNING" && producer.waits_for;
+  const shown = waits ? "WAITING" : producer.state;
+  node.dataset.state = shown;
+  setState(state.firstChild, shown);
   setText(client.firstChild, producer.client || producer.link || `Producer ${producer.id}`);
   setText(client.lastChild, producer.link ? `link ${producer.link}` : "");
   const blocked = producer.state === "BLOCKED";
   const reasons = (producer.reasons ?? []).map(reasonInWords).join("; ");
-  setText(why.firstChild, blocked ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.` : "");
+  setText(why.firstChild, blocked ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.` : waits ? `Nothing blocks it. It waits for ${producer.waits_for}.` : "");
   const draining = producer.draining ? "Draining: what was on its way may still arrive. " : "";
   const release = blocked && producer.release ? `Released when ${producer.release.replace(/\.$/, "")}.` : "";
   setText(why.children[1], draining + release);
   why.lastChild.hidden = !blocked;
-  why.classList.toggle("vacant", !blocked && !draining);
-  setSince(since.firstChild, producer.blocked_since);
+  why.classList.toggle("vacant", !blocked && !draining && !waits);
+  setSince(since.firstChild, producer.blocked_since ?? producer.waiting_since);
   setText(all, producer.blocked_count ? `${duration(producer.blocked_ms)}, ${producer.blocked_count === 1 ? "once" : `${exact(producer.blocked_count)} times`}` : "never");
   setText(credit, count(producer.credit));
   setText(sent, count(producer.messages));
@@ -135,9 +137,10 @@ const FACTS = [
   ["Messages", (q) => of(q, "messages"), (q) => exactAmount(q.depth_messages, "messages")],
   ["Bytes", (q) => of(q, "bytes"), (q) => exactAmount(q.depth_bytes, "bytes")],
   ["In, out", (q) => `${rate(q.rate_in)} /s, ${rate(q.rate_out)} /s`],
-  ["Producers", (q) => `${count(q.producers)}, ${count(q.blocked_producers)} blocked${q.draining_producers ? `, ${count(q.draining_producers)} draining` : ""}`],
+  ["Producers", (q) => `${count(q.producers)}, ${count(q.blocked_producers)} blocked${q.waiting_producers ? `, ${count(q.waiting_producers)} waiting for credit` : ""}${q.draining_producers ? `, ${count(q.draining_producers)} draining` : ""}`],
   ["Consumers", (q) => count(q.consumers)],
   ["Unacknowledged", (q) => count(q.unacknowledged_messages)],
+  ["Parked", (q) => (q.parked_messages === undefined ? "not known" : q.parked_messages ? `${count(q.parked_messages)}, ${bytes(q.parked_bytes)}` : "none"), () => "Messages that were sent and wait for room, unsettled: they count as memory, not as depth"],
   ["Credit out", (q) => count(q.credit), () => "Credit handed out to producers or not yet back from them"],
   ["Overfull", (q) => (q.overfull_count === undefined ? "not known" : q.overfull_count ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all` : "never")],
   ["Lifetime", (q) => (q.durable === undefined ? "not known" : q.temporary_for ? `temporary: ${shortName(q.temporary_for)}` : q.durable ? "durable" : "not durable"), (q) => q.temporary_for && "It goes with the link that made it, and only that link's connection consumes from it"],

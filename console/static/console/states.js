@@ -9,7 +9,7 @@ const QUEUE = {
   OVERFULL_STOPPED: ["Overfull, stopped", "overfull-stopped"],
   STARTING: ["Being started in stages", "start"],
 };
-const PRODUCER = { RUNNING: ["Running", "running"], BLOCKED: ["Blocked", "blocked"] };
+const PRODUCER = { RUNNING: ["Running", "running"], WAITING: ["Waiting for credit", "waiting"], BLOCKED: ["Blocked", "blocked"] };
 
 export const stateWord = (state) => (QUEUE[state] ?? PRODUCER[state] ?? [state])[0];
 

@@ -62,12 +62,12 @@ function chainSteps(data) {
       const others = connection.other_producers.length + connection.consumers_here.length + connection.other_consumers.length;
       steps.push(["connection", "Connection", h("a", { href: objectUrl(connection.object) }, `Connection ${connection.id}`), others ? `${plural(others, "other link")} on it` : "no other link on it"]);
     }
-    steps.push(["link", "Link", h("a", { href: objectUrl(producer.object) }, producer.link || `Producer ${producer.id}`), producer.draining ? "draining" : producer.state === "BLOCKED" ? "held: no credit" : `credit ${exact(producer.credit)}`]);
+    steps.push(["link", "Link", h("a", { href: objectUrl(producer.object) }, producer.link || `Producer ${producer.id}`), producer.draining ? "draining" : producer.state === "BLOCKED" ? "blocked: no credit" : `credit ${exact(producer.credit)}`]);
   } else {
     const clients = new Set(data.producers.map((p) => p.client));
     const more = data.producers_total > data.producers.length ? "+" : "";
     steps.push(["client", "Clients", queue.producers ? `${count(clients.size)}${more}` : "none", `on ${plural(new Set(data.producers.map((p) => p.connection)).size, "connection")}`]);
-    steps.push(["link", "Links", `${count(queue.blocked_producers)} of ${count(queue.producers)} held`, queue.draining_producers ? `${count(queue.draining_producers)} draining` : ""]);
+    steps.push(["link", "Links", `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked`, [queue.waiting_producers ? `${count(queue.waiting_producers)} waiting for credit` : "", queue.draining_producers ? `${count(queue.draining_producers)} draining` : ""].filter(Boolean).join(", ")]);
   }
   steps.push(["queue", "Queue", h("a", { href: objectUrl(queue.object) }, queue.name), `${count(queue.depth_messages)} ${queue.depth_messages === 1 ? "message" : "messages"}, ${bytes(queue.depth_bytes)}`]);
   for (const cause of data.causes) steps.push(causeStep(cause));

@@ -127,7 +127,32 @@ def test_queue_that_nothing_holds_says_so(broker: Broker, as_viewer: APIClient) 
     broker.do(lambda memory: memory.attach_producer("orders"))
     why = asked(as_viewer, ORDERS)
     assert (why["blocked"], why["causes"]) == (False, [])
-    assert why["says"] == "Nothing holds the producers of orders."
+    assert why["says"] == "Nothing blocks the producers of orders."
+
+
+def crowded(memory: InMemoryBroker) -> None:
+    """Two producers hold all the credit that there is room for and never send; a third has none."""
+    memory.management.create(ORDERS, {"capacity_messages": 1})
+    for _ in range(3):
+        memory.attach_producer("orders")
+
+
+@pytest.mark.domain("3 never without a reason")
+def test_producer_without_credit_that_nothing_blocks_is_said_to_wait_and_for_what(
+    broker: Broker, as_viewer: APIClient
+) -> None:
+    broker.connected()
+    broker.do(crowded)
+    turn = "its turn: the room left in queue orders is reserved for credit that other producers hold"
+    why = asked(as_viewer, ORDERS)
+    assert (why["blocked"], why["causes"]) == (False, [])
+    assert why["says"] == f"Nothing blocks the producers of orders. One has no credit now: it waits for {turn}."
+    holder, _, waiting = sorted(why["producers"], key=lambda producer: producer["id"])
+    assert (holder["credit"], holder["waits_for"]) == (1, "")
+    says = asked(as_viewer, waiting["object"])["says"]
+    assert says == f"Nothing blocks this producer, but it has no credit now: it waits for {turn}."
+    says = asked(as_viewer, holder["object"])["says"]
+    assert says == "Nothing blocks this producer: it may send 1 message to orders now."
 
 
 def test_queue_that_rejects_holds_nobody(broker: Broker, as_viewer: APIClient) -> None:
