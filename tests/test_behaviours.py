@@ -2,7 +2,7 @@
 
 A test names a row by `@pytest.mark.domain("row")`; the number is the section that the row is of: 1 Qpid C++ broker,
 2 Qpid Java broker, 3 the design of QPID-942, 4 ActiveMQ, 5 which policy applies, 6 log messages, 7 a producer's states,
-8 what comes in; `clients`: what AMQP and JMS clients may rely on.
+8 what comes in; 9 what is kept; `clients`: what AMQP and JMS clients may rely on.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ ROWS = {
     "3 stop and start all producers": "one call on any scope, idempotent, audited",
     "3 staged start": "one that halts says so everywhere: who began it, when, and which queue halted it",
     "3 known weakness": "the overshoot is one message at most, for any number of producers",
+    "3 bounded waiting": "a producer that waits for credit is served in time, whatever the others do or leave undone",
     "3 never without a reason": "a producer without credit is blocked, with reasons, or shown to wait, and for what",
     "4 per producer": "several producers share a connection, and only the one with the full queue is slowed",
     "4 producer window": "what one producer may have outstanding is bounded, in messages and in bytes",
@@ -74,7 +75,14 @@ ROWS = {
     "8 no input burns": "what a request may occupy is bounded by its size, count and depth before it is looked at",
     "8 answers are JSON": "everything below /api/ answers JSON, refusals and unknown addresses included",
     "8 every name opens": "a queue can be opened and managed whatever it is called; . and .. are not created",
+    "8 frames": "an AMQP frame that the protocol library could not survive ends its own connection, and nothing else",
+    "8 sign-in": "wrong passwords of others neither lock the console out of the broker nor keep it waiting",
+    "8 a dying console": "a console that dies again and again never stops the broker",
     "8 whole origin": "a WebSocket is opened by pages of this console alone: scheme, host and port count",
+    "9 kills": "what was accepted survives kill -9 at any moment, transactions as a whole or not at all",
+    "9 power cuts": "what was confirmed is there after a power cut, whatever of the rest was written",
+    "9 bit rot": "a flipped byte gives no wrong answer, is named, and costs at most what it hit",
+    "9 identity": "a configuration and stores that do not belong together are refused, with what to do about it",
 }
 
 

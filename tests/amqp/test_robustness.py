@@ -309,6 +309,7 @@ def _refused(port: int, sent: bytes) -> None:
         peer.expect_end()
 
 
+@pytest.mark.domain("8 frames")
 def test_an_array_that_announces_more_than_it_has_does_not_end_the_broker(apart: tuple[int, int]) -> None:
     _, port = apart
     _refused(port, SHORT_ARRAY)
@@ -316,6 +317,7 @@ def test_an_array_that_announces_more_than_it_has_does_not_end_the_broker(apart:
         other.open().is_alive()
 
 
+@pytest.mark.domain("8 frames")
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
 def test_a_value_that_is_not_what_it_announces_ends_that_connection_alone(
     apart: tuple[int, int], place: Callable[[bytes], bytes]

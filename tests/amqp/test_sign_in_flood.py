@@ -47,6 +47,7 @@ async def look(broker: BrokerThread) -> None:
     await driver.close()
 
 
+@pytest.mark.domain("8 sign-in")
 @pytest.mark.parametrize("rate", [20, 500])
 def test_the_console_reconnects_again_and_again_during_a_flood(tmp_path: Path, rate: int) -> None:
     with BrokerThread(tmp_path) as broker:

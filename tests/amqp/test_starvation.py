@@ -62,6 +62,7 @@ def test_a_blocking_client_beside_idle_ones_fills_the_queue_and_is_blocked(
             sender.send(Message(body=b"x" * 100), timeout=0.3)
 
 
+@pytest.mark.domain("3 bounded waiting")
 def test_a_client_among_a_thousand_idle_ones_is_accepted_in_time(broker: BrokerThread) -> None:
     broker.queue("orders", capacity_messages=3)
     with Crowd(broker) as crowd, connected(broker) as connection:

@@ -151,6 +151,7 @@ def test_a_lone_producer_among_idle_ones_fills_the_queue_and_is_blocked(capacity
     assert market.queue.depth_messages == capacity + 1
 
 
+@pytest.mark.domain("3 bounded waiting")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("consume", ["none", "slow", "bursty", "quick"])
 @pytest.mark.parametrize("unit", ["messages", "bytes"])
@@ -163,6 +164,7 @@ def test_mixed_producers_are_accepted_in_time_or_blocked(capacity, unit, consume
     assert market.highest <= AMONG_HUNDRED
 
 
+@pytest.mark.domain("3 bounded waiting")
 @pytest.mark.parametrize("consume", ["none", "bursty"])
 @pytest.mark.parametrize("capacity", [1, 100])
 def test_a_thousand_mixed_producers_are_accepted_in_time_or_blocked(capacity, consume):

@@ -26,6 +26,7 @@ KILLS = 50
 log = logging.getLogger(__name__)
 
 
+@pytest.mark.domain("9 kills")
 @pytest.mark.timeout(300)
 def test_what_was_accepted_survives_kills_and_what_was_settled_does_not_come_back(tmp_path: Path) -> None:
     random_, promises = random.Random(os.getpid()), Promises()

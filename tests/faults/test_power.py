@@ -59,6 +59,7 @@ def test_a_write_may_be_there_in_any_of_its_sectors(tmp_path: Path) -> None:
         assert all(not piece.strip(b"y") or not piece.strip(b"\0") for piece in pieces)
 
 
+@pytest.mark.domain("9 power cuts")
 @pytest.mark.timeout(300)
 def test_what_was_confirmed_before_the_power_was_cut_is_there_after_it(tmp_path: Path) -> None:
     counts = power.run(8, "suite", seconds=1.0, folder=tmp_path)

@@ -21,6 +21,7 @@ QUEUES = ("in", "book", "out")
 log = logging.getLogger(__name__)
 
 
+@pytest.mark.domain("9 kills")
 @pytest.mark.timeout(200)
 def test_a_transaction_survives_a_kill_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     random_, books = random.Random(os.getpid()), Books()

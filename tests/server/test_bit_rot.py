@@ -83,6 +83,7 @@ def read(data: Path, *, len_only: bool = False) -> tuple[int, Bodies, list[objec
     return len(places), bodies, records, events
 
 
+@pytest.mark.domain("9 bit rot")
 @pytest.mark.parametrize("name", ["stopped", "killed"])
 @pytest.mark.parametrize("what", [CONFIG, "events.sqlite3", STORE])
 def test_a_byte_that_flips_anywhere_gives_no_wrong_answer_and_is_named(

@@ -79,6 +79,7 @@ def refused(data: Path) -> str:
 # -- what is refused ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.domain("9 identity")
 @pytest.mark.parametrize("content", [None, b""])
 def test_a_configuration_that_is_missing_or_empty_is_refused_as_often_as_it_is_tried(
     data: Path, content: bytes | None
@@ -119,6 +120,7 @@ def test_a_configuration_of_the_same_start_that_lacks_a_queue_with_messages_is_r
     assert "the numbers of its queues end at 1, not at 2" in refused(data)
 
 
+@pytest.mark.domain("9 identity")
 def test_stores_of_an_earlier_start_are_refused(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data / FOLDER, tmp_path / "backup")
     for _ in range(2):
@@ -286,6 +288,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, A
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.domain("9 identity")
 def test_check_says_what_belongs_to_what(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = command(capsys, "check", "--data", str(data))
     assert (code, found["belongs_together"], found["problems"], found["damage"]) == (0, True, [], [])

@@ -52,6 +52,7 @@ def test_a_sound_log_is_left_as_it_is(killed: Path) -> None:
     assert mend_log(killed) is None, "there is none any more"
 
 
+@pytest.mark.domain("9 bit rot")
 def test_a_byte_that_flips_anywhere_is_named_and_mended(killed: Path, tmp_path: Path) -> None:
     log = log_of(killed).read_bytes()
     random_ = random.Random(7)

@@ -85,6 +85,7 @@ def test_a_process_that_keeps_failing_at_once_stops_everything_with_its_last_lin
     assert "broken ended with exit code 3, at once 4 times in a row" in running.err
 
 
+@pytest.mark.domain("8 a dying console")
 def test_a_process_that_is_not_essential_is_started_again_however_often_it_ends_at_once(supervise: Any) -> None:
     running = supervise(quiet("broker"), {"name": "web", "command": ["false"], "essential": False})
     running.wait_for("web     | ended with exit code 1 after")
