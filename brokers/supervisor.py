@@ -23,7 +23,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-KILL_AFTER = 4.0  # seconds between TERM and KILL: a stop takes less than 5 in all
+#: Seconds between TERM and KILL. All end within two on a machine that has time for them; on one that has not they get it,
+#: within the ten seconds after which those who stop services commonly kill these themselves.
+KILL_AFTER = 8.0
 AT_ONCE = 5.0  # seconds: a process that ends sooner than this has failed at once
 ATTEMPTS = 4  # failures at once in a row after which an essential process ends everything
 LONGEST_PAUSE = 30.0  # seconds between restarts, at most

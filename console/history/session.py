@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.history.jars import jar_settings, missing
 from console.history.java import Java, find_java
+from console.history.scratch import claim
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,8 +82,11 @@ class NoJars(SessionFailed):
     """Delta Lake's jars are not on this machine and could not be fetched."""
 
 
-def start_session(master: str = "", *, name: str = "headgate-history", java: Java | None = None) -> SparkSession:
-    """A session, or the one that this process already has. Raises NoJava, NoJars, SessionFailed."""
+def start_session(
+    master: str = "", *, name: str = "headgate-history", java: Java | None = None, scratch: Path | None = None
+) -> SparkSession:
+    """A session, or the one that this process already has. `scratch`: where the sessions of this machine keep what they
+    need while they run. Raises NoJava, NoJars, SessionFailed."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -102,6 +107,10 @@ def start_session(master: str = "", *, name: str = "headgate-history", java: Jav
     heap = os.environ.get("HEADGATE_SPARK_MEMORY") or "512m"
     settings = {**_EVERYWHERE, **(_LOCAL if local else {}), **jar_settings(), "spark.driver.memory": heap}
     options = " ".join((*java.options, *(_LOCAL_JVM if local else ())))
+    if local and scratch is not None:
+        mine = _claimed(scratch)
+        settings["spark.local.dir"] = str(mine)
+        options = f'{options} "-Djava.io.tmpdir={mine}"'.strip()
     if options:
         settings["spark.driver.extraJavaOptions"] = options
     for key, value in settings.items():
@@ -115,6 +124,13 @@ def start_session(master: str = "", *, name: str = "headgate-history", java: Jav
                 f" Maven repository once, or put {missing()} into a folder and name it in HEADGATE_SPARK_JARS"
             ) from error
         raise SessionFailed(f"Spark cannot be started ({master}): {error}") from error
+
+
+def _claimed(scratch: Path) -> Path:
+    try:
+        return claim(scratch)
+    except OSError as error:
+        raise SessionFailed(f"Spark cannot keep anything in {scratch}: {error.strerror or error}") from error
 
 
 def is_alive(spark: SparkSession) -> bool:

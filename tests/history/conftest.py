@@ -13,10 +13,10 @@ from tests.history.runs import History
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # of Spark's own gateway
-        session = start_session(name="headgate-tests")
+        session = start_session(name="headgate-tests", scratch=tmp_path_factory.mktemp("spark"))
         yield session
         session.stop()
 

@@ -85,6 +85,7 @@ def test_killed_at_step_after_step_and_started_again_the_tables_are_the_same(tmp
     land(url, first().rows)
     shutil.copytree(url, undisturbed)
     killed_at = ("store", "minutes", "days")
+    left: set[Path] = set()
     log = tmp_path / "killed.log"
     for name in killed_at:
         with running(*HISTORY, env=env, log=log) as process:
@@ -96,6 +97,7 @@ def test_killed_at_step_after_step_and_started_again_the_tables_are_the_same(tmp
             assert process.poll() is None, log.read_text()
             kill(process)
         assert waiting(url).files == 3
+        left |= {each for each in (data / "spark").iterdir() if each.is_dir()}
     for each in (url, undisturbed):
         land(each, later().rows)
     again = manage("history", "--once", "run", env=env)
@@ -104,3 +106,5 @@ def test_killed_at_step_after_step_and_started_again_the_tables_are_the_same(tmp
     assert waiting(url).files == 0
     assert contents(url) == contents(undisturbed)
     assert [error for _, error in states(data)] == ["the process ended in the middle of it"] * len(killed_at) + [""]
+    assert len(left) == len(killed_at), "what Spark needs while it runs lies in the data folder"
+    assert not [each for each in left if each.exists()], "and the next process removes what a killed one has left"

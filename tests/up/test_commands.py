@@ -50,3 +50,24 @@ def test_an_unknown_command_is_refused_by_name() -> None:
     done = manage("frobnicate")
     assert done.returncode != 0
     assert "frobnicate" in done.stderr
+
+
+@pytest.mark.parametrize(("end", "code"), [("None", 0), ("sys.exit(0)", 0), ("sys.exit(3)", 3)])
+def test_a_service_that_has_ended_its_work_ends_without_what_python_does_at_the_end(end: str, code: int) -> None:
+    """That takes longer than all the rest, and there are five of them: they were killed in the middle of it."""
+    slow = (
+        "import atexit, sys, threading, time\n"
+        "import django.core.management as commands\n"
+        "def work(argv):\n"
+        "    print('worked')\n"
+        "    atexit.register(time.sleep, 600)\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        f"    {end}\n"
+        "commands.execute_from_command_line = work\n"
+        "import manage\n"
+        "sys.exit(manage.main(['manage.py', 'web']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", slow], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("worked\n", "", code)

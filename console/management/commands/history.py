@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from console.history import scratch
 from console.history.jars import missing
 from console.history.java import NoJava
 from console.history.landing import LandingError
@@ -84,6 +85,8 @@ class Command(BaseCommand):
             if once is None:
                 raise
             self._fail(reason(error))
+        finally:
+            scratch.leave()
 
     def _work(self, once: str | None) -> None:
         if once is None:
@@ -136,7 +139,7 @@ class Command(BaseCommand):
         else:
             on_step("starting Spark")
         with without_the_usual():
-            return start_session()
+            return start_session(scratch=settings.DATA / "spark")
 
     def _chore(self, work: str, row: Recorded) -> None:
         from console.history import upkeep

@@ -1,0 +1,49 @@
+"""Folders for what Spark needs while it runs: of processes that have gone nothing is left for long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from console.history.scratch import claim, leave
+from tests.history.processes import ROOT
+
+CLAIMING = "import sys; from pathlib import Path; from console.history.scratch import claim, leave;"
+WAITING = f"{CLAIMING} print(claim(Path(sys.argv[1])), flush=True); input(); leave()"
+
+
+def folders(base: Path) -> set[Path]:
+    return {each for each in base.iterdir() if each.is_dir()}
+
+
+def claiming(base: Path) -> subprocess.Popen[str]:
+    """Another process that has claimed a folder, and ends when its input does."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WAITING, str(base)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def claimed(process: subprocess.Popen[str]) -> Path:
+    assert process.stdout is not None
+    folder = Path(process.stdout.readline().strip())
+    (folder / "blockmgr").mkdir()
+    (folder / "blockmgr" / "block").write_text("of a query")
+    return folder
+
+
+def test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_one_keeps_its_own(tmp_path: Path) -> None:
+    base = tmp_path / "spark"
+    with claiming(base) as killed, claiming(base) as living:
+        left, kept = claimed(killed), claimed(living)
+        killed.kill()
+        killed.wait()
+        assert folders(base) == {left, kept}
+        first = claim(base)
+        assert folders(base) == {kept, first}
+        assert {first, claim(base)} < folders(base), "its own is not taken for one that was left"
+        assert (kept / "blockmgr" / "block").read_text() == "of a query"
+        living.communicate("\n")
+    assert not kept.exists(), "a process that ends removes its own"
+    leave()
+    assert not folders(base)
