@@ -23,8 +23,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-#: Seconds between TERM and KILL. All end within two on a machine that has time for them; on one that has not they get it,
-#: within the ten seconds after which those who stop services commonly kill these themselves.
+#: Seconds between TERM and KILL. All end within two where the machine has time for them; where it has not they get
+#: more, within the ten seconds after which those who stop services commonly kill these themselves.
 KILL_AFTER = 8.0
 AT_ONCE = 5.0  # seconds: a process that ends sooner than this has failed at once
 ATTEMPTS = 4  # failures at once in a row after which an essential process ends everything

@@ -38,12 +38,12 @@ from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
-from brokers.server.steady_clock import SteadyClock
 from brokers.server.store_identity import CONFIG, FOLDER, Lineage, check, is_missing, store_files
 from brokers.server.store_salvage import mend_logs, mend_store
 from brokers.server.tls import TlsError
 from brokers.server.users import CONSOLE, Users
 from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
+from brokers.steady_clock import SteadyClock
 
 VERSION = "0.1.0"
 #: Events that are kept for when the journal can be written again; the oldest are given up first.

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from django.db import connection, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerAdmin, Event, Page
@@ -39,6 +40,8 @@ AWAY = 3.0
 SCOPES = 30.0
 #: Seconds for which an alert that is over is remembered, its quiet period at least.
 REMEMBERED = 3600
+#: A difference between the time of day and the time that has passed that is a clock that was set, not a clock's care.
+STEP = dt.timedelta(seconds=2)
 
 _BROKER = object_name("Broker")
 _SCOPES = ("Policy", "Exchange")
@@ -65,6 +68,8 @@ class Evaluator:
     deliver: Callable[[int], None]
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], dt.datetime] = timezone.now
+    _looked: tuple[float, dt.datetime] | None = None
+    _silences: list[int] = field(default_factory=list)
     _connected: dict[str, float] = field(default_factory=dict)
     _cleaned: float = float("-inf")
     _scopes: dict[str, tuple[float, list[Row]]] = field(default_factory=dict)
@@ -79,9 +84,11 @@ class Evaluator:
             connection.close()
 
     def look(self) -> None:
+        self._look_at_the_clock()
         rules = list(Rule.objects.prefetch_related("receivers"))
         if rules:
             silences = list(Silence.objects.filter(until__gt=self.now()))
+            self._silences = [silence.pk for silence in silences]
             for link in self.links():
                 try:
                     self._look_at(link, rules, silences)
@@ -90,6 +97,17 @@ class Evaluator:
         if self.clock() - self._cleaned > 60:
             self._cleaned = self.clock()
             self._clean(rules)
+
+    def _look_at_the_clock(self) -> None:
+        """If it was set since the last look, what is kept is set with it: what had lasted for a minute has not lasted
+        for an hour then, and what was to be silent for another minute is not silent for an hour."""
+        passed, now = self.clock(), self.now()
+        if self._looked is not None:
+            by = now - self._looked[1] - dt.timedelta(seconds=passed - self._looked[0])
+            if abs(by) >= STEP:
+                log.warning("the clock was set by %+.0f s: what alerts keep is set with it", by.total_seconds())
+                set_by(by, self._silences)
+        self._looked = passed, now
 
     # -- one broker -------------------------------------------------------------------------------------------------
 
@@ -238,6 +256,15 @@ def _seen(event: Event) -> _SeenEvent:
 _FIELDS = [
     field.name for field in Alert._meta.concrete_fields if field.name not in ("id", "rule", "broker", "object", "kind")
 ]
+
+
+def set_by(by: dt.timedelta, silences: list[int]) -> None:
+    """Move the moments that alerts and `silences`, by their numbers, are reckoned from."""
+    with transaction.atomic():
+        moments = ("since", "seen", "ended", "notified")
+        Alert.objects.update(**{moment: F(moment) + by for moment in moments})
+        Rule.objects.exclude(told=None).update(told=F("told") + by)
+        Silence.objects.filter(pk__in=silences).update(until=F("until") + by)
 
 
 def begin(ended: threading.Event) -> threading.Thread:

@@ -98,7 +98,7 @@ def judge(
             alert = known[key] = Alert(rule=rule, broker=broker, object=each.object, kind=each.kind)
             _begin(alert, each, now)
         elif alert.state not in (AlertState.PENDING, AlertState.FIRING) or (
-            alert.state == AlertState.PENDING and now - alert.seen > dt.timedelta(seconds=OVERLOOKED)
+            alert.state == AlertState.PENDING and not _within(OVERLOOKED, alert.seen, now)
         ):
             _begin(alert, each, now)
         elif each.since is not None and alert.state == AlertState.PENDING and each.since > alert.since:
@@ -126,6 +126,13 @@ def judge(
             judged.change(alert)
     _decide(rule, broker, known.values(), silences, judged, now=now)
     return judged
+
+
+def _within(seconds: float, then: dt.datetime, now: dt.datetime, *, end: bool = True) -> bool:
+    """Whether no more time has passed since then; less, without the `end`. What is still to come was kept before the
+    clock was set back, while nobody looked: how long ago that was is not known."""
+    passed, whole = now - then, dt.timedelta(seconds=seconds)
+    return dt.timedelta(0) <= passed < whole or (end and passed == whole)
 
 
 def _is_meant(rule: Rule, broker: str, each: Seen) -> bool:
@@ -156,7 +163,7 @@ def _end(rule: Rule, alert: Alert, now: dt.datetime, judged: Judged) -> None:
 def _decide(
     rule: Rule, broker: str, alerts: Iterable[Alert], silences: Collection[Silence], judged: Judged, *, now: dt.datetime
 ) -> None:
-    gathering = rule.told is not None and now - rule.told < dt.timedelta(seconds=GATHER)
+    gathering = rule.told is not None and _within(GATHER, rule.told, now, end=False)
     for alert in alerts:
         silenced = is_silenced(silences, rule, broker, ObjectName.parse(alert.object), now)
         if alert.silenced != silenced:
@@ -169,7 +176,7 @@ def _decide(
                 alert.untold, alert.count = False, 0
                 judged.change(alert)
             continue
-        quiet = alert.notified is not None and now - alert.notified < dt.timedelta(seconds=rule.quiet)
+        quiet = alert.notified is not None and _within(rule.quiet, alert.notified, now, end=False)
         if gathering or (quiet and alert.state != AlertState.RESOLVED):
             continue
         phase = {AlertState.RESOLVED: "resolved", AlertState.HAPPENED: "event"}.get(AlertState(alert.state), "firing")

@@ -64,6 +64,16 @@ class Standing:
         """An event told that the broker ended a link of this queue."""
         self._broken.setdefault(queue, deque(maxlen=_REMEMBERED)).append((at, said))
 
+    def shift(self, by: int) -> None:
+        """The broker's clock was set by so many ms, and with it what is remembered."""
+        for kinds in self._found.values():
+            for seen in kinds.values():
+                seen.first, seen.last = seen.first + by, seen.last + by
+        for queue, times in self._overfull.items():
+            self._overfull[queue] = deque((at + by for at in times), maxlen=_REMEMBERED)
+        for queue, broken in self._broken.items():
+            self._broken[queue] = deque(((at + by, said) for at, said in broken), maxlen=_REMEMBERED)
+
     def look(
         self,
         rows: Iterable[Row],

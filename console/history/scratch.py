@@ -1,6 +1,6 @@
 """Where Spark keeps what it needs while it runs: a folder of the process's own in the data folder.
 
-Spark's own choice is the machine's folder for temporary files, where each Java that is killed leaves its share for good.
+Spark's own choice is the machine's folder for temporary files, where each Java that is killed leaves what it had.
 Here the process removes its folder at its end, and if it was killed, the next one that begins does.
 """
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
 from brokers.managed import ObjectName, object_name
 from console.links.queue_table import must_be_read, queue_of, queue_values, text_of
-from console.links.state import BrokerState, now_ms
+from console.links.state import BrokerState
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Following:
         self._hosts_due = asyncio.Event()
 
     async def run(self) -> None:
-        began = now_ms()
+        began = self._state.clock.now()
         broker = await self._within(self._admin.read(BROKER))
         newest = int(broker["last_event"])
         after = self._state.begin_events(newest)
@@ -242,11 +242,10 @@ class Following:
     async def _keep_hearing(self) -> None:
         """A broker where nothing changes says nothing, and neither does one that hangs."""
         while True:
-            as_of = self._state.as_of or 0
-            left = self._pace.hearing - (now_ms() - as_of) / 1000
-            # A clock that was set back must not end the asking.
-            await asyncio.sleep(min(max(left, 0.01), self._pace.hearing))
-            if self._state.as_of == as_of:
+            answered = self._state.answered_at or 0
+            left = self._pace.hearing - (self._state.clock.now() - answered) / 1000
+            await asyncio.sleep(max(left, 0.01))
+            if (self._state.answered_at or 0) == answered:
                 await self._within(self._small_question())
 
     async def _small_question(self) -> None:
@@ -259,7 +258,7 @@ class Following:
             await asyncio.sleep(self._pace.looking)
 
     async def _within(self, answer: Awaitable[T]) -> T:
-        asked = now_ms()
+        asked = self._state.clock.now()
         try:
             async with asyncio.timeout(self._pace.answer):
                 told = await answer

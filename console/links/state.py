@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from brokers.managed import ObjectName
+from brokers.steady_clock import SteadyClock
 from console.conditions.detectors import of_broker, of_host
 from console.conditions.standing import Condition, Standing
 from console.links.event_window import EventWindow, Tail
@@ -41,6 +41,8 @@ _TOLD_BY_QUEUES = frozenset(
 CONNECTING = "connecting"
 #: A broker that has answered nothing for longer than this, ms, may hang: no conditions are drawn from what it said.
 SILENT = 4000
+#: By so much, ms, the broker's clock was set, if its samples tell: of one that is less they may just come late.
+STEP = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +60,21 @@ class BrokerState:
     #: The virtual hosts that this is about; None: all.
     only_hosts: frozenset[str] | None = None
 
-    def __init__(self, slug: str, keep_events: int) -> None:
+    def __init__(self, slug: str, keep_events: int, clock: SteadyClock | None = None) -> None:
         self.slug = slug
         self.lock = threading.Lock()
         self.window = EventWindow(keep_events)
-        self.table = QueueTable(now_ms)
+        self.clock = clock or SteadyClock()
+        self.table = QueueTable(self.clock.now)
         self.trends = Trends()
         self.standing = Standing()
         self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
-        self._clock_ahead = 0
+        self._broker_ahead: int | None = None  # the broker's clock less ours, ms; None: no sample has told it yet
         self._broker: Row | None = None
-        self._status = Status(False, now_ms(), CONNECTING)
-        self._as_of: int | None = None
+        # Both by the steady clock: what is told of them is the time of day.
+        self._status = Status(False, self.clock.now(), CONNECTING)
+        self._told: tuple[Status, int, Status] | None = None
+        self._answered: int | None = None
         self._was_lost = False
         self._revision = 0
         self._newest_event = 0
@@ -79,7 +84,12 @@ class BrokerState:
 
     @property
     def status(self) -> Status:
-        return self._status
+        status, ahead = self._status, self.clock.shown()
+        told = self._told
+        if told is None or told[0] is not status or told[1] != ahead:
+            # The same one until it changes: readers look whether it is.
+            self._told = told = status, ahead, replace(status, since=status.since + ahead)
+        return told[2]
 
     @property
     def connected(self) -> bool:
@@ -89,7 +99,12 @@ class BrokerState:
     def as_of(self) -> int | None:
         """What is known here is at least as new as this, ms since the epoch by the console's clock: when the last
         question that the broker has answered was asked. None: it has answered none, and nothing is known."""
-        return self._as_of
+        return None if self._answered is None else self._answered + self.clock.shown()
+
+    @property
+    def answered_at(self) -> int | None:
+        """As `as_of`, by `clock`, whatever the machine's clock is set to."""
+        return self._answered
 
     @property
     def broker(self) -> Row | None:
@@ -120,12 +135,13 @@ class BrokerState:
 
     def unchanged_since(self, queue: str) -> int | None:
         """Since when nothing of a queue has changed, by the text of its name, ms by the console's clock."""
-        return self.table.unchanged_since(queue)
+        since = self.table.unchanged_since(queue)
+        return None if since is None else since + self.clock.shown()
 
     @property
     def broker_now(self) -> int:
         """The time by the broker's clock, as far as its samples tell, ms since the epoch."""
-        return now_ms() + self._clock_ahead
+        return self.clock.now() + (self.clock.shown() if self._broker_ahead is None else self._broker_ahead)
 
     def rates(self, queue: str) -> Rates:
         """How fast a queue fills and drains, by the text of its name."""
@@ -167,16 +183,20 @@ class BrokerState:
             return self.window.last or 0
 
     def clock_shows(self, at: int) -> None:
-        """It is `at` by the broker's clock."""
-        self._clock_ahead = at - now_ms()
+        """It is `at` by the broker's clock. If that was set, what is remembered by it is set with it: what has lasted
+        for a second has not lasted for an hour then."""
+        known, self._broker_ahead = self._broker_ahead, at - self.clock.now()
+        if known is not None and abs(by := self._broker_ahead - known) >= STEP:
+            self.trends.shift(by)
+            self.standing.shift(by)
 
     def answered(self, asked: int) -> None:
-        """The broker has answered what was asked at `asked`, ms; see `as_of`."""
-        self._as_of = asked
+        """The broker has answered what was asked at `asked`, ms by `clock`; see `as_of`."""
+        self._answered = asked
 
     def look(self) -> None:
         """Once a second: look for what is wrong; not while the broker is silent, which is not "nothing moves"."""
-        if self._as_of is not None and now_ms() - self._as_of > SILENT:
+        if self._answered is not None and self.clock.now() - self._answered > SILENT:
             return
         broker = self._broker or {}
         others = [*of_broker(broker), *(found for host in self.hosts.values() for found in of_host(host))]
@@ -201,9 +221,9 @@ class BrokerState:
             self._revision += 1
 
     def connected_now(self, asked: int) -> None:
-        """All has been read; the reading began at `asked`, ms."""
+        """All has been read; the reading began at `asked`, ms by `clock`."""
         self.answered(asked)
-        self._status = Status(True, now_ms())
+        self._status = Status(True, self.clock.now())
         self._revision += 1
         log.log(logging.INFO if self._was_lost else logging.DEBUG, "%s: connected", self.slug)
         self.notify()
@@ -213,14 +233,10 @@ class BrokerState:
             log.warning("%s: lost: %s", self.slug, error)
             self._was_lost = True
         if self.connected or self._status.error != error:
-            self._status = Status(False, now_ms() if self.connected else self._status.since, error)
+            self._status = Status(False, self.clock.now() if self.connected else self._status.since, error)
             self._revision += 1
             self.notify()
 
     def notify(self) -> None:
         """Wake whoever has subscribed."""
         self.readers.notify()
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)

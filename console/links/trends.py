@@ -96,6 +96,11 @@ class Trends:
         rates = seen.rates if silent <= _STEP else _faded(seen.rates, silent - 1000)
         return Rates(*rates, seen_ms=max(0, now - seen.first), quiet_ms=max(0, now - seen.filled))
 
+    def shift(self, by: int) -> None:
+        """The broker's clock was set by so many ms, and with it what is remembered."""
+        for seen in self._seen.values():
+            seen.first, seen.at, seen.filled = seen.first + by, seen.at + by, seen.filled + by
+
     def drop(self, queue: str) -> None:
         self._seen.pop(queue, None)
 

@@ -520,7 +520,7 @@ def test_every_public_part_of_a_link_is_answered_by_its_seen_part_itself() -> No
     # Written in the links' thread, which knows whole links only.
     writes = {
         "knows_event", "begin_events", "clock_shows", "answered", "look", "put_broker", "connected_now", "lost",
-        "notify",
+        "notify", "answered_at",
     }  # fmt: skip
     assert public - set(vars(SeenLink)) - writes - fine == set()
 

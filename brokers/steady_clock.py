@@ -1,8 +1,9 @@
-"""The engine's time: begins as the time of day and goes on steadily, whatever the machine's clock is set to.
+"""A time that begins as the time of day and goes on steadily, whatever the machine's clock is set to.
 
-Everything in the engine that lasts (time to live, timed stops, staged starts, time-outs) is reckoned in it, so that a
-clock that is set forward by an hour expires nothing, and one that is set back holds nothing for an hour. Where a time
-leaves the engine (events, `since`, records on the disk) the time of day is given: that is so much `ahead`.
+Everything that lasts is reckoned in it (in the engine: time to live, timed stops, staged starts, time-outs; in the
+console: since when a broker has not answered, for how long a condition has been there), so that a clock that is set
+forward by an hour expires nothing, and one that is set back holds nothing for an hour. Where a time is shown or kept
+(events, `since`, records on the disk) the time of day is given: that is so much `ahead`.
 """
 
 from __future__ import annotations
@@ -40,8 +41,14 @@ class SteadyClock:
 
     def look(self) -> int:
         """Whether the clock has been set since the last look: by so many ms, 0 if not."""
-        step = self.time_of_day() - self.now() - self.ahead
+        ahead = self.time_of_day() - self.now()
+        step = ahead - self.ahead
         if abs(step) < STEP_MS:
             return 0
-        self.ahead += step
+        self.ahead = ahead  # not added to: several threads may look at once
         return step
+
+    def shown(self) -> int:
+        """How much the time of day is ahead of `now`, ms, as of this moment."""
+        self.look()
+        return self.ahead

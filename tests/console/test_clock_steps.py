@@ -1,0 +1,156 @@
+"""The clock is set by an hour, either way: what lasts goes on as it was, and what is told is the time of day."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers.steady_clock import SteadyClock
+from console.links.state import SILENT, BrokerState
+
+HOUR = 3_600_000
+NOW = 1_800_000_000_000
+BOTH_WAYS = pytest.mark.parametrize("by", [HOUR, -HOUR])
+ORDERS = "type=Queue,virtualhost=default,name=orders"
+
+
+class Machine:
+    """Its clock, which can be set, and the time that really passes; a broker runs on it, too."""
+
+    def __init__(self) -> None:
+        self.day, self.steady = NOW, 5_000
+        self.state = BrokerState("local", 100, SteadyClock(lambda: self.day, lambda: self.steady))
+        self.state.connected_now(self.state.clock.now())
+        self.state.clock_shows(self.day)
+
+    def set_clock(self, by: int) -> None:
+        self.day += by
+
+    def passes(self, ms: int) -> None:
+        self.day += ms
+        self.steady += ms
+
+    def look(self) -> list[str]:
+        """The broker answers and tells its time, and the console looks for conditions."""
+        self.state.answered(self.state.clock.now())
+        self.state.clock_shows(self.day)
+        self.state.look()
+        return [condition.finding.kind for condition in self.state.conditions()]
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def blocked(machine: Machine, consumers: int = 0) -> None:
+    """Without consumers: a condition that must be seen for four seconds and is kept for two."""
+    row = {
+        "object": ORDERS, "virtualhost": "default", "state": "OVERFULL", "blocked_producers": 1, "consumers": consumers,
+        "producers": 1, "depth_messages": 20, "depth_bytes": 20, "effective_stop_messages": 10,
+    }  # fmt: skip
+    machine.state.table.rows = lambda: [row]  # type: ignore[method-assign]
+
+
+@BOTH_WAYS
+def test_a_condition_is_told_after_as_long_as_ever(machine: Machine, by: int) -> None:
+    blocked(machine)
+    assert machine.look() == []
+    machine.passes(1000)
+    machine.set_clock(by)
+    machine.state.look()  # before the broker has told the time
+    assert machine.state.conditions() == []
+    for _ in range(2):
+        machine.passes(1000)
+        assert machine.look() == [], "it has not lasted for four seconds"
+    machine.passes(1000)
+    assert machine.look() == ["blocked-without-consumer"]
+    assert machine.state.conditions()[0].since == machine.day - 4000, "by the clock as it is now"
+
+
+@BOTH_WAYS
+def test_a_condition_that_stands_goes_on_and_ends_in_time(machine: Machine, by: int) -> None:
+    blocked(machine)
+    machine.look()
+    machine.passes(5000)
+    assert machine.look() == ["blocked-without-consumer"]
+    machine.set_clock(by)
+    machine.passes(1000)
+    assert machine.look() == ["blocked-without-consumer"]
+    blocked(machine, consumers=1)
+    machine.passes(1000)
+    assert machine.look() == ["blocked-without-consumer"], "it does not flicker"
+    machine.set_clock(-by)
+    machine.passes(1000)
+    assert machine.look() == []
+
+
+@BOTH_WAYS
+def test_what_happened_lately_happened_lately_and_rates_go_on(machine: Machine, by: int) -> None:
+    trends, standing = machine.state.trends, machine.state.standing
+    count = 0
+    for _ in range(10):
+        machine.passes(1000)
+        count += 50
+        machine.state.clock_shows(machine.day)
+        trends.take("orders", machine.day, sample(count))
+    standing.became_overfull("orders", machine.day)
+    standing.broke_flow_control("orders", machine.day, "said")
+    before = trends.of("orders", machine.state.broker_now)
+    machine.set_clock(by)
+    assert trends.of("orders", machine.state.broker_now) == before, "the broker has not told its time yet"
+    machine.state.clock_shows(machine.day)
+    assert trends.of("orders", machine.state.broker_now) == before
+    assert (standing._overfull["orders"][0], standing._broken["orders"][0]) == (machine.day, (machine.day, "said"))
+    machine.passes(1000)
+    machine.state.clock_shows(machine.day)
+    trends.take("orders", machine.day, sample(count + 50))
+    after = trends.of("orders", machine.state.broker_now)
+    assert after.messages_in == pytest.approx(50, rel=0.05)
+    assert after.seen_ms == before.seen_ms + 1000
+
+
+def sample(count: int) -> dict[str, int]:
+    return {"enqueued_messages": count, "dequeued_messages": 0, "depth_bytes": 100 * count}
+
+
+@BOTH_WAYS
+def test_the_age_of_what_is_shown_is_how_long_ago_the_broker_answered(machine: Machine, by: int) -> None:
+    machine.passes(1500)
+    assert machine.state.as_of == machine.day - 1500
+    machine.set_clock(by)
+    assert machine.state.as_of == machine.day - 1500
+    assert machine.state.status.since == machine.day - 1500
+    machine.state.lost("it has gone")
+    machine.passes(2000)
+    machine.set_clock(-by)
+    assert machine.state.status.since == machine.day - 2000
+    assert machine.state.as_of == machine.day - 3500
+
+
+@BOTH_WAYS
+def test_a_broker_that_has_just_answered_is_not_taken_for_silent_and_a_silent_one_is(machine: Machine, by: int) -> None:
+    blocked(machine)
+    looks: list[int] = []
+    machine.state.standing.look = lambda *a, **k: bool(looks.append(1))  # type: ignore[method-assign,func-returns-value]
+    machine.set_clock(by)
+    machine.state.look()
+    assert len(looks) == 1
+    machine.passes(SILENT + 1)
+    machine.state.look()
+    assert len(looks) == 1
+
+
+@BOTH_WAYS
+def test_a_queue_has_not_changed_for_as_long_as_ever(machine: Machine, by: int) -> None:
+    machine.state.table._changed[ORDERS] = machine.state.clock.now()
+    machine.passes(1000)
+    machine.set_clock(by)
+    assert machine.state.unchanged_since(ORDERS) == machine.day - 1000
+
+
+def test_samples_that_come_late_are_no_step(machine: Machine) -> None:
+    blocked(machine)
+    machine.look()
+    machine.passes(4000)
+    machine.state.clock_shows(machine.day - 3000)
+    assert machine.look() == ["blocked-without-consumer"]
