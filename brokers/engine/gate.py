@@ -254,27 +254,35 @@ class Gate:
 
     def set_limits(self, limits: Limits, settings: Mapping[str, Setting]) -> None:
         """Put other limits in force, at once and in both directions."""
-        self.limits, self.settings = limits, settings
+        known, self.limits, self.settings = self.limits, limits, settings
         self.stop_bytes, self.stop_messages = limits.stop_bytes, limits.stop_messages
         self.use(self.footprint.meter)
         before, self.overflow = self.overflow, WAYS[limits.full]
         if self.overflow is not before:
             self._change_way(before)
         self.measure()
-        for waiting in self.lacking:
-            waiting.deadline = scarcity.deadline(self)
-            self.watch()
+        if (known.full, known.when_short, known.reject_after_ms) != (
+            limits.full,
+            limits.when_short,
+            limits.reject_after_ms,
+        ):
+            self._set_deadlines()
         for producer in self.ledger.members:
             scarcity.review(self, producer)
         self.touch()
+
+    def _set_deadlines(self) -> None:
+        """What waits outside may wait for so long from now on; other changes leave it the time that it has."""
+        for waiting in self.lacking:
+            waiting.deadline = scarcity.deadline(self)
+        for waiting in self.outside:
+            waiting.deadline = self.overflow.deadline(self)
+        self.watch()
 
     def _change_way(self, before: Overflow) -> None:
         """Another way of being full is in force: what the one before held is let go, and nothing is lost."""
         self.full = None
         before.left(self)
-        for waiting in self.outside:
-            waiting.deadline = self.overflow.deadline(self)
-            self.watch()
         reason = flow.overfull_reason(self.name)
         if self.limits.ring:
             self.drop_excess()

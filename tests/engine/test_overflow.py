@@ -182,6 +182,27 @@ def test_another_way_while_full_loses_nothing_and_leaves_nothing_held(
     assert producer.credit > 0
 
 
+def test_another_time_of_reject_after_is_in_force_at_once_for_what_waits(broker: InMemoryBroker) -> None:
+    queue = make(broker, mechanism="reject-after", reject_after_ms=3_600_000)
+    producer = broker.attach_producer("q")
+    send(broker, producer, 13)
+    broker.advance(1_000)
+    assert len(queue.outside) == 2
+    update(broker, reject_after_ms=500)
+    broker.advance(550)
+    assert (len(queue.outside), queue.rejected, producer.held) == (0, 2, 0)
+
+
+def test_a_change_of_another_field_does_not_give_what_waits_more_time(broker: InMemoryBroker) -> None:
+    queue = make(broker, mechanism="reject-after", reject_after_ms=500)
+    producer = broker.attach_producer("q")
+    send(broker, producer, 13)
+    for capacity in (9, 8, 7, 6):
+        broker.advance(150)
+        update(broker, capacity_messages=capacity)
+    assert (len(queue.outside), queue.rejected, producer.held) == (0, 2, 0)
+
+
 def test_what_waits_outside_gets_a_deadline_when_reject_after_comes_into_force(broker: InMemoryBroker) -> None:
     """Late messages of a stopped queue wait for ever under block; under reject-after nothing does."""
     queue = make(broker)

@@ -198,6 +198,20 @@ def test_with_reject_after_a_send_fails_when_its_time_is_up_and_not_if_the_short
     assert not sender.producer.blocked
 
 
+def test_a_change_of_another_field_gives_a_message_that_a_shortage_holds_no_more_time() -> None:
+    simulation = Scarce()
+    queue = simulation.queue("orders", mechanism="reject-after", reject_after_ms=500)
+    sender = simulation.sender(queue)
+    simulation.say(sender, TRANSIENT)
+    simulation.run_short("memory")
+    assert simulation.say(sender, TRANSIENT) is Verdict.HELD
+    for capacity in (900, 800, 700, 600):
+        simulation.advance(150)
+        simulation.broker.set_own_policy(queue, {**queue.own, "capacity_messages": capacity})
+        simulation.settle()
+    assert sender.outcomes == {Outcome.REFUSED: 1}
+
+
 def test_a_transaction_waits_with_its_commit_for_a_message_that_a_limit_holds() -> None:
     simulation = Scarce()
     kept = simulation.durable("kept")
