@@ -96,6 +96,7 @@ async def test_theme_is_remembered_before_anything_is_drawn(people: People) -> N
     await page.goto("/audit/", wait_until="commit")
     await page.wait_for_selector("header")
     assert await page.evaluate(colour) == dark
+    await expect(page.locator("#connection-text")).to_have_text("Live")  # its scripts have run
     await page.locator("#theme").click()  # as the system has it
     assert await page.evaluate(colour) == light
 

@@ -91,7 +91,7 @@ async def test_blocked_producer_has_its_why_and_is_released_before_the_operators
     await expect(producer.locator(".why")).to_contain_text("Released when queue orders comes down to 5 messages")
     await expect(page.locator("#queue-state")).to_have_text("Overfull")
     await expect(page.locator("#queue-since")).to_contain_text("overfull for")
-    await expect(page.locator("#consumers-empty")).to_contain_text("Nobody consumes from it")
+    await expect(page.locator("#consumers-empty")).to_contain_text("No consumer is attached")
     broker.do(lambda memory: memory.attach_consumer("orders", 10))
     await expect(producer.locator(".state")).to_have_text("Running")
     await expect(page.locator("#queue-state")).to_have_text("Normal")

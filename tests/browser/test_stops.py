@@ -197,6 +197,7 @@ async def test_picked_queues_are_saved_used_again_and_deleted(people: People, br
     await page.locator("#selection").get_by_role("button", name="Save…").click()
     await page.locator("dialog").get_by_label("Name").fill("two")
     await page.locator("dialog").get_by_role("button", name="Save").click()
+    await expect(page.locator(".toast")).to_contain_text("Saved as two")
     await page.goto("/")
     await page.get_by_label("Saved selections").select_option(label="two")
     await expect(page.locator("#selection")).to_contain_text("2 selected")

@@ -1,6 +1,8 @@
 // While the broker does not answer, what is shown is of the past and nothing can be done at it: times stand still at the
 // snapshot's time, and controls that need the broker (`data-acts`) are off and say why. frame.js decides when that is.
 
+import { onNextFrame } from "./elements.js";
+import { clock } from "./format.js";
 import { holdTimes } from "./times.js";
 
 /** For what was not known at the snapshot's time. */
@@ -22,13 +24,27 @@ export const whyNot = () => why;
 /** Call `act` each time that the broker answers again. */
 export const whenBack = (act) => addEventListener("headgate-away", () => away() || act());
 
-/** Call `act(away)` each time that changes. */
+/** " at 12:34:56" behind a fact that is of that time; empty while facts are of now. */
+export const atThatTime = () => (shownAsOf() === null ? "" : ` at ${clock(since)}`);
+
+/** Call `act(away)` each time that changes, or the time of what is shown does. */
 export const whenAway = (act) => addEventListener("headgate-away", () => act(away()));
+
+/**
+ * A page's drawing of what it knows: the function asks for it, at most once in a frame. What the page says and what the
+ * banner says of it change in one step: `draw` is called with the banner's change, also where no snapshot follows it
+ * and in a tab that has no next frame. It reads `away`, and works with any snapshot or none.
+ */
+export function drawing(draw) {
+  whenAway(() => draw());
+  return onNextFrame(draw);
+}
 
 /** `reason`: a sentence; empty: the page shows what is so now. `asOf`: the time of what is shown, ms; null: nothing is known. */
 export function setAway(reason, asOf) {
   if (reason === why && asOf === since) return;
   const turned = Boolean(reason) !== Boolean(why);
+  const dated = asOf !== since;
   [why, since] = [reason, asOf];
   holdTimes(reason ? (asOf ?? Date.now()) : null);
   if (reason) {
@@ -38,7 +54,7 @@ export function setAway(reason, asOf) {
     watching.disconnect();
     for (const element of document.querySelectorAll("[data-off]")) switchOn(element);
   }
-  if (turned) dispatchEvent(new Event("headgate-away"));
+  if (turned || (reason && dated)) dispatchEvent(new Event("headgate-away"));
 }
 
 function switchOff(element) {

@@ -69,6 +69,7 @@ export class DepthChart {
 
   /** Nothing is known from `at` (ms) on: the lines end there. null: they go on, after a gap. */
   hold(at) {
+    if (at === this.#end) return;
     if (at === null && this.#end !== null && this.#samples.length) {
       const last = this.#samples.at(-1);
       const end = Math.max(this.#end, last.at);

@@ -1,5 +1,6 @@
 // Conditions that the console has raised by itself: what it saw, and what to do.
 
+import { atThatTime, away } from "./away.js";
 import { fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
 import { count } from "./format.js";
 import { objectUrl, parseName, shortName, whyUrl } from "./objectname.js";
@@ -71,8 +72,8 @@ export class ConditionsLine {
     });
   }
 
-  /** `conditions`: the worst first. `total`: of all there are. `none`: what to say instead if there are none. */
-  show(conditions, total, none = "No active conditions") {
+  /** `conditions`: the worst first. `total`: of all there are. `none`: what to say if there are none. */
+  show(conditions, total, none = away() ? (atThatTime() && `none${atThatTime()}`) || "not known" : "No active conditions") {
     const open = !this.#list.hidden;
     this.#conditions.show(conditions);
     setText(this.#count, total ? count(total) : none);

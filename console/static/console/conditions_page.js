@@ -1,9 +1,9 @@
 // Everything that looks wrong now, in pages, filtered by object, kind and severity; live.
 
-import { away, shownAsOf, UNKNOWN, whenAway } from "./away.js";
+import { atThatTime, drawing, UNKNOWN } from "./away.js";
 import { Conditions } from "./conditions.js";
-import { fill, h, onNextFrame, setText } from "./elements.js";
-import { clock, count } from "./format.js";
+import { fill, h, setText } from "./elements.js";
+import { count } from "./format.js";
 import { live, settings, watch } from "./frame.js";
 import { Pager, storedSize } from "./pager.js";
 
@@ -24,7 +24,7 @@ function ask(page = 1) {
   watch({ watch: "conditions", ...asked, page, page_size: pager.size });
 }
 
-const render = onNextFrame(() => {
+const render = drawing(() => {
   if (!snapshot) return;
   const { results, count: total, page, kinds } = snapshot.data;
   list.show(results);
@@ -37,8 +37,8 @@ const render = onNextFrame(() => {
   empty.hidden = total > 0;
   if (total) return;
   if (unknown) fill(empty, h("p", {}, h("strong", {}, UNKNOWN)), h("p", {}, "Conditions are shown as soon as it answers."));
-  else if (NAMES.some((name) => byId(name).value)) fill(empty, h("p", {}, h("strong", {}, "No condition matches.")), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every condition")));
-  else fill(empty, h("p", {}, h("strong", {}, away() ? `No active conditions at ${clock(shownAsOf())}.` : "No active conditions.")), h("p", {}, "New ones are shown within a second."));
+  else if (NAMES.some((name) => byId(name).value)) fill(empty, h("p", {}, h("strong", {}, `No condition matches${atThatTime() && ` what was known${atThatTime()}`}.`)), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every condition")));
+  else fill(empty, h("p", {}, h("strong", {}, `No active conditions${atThatTime()}.`)), h("p", {}, atThatTime() ? "New ones are shown as soon as it answers." : "New ones are shown within a second."));
 });
 
 function clear() {
@@ -53,7 +53,6 @@ byId("search").addEventListener("input", () => {
   pause = setTimeout(ask, 150);
 });
 for (const name of ["kind", "severity"]) byId(name).addEventListener("change", () => ask());
-whenAway(render);
 live.addEventListener("snapshot", (event) => {
   snapshot = event.detail;
   render();

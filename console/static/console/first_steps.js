@@ -2,6 +2,7 @@
 // example of a program with what has just been made in it.
 
 import { post } from "./api.js";
+import { atThatTime } from "./away.js";
 import { fill, h } from "./elements.js";
 import { openFormDialog, plainField } from "./form_dialog.js";
 import { settings, unlessAllowed } from "./frame.js";
@@ -70,7 +71,7 @@ connection.close()`;
 /** Fill the empty state. Who may not do a step reads on its button what it needs. */
 export function showFirstSteps(empty) {
   fill(empty,
-    h("p", {}, h("strong", {}, "No queue yet.")),
+    h("p", {}, h("strong", {}, atThatTime() ? `There was no queue${atThatTime()}.` : "No queue yet.")),
     h("p", {}, "An application connects to ", h("code", {}, settings.amqp || "the broker"), " with AMQP 1.0. It needs a queue, and a user of the broker with permissions on the virtual host. Anonymous clients, and queues that come with the first client that names them, are allowed only where the virtual host says so."),
     h("p", { class: "first-actions" },
       h("button", { type: "button", class: "primary", ...unlessAllowed("Queue", "create", HOST), on: { click: createQueue } }, "Create queue"),

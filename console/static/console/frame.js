@@ -28,6 +28,7 @@ const lost = document.getElementById("banner-lost");
 let broker = settings.state ?? { connected: null, since: 0, error: "" };
 /** When what is shown was so: the time of the newest snapshot, however late it came; null: nothing is known. */
 let asOf = settings.state?.as_of ?? null;
+let dated = asOf; // what the banner and the page say
 
 function showConnection() {
   const { state, since } = live.state;
@@ -48,22 +49,23 @@ function showConnection() {
     setTimeout(showConnection, 1000); // a blink is no news: the dot changed, the banner can wait
     return;
   }
+  dated = asOf;
   lost.hidden = shown === "live" || shown === "connecting";
   setAway(reasonNot(shown), asOf);
   if (lost.hidden) return;
-  const dated = asOf === null ? "Nothing is known yet" : `Shown as of ${clock(asOf)}`;
+  const when = asOf === null ? "Nothing is known yet" : `Shown as of ${clock(asOf)}`;
   if (shown === "lost") {
-    fill(lost, icon("info"), h("p", {}, h("strong", {}, "Connection lost. "), `${dated}, reconnecting… (for `, sinceElement(since), ")"),
+    fill(lost, icon("info"), h("p", {}, h("strong", {}, "Connection lost. "), `${when}, reconnecting… (for `, sinceElement(since), ")"),
       h("button", { type: "button", class: "quiet", on: { click: () => live.retry() } }, "Try now"));
   } else if (shown === "signed-out") {
     const back = `${settings.loginUrl}?next=${encodeURIComponent(location.pathname + location.search)}`;
-    fill(lost, icon("lock"), h("p", {}, h("strong", {}, "You are signed out. "), `${dated}. `, h("a", { href: back }, "Sign in again")));
+    fill(lost, icon("lock"), h("p", {}, h("strong", {}, "You are signed out. "), `${when}. `, h("a", { href: back }, "Sign in again")));
   } else {
     fill(
       lost,
       icon("info"),
       h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached`), broker.error ? `: ${broker.error.replace(/\.$/, "")}` : "", ". ",
-        `${dated}. `, "The console keeps trying", broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
+        `${when}. `, "The console keeps trying", broker.since ? [" (away for ", sinceElement(broker.since), ")"] : "", "."),
     );
   }
 }
@@ -87,7 +89,7 @@ live.addEventListener("state", (event) => {
 live.addEventListener("broker", (event) => {
   const before = broker;
   broker = event.detail;
-  if (before.connected !== broker.connected || before.error !== broker.error) showConnection();
+  if (before.connected !== broker.connected || before.error !== broker.error || asOf !== dated) showConnection();
   if (broker.connected !== before.connected) refreshStops();
 });
 

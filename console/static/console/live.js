@@ -4,8 +4,9 @@
 //
 // Events it dispatches (CustomEvent, `detail` in brackets):
 //   state    {state: "connecting" | "live" | "lost" | "signed-out", since: ms, retryAt: ms | null}
+//            live: from the first snapshot on; a socket that is open shows nothing of now yet
 //   broker   {connected, since, error}      asOf (ms, or null) is in what `beat` tells before it
-//   snapshot the frame
+//   snapshot the frame; `state` and `broker` say after it that it is of now
 //   events   {events: [...], reset: bool}   reset: older events have expired, start a new list; the first may be empty:
 //                                           there are none yet
 //   beat     {at, asOf}                     any frame; asOf: what the server knows of the broker is as of then, ms, null if
@@ -86,13 +87,14 @@ export class Live extends EventTarget {
     this.#lastFrame = Date.now();
     this.#failures = 0;
     this.#watchSilence();
-    this.#become("live");
     this.#tell("beat", { at: this.#lastFrame, asOf: frame.as_of });
     if (frame.type === "snapshot") {
       if (frame.n <= this.#lastSnapshot) return; // overtaken: a newer whole truth is on the page already
       this.#lastSnapshot = frame.n;
-      this.#tell("broker", { connected: frame.connected !== false, since: frame.since ?? frame.at, error: frame.error ?? "" });
+      // First what is so, then that it is of now: whatever draws at the second has the first.
       this.#tell("snapshot", frame);
+      this.#become("live");
+      this.#tell("broker", { connected: frame.connected !== false, since: frame.since ?? frame.at, error: frame.error ?? "" });
     } else if (frame.type === "events") {
       const events = frame.events.filter((event) => this.#lastEvent === null || event.number > this.#lastEvent);
       const reset = this.#reset;
@@ -105,8 +107,10 @@ export class Live extends EventTarget {
       this.#lastEvent = Math.max(0, frame.first - 1);
       this.#reset = true;
     } else if (frame.type === "broker") {
-      this.#tell("broker", { connected: frame.connected, since: frame.since, error: frame.error ?? "" });
+      // That it is back says the snapshot that follows: until then the page has nothing that is of now.
+      if (!frame.connected) this.#tell("broker", { connected: false, since: frame.since, error: frame.error ?? "" });
     } else if (frame.type === "error") {
+      this.#become("live"); // no snapshot follows
       this.#tell("refused", frame);
     }
   }

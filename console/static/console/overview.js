@@ -1,12 +1,12 @@
 // The overview: every queue, trouble on top, updated in place.
 
-import { away, shownAsOf, UNKNOWN, whenAway } from "./away.js";
+import { atThatTime, drawing, UNKNOWN } from "./away.js";
 import { ConditionsLine } from "./conditions.js";
 import { depthElement, setDepth } from "./depth.js";
-import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
+import { fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed } from "./events.js";
 import { showFirstSteps } from "./first_steps.js";
-import { bytes, clock, count, exact, exactAmount, middle, rate } from "./format.js";
+import { bytes, count, exact, exactAmount, middle, rate } from "./format.js";
 import { acting, live, may, settings, showStops, watch } from "./frame.js";
 import { queueUrl, whyUrl } from "./objectname.js";
 import { Pager, storedSize } from "./pager.js";
@@ -217,7 +217,7 @@ function total(name, text, title, hot = false) {
   element.classList.toggle("hot", hot);
 }
 
-const draw = () => {
+const render = drawing(() => {
   if (!snapshot) return;
   const { totals, queues, total: all, page, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
@@ -238,7 +238,7 @@ const draw = () => {
   total("depth", bytes(totals.depth_bytes), `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`);
   setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
   showStops(stops ?? []);
-  conditions.show(wrong, allWrong, away() ? `none at ${clock(shownAsOf())}` : undefined);
+  conditions.show(wrong, allWrong);
   showSelection();
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
   setText(document.getElementById("queues-count"), count(all));
@@ -246,12 +246,11 @@ const draw = () => {
   table.hidden = queues.length === 0;
   empty.hidden = queues.length > 0;
   if (!queues.length) showEmpty();
-};
-const render = onNextFrame(draw);
+});
 
 function showEmpty() {
   const filtered = asked.search || asked.states.size;
-  const now = filtered ? "filtered" : "none";
+  const now = `${filtered ? "filtered" : "none"}${atThatTime()}`;
   if (empty.dataset.shown === now) return;
   empty.dataset.shown = now;
   if (filtered) {
@@ -261,7 +260,7 @@ function showEmpty() {
       for (const box of states.querySelectorAll("input")) box.checked = false;
       ask();
     };
-    fill(empty, h("p", {}, h("strong", {}, "No queue matches.")), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every queue")));
+    fill(empty, h("p", {}, h("strong", {}, `No queue matches${atThatTime() && ` what was known${atThatTime()}`}.`)), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every queue")));
   } else {
     showFirstSteps(empty);
   }
@@ -277,7 +276,6 @@ live.addEventListener("refused", (event) => {
 });
 live.addEventListener("events", (event) => feed.add(event.detail.events, event.detail.reset));
 rows.addEventListener("pointerleave", render);
-whenAway(draw); // at once: a tab in the background has no next frame
 
 document.getElementById("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
 document.getElementById("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));

@@ -1,10 +1,10 @@
 // One queue: chart, facts, producers with their why, consumers, limits, events.
 
-import { away, shownAsOf, UNKNOWN, whenAway } from "./away.js";
+import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "./away.js";
 import { DepthChart } from "./charts.js";
 import { ConditionsLine } from "./conditions.js";
 import { tellingUnit } from "./depth.js";
-import { fill, h, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
+import { fill, h, reconcile, setAttribute, setText } from "./elements.js";
 import { Feed, pastAndPresent } from "./events.js";
 import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
 import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
@@ -29,6 +29,7 @@ const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: fal
 const conditions = new ConditionsLine({ about: false });
 
 let snapshot = null;
+let drawn = false; // whether the page shows what the queue is, or was before it went
 let opened = Infinity; // from here on all of the depth is known, by the server's clock
 let unit = null;
 let held = []; // events that came before the first snapshot told the limits
@@ -116,7 +117,7 @@ function updateConsumer(node, consumer) {
   setText(received, count(consumer.messages));
 }
 
-function list(name, items, row, update, nobody) {
+function list(name, items, row, update, none) {
   if (items === undefined) {
     byId(name).closest("table").hidden = byId(`${name}-rest`).hidden = true;
     byId(`${name}-empty`).hidden = false;
@@ -128,7 +129,7 @@ function list(name, items, row, update, nobody) {
   byId(name).closest("table").hidden = items.length === 0;
   const empty = byId(`${name}-empty`);
   empty.hidden = items.length > 0;
-  if (!items.length) fill(empty, h("p", {}, nobody));
+  if (!items.length) fill(empty, h("p", {}, none));
 }
 
 // -- facts ------------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ byId("facts").append(...facts.flatMap((fact) => [fact.name, fact.node]));
 
 // -- the whole --------------------------------------------------------------------------------------------------
 
-const render = onNextFrame(() => {
+const render = drawing(() => {
   const data = snapshot?.data;
   if (!data) return;
   if (!data.gone && !data.queue) {
@@ -174,13 +175,15 @@ const render = onNextFrame(() => {
   const gone = byId("gone");
   gone.hidden = !data.gone;
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
+  document.querySelector(".queue-grid").hidden = Boolean(data.gone) && !drawn;
   if (data.gone) {
-    const now = snapshot.connected ? "There is no such queue now. " : `There was no such queue at ${clock(snapshot.as_of)}. `;
+    const now = atThatTime() ? `There was no such queue${atThatTime()}. ` : "There is no such queue now. ";
     fill(gone, h("p", {}, h("strong", {}, now), "It was deleted, or never was. The page comes alive by itself when it is created. ", h("a", { href: "/" }, "To the overview")));
     return;
   }
   const queue = data.queue;
-  conditions.show(data.conditions ?? [], data.conditions?.length ?? 0, away() ? `none at ${clock(shownAsOf())}` : undefined);
+  drawn = true;
+  conditions.show(data.conditions ?? [], data.conditions?.length ?? 0);
   setState(byId("queue-state"), queue.state, queue.stops?.some((stop) => stop.stage));
   const since = [queue.overfull_since && ["overfull for ", queue.overfull_since], queue.stopped_since && ["stopped for ", queue.stopped_since]].filter(Boolean);
   const sinceBox = byId("queue-since");
@@ -204,9 +207,9 @@ const render = onNextFrame(() => {
   setText(byId("producers-count"), queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "");
   setText(byId("consumers-count"), queue.consumers ? count(queue.consumers) : "");
   const blockedFirst = data.producers && [...data.producers].sort((a, b) => (a.state === b.state ? 0 : a.state === "BLOCKED" ? -1 : 1));
-  list("producers", blockedFirst, producerRow, updateProducer, "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.");
+  list("producers", blockedFirst, producerRow, updateProducer, atThatTime() ? `No producer was attached${atThatTime()}.` : "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.");
   list("consumers", data.consumers, consumerRow, updateConsumer,
-    queue.depth_messages ? `Nobody consumes from it: ${plural(queue.depth_messages, "message waits", "messages wait")}.` : "Nobody consumes from it.");
+    atThatTime() ? `No consumer was attached${atThatTime()}.` : queue.depth_messages ? `No consumer is attached: ${plural(queue.depth_messages, "message waits", "messages wait")}.` : "No consumer is attached.");
   for (const name of ["producers", "consumers"]) {
     if (!data[name]) continue;
     const more = data[`${name}_total`] - data[name].length;
@@ -225,6 +228,7 @@ live.addEventListener("snapshot", (event) => {
   if (!event.detail.connected && snapshot?.data.queue) return;
   snapshot = event.detail;
   const queue = snapshot.data.queue;
+  if (snapshot.connected) chart.hold(null); // what comes now is behind the gap
   if (queue) {
     const at = snapshot.connected ? snapshot.at : snapshot.as_of;
     const since = Math.min(snapshot.data.unchanged_since ?? at, at);
@@ -264,8 +268,9 @@ pastAndPresent(live, (events, reset) => {
 });
 
 addEventListener("headgate-stops", render);
-whenAway((gone) => chart.hold(gone ? (shownAsOf() ?? 0) : null));
-if (away()) chart.hold(shownAsOf() ?? 0);
+const hold = () => away() && chart.hold(shownAsOf() ?? 0);
+whenAway(hold);
+hold();
 byId("queue-timeline").href = timelineUrl(settings.object);
 byId("why").href = whyUrl(settings.object);
 byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;

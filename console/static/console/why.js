@@ -1,9 +1,9 @@
 // Why a queue or a producer is blocked: the verdict, the chain from the client to the limit, every cause, who could
 // drain it, everybody it holds up, and who shares their connections.
 
-import { UNKNOWN } from "./away.js";
-import { Conditions } from "./conditions.js";
-import { fill, h, icon, onNextFrame, reconcile, setAttribute, setText } from "./elements.js";
+import { atThatTime, away, drawing, UNKNOWN } from "./away.js";
+import { ConditionsLine } from "./conditions.js";
+import { fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
 import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
 import { endOf, live, settings, watch } from "./frame.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "./objectname.js";
@@ -15,9 +15,10 @@ import { Spinning } from "./spinning.js";
 const byId = (id) => document.getElementById(id);
 const gets = new Spinning("messages"); // how fast each consumer gets messages
 
-const conditions = new Conditions(byId("conditions"), { about: false });
+const conditions = new ConditionsLine({ about: false });
 
 let snapshot = null;
+let drawn = false; // whether the page shows what the object is, or was before it went
 let queueName = parseName(settings.object).type === "Queue" ? settings.object : null;
 
 const amount = (n, unit) => (unit === "bytes" ? bytes(n) : `${count(n)} ${n === 1 ? "message" : "messages"}`);
@@ -46,8 +47,9 @@ function showVerdict(data) {
   let when = "";
   if (holding.length) {
     const never = holding.filter((cause) => cause.resume_ms === null);
-    if (data.resume_ms !== null) when = data.resume_ms < 1000 ? "It is about to resume." : `It resumes in about ${duration(data.resume_ms)} at the present rate.`;
-    else if (never.length) when = `Nobody can tell when it resumes: ${never.map((cause) => cause.because).join("; and ")}.`;
+    if (away()) when = "When it resumes is not known while the broker does not answer.";
+    else if (data.resume_ms !== null) when = data.resume_ms < 1000 ? "It is about to resume." : `It resumes in about ${duration(data.resume_ms)} at the present rate.`;
+    else if (never.length) when = `When it resumes cannot be estimated: ${never.map((cause) => cause.because).join("; and ")}.`;
   }
   setText(byId("when"), when);
 }
@@ -122,7 +124,7 @@ function updateCause(node, cause) {
     reconcile(lines, cause.limits, (limit) => limit.unit, limitLine, updateLimit);
     showFacts(facts, [
       ["To go", Object.entries(cause.to_go).map(([unit, n]) => amount(n, unit)).join(" and ") || "nothing", Object.entries(cause.to_go).map(([unit, n]) => exactAmount(n, unit)).join(", ")],
-      ["Resumes", cause.resume_ms === null ? `unknown: ${cause.because}` : cause.resume_ms < 1000 ? "at once" : `in about ${duration(cause.resume_ms)}`],
+      ["Resumes", away() ? "not known" : cause.resume_ms === null ? `unknown: ${cause.because}` : cause.resume_ms < 1000 ? "at once" : `in about ${duration(cause.resume_ms)}`],
       cause.holds ? null : ["Mechanism", `${cause.mechanism}: it holds no producer`],
     ]);
     return;
@@ -137,7 +139,7 @@ function updateCause(node, cause) {
   showFacts(facts, [
     ["Used", bytes(cause.used), exactAmount(cause.used, "bytes")],
     ["Limit", cause.limit ? h("a", { href: objectUrl(cause.object) }, `${bytes(cause.limit)} (${cause.field} of ${shortName(cause.object)})`) : "the disk itself", exactAmount(cause.limit, "bytes"), `${cause.limit}${cause.object}`],
-    ["Resumes", cause.because],
+    ["Resumes", away() ? "not known" : cause.because],
   ]);
 }
 
@@ -220,12 +222,12 @@ function updateConnection(node, connection) {
   node.dataset.alone = String(lines.length === 0);
 }
 
-function list(name, items, row, update, nobody, total = items.length) {
+function list(name, items, row, update, none, total = items.length) {
   reconcile(byId(name), items, (item) => item.object, row, update);
   const table = byId(name).closest("table");
   if (table) table.hidden = items.length === 0;
   byId(`${name}-empty`).hidden = items.length > 0;
-  if (!items.length) fillOnce(byId(`${name}-empty`), nobody, () => h("p", {}, nobody));
+  if (!items.length) fillOnce(byId(`${name}-empty`), none, () => h("p", {}, none));
   const rest = byId(`${name}-rest`);
   if (!rest) return;
   rest.hidden = total <= items.length;
@@ -234,19 +236,21 @@ function list(name, items, row, update, nobody, total = items.length) {
 
 // -- the whole --------------------------------------------------------------------------------------------------
 
-const render = onNextFrame(() => {
+const render = drawing(() => {
   const data = snapshot?.data;
   if (!data) return;
   const gone = byId("gone");
   gone.hidden = !data.gone;
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
+  document.querySelector(".why-grid").hidden = Boolean(data.gone) && !drawn;
   if (data.gone) {
-    setText(byId("verdict"), "It is not there any more.");
-    fill(gone, h("p", {}, h("strong", {}, snapshot.connected ? "There is no such object now. " : `There was no such object at ${clock(snapshot.as_of)}. `), "The client has gone, or the queue was deleted. ", queueName ? h("a", { href: whyUrl(queueName) }, "Look at its queue") : h("a", { href: "/" }, "To the overview")));
+    setText(byId("verdict"), atThatTime() ? `It was not there any more${atThatTime()}.` : "It is not there any more.");
+    fill(gone, h("p", {}, h("strong", {}, atThatTime() ? `There was no such object${atThatTime()}. ` : "There is no such object now. "), "The client has gone, or the queue was deleted. ", queueName ? h("a", { href: whyUrl(queueName) }, "Look at its queue") : h("a", { href: "/" }, "To the overview")));
     return;
   }
   if (!data.queue) {
     setText(byId("verdict"), UNKNOWN);
+    conditions.unknown("not known");
     setText(byId("state"), "not known");
     for (const name of ["consumers", "producers", "sharing"]) {
       const table = byId(name).closest("table");
@@ -258,22 +262,23 @@ const render = onNextFrame(() => {
   }
   const { queue } = data;
   queueName = queue.object;
+  drawn = true;
   for (const id of ["queue-link", "queue-page"]) byId(id).href = objectUrl(queue.object);
   setText(byId("queue-link"), `${queue.virtualhost} / ${queue.name}`);
   setState(byId("state"), data.producer?.state ?? queue.state);
   const since = data.producer ? data.producer.blocked_since : Math.min(...[queue.overfull_since, queue.stopped_since].filter(Boolean), Infinity);
   fillOnce(byId("since"), String(since), () => (since && since !== Infinity ? ["for ", sinceElement(since)] : []));
   showVerdict(data);
-  conditions.show(data.conditions ?? []);
+  conditions.show(data.conditions ?? [], data.conditions?.length ?? 0);
   showChain(data);
   reconcile(byId("causes"), data.causes, causeKey, causeCard, updateCause);
   setText(byId("consumers-count"), queue.consumers ? count(queue.consumers) : "");
-  list("consumers", data.consumers, consumerRow, updateConsumer, queue.depth_messages ? `Nobody consumes from it: ${plural(queue.depth_messages, "message waits", "messages wait")}. Start a consumer, or purge the queue.` : "Nobody consumes from it.", data.consumers_total);
+  list("consumers", data.consumers, consumerRow, updateConsumer, atThatTime() ? `No consumer was attached${atThatTime()}.` : queue.depth_messages ? `No consumer is attached: ${plural(queue.depth_messages, "message waits", "messages wait")}. Start a consumer, or purge the queue.` : "No consumer is attached.", data.consumers_total);
   setText(byId("producers-count"), queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "");
-  list("producers", data.producers, producerRow, updateProducer, "No producer is attached.", data.producers_total);
+  list("producers", data.producers, producerRow, updateProducer, atThatTime() ? `No producer was attached${atThatTime()}.` : "No producer is attached.", data.producers_total);
   const sharing = data.connections.filter((c) => c.other_producers.length || c.other_consumers.length || (c.here.length && c.consumers_here.length));
   setText(byId("sharing-count"), data.connections.length ? `${count(sharing.length)} of ${plural(data.connections.length, "connection")}` : "");
-  list("sharing", sharing, connectionRow, updateConnection, data.connections.length ? "Nobody: these connections carry nothing else." : "Nobody is connected.");
+  list("sharing", sharing, connectionRow, updateConnection, data.connections.length ? "None: these connections carry nothing else." : atThatTime() ? `No client was connected${atThatTime()}.` : "No client is connected.");
 });
 
 live.addEventListener("snapshot", (event) => {

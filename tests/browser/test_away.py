@@ -1,0 +1,118 @@
+"""What a page says and what its banner says of it change in one step: no moment has facts without their date, neither
+when the broker falls silent nor when it is back. Nothing else may be needed for it: no further snapshot, no answer to
+a call, no next frame of a tab in the background.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from brokers.managed import object_name
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import Broker, People
+from tests.browser.test_hung_broker import UNTRUE
+from tests.browser.test_overview import limited, opened
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+NOWHERE = object_name("Queue", virtualhost="default", name="nowhere")
+TIME = r"at \d\d:\d\d:\d\d"
+
+#: Snapshots wait while `window.late` is a list; from then on there is no next frame, either.
+LATE = """
+const add = WebSocket.prototype.addEventListener;
+WebSocket.prototype.addEventListener = function (type, listener) {
+  add.call(this, type, type !== "message" ? listener : (event) => {
+    if (window.late && JSON.parse(event.data).type === "snapshot") window.late.push(() => listener(event));
+    else listener(event);
+  });
+};
+const frame = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = (act) => (window.late ? 0 : frame(act));
+window.deliver = () => { const all = window.late; for (const each of all.splice(0)) each(); };
+"""
+#: Writes down what the page says whenever the banner comes, goes or changes: before anything else can happen.
+WATCH = """() => {
+  const banner = document.getElementById("banner-lost");
+  const words = () => document.getElementById("main").innerText;
+  window.said = [];
+  new MutationObserver(() => window.said.push([!banner.hidden, words()]))
+    .observe(banner, { attributes: true, attributeFilter: ["hidden"], childList: true });
+  window.late = [];
+}"""
+
+
+async def silenced(people: People, broker: Broker, path: str) -> Page:
+    """The page after the broker has fallen silent, with nothing but the frame that says so."""
+    people.expected += ["503", "Failed to load resource", "ERR_FAILED"]
+    page = await people.page("ada")
+    await page.add_init_script(LATE)
+    await opened(page, path)
+    await page.wait_for_load_state("networkidle")
+    await expect(page.locator("main .loading:visible")).to_have_count(0)
+    await page.route("**/api/v1/**", lambda route: route.abort())
+    await page.evaluate(WATCH)
+    broker.lose()
+    await expect(page.locator("#banner-lost")).to_contain_text("Shown as of")
+    return page
+
+
+@pytest.mark.domain("4 hung broker")
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/", f"none {TIME}"),
+        ("/?search=nothing-like-it", f"No queue matches what was known {TIME}"),
+        ("/queues/default/orders/", f"No producer was attached {TIME}"),
+        ("/queues/default/nowhere/", f"There was no such queue {TIME}"),
+        (f"/why/?object={ORDERS}", f"No client was connected {TIME}"),
+        (f"/why/?object={NOWHERE}", f"There was no such object {TIME}"),
+        ("/conditions/", f"No active conditions {TIME}"),
+        ("/timeline/?search=nothing-like-it", f"as of|Events {TIME}"),
+    ],
+)
+async def test_facts_are_dated_in_the_step_in_which_the_banner_comes(
+    people: People, broker: Broker, path: str, says: str
+) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await silenced(people, broker, path)
+    said: list[Any] = await page.evaluate("window.said")
+    assert said[0][0] is True
+    for _, words in said:
+        assert not (found := re.search(UNTRUE, words)), f"{found.group()!r} stands undated in {words}"
+        assert re.search(says, words), words
+
+
+@pytest.mark.parametrize(("path", "shows"), [("/", "#queue-rows .state"), ("/queues/default/orders/", "#queue-state")])
+async def test_page_is_of_now_in_the_step_in_which_the_banner_goes(
+    people: People, broker: Broker, path: str, shows: str
+) -> None:
+    """That the broker is back is one frame, what is so there another: between them the banner stays."""
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await silenced(people, broker, path)
+    await page.evaluate(f"""() => {{
+        window.states = [];
+        const banner = document.getElementById("banner-lost");
+        new MutationObserver(() => banner.hidden && window.states.push(document.querySelector({shows!r}).innerText))
+            .observe(banner, {{ attributes: true, attributeFilter: ["hidden"] }});
+    }}""")
+    await expect(page.locator(shows)).to_have_text("Normal")
+    broker.do(lambda memory: memory.fill("orders", 20))
+    broker.come_back()
+    await page.wait_for_function("window.late.length > 0")
+    await expect(page.locator("#banner-lost")).to_be_visible()
+    await expect(page.locator("#connection-text")).to_have_text("Disconnected")
+    await expect(page.locator("#stop, #stop-all")).to_have_attribute("aria-disabled", "true")
+    await page.evaluate("window.deliver()")
+    await expect(page.locator("#banner-lost")).to_be_hidden()
+    assert await page.evaluate("window.states") == ["Overfull"]
+    assert await page.locator("#stop, #stop-all").get_attribute("aria-disabled") is None
