@@ -380,6 +380,14 @@ TYPES: dict[str, ManagedType] = {
                 _A("depth_bytes", Kind.INTEGER, "Bytes held, acquired messages included.", "bytes"),
                 _A("unacknowledged_messages", Kind.INTEGER, "Messages sent to consumers and not settled.", "messages"),
                 _A(
+                    "delayed_messages",
+                    Kind.INTEGER,
+                    "Messages whose delivery time has not come, part of the depth: no consumer can have them.",
+                    "messages",
+                ),
+                _A("delayed_bytes", Kind.INTEGER, "Their bytes, part of the depth.", "bytes"),
+                _A("next_delivery_time", Kind.TIMESTAMP, "When the next of them is due.", "ms", nullable=True),
+                _A(
                     "uncommitted_messages",
                     Kind.INTEGER,
                     "Messages of open transactions, part of the depth.",

@@ -155,6 +155,8 @@ class InMemoryBroker:
         for _ in range(max(1, ms // step)):
             self.engine.turn.now += min(step, ms)
             self.engine.sweep()
+            while self.engine.release():
+                self._end_turn()
             self.engine.stopping.look()
             self._end_turn()
 

@@ -70,6 +70,7 @@ ROWS = {
     "clients groups": "messages of a group go to one of the consumers that ask for groups, in order, until it goes",
     "clients no destination": "a send of a producer without a destination that timed out is never delivered",
     "clients sole connection": "a second connection of a user and container-id that is to be the only one is refused",
+    "clients delivery delay": "a message is not seen before its delivery time; it counts in the depth until then",
     "7 attaches while stopped": "a producer that attaches while its target is stopped starts blocked",
     "8 no input kills": "no file, body, socket message or request makes a process end, whatever it nests or counts",
     "8 no input burns": "what a request may occupy is bounded by its size, count and depth before it is looked at",

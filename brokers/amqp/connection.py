@@ -36,10 +36,11 @@ CONTAINER_ID = b"headgate"
 
 #: A client that desires this is refused while another connection of its user has its container-id (Qpid JMS does).
 SOLE_CONNECTION = "sole-connection-for-container"
-#: What clients ask for before they rely on it: subscriptions that several consumers share; the above. ANONYMOUS-RELAY
+#: What clients ask for before they rely on it: subscriptions that several consumers share; the above; that the broker
+#: keeps messages until their delivery time. ANONYMOUS-RELAY
 #: is not offered, though a link without a target address works: Qpid JMS then sends each message on a link to its own
 #: destination, waits for credit itself, and so has certainly not sent a message whose send timed out.
-CAPABILITIES = ("SHARED-SUBS", SOLE_CONNECTION)
+CAPABILITIES = ("SHARED-SUBS", SOLE_CONNECTION, "DELAYED_DELIVERY")
 
 log = logging.getLogger("headgate.broker")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.filters import compile_selector
-from brokers.amqp.header import header
+from brokers.amqp.header import at_delivery_time, header
 from brokers.amqp.incoming import ProducerLink
 from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
@@ -53,6 +53,7 @@ class Container:
         self.again: Callable[[], None] = lambda: None
         broker.turn.header = header
         broker.turn.as_dead_letter = as_dead_letter
+        broker.turn.at_delivery_time = at_delivery_time
         broker.subscriptions.compile = compile_selector
         broker.temporary.unguessable = lambda: secrets.token_hex(16)
         self.connections: set[AmqpConnection] = set()

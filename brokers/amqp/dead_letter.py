@@ -1,7 +1,7 @@
 """What a dead-letter queue gets: the message as it was sent, with annotations that tell where it comes from and why.
 
 Sections are put together as bytes; the only one that is ever decoded are message annotations that tell of an earlier
-dead-letter queue. The time to live goes, since a dead letter that expires tells nobody anything.
+dead-letter queue, or a delivery time. That and the time to live go: a dead letter is to be seen, at once and for ever.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ REASON, SOURCE, FAILED, SAID = (
     symbol(f"x-opt-dead-letter-{name}") for name in ("reason", "queue", "failed-deliveries", "description")
 )
 
+_DELIVERY = (symbol("x-opt-delivery-time"), symbol("x-opt-delivery-delay"))
+
 _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS = b"\x00\x53\x71", b"\x00\x53\x72"
 
 
@@ -34,7 +36,7 @@ def as_dead_letter(body: bytes, reason: str, queue: str, failed: int, said: str)
         length, old = 0, dict[Any, Any]()
         if rest.startswith(_MESSAGE_ANNOTATIONS, before):
             length, section = pn.decode_first(memoryview(rest)[before:])
-            old = section.value or {}
+            old = {name: value for name, value in (section.value or {}).items() if name not in _DELIVERY}
         annotations = Data()
         annotations.put_object(Described(ulong(0x72), {**old, **marks}))
         return header + rest[:before] + bytes(annotations.encode()) + rest[before + length :]

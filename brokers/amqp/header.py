@@ -6,10 +6,14 @@ nothing is raised: a producer must not be able to break its consumers' delivery.
 
 from __future__ import annotations
 
+from brokers.amqp.delivery_time import asked_time, with_delivery_time
 from brokers.engine.message import HIGHEST_PRIORITY, PLAIN, USUAL_PRIORITY, Header
 
 #: How a header section may begin: its descriptor as a small number, a number, a symbol.
 _DESCRIPTORS = (b"\x00\x53\x70", b"\x00\x80" + (0x70).to_bytes(8, "big"), b"\x00\xa3\x10amqp:header:list")
+
+#: The last section before which delivery times may come, as a small number: message annotations.
+_ANNOTATIONS = 0x72
 
 #: How any section may begin.
 _SECTIONS = (b"\x00\x53", b"\x00\x80", b"\x00\xa3")
@@ -30,22 +34,39 @@ _MOST_KNOWN = 4096
 def header(body: bytes) -> Header:
     """What the message asks of its queue; PLAIN itself if it is nothing unusual. Runs for every message."""
     try:
-        if body[2] != 0x70 and body[1] == 0x53:
-            return PLAIN  # another section comes first
-        if body[3] == 0x45:
-            return PLAIN  # an empty list
+        section = body[2]
+        if section != 0x70 and body[1] == 0x53:  # another section comes first
+            return PLAIN if section > _ANNOTATIONS else _timed(PLAIN, body, 0)
+        if body[3] == 0x45:  # an empty list
+            return PLAIN if body[6] > _ANNOTATIONS and body[5] == 0x53 else _timed(PLAIN, body, 4)
         if body[3] == 0xC0:
-            return _known[body[: 5 + body[4]]]
+            end = 5 + body[4]
+            asked = _known[body[:end]]
+            return asked if body[end + 2] > _ANNOTATIONS and body[end + 1] == 0x53 else _timed(asked, body, end)
     except (IndexError, KeyError):
         pass
-    return _read(body)
+    asked, end = _read(body)
+    return _timed(asked, body, end)
 
 
-def _read(body: bytes) -> Header:
+def _timed(asked: Header, body: bytes, at: int) -> Header:
+    """With the delivery time that its annotations say, which begin at `at`."""
+    due, delay = asked_time(body, at)
+    return asked._replace(due=due, delay=delay) if due or delay else asked
+
+
+def at_delivery_time(body: bytes, due: int) -> bytes:
+    """The message with this delivery time, ms since the epoch, in place of a delay; as it is if it cannot be read."""
+    start = _start(body)
+    return with_delivery_time(body, _fields(body, start)[1] if start else 0, due)
+
+
+def _read(body: bytes) -> tuple[Header, int]:
+    """What the header asks for, and where it ends."""
     start = _start(body)
     fields, end = _fields(body, start) if start else (None, 0)
     if not fields:
-        return PLAIN
+        return PLAIN, end
     durable, priority, ttl = [*fields, _NULL, _NULL][:3]
     asked = Header(
         durable in (b"\x41", b"\x56\x01"),
@@ -56,7 +77,7 @@ def _read(body: bytes) -> Header:
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
     _known[body[:end]] = asked
-    return asked
+    return asked, end
 
 
 def for_delivery(body: bytes, failed: int, ttl: int | None = None) -> bytes:

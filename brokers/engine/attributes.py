@@ -16,6 +16,7 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.credit import draining
 from brokers.engine.exchange import Exchange
 from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.message import NEVER
 from brokers.engine.policy import FIELDS, Policy
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
@@ -161,6 +162,9 @@ _QUEUE: dict[str, Getter] = {
     "depth_messages": lambda b, q: q.depth_messages,
     "depth_bytes": lambda b, q: q.depth_bytes,
     "unacknowledged_messages": lambda b, q: q.unacknowledged,
+    "delayed_messages": lambda b, q: len(q.delayed),
+    "delayed_bytes": lambda b, q: q.delayed.depth_bytes,
+    "next_delivery_time": _time(lambda q: q.delayed.soonest if q.delayed.soonest < NEVER else None),
     "uncommitted_messages": lambda b, q: q.uncommitted_messages,
     "uncommitted_bytes": lambda b, q: q.uncommitted_bytes,
     "parked_messages": lambda b, q: len(q.outside) + len(q.lacking),

@@ -77,6 +77,27 @@ class Backlog:
             self._hand += 1
             self._later = min(self._later, expires)
 
+    def merge(self, entries: list[Entry]) -> None:
+        """As `insert` does with each; they are in the order of their numbers."""
+        start, end = self._at, len(self._numbers)
+        cuts = [bisect_left(self._numbers, number, start, end) for number, *_ in entries]
+        for number, size, place, body, expires in entries:
+            self.append(number, size, place, body, expires)
+        if not cuts or cuts[0] == end:
+            return
+        for each in (self._numbers, self._sizes, self._places, self._expiries):
+            if each is not None:
+                merged, last = array(each.typecode), start
+                for cut, value in zip(cuts, each[end:], strict=True):
+                    merged.extend(each[last:cut])
+                    merged.append(value)
+                    last = cut
+                merged.extend(each[last:end])
+                each[start:] = merged
+        looked_at = bisect_left(cuts, start + self._hand)
+        self._hand += looked_at
+        self._later = min([self._later, *(expires for *_, expires in entries[:looked_at])])
+
     def moved(self, number: int) -> bool:
         """The body of a message that was here is in the temp store now. False: the message is no longer there."""
         at = self._find(number)

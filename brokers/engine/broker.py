@@ -435,6 +435,25 @@ class Broker:
             if not queue.expire_all():
                 self.turn.expiring.discard(queue)
 
+    def release(self) -> bool:
+        """Once every `credit.HOLD_MS` or so: show messages whose delivery time has come. True: there are more to show,
+        in a turn of their own, so that others have theirs."""
+        more = False
+        for queue in list(self.turn.delayed):
+            more = queue.release() or more
+            if not queue.delayed:
+                self.turn.delayed.discard(queue)
+        return more
+
+    def clock_set(self, ahead: int) -> None:
+        """The machine's clock has been set; it is ahead of the engine's time by so many ms now. What lasts goes on as
+        if it had not been, and what has a time of day moves."""
+        turn = self.turn
+        step, turn.ahead = ahead - turn.ahead, ahead
+        turn.changed.update(self.queues())  # their times of day are others now
+        for queue in turn.delayed:
+            queue.delayed.clock_set(step)
+
     def sample(self) -> list[Queue]:
         """Once a second: look for slow consumers and for stops that are over; tell which queues have changed since the
         last time, with their rates brought up to date."""

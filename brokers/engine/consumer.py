@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ BATCH = 16
 class Consumer:
     """`credit`: messages it will take now. A browsing one gets copies and removes nothing. `selects`: which messages
     it wants, by their encoded form; None: all. `seen`: of each priority, by its rank, the number of the last message
-    that a browser got, or that was looked at for its selector; `again`: those looked at that came back since. `handle`
+    that a browser got, or that was looked at for its selector; `again`: those before it that came since. `handle`
     belongs to the protocol layer. `oldest`: of the messages that it holds unsettled the oldest, as so manieth of all
     that came to the queue, if the protocol layer tells."""
 
@@ -78,6 +78,8 @@ class Consumer:
         self.again.clear()
 
     def look_again(self, number: int) -> None:
-        """The message came back to the queue: it may have been passed over, being with somebody else."""
-        if number <= self.seen_of(rank_of(number)) and number not in self.again:
-            insort(self.again, number)
+        """The message is in the queue again, or its delivery time has come: it may have been passed over."""
+        if number <= self.seen_of(rank_of(number)):
+            at = bisect_left(self.again, number)
+            if self.again[at : at + 1] != [number]:
+                self.again.insert(at, number)

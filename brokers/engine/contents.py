@@ -1,7 +1,8 @@
 """What is in a queue, behind the gate that counts it: messages in lines, one for each priority.
 
-A line is first in first out, and those of a higher priority go first. A message whose time is up goes, unless a
-consumer has it. Who gets what is `queue.py`'s business. Messages are opaque bytes but for what their header asks.
+A line is first in first out, and those of a higher priority go first. A message whose delivery time has not come is in
+none (`delayed.py`); then it takes the place of its arrival. One whose time is up goes, unless a consumer has it. Who
+gets what is `queue.py`'s business. Messages are opaque bytes but for what their header and annotations ask.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from brokers.engine.backlog import HERE, STORE, Entry
+from brokers.engine.delayed import Delayed
 from brokers.engine.events import dropped_words
 from brokers.engine.expiry import Deadlines
 from brokers.engine.gate import level
 from brokers.engine.line import Line
-from brokers.engine.message import PLAIN, Header, Message, number_of, rank_of, sequence_of
+from brokers.engine.message import LATEST, NEVER, PLAIN, Header, Message, number_of, rank_of, sequence_of
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.receipt import Receipt
@@ -36,6 +39,7 @@ class Contents(UncommittedGate):
     __slots__ = (
         "by_rank",
         "deadlines",
+        "delayed",
         "deliveries",
         "dequeued",
         "dropped",
@@ -60,6 +64,7 @@ class Contents(UncommittedGate):
         self.lines = [self.line]
         self.by_rank = {0: self.line}
         self.deadlines = Deadlines()
+        self.delayed = Delayed()
         self.unsafe: deque[Unsafe] = deque()  # of a durable queue: messages that nobody sees yet
         self.deliveries: dict[int, int] = {}  # message number -> failed deliveries, where there were any
         self.excluded: dict[int, set[Consumer]] = {}  # message number -> consumers that must not get it again
@@ -88,10 +93,34 @@ class Contents(UncommittedGate):
 
     def place(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
         """As `enqueue` does, by what the header asks."""
+        header, body = self.timed(header, body)
         number = self.count(header, body)
-        self.show(number, body)
+        if not self.held_back(number, body):
+            self.show(number, body)
         self.check_depth()
         return TAKEN
+
+    def timed(self, header: Header, body: bytes) -> tuple[Header, bytes]:
+        """The message as it is kept: one that asks for a delay says its delivery time from now on."""
+        if not header.delay:
+            return header, body
+        due = min(LATEST, self.turn.time_of_day + header.delay)
+        kept = self.turn.at_delivery_time(body, due)
+        # What cannot be written could not be read after a restart.
+        return (header._replace(delay=0), body) if kept is body else (header._replace(due=due), kept)
+
+    def held_back(self, number: int, body: bytes, *, stored: bool = False) -> bool:
+        """Keep a message that counts, and is not due yet, beside the lines. `stored`: its body is in the store."""
+        arriving = self.delayed.arriving
+        found = arriving.pop(number, None) if arriving else None
+        if found is None:
+            return False
+        due, of_day = found
+        place, kept = (STORE, None) if stored else (HERE, body)
+        entry = (number, len(body), place, kept, self.deadlines.at.get(number, NEVER))
+        self.delayed.add(due - self.turn.ahead if of_day else due, entry, of_day=of_day)
+        self.turn.delayed.add(self)
+        return True
 
     def count(self, header: Header, body: bytes) -> int:
         """A message is in the queue from now on, seen or not; its number."""
@@ -101,6 +130,9 @@ class Contents(UncommittedGate):
         number = number_of(self.enqueued, header.priority)
         if header.ttl:
             self.expires(number, self.turn.now + header.ttl)
+        if header.due > self.turn.time_of_day:
+            of_day = not header.delay
+            self.delayed.arriving[number] = (header.due if of_day else self.turn.now + header.delay), of_day
         return number
 
     def expires(self, number: int, at: int) -> None:
@@ -161,7 +193,8 @@ class Contents(UncommittedGate):
         self.state_fact("queue-dropped", words, {"messages": count})
 
     def drop_oldest(self) -> bool:
-        """Drop the oldest message of the lowest priority that no consumer has acquired; False if there is none."""
+        """Drop the oldest message of the lowest priority that no consumer has acquired, those that are not due after
+        all others; False if there is none."""
         for line in reversed(self.lines):
             message = line.first()
             if message is not None:
@@ -169,11 +202,18 @@ class Contents(UncommittedGate):
                 return True
             if self.drop_behind(line):
                 return True
-        return False
+        delayed = self.delayed.take_oldest()
+        if delayed is not None:
+            self.forget_behind(delayed)
+        return delayed is not None
 
     def drop_behind(self, line: Line) -> bool:
         """Drop the first of a line's backlog; False if there is none."""
         return False
+
+    def release(self) -> bool:
+        """Show messages that are due, a batch at a time. True: there are more to show now."""
+        raise NotImplementedError
 
     # -- out ----------------------------------------------------------------------------------------------------
 
@@ -193,9 +233,13 @@ class Contents(UncommittedGate):
             line.ready.clear()
         for message in messages:
             self.forget(message)
+        delayed = 0
+        while (entry := self.delayed.take_oldest()) is not None:
+            self.forget_behind(entry)
+            delayed += 1
         self.measure()
         self.touch()
-        return len(messages)
+        return len(messages) + delayed
 
     def expire(self) -> None:
         """Remove the messages that are due, of those whose bodies are in memory and that no consumer holds."""
@@ -204,6 +248,9 @@ class Contents(UncommittedGate):
             message = self.line_of(number).pick(number)
             if message is not None:
                 self.forget(message)
+                self.expired += 1
+            elif (delayed := self.delayed.take(number)) is not None:
+                self.forget_behind(delayed)
                 self.expired += 1
         if self.expired > before:
             self.measure()
@@ -218,6 +265,10 @@ class Contents(UncommittedGate):
         """A message goes that no consumer had; whoever calls measures afterwards."""
         self.discount(message[0], len(message[1]))
 
+    def forget_behind(self, entry: Entry) -> None:
+        """The same of a message whose body may be elsewhere."""
+        self.discount(entry[0], entry[1])
+
     def discount(self, number: int, size: int) -> None:
         self.depth_messages -= 1
         self.depth_bytes -= size
@@ -225,6 +276,8 @@ class Contents(UncommittedGate):
         self.deliveries.pop(number, None)
         self.excluded.pop(number, None)
         self.deadlines.forget(number)
+        if self.delayed.shown:
+            self.delayed.shown.pop(sequence_of(number), None)
 
     @property
     def returned(self) -> list[Message]:
@@ -233,7 +286,8 @@ class Contents(UncommittedGate):
 
     @property
     def unacknowledged(self) -> int:
-        return self.depth_messages - self.uncommitted_messages - sum(map(len, self.lines)) - len(self.unsafe)
+        seen = sum(map(len, self.lines))
+        return self.depth_messages - self.uncommitted_messages - seen - len(self.unsafe) - len(self.delayed)
 
     def oldest(self) -> int | None:
         """Of the messages that no consumer holds the oldest: as so manieth of all did it come."""

@@ -9,11 +9,12 @@ is put behind it.
 from __future__ import annotations
 
 from collections import deque
+from operator import itemgetter
 
 from brokers.engine.backlog import HERE, TEMP, Entry
 from brokers.engine.consumer import Consumer
 from brokers.engine.line import Line
-from brokers.engine.message import NEVER, number_of
+from brokers.engine.message import NEVER, number_of, rank_of, sequence_of
 from brokers.engine.metering import Meter
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
@@ -29,6 +30,9 @@ LOAD_BYTES = 1 << 20
 LOADS = 4
 #: How many messages of a backlog are looked at in one sweep for those that have expired.
 SWEEP_MESSAGES = 50_000
+
+
+_number = itemgetter(0)
 
 
 class DeepQueue(Queue):
@@ -53,6 +57,14 @@ class DeepQueue(Queue):
         """Put a message that is not stored behind the backlog; its body goes to the temp store, if the queue spools."""
         line.deep = True
         line.backlog.append(number, len(body), HERE, body, self.deadlines.forget(number))
+        self._spool_body(number, body)
+
+    def set_aside(self, number: int, body: bytes) -> Entry:
+        """A message that was in memory, for the backlog."""
+        self._spool_body(number, body)
+        return number, len(body), HERE, body, self.deadlines.at.get(number, NEVER)
+
+    def _spool_body(self, number: int, body: bytes) -> None:
         temp = self.turn.temp() if self.limits.spools else None
         if temp is not None:
             self.spooled_bodies.append((temp.put(self.temp_id, number, body), number))
@@ -92,9 +104,96 @@ class DeepQueue(Queue):
         spooling, temp = self.spooled_bodies, self.turn.temp()
         while spooling and spooling[0][0] <= ticket:
             _, number = spooling.popleft()
-            if stored and not self.line_of(number).backlog.moved(number) and temp is not None:
+            if not stored or self.line_of(number).backlog.moved(number) or self.delayed.moved(number):
+                continue
+            if temp is not None:
                 temp.remove(self.temp_id, number)  # its turn came first
         return bool(spooling)
+
+    # -- by their delivery time ---------------------------------------------------------------------------------
+
+    def held_back(self, number: int, body: bytes, *, stored: bool = False) -> bool:
+        held = super().held_back(number, body, stored=stored)
+        if held and not stored and self.spooling:
+            self._spool_body(number, body)
+        return held
+
+    def release(self) -> bool:
+        now, delayed = self.turn.now, self.delayed
+        if self.deadlines.soonest <= now:
+            self.expire()
+        if not (self._read_times() and self._show_due(delayed.take_due(now, LOAD_MESSAGES, LOAD_BYTES))):
+            return False  # a store cannot be read now: it is tried again by time
+        return delayed.has_unread or delayed.soonest <= now
+
+    def _read_times(self) -> bool:
+        """Read when the next messages of an earlier run are due. False: the store cannot be read now."""
+        entries = self.delayed.unread(LOAD_MESSAGES, LOAD_BYTES)
+        bodies = self.bodies(entries)
+        for entry in entries if bodies else ():
+            assert bodies is not None
+            body = bodies.get(entry[0])
+            if body is None:
+                self.delayed.take(entry[0])
+                self._lose_damaged(entry)
+            else:
+                self.delayed.add(self.header(body).due - self.turn.ahead, entry, of_day=True)
+        return bodies is not None
+
+    def _show_due(self, entries: list[Entry]) -> bool:
+        """Show messages whose time has come. False: a store cannot be read now, and some wait on."""
+        readable = True
+        for rank in {rank_of(entry[0]) for entry in entries}:
+            due = sorted((entry for entry in entries if rank_of(entry[0]) == rank), key=_number)
+            line = self.line_of(due[0][0])
+            limit = line.backlog.first
+            if not self.has_room(line):
+                limit = min(limit, next((_number(entry) for entry in due if entry[3] is None), NEVER))
+            ahead = [entry for entry in due if _number(entry) < limit]
+            bodies = self.bodies(ahead)
+            if bodies is None:
+                readable = False
+                for entry in due:
+                    self.delayed.add(self.turn.now, entry, of_day=False)
+                continue
+            # Where there is no room, bodies stay where they are, and what is in memory after them goes behind.
+            aside = [self.set_aside(*message) for message in line.cut(limit)] if limit < line.backlog.first else []
+            self._put_amid(line, sorted([*aside, *due[len(ahead) :]], key=_number))
+            line.take_in([(number, bodies[number]) for number, *_ in ahead if number in bodies])
+            for entry in ahead:
+                if _number(entry) not in bodies:
+                    self._lose_damaged(entry)
+                elif entry[2] == TEMP:
+                    self.drop_spooled(_number(entry))
+            self._announce(due)
+        return readable
+
+    def has_room(self, line: Line) -> bool:
+        """Whether bodies may be in memory before a consumer wants them."""
+        return not self.spooling
+
+    def _put_amid(self, line: Line, entries: list[Entry]) -> None:
+        """They take their places in the backlog."""
+        for entry in entries:
+            self.deadlines.forget(_number(entry))
+        line.backlog.merge(entries)
+        line.deep = line.deep or bool(entries)
+
+    def _lose_damaged(self, entry: Entry) -> None:
+        """A store that was damaged from outside does not have it."""
+        self.discount(entry[0], entry[1])
+        self.dropped += 1
+        self.measure()
+        self.touch()
+
+    def _announce(self, due: list[Entry]) -> None:
+        """Let those look at the messages who have passed their places."""
+        self.touch()
+        for number, *_ in due:
+            for consumer in (*self.choosers, *self.browsers):
+                consumer.look_again(number)
+            if self.delayed.shown is not None:
+                self.delayed.shown[sequence_of(number)] = self.turn.now
 
     # -- out ----------------------------------------------------------------------------------------------------
 
@@ -235,7 +334,7 @@ class DeepQueue(Queue):
 
     @property
     def memory_bytes(self) -> int:
-        return self.depth_bytes - sum(line.backlog.bytes for line in self.lines)
+        return self.depth_bytes - self.delayed.bytes - sum(line.backlog.bytes for line in self.lines)
 
     def let_go(self) -> None:
         """The queue has been deleted: what it spooled goes with it."""

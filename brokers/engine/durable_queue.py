@@ -14,7 +14,7 @@ from brokers.engine.backlog import STORE, Entry
 from brokers.engine.consumer import Consumer
 from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.line import Line
-from brokers.engine.message import NEVER, Header, sequence_of
+from brokers.engine.message import DELAYED, NEVER, Header, sequence_of
 from brokers.engine.metering import Meter
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
@@ -74,11 +74,13 @@ class DurableQueue(DeepQueue):
             return self._store(header, body, producer, receipt)
         if not self.unsafe:
             return super().place(header, body, producer, receipt)
+        header, body = self.timed(header, body)
         self.unsafe.append(Unsafe(self.count(header, body), body, self.unsafe[-1].ticket, stored=False))
         self.check_depth()
         return Verdict.TAKEN
 
     def _store(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
+        header, body = self.timed(header, body)
         number = self.count(header, body)
         if receipt is None and producer is not None:
             receipt = self.defer(producer, 0)
@@ -99,7 +101,7 @@ class DurableQueue(DeepQueue):
 
     def commit_stored(self, body: bytes, ticket: int, transaction: int) -> bool:
         self._count_uncommitted(-1, -len(body))
-        header = self.header(body)
+        header, body = self.timed(self.header(body), body)
         number = self.count(header, body)
         if header.durable:
             self.store.put(self.store_id, number, body, self._expiry(number))
@@ -113,9 +115,11 @@ class DurableQueue(DeepQueue):
         self.check_depth()
 
     def _expiry(self, number: int) -> int:
-        """For the store, where the time of day counts: the next start begins with that."""
+        """For the store, where the time of day counts: the next start begins with that. With DELAYED where there is a
+        delivery time."""
         at = self.deadlines.at.get(number)
-        return 0 if at is None else max(1, at + self.turn.ahead)
+        delayed = DELAYED if number in self.delayed.arriving else 0
+        return delayed if at is None else delayed | max(1, at + self.turn.ahead)
 
     def recover(self, number: int, size: int, failed: int, expires: int) -> None:
         """Take up a stored message of an earlier run; in the order of their numbers. The caller measures afterwards."""
@@ -123,11 +127,18 @@ class DurableQueue(DeepQueue):
         self.depth_messages += 1
         self.depth_bytes += size
         self.stored += 1
+        if failed:
+            self.deliveries[number] = failed
+        if expires & DELAYED:
+            expires -= DELAYED
+            if expires:
+                self.expires(number, expires)
+            self.delayed.add_unread((number, size, STORE, None, expires or NEVER))
+            self.turn.delayed.add(self)
+            return
         line = self.line_of(number)
         line.backlog.append(number, size, STORE, None, expires or NEVER)
         line.deep = True
-        if failed:
-            self.deliveries[number] = failed
         if expires:
             self.turn.expiring.add(self)
 
@@ -176,7 +187,9 @@ class DurableQueue(DeepQueue):
     def _make_visible(self, each: Unsafe) -> None:
         number, body = each.number, each.body
         line, expires = self.line_of(number), self.deadlines.at.get(number, NEVER)
-        if each.late:
+        if self.held_back(number, body, stored=each.stored):
+            pass
+        elif each.late:
             self.restore((number, body))
         elif each.stored and (line.deep or self.memory_bytes > READY_BYTES or len(line.ready) >= READY_MESSAGES):
             self.deadlines.forget(number)
@@ -194,6 +207,7 @@ class DurableQueue(DeepQueue):
         self.stored -= each.stored
         self.rejected += not each.transaction
         self.deadlines.forget(each.number)
+        self.delayed.arriving.pop(each.number, None)
         if each.receipt is not None:
             self.resolve(each.receipt, Outcome.NOT_STORED)
 
@@ -241,6 +255,14 @@ class DurableQueue(DeepQueue):
         count = self.deliveries.get(message[0]) if failed else 0
         if count and self.header(message[1]).durable:  # and it is still there
             self.store.fail(self.store_id, message[0], count)
+
+    def has_room(self, line: Line) -> bool:
+        return super().has_room(line) and self.memory_bytes <= READY_BYTES and len(line.ready) < READY_MESSAGES
+
+    def set_aside(self, number: int, body: bytes) -> Entry:
+        if self.header(body).durable:
+            return number, len(body), STORE, None, self.deadlines.at.get(number, NEVER)
+        return super().set_aside(number, body)
 
     def restore_behind(self, line: Line, message: Message) -> None:
         number, body = message

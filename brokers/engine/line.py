@@ -38,6 +38,38 @@ class Line:
         else:
             insort(self.returned, message, key=_number)
 
+    def take_in(self, messages: list[Message]) -> None:
+        """Messages take their places, which may be amid the others. They are in the order of their numbers."""
+        ready, returned = self.ready, self.returned
+        if returned:
+            early = bisect_left(messages, returned[-1][0], key=_number)
+            returned.extend(messages[:early])
+            returned.sort(key=_number)
+            messages = messages[early:]
+        if not messages:
+            return
+        if not ready or messages[0][0] > ready[-1][0]:
+            ready.extend(messages)
+        elif messages[-1][0] < ready[0][0]:
+            ready.extendleft(reversed(messages))
+        elif len(messages) == 1:
+            ready.insert(self._place(messages[0][0]), messages[0])
+        else:
+            merged = sorted([*ready, *messages], key=_number)
+            ready.clear()
+            ready.extend(merged)
+
+    def cut(self, number: int) -> list[Message]:
+        """Take out those whose bodies are here and whose numbers are not below this one, in order."""
+        found: list[Message] = []
+        while self.ready and self.ready[-1][0] >= number:
+            found.append(self.ready.pop())
+        found.reverse()
+        at = bisect_left(self.returned, number, key=_number)
+        found[:0] = self.returned[at:]
+        del self.returned[at:]
+        return found
+
     @property
     def first_number(self) -> int:
         """Of the first message; there must be one."""

@@ -17,7 +17,7 @@ from brokers.engine.dead_letters import MAXIMUM, REJECTED
 from brokers.engine.flow import State
 from brokers.engine.groups import Groups
 from brokers.engine.line import Line
-from brokers.engine.message import NEVER, Message
+from brokers.engine.message import NEVER, Message, sequence_of
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.turn import CreditChanged, Turn
@@ -221,9 +221,16 @@ class Queue(Contents):
         line.returned = waiting
 
     def _browse(self, browser: Consumer) -> list[Message]:
-        """Copies of messages after the last that it saw of each priority, as far as it has credit. What a consumer
-        holds is passed over, and not shown if it comes back."""
+        """Copies of messages after the last that it saw of each priority, as far as it has credit, and of those before
+        whose delivery time has come since. What a consumer holds is passed over, and not shown if it comes back."""
         shown: list[Message] = []
+        while browser.again and len(shown) < browser.credit:
+            number = browser.again.pop(0)
+            shown += [m for m in self.copies(self.line_of(number), number - 1, 1) if m[0] == number]
+        if browser.selects is not None:
+            shown = [m for m in shown if browser.selects(m[1])]
+        browser.credit -= len(shown)
+        browser.messages += len(shown)
         for line in self.lines:
             copies = self.copies(line, browser.seen_of(line.rank), browser.credit)
             if copies:
@@ -250,6 +257,8 @@ class Queue(Contents):
             self.excluded.pop(message[0], None)
         if self.deadlines.at:
             self.deadlines.forget(message[0])
+        if self.delayed.shown:
+            self.delayed.shown.pop(sequence_of(message[0]), None)
         if self.state is not NORMAL:
             self.measure()
         self.mark_touched(self)
@@ -307,6 +316,7 @@ class Queue(Contents):
         self.deleted = True
         self.footprint.clear()
         self.turn.expiring.discard(self)
+        self.turn.delayed.discard(self)
 
     # -- links ------------------------------------------------------------------------------------------------
 

@@ -70,9 +70,11 @@ class SlowConsumerPolicy:
 
 
 def _measured(trigger: str, subscription: Subscription, now: int) -> int:
+    """Messages whose delivery time has not come are not counted: no consumer can have them."""
+    queue = subscription.queue
     if trigger == "depth":
-        return subscription.queue.depth_bytes
-    return subscription.message_age(now) if trigger == "messageAge" else subscription.queue.depth_messages
+        return queue.depth_bytes - queue.delayed.depth_bytes
+    return subscription.message_age(now) if trigger == "messageAge" else queue.depth_messages - len(queue.delayed)
 
 
 def best(policies: Iterable[SlowConsumerPolicy], subscription: Subscription) -> SlowConsumerPolicy | None:

@@ -111,6 +111,7 @@ class Subscription:
     def __init__(self, wish: Wish, queue: Queue, created: int, connection: Connection | None = None) -> None:
         self.wish = wish
         self.queue = queue
+        queue.delayed.shown = {}
         self.created = created
         self.connection = connection
         self.version = 1
@@ -132,5 +133,8 @@ class Subscription:
         return min((n for n in (self.queue.oldest(), *held) if n is not None), default=None)
 
     def message_age(self, now: int) -> int:
-        """ms since its oldest message came, to about a second; of messages from before a restart, since then."""
-        return self.arrivals.age(self.oldest(), now)
+        """ms since its oldest message came, to about a second, or since its delivery time; of messages from before a
+        restart, since then."""
+        oldest, shown = self.oldest(), self.queue.delayed.shown
+        at = shown.get(oldest) if shown and oldest is not None else None
+        return self.arrivals.age(oldest, now) if at is None else now - at

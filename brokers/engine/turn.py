@@ -110,7 +110,9 @@ class Turn:
     __slots__ = (
         "ahead",
         "as_dead_letter",
+        "at_delivery_time",
         "changed",
+        "delayed",
         "dropped",
         "effects",
         "expiring",
@@ -139,10 +141,13 @@ class Turn:
         self.later: set[Queue] = set()  # have more to dispatch, in a turn of its own
         self.dropped: dict[Contents, int] = {}  # rings that are full, and how many messages each has dropped
         self.expiring: set[Contents] = set()  # have messages that expire
+        self.delayed: set[Contents] = set()  # have messages that are not due
         #: What an encoded message asks for; the protocol layer knows.
         self.header: Callable[[bytes], Header] = lambda body: PLAIN
         #: What a dead-letter queue gets: see `DeadLetter`; the protocol layer writes it.
         self.as_dead_letter: DeadLetter = lambda body, reason, queue, failed, said: body
+        #: (encoded message, ms since the epoch) -> the message that says this time in place of its delay.
+        self.at_delivery_time: Callable[[bytes, int], bytes] = lambda body, due: body
         #: What becomes of a message that a consumer gives up: see `dead_letters.DeadLetters.give_up`.
         self.give_up: GiveUp = lambda queue, consumer, message, reason, said: queue.remove(consumer, message)
         self.effects: list[Effect] = []

@@ -104,6 +104,7 @@ class Service:
         self.container.again = self._again
         self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
         self._swept = 0
+        self._releasing = False  # there are more messages to show, in the next turn
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
         self._save_failed = False
         self._memory = memory()
@@ -282,11 +283,23 @@ class Service:
         if self.broker.turn.watched and (self.selector is None or self.selector.all_read_since(self._swept)):
             self._swept = self.selector.polls if self.selector is not None else 0
             self.broker.sweep()
+        self._release()
         self.events.go_on()
         if self.container.hasty:
             now = time.monotonic_ns() // 1_000_000
             for connection in list(self.container.hasty):
                 connection.tick(now)
+
+    def _release(self) -> None:
+        if self.broker.release() and not self._releasing:
+            self._releasing = True
+            asyncio.get_running_loop().call_soon(self._release_more)
+
+    def _release_more(self) -> None:
+        self._releasing = False
+        self.container.begin()
+        self._release()
+        self.container.finish()
 
     def _second(self) -> None:
         now = time.monotonic_ns() // 1_000_000
@@ -302,9 +315,7 @@ class Service:
 
     def _look_at_clock(self) -> None:
         if step := self.clock.look():
-            turn = self.broker.turn
-            turn.ahead = self.clock.ahead
-            turn.changed.update(self.broker.queues())  # their times of day are others now
+            self.broker.clock_set(self.clock.ahead)
             way = "forward" if step > 0 else "back"
             log.warning(
                 "the clock was set %s by %.1f s; what lasts goes on as if it had not been", way, abs(step) / 1000

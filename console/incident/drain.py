@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from console.links.trends import Rates
@@ -33,6 +34,8 @@ def estimate(queue: Row, rates: Rates, consumers: Sequence[Row]) -> Estimate:
     left = {unit: amount for unit, amount in to_go.items() if amount > 0}
     if not left:
         return Estimate({}, per_second, 0)
+    if any(amount > _deliverable(queue, unit) for unit, amount in left.items()):
+        return Estimate(left, per_second, None, _delayed(queue))
     slow = [unit for unit in left if per_second[unit] < 0.05]
     if slow:
         return Estimate(left, per_second, None, _why_not(queue, consumers, per_second["messages"]))
@@ -56,6 +59,18 @@ def _left(queue: Row, unit: str) -> int:
     return max(0, int(queue[f"depth_{unit}"]) - int(queue[f"effective_resume_{unit}"] or 0))
 
 
+def _deliverable(queue: Row, unit: str) -> int:
+    """How much of the depth consumers can have, or have: not what waits for its delivery time."""
+    return int(queue[f"depth_{unit}"]) - int(queue.get(f"delayed_{unit}") or 0)
+
+
+def _delayed(queue: Row) -> str:
+    count, next_at = queue["delayed_messages"], queue.get("next_delivery_time")
+    at = f", the next at {datetime.fromtimestamp(next_at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if next_at else ""
+    waits = "waits for its delivery time" if count == 1 else "wait for their delivery time"
+    return f"{count:,} of its messages {waits}{at}: no consumer can have them yet"
+
+
 def _why_not(queue: Row, consumers: Sequence[Row], net: float) -> str:
     takers = [c for c in consumers if not c.get("browsing")]
     uncommitted = queue.get("uncommitted_messages") or 0
@@ -70,6 +85,8 @@ def _why_not(queue: Row, consumers: Sequence[Row], net: float) -> str:
         return "no consumer asks for messages"
     if held and held >= (queue.get("depth_messages") or 0):
         return f"all of its {held:,} messages are with consumers that have not acknowledged them"
+    if queue.get("delayed_messages") and held >= _deliverable(queue, "messages"):
+        return _delayed(queue)
     if net < 0 or (queue.get("rate_in") or 0) > 0.05:
         return "at least as much comes in as goes out"
     return "nothing has left it for some seconds"
@@ -81,7 +98,7 @@ def doing(consumer: Row, queue: Row) -> tuple[str, bool]:
     credit, held = consumer.get("credit") or 0, consumer.get("unacknowledged_messages") or 0
     if consumer.get("browsing"):
         return "browses: it reads copies and removes nothing", False
-    free = (queue.get("depth_messages") or 0) - (queue.get("unacknowledged_messages") or 0)
+    free = _deliverable(queue, "messages") - (queue.get("unacknowledged_messages") or 0)
     still = (queue.get("rate_out") or 0) < 0.05
     if credit == 0 and held:
         return f"holds {_messages(held)} unacknowledged and takes the next when it settles one", still

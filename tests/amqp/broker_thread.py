@@ -111,6 +111,16 @@ class BrokerThread:
     def until(self, condition: Callable[[Service], Any], what: str, within: float = WITHIN) -> Any:
         return wait_until(lambda: self.look(condition), what, within)
 
+    def pass_time(self, ms: int) -> None:
+        """Let time pass, for all clocks that the broker looks at."""
+
+        def pass_it(service: Service) -> None:
+            service.clock._base += ms
+            before = service.clock.time_of_day
+            service.clock.time_of_day = lambda: before() + ms
+
+        self.look(pass_it)
+
     # -- what tests ask for ---------------------------------------------------------------------------------------
 
     @property

@@ -216,7 +216,10 @@ class Simulation:
             self.time_passed()
             self.broker.sweep()
             self.broker.expire()
-            self.settle()
+            more = True
+            while more:
+                more = self.broker.release()
+                self.settle()
 
     def time_passed(self) -> None:
         """For a model that has to know."""

@@ -439,6 +439,21 @@ def test_an_expired_message_is_not_received_and_the_other_knows_its_expiration(
     operator.until(lambda: operator.read("orders")["expired_messages"] == 1, "it is counted")
 
 
+@pytest.mark.domain("clients delivery delay")
+def test_a_message_with_a_delivery_delay_is_received_at_its_time(
+    jms: Peer, broker: BrokerThread, operator: Operator, tmp_path: Path
+) -> None:
+    taken, hour = tmp_path / "taken", 3_600_000
+    with jms.playing("delay", broker.port, delay=hour, taken=str(taken)) as running:
+        operator.until(taken.exists, "the client has the other")
+        operator.until(lambda: operator.read("orders")["depth_messages"] == 1, "and has settled it")
+        assert operator.read("orders")["delayed_messages"] == 1
+        broker.pass_time(hour)
+        seen = well(running.seen())
+    assert (seen["first"], seen["nothing_more"], seen["then"]) == (["now"], True, "later")
+    assert hour <= seen["delivery_ms"] < 2 * hour
+
+
 def test_a_message_that_the_client_gives_up_goes_to_the_dead_letter_queue(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:

@@ -61,6 +61,14 @@ def test_estimate_without_history_uses_the_brokers_own_rates() -> None:
         ({"rate_in": 8.0, "rate_out": 8.0}, [TAKER], "at least as much comes in as goes out"),
         ({"uncommitted_messages": 100}, [TAKER], "transactions that have not been committed"),
         ({}, [TAKER], "nothing has left it for some seconds"),
+        ({"delayed_messages": 100, "delayed_bytes": 10_000}, [TAKER], "100 of its messages wait for their delivery"),
+        ({"delayed_messages": 100, "delayed_bytes": 10_000}, [], "100 of its messages wait for their delivery time"),
+        ({"delayed_messages": 81, "next_delivery_time": 1_700_000_000_000}, [TAKER], "at 2023-11-14 22:13:20 UTC: no"),
+        ({"delayed_messages": 81, "rate_out": 9.0}, [TAKER], "81 of its messages wait"),
+        ({"delayed_messages": 79}, [TAKER], "nothing has left it for some seconds"),
+        ({"delayed_messages": 79}, [{"credit": 5, "unacknowledged_messages": 21}], "79 of its messages wait"),
+        ({"delayed_messages": 1, "effective_resume_messages": 0}, [TAKER], "1 of its messages waits for its delivery"),
+        ({"delayed_messages": 100, "next_delivery_time": 253_370_764_800_000}, [TAKER], "next at 9999-01-01 00:00:00"),
     ],
 )
 def test_queue_that_does_not_drain_says_why(
@@ -87,6 +95,11 @@ def test_what_a_consumer_does_is_told_from_its_credit_and_what_it_holds(
     said, is_stuck = doing(consumer, queue())
     assert words in said
     assert is_stuck is stuck
+
+
+def test_what_waits_for_its_delivery_time_is_not_there_to_be_taken() -> None:
+    assert doing({"credit": 3}, queue(delayed_messages=100))[0] == "waits for messages, room for 3"
+    assert estimate(queue(delayed_messages=80, rate_out=5.0), NO_RATES, [TAKER]).ms == 4000
 
 
 def test_consumer_of_an_empty_queue_waits() -> None:

@@ -103,6 +103,7 @@ public final class Scenarios {
         known.put("selector", this::selector);
         known.put("priority", this::priority);
         known.put("expiry", this::expiry);
+        known.put("delay", this::delay);
         known.put("poison", this::poison);
         return known.get(name);
     }
@@ -653,6 +654,24 @@ public final class Scenarios {
         seen.put("received", ((TextMessage) message).getText());
         seen.put("left_ms", message.getJMSExpiration() - System.currentTimeMillis());
         seen.put("nothing_more", consumer.receive(NOTHING) == null);
+    }
+
+    /** A message that is not to be delivered for a while, and one that is at once; the file `taken` says that it has come. */
+    private void delay() throws Exception {
+        Session session = session(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(queue(session));
+        producer.setDeliveryDelay(number("delay"));
+        long before = System.currentTimeMillis();
+        producer.send(session.createTextMessage("later"));
+        producer.setDeliveryDelay(0);
+        producer.send(session.createTextMessage("now"));
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        seen.put("first", bodies(consumer, 1));
+        seen.put("nothing_more", consumer.receive(NOTHING) == null);
+        Files.createFile(Path.of(options.get("taken")));
+        Message message = needed(consumer);
+        seen.put("then", ((TextMessage) message).getText());
+        seen.put("delivery_ms", message.getJMSDeliveryTime() - before);
     }
 
     /** A message that the application fails on; the client's policy gives it up at once. */

@@ -1,0 +1,159 @@
+"""When a message may be seen, as its message annotations say it: `x-opt-delivery-time`, ms since the epoch, as Qpid JMS
+sends it, or `x-opt-delivery-delay`, ms from when the queue takes the message.
+
+Both are whole numbers of any AMQP type; the time may be a timestamp. What is neither counts as not given, and of both
+the time counts, as in ActiveMQ Artemis. Of ordinary messages only the annotations are searched, for the names. Nothing
+is decoded, so that it costs nothing how deep or strange the other values are.
+"""
+
+from __future__ import annotations
+
+from brokers.engine.message import LATEST
+
+_NAMES = b"x-opt-delivery-"
+_TIME, _DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
+
+#: How the sections begin: their descriptors as a small number, a number, a symbol.
+_BEFORE, _ANNOTATIONS = (
+    (b"\x00\x53" + bytes([code]), b"\x00\x80" + code.to_bytes(8, "big"), b"\x00\xa3" + bytes([len(name)]) + name)
+    for code, name in ((0x71, b"amqp:delivery-annotations:map"), (0x72, b"amqp:message-annotations:map"))
+)
+
+#: So many annotations are looked at; more would cost the broker time.
+MOST_LOOKED_AT = 256
+
+#: So many descriptors may be in front of a value.
+_MOST_DESCRIPTORS = 32
+
+#: Bytes of a value of a fixed width, by the upper half of its constructor.
+_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+#: Bytes of the size that comes before a value, likewise.
+_SIZES = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
+
+#: Constructors of whole numbers and of timestamps -> whether they have a sign.
+_INTEGERS = {
+    **dict.fromkeys((0x43, 0x44, 0x50, 0x52, 0x53, 0x60, 0x70, 0x80), False),
+    **dict.fromkeys((0x51, 0x54, 0x55, 0x61, 0x71, 0x81, 0x83), True),
+}
+
+
+class _Unreadable(Exception):
+    """The bytes are not what they announce."""
+
+
+def asked_time(body: bytes, at: int) -> tuple[int, int]:
+    """(delivery time, delay) in ms, of which one is 0, or both, of a message whose annotations begin at `at` if it has
+    any. A time that has long passed is one like others."""
+    try:
+        start, end = _annotations(body, at)
+        if body.find(_NAMES, start, end) < 0:
+            return 0, 0
+        due = delay = None
+        for key, value_at, pair_end in _pairs(body, start, end):
+            if key == _TIME:
+                due = _number(body[value_at:pair_end])
+            elif key == _DELAY:
+                delay = _number(body[value_at:pair_end])
+    except _Unreadable:
+        return 0, 0
+    return (0, max(0, delay or 0)) if due is None else (max(0, due), 0)
+
+
+def with_delivery_time(body: bytes, at: int, due: int) -> bytes:
+    """The message with this delivery time, ms since the epoch, in place of what it asked for; every other byte of its
+    annotations stays. One that cannot be read is returned as it is."""
+    try:
+        start, end = _annotations(body, at)
+        kept = bytearray()
+        last, count = _first(body, start), _count(body, start)
+        for key, _, pair_end in _pairs(body, start, end):
+            if key in (_TIME, _DELAY):
+                count -= 2
+            else:
+                kept += body[last:pair_end]
+            last = pair_end
+    except _Unreadable:
+        return body
+    # A long, which is what JMS clients expect here.
+    kept += body[last:end] + b"\xa3" + bytes([len(_TIME)]) + _TIME + b"\x81" + due.to_bytes(8, "big")
+    section = _ANNOTATIONS[0] + b"\xd1" + (4 + len(kept)).to_bytes(4, "big") + (count + 2).to_bytes(4, "big")
+    return body[: _section(body, at)] + section + kept + body[end:]
+
+
+def _section(body: bytes, at: int) -> int:
+    """Where the message annotations begin, with their descriptor. Raises _Unreadable if there are none."""
+    for before in _BEFORE:
+        if body.startswith(before, at):
+            at = _end(body, at + len(before), len(body))
+            break
+    return at
+
+
+def _annotations(body: bytes, at: int) -> tuple[int, int]:
+    """Where their map begins and ends. Raises _Unreadable if there is none."""
+    at = _section(body, at)
+    for descriptor in _ANNOTATIONS:
+        if body.startswith(descriptor, at):
+            at += len(descriptor)
+            if body[at : at + 1] not in (b"\xc1", b"\xd1"):
+                break
+            return at, _end(body, at, len(body))
+    raise _Unreadable
+
+
+def _wide(body: bytes, start: int) -> int:
+    """How many bytes the map's size and count have, each."""
+    return _SIZES[body[start] >> 4]
+
+
+def _first(body: bytes, start: int) -> int:
+    """Where the first key of the map is."""
+    return start + 1 + 2 * _wide(body, start)
+
+
+def _count(body: bytes, start: int) -> int:
+    """Of keys and values."""
+    first = _first(body, start)
+    return int.from_bytes(body[first - _wide(body, start) : first], "big")
+
+
+def _pairs(body: bytes, start: int, end: int) -> list[tuple[bytes, int, int]]:
+    """(key if it is a symbol, where its value begins and ends) of the first annotations."""
+    pairs: list[tuple[bytes, int, int]] = []
+    at = _first(body, start)
+    while at < end and len(pairs) < MOST_LOOKED_AT:
+        value_at = _end(body, at, end)
+        key = body[at + 2 : value_at] if body[at] == 0xA3 else body[at + 5 : value_at] if body[at] == 0xB3 else b""
+        at = _end(body, value_at, end)
+        pairs.append((key, value_at, at))
+    return pairs
+
+
+def _end(body: bytes, at: int, end: int) -> int:
+    """Where the value at `at` ends, at `end` or before it. Raises _Unreadable."""
+    left = 1
+    while left and at < end:
+        code = body[at]
+        at += 1
+        if code == 0:
+            left += 1  # a descriptor and what it describes
+            if left > _MOST_DESCRIPTORS:
+                raise _Unreadable
+            continue
+        kind = code >> 4
+        if kind in _WIDTHS:
+            at += _WIDTHS[kind]
+        elif kind in _SIZES:
+            at += _SIZES[kind] + int.from_bytes(body[at : at + _SIZES[kind]], "big")
+        else:
+            raise _Unreadable
+        left -= 1
+    if left or at > end:
+        raise _Unreadable
+    return at
+
+
+def _number(value: bytes) -> int | None:
+    """The whole number that is encoded so, LATEST at most; None if it is none."""
+    signed = _INTEGERS.get(value[0])
+    return None if signed is None else min(LATEST, int.from_bytes(value[1:], "big", signed=signed))

@@ -1,0 +1,186 @@
+"""Messages with a delivery time: what is seen when, against a plain list, and what counts meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokers.engine.message import DELAYED, PLAIN, Header
+from tests.engine.fake_store import FakeStore
+from tests.engine.simulation import START, SWEEP, Simulation
+
+
+def header(body: bytes) -> Header:
+    """Bodies here say it: name,due,ttl,priority,durable."""
+    if body.count(b",") != 4:
+        return PLAIN
+    _, due, ttl, priority, durable = body.split(b",")
+    return Header(durable == b"1", int(priority), int(ttl), int(due))
+
+
+def body(name: int, due: int = 0, ttl: int = 0, priority: int = 4, durable: int = 0) -> bytes:
+    return b"%d,%d,%d,%d,%d" % (name, START + due if due else 0, ttl, priority, durable)
+
+
+def simulation() -> Simulation:
+    sim = Simulation()
+    sim.broker.turn.header = header
+    for queue in sim.broker.queues():
+        queue.header = header
+    return sim
+
+
+@dataclass
+class Expected:
+    number: int
+    due: int
+    expires: int
+    priority: int
+
+    def seen(self, now: int) -> bool:
+        return self.due <= now < self.expires
+
+
+TIMES = st.integers(0, 10).map(lambda n: n * SWEEP)
+PUBLISH = st.tuples(st.just("publish"), TIMES, st.integers(0, 10).map(lambda n: n * SWEEP), st.integers(2, 6))
+STEPS = st.lists(
+    st.one_of(
+        PUBLISH,
+        st.tuples(st.just("advance"), TIMES),
+        st.tuples(st.just("consume"), st.integers(1, 4)),
+        st.tuples(st.just("release"), st.integers(1, 4)),
+        st.tuples(st.just("purge")),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+@pytest.mark.domain("clients delivery delay")
+def test_what_consumers_get_is_what_a_plain_list_says(steps: list[tuple[str, ...]]) -> None:
+    sim = simulation()
+    queue = sim.queue()
+    listed: list[Expected] = []
+    count = 0
+
+    def there() -> list[Expected]:
+        now = sim.broker.turn.now - START
+        seen = [e for e in listed if e.seen(now)]
+        return sorted(seen, key=lambda e: (-e.priority, e.number))
+
+    for step in steps:
+        match step:
+            case ("publish", due, ttl, priority):
+                count += 1
+                now = sim.broker.turn.now - START
+                queue.enqueue(body(count, now + due if due else 0, ttl, priority))
+                listed.append(Expected(count, now + due, now + ttl if ttl else 1 << 60, priority))
+                sim.settle()
+            case ("advance", ms):
+                sim.advance(ms)
+                listed = [e for e in listed if e.expires > sim.broker.turn.now - START]
+            case ("consume" | "release" as what, most):
+                consumer = sim.receiver(queue, most)
+                got = [int(m[1].split(b",")[0]) for m in sim.held[consumer]]
+                assert got == [e.number for e in there()][:most]
+                if what == "consume":
+                    sim.accept(consumer)
+                    listed = [e for e in listed if e.number not in got]
+                sim.leave(consumer)
+            case ("purge",):
+                assert queue.purge() == len(listed)
+                listed.clear()
+        now = sim.broker.turn.now - START
+        assert queue.depth_messages == len(listed)
+        assert len(queue.delayed) == sum(e.due > now for e in listed)
+        assert queue.unacknowledged == 0
+
+
+def test_delayed_messages_hold_producers_and_browsers_do_not_see_them() -> None:
+    sim = simulation()
+    queue = sim.queue(capacity_messages=2)
+    for n in range(3):
+        queue.enqueue(body(n, 500))
+    assert queue.state.overfull
+    browser = sim.receiver(queue, 10, browsing=True)
+    sim.advance(450)
+    assert browser.messages == 0
+    sim.advance(50)
+    assert browser.messages == 3
+
+
+def test_a_ring_drops_delayed_messages_when_there_are_no_others() -> None:
+    sim = simulation()
+    queue = sim.queue(capacity_messages=2, overflow="ring")
+    for n in range(4):
+        queue.enqueue(body(n, 500))
+        sim.settle()
+    queue.enqueue(body(4))
+    sim.settle()
+    assert (queue.depth_messages, queue.dropped, len(queue.delayed)) == (2, 3, 2)
+    sim.advance(500)
+    consumer = sim.receiver(queue, 9)
+    assert [m[1][:1] for m in sim.held[consumer]] == [b"2", b"3"]
+
+
+class Stores:
+    def __init__(self, store: FakeStore) -> None:
+        self.store = store
+
+    def open(self, virtualhost: str) -> FakeStore:
+        return self.store
+
+    def open_temp(self) -> FakeStore:
+        return FakeStore()
+
+    def drop(self, virtualhost: str) -> None:
+        """Nothing is kept."""
+
+
+def durable(sim: Simulation, store: FakeStore) -> object:
+    sim.host.store = store
+    queue = sim.broker.create_queue(sim.host, "orders", durable=True)
+    sim.settle()
+    return queue
+
+
+def test_a_durable_message_is_marked_and_its_body_waits_in_the_store() -> None:
+    sim, store = simulation(), FakeStore()
+    queue = durable(sim, store)
+    queue.enqueue(body(1, 500, durable=1))
+    ((place, expires),) = store.expiries.items()
+    assert expires == DELAYED
+    store.write(sim.broker)
+    sim.settle()
+    assert (len(queue.delayed), queue.memory_bytes, queue.unacknowledged) == (1, 0, 0)
+    consumer = sim.receiver(queue, 9)
+    sim.advance(450)
+    assert not sim.held[consumer]
+    store.readable = False
+    sim.advance(200)
+    assert not sim.held[consumer]
+    store.readable = True
+    sim.advance(50)
+    assert [m[0] for m in sim.held[consumer]] == [place[1]]
+
+
+def test_after_a_restart_the_body_says_when_it_is_due_also_with_a_time_to_live() -> None:
+    store = FakeStore()
+    sim = simulation()
+    queue = durable(sim, store)
+    rows = []
+    for number, (due, ttl) in enumerate([(500, 0), (500, 200), (0, 0)], 1):
+        store.stored[queue.store_id, number] = text = body(number, due, ttl, durable=1)
+        rows.append((queue.store_id, number, len(text), 0, (DELAYED if due else 0) | (START + ttl if ttl else 0)))
+    sim.broker.recover(sim.host, rows)
+    consumer = sim.receiver(queue, 9)
+    assert [m[0] for m in sim.held[consumer]] == [3]
+    sim.advance(450)
+    assert [m[0] for m in sim.held[consumer]] == [3]
+    assert queue.expired == 1
+    sim.advance(50)
+    assert [m[0] for m in sim.held[consumer]] == [3, 1]
+    assert queue.depth_messages == 2
