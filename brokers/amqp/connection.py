@@ -44,6 +44,9 @@ CAPABILITIES = ("SHARED-SUBS", SOLE_CONNECTION, "DELAYED_DELIVERY")
 
 log = logging.getLogger("headgate.broker")
 
+#: How Proton says that it cannot make a frame of what it was to say. The peer would hear nothing more, for ever.
+_NO_ANSWER = "ERROR: process error"
+
 _OUT_SIZE = 1 << 18
 _OUT = pn.new("char[]", _OUT_SIZE)
 
@@ -128,7 +131,9 @@ class AmqpConnection:
         self.writable = True
         self._check = FrameCheck(MAX_FRAME)
         self._refused = False  # what it sends is read no more
+        self._mute = False  # Proton cannot say what it was to say, and will not say anything more
         self._transport = transport = pn.transport()
+        pn.transport_hear(transport, self._hear)
         pn.transport_set_server(transport)
         pn.transport_set_max_frame(transport, MAX_FRAME)
         pn.transport_set_idle_timeout(transport, IDLE_TIMEOUT_MS)
@@ -236,8 +241,13 @@ class AmqpConnection:
                 more.append(piece)
         if out is not None:
             self.wire.write(b"".join((out, *more)) if more else out)
-        if size < 0:
+        if size < 0 or self._mute:
             self.wire.close()
+
+    def _hear(self, said: str) -> None:
+        """What Proton says of this connection, of a peer that attaches more links than it has handles for, say."""
+        log.info("connection from %s: %s", self.remote_address, said)
+        self._mute |= said.startswith(_NO_ANSWER)
 
     def tick(self, now: int) -> None:
         """Once a second or so: idle time-outs, both ways, and whoever leaves the broker waiting. `now`: ms of any
@@ -284,6 +294,7 @@ class AmqpConnection:
         transport, connection, collector = self._transport, self._connection, self._collector
         self._transport = self._connection = self._collector = None
         pn.transport_unbind(transport)
+        pn.transport_deaf(transport)
         pn.decref(transport)
         pn.collector_release(collector)
         pn.connection_release(connection)

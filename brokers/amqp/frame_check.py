@@ -1,9 +1,9 @@
 """Whether the frames of a peer are what they announce: looked at before Proton is given them, which believes them.
 
 Proton takes an array that announces more items than it has, and ends the process when it is to be sent back. So each
-performative but a transfer is walked (part 1.2 of the standard): every size and count must be that of what is there.
-A transfer is passed over: nothing of it is sent back, and there is one for each message. Pure; no frame is kept but
-one, not yet whole, that is to be walked.
+performative is walked (part 1.2 of the standard): every size and count must be that of what is there. What a transfer
+carries is passed over: Proton keeps it as bytes. Pure; nothing is kept but the beginning of a performative that is not
+whole yet.
 """
 
 from __future__ import annotations
@@ -13,14 +13,32 @@ import re
 _HEAD, _PROTOCOL_HEADER = 8, 8  # bytes
 _TRANSFER = b"\x00\x53\x14"
 
-#: A disposition as nearly every client sends it: its size and count, role, first, and perhaps last, settled, a state
-#: without fields (accepted, released) and batchable. There is one for each message that is settled for itself, and the
-#: walk would take four times as long.
-_DISPOSITION = re.compile(
-    rb"\x00\x53\x15\xc0(.)(.)[\x41\x42](?:\x43|\x52.|\x70....)"
-    rb"(?:(\x40|\x43|\x52.|\x70....)(?:([\x40-\x42])(?:(\x40|\x00\x53[\x24\x26](?:\x45|\xc0\x01\x00))([\x40-\x42])?)?)?)?",
-    re.DOTALL,
-)
+
+def _list_of(code: int, *fields: bytes, least: int) -> re.Pattern[bytes]:
+    """A performative of at most these fields, the first `least` of which must be there, its size and count before them.
+    Each field that is there is a group."""
+    optional = b"".join(b"(?:(" + field + b")" for field in fields[least:]) + b")?" * (len(fields) - least)
+    required = b"".join(b"(" + field + b")" for field in fields[:least])
+    return re.compile(b"\\x00\\x53\\x%02x\\xc0(.)(.)" % code + required + optional, re.DOTALL)
+
+
+_UINT, _UINT_OR_NULL = rb"\x43|\x52.|\x70....", rb"\x40|\x43|\x52.|\x70...."
+_FLAG, _FLAG_OR_NULL = rb"[\x41\x42]", rb"[\x40-\x42]"
+#: Accepted, released, or nothing.
+_STATE = rb"\x40|\x00\x53[\x24\x26](?:\x45|\xc0\x01\x00)"
+_TAG = rb"\x40|\xa0(?:" + b"|".join(rb"\x%02x.{%d}" % (length, length) for length in range(33)) + b")"
+
+#: Transfers and dispositions as nearly every client sends them. There is one for each message, and the walk would take
+#: several times as long.
+_PLAIN = {
+    b"\x14": _list_of(
+        0x14,
+        *(_UINT, _UINT_OR_NULL, _TAG, _UINT_OR_NULL, _FLAG_OR_NULL, _FLAG_OR_NULL, rb"\x40|\x50.", _STATE),
+        *[_FLAG_OR_NULL] * 3,
+        least=1,
+    ),
+    b"\x15": _list_of(0x15, _FLAG, _UINT, _UINT_OR_NULL, _FLAG_OR_NULL, _STATE, _FLAG_OR_NULL, least=2),
+}
 
 #: More than can come: Proton ends a connection for a head that is wrong, and reads nothing more.
 _TO_PROTON = 1 << 62
@@ -72,40 +90,51 @@ class FrameCheck:
             if end - at >= 4 and not _HEAD <= size <= self._max_frame:
                 self._passed = _TO_PROTON
                 return
-            if body + 3 <= at + size and data[body : body + 3] == _TRANSFER:
-                at += size
-            elif end - at < _HEAD or end - at < size:
+            if end - at >= _HEAD and not at + _HEAD <= body <= at + size:
+                self._passed = _TO_PROTON
+                return
+            stop = _stop(data, body, at + size)
+            if end - at < _HEAD or end < stop:
                 self._held = data[at:]
                 self._passed = 0
                 return
-            elif not at + _HEAD <= body <= at + size:
-                self._passed = _TO_PROTON
-                return
-            else:
-                if body < at + size and not _is_plain_disposition(data, body, at + size):
-                    try:
-                        _Walk(data, at + size).value(body, at + size, 0)
-                    except Malformed as malformed:
-                        malformed.start = max(0, at - held)
-                        raise
-                at += size
+            if body < at + size and not _is_plain(data, body, stop):
+                try:
+                    _Walk(data).value(body, at + size, 0)
+                except Malformed as malformed:
+                    malformed.start = max(0, at - held)
+                    raise
+            at += size
         self._passed = at - end
 
 
-def _is_plain_disposition(data: bytes, at: int, end: int) -> bool:
-    """Whether it is all there from `at` to `end`, with the size and the count that it announces."""
-    match = _DISPOSITION.fullmatch(data, at, end)
+def _stop(data: bytes, at: int, end: int) -> int:
+    """Where what is to be looked at ends, of the performative at `at` in a frame that ends at `end`: there, but before
+    what a transfer carries, as soon as that can be seen."""
+    if data[at : at + 3] != _TRANSFER or len(data) < at + 8:
+        return end
+    code = data[at + 3]
+    if code == 0xC0:
+        return min(end, at + 5 + data[at + 4])
+    return min(end, at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")) if code == 0xD0 else end
+
+
+def _is_plain(data: bytes, at: int, end: int) -> bool:
+    """Whether there is a plain transfer or disposition from `at` to `end`, with the size and the count that it
+    announces."""
+    pattern = _PLAIN.get(data[at + 2 : at + 3])
+    match = pattern.fullmatch(data, at, end) if pattern else None
     if match is None:
         return False
-    size, count = match[1][0], match[2][0]
-    return size == end - at - 5 and count == 2 + sum(field is not None for field in match.groups()[2:])
+    size, count = match[1], match[2]
+    return size[0] == end - at - 5 and count[0] == (match.lastindex or 0) - 2
 
 
 class _Walk:
-    """Through the performative that ends, with its frame, at `end`."""
+    """Through a performative."""
 
-    def __init__(self, data: bytes, end: int) -> None:
-        self._data, self._end = data, end
+    def __init__(self, data: bytes) -> None:
+        self._data = data
         self._left = MOST_VALUES
 
     def value(self, at: int, end: int, depth: int) -> int:

@@ -8,7 +8,7 @@ to a delivery or link is dead once its connection is released; `link_flow` ends 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import proton  # noqa: F401  (initialises the library)
@@ -89,6 +89,27 @@ delivery_settle, delivery_settled, delivery_update = (
 delivery_remote_state, delivery_aborted = lib.pn_delivery_remote_state, lib.pn_delivery_aborted
 delivery_remote = lib.pn_delivery_remote
 disposition_failed, disposition_undeliverable = lib.pn_disposition_is_failed, lib.pn_disposition_is_undeliverable
+
+
+#: Who hears what Proton says of a transport: without one it writes to stderr.
+_hearing: dict[Any, Callable[[str], None]] = {}
+
+
+@ffi.callback("void(pn_transport_t *, char *)")  # type: ignore[untyped-decorator]
+def _hear(pointer: Any, said: Any) -> None:
+    if hear := _hearing.get(pointer):
+        hear(_text(said))
+
+
+def transport_hear(pointer: Any, hear: Callable[[str], None]) -> None:
+    """Have `hear`, which must not raise, called with each warning and error that Proton has of this transport, until
+    `transport_deaf`."""
+    _hearing[pointer] = hear
+    lib.pn_transport_set_tracer(pointer, _hear)
+
+
+def transport_deaf(pointer: Any) -> None:
+    _hearing.pop(pointer, None)
 
 
 def connection_hostname(pointer: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.amqp.frame_check import _is_plain_disposition, _Walk
+from brokers.amqp.frame_check import _is_plain, _Walk
 
 NUMBER = st.sampled_from([b"\x43", b"\x52\x05", b"\x70\x00\x00\x01\x00"])
 FLAG = st.sampled_from([b"\x41", b"\x42"])
@@ -21,7 +21,7 @@ def dispositions(draw: st.DrawFn) -> bytes:
 
 @given(dispositions())
 def test_a_plain_disposition_is_known(frame: bytes) -> None:
-    assert _is_plain_disposition(frame, 0, len(frame))
+    assert _is_plain(frame, 0, len(frame))
 
 
 @settings(max_examples=1000)
@@ -33,5 +33,5 @@ def test_what_is_taken_for_a_plain_disposition_is_what_it_announces(
     for at, value in flips:
         changed[at % len(changed)] = value
     data = bytes(changed) + more
-    if _is_plain_disposition(data, 0, len(data)):
-        assert _Walk(data, len(data)).value(0, len(data), 0) == len(data)
+    if _is_plain(data, 0, len(data)):
+        assert _Walk(data).value(0, len(data), 0) == len(data)

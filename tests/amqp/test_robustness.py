@@ -159,6 +159,37 @@ def test_a_malformed_frame_ends_that_connection_alone(broker: BrokerThread, sent
     nothing_is_left(broker)
 
 
+def test_a_peer_without_a_handle_for_the_answer_to_its_link_is_left(
+    broker: BrokerThread, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Proton says nothing more to it, on any link: it would wait for ever, with messages of others."""
+    one_handle = frame(BEGIN, None, uint(0), uint(100), uint(100), uint(0))
+    links = [
+        frame(
+            ATTACH,
+            f"link {n}",
+            uint(n),
+            False,
+            None,
+            None,
+            described(SOURCE, "q"),
+            described(TARGET, "q"),
+            None,
+            None,
+            uint(0),
+        )
+        for n in range(2)
+    ]
+    with caplog.at_level("INFO", "headgate.broker"), connected(broker) as bystander, Peer(broker.port) as peer:
+        sender = bystander.create_sender("other")
+        peer.write(anonymous_init() + AMQP_HEADER + frame(OPEN, "few handles") + one_handle + b"".join(links))
+        peer.expect_end()
+        sender.send(Message(body="still here"))
+    nothing_is_left(broker)
+    assert "unable to find an open available handle" in caplog.text
+    assert not capfd.readouterr().err, "what Proton says is in the log of the broker"
+
+
 LEGAL_AND_ODD = {
     "an empty frame": b"\x00\x00\x00\x08\x02\x00\x00\x00",
     "a second open": frame(OPEN, "again"),

@@ -164,6 +164,7 @@ def framed(head: bytes, rest: bytes) -> bytes:
 _BEGIN, _ATTACH, _FLOW, _TRANSFER, _DETACH = 0x11, 0x12, 0x13, 0x14, 0x16
 
 
+@lru_cache(4096)
 def code_of(frame: bytes) -> int:
     """Of its performative; 0 if it has none of AMQP's or of SASL's."""
     parts = parsed(frame)
@@ -251,16 +252,13 @@ _WHERE = {_ATTACH: (1,), _FLOW: (4,), _TRANSFER: (0, 1, 2, 5), _DETACH: (0,)}
 _LAST = {0, 0x10, 0x17, 0x18, *range(0x40, 0x45)}
 
 
-def _attaching(pool: list[bytes]) -> list[bytes]:
-    return [frame for frame in pool if code_of(frame) == _ATTACH]
-
-
 class Mutator:
     """`pool`: all the frames there are, to mix in."""
 
     def __init__(self, source: random.Random, pool: list[bytes]) -> None:
         self.random = source
         self.pool = pool
+        self.attaching = [frame for frame in pool if code_of(frame) == _ATTACH]
 
     def inputs(self, before: list[bytes], rest: list[bytes], count: int) -> list[bytes]:
         """What is sent after `before` instead of the rest of a conversation."""
@@ -278,7 +276,7 @@ class Mutator:
             if chance.random() < {**dict.fromkeys(_LAST, 0.98), _DETACH: 0.7}.get(code, 0):
                 continue
             if not {_TRANSFER: session.senders, _DETACH: session.links, _FLOW: session.links}.get(code, True):
-                frame, code = chance.choice(_attaching(self.pool)), _ATTACH
+                frame, code = chance.choice(self.attaching), _ATTACH
             if chance.random() < 0.99:
                 frame = session.fitted(frame, chance)
             found.append(self.mutated(frame))
