@@ -34,6 +34,18 @@ class Frame:
         return self.fields[index] if index < len(self.fields) else None
 
 
+def head(size: int, start: int, channel: int = 0, kind: int = 0) -> bytes:
+    """Of a frame of `size` bytes, whose body is at `start` times four."""
+    return struct.pack(">IBBH", size, start, kind, channel)
+
+
+#: Heads that a broker that takes frames of 65,536 bytes ends the connection for, whatever follows.
+ENDING_HEADS = {
+    **{f"{size:,} bytes": head(size, 2) for size in (0, 1, 7, 65_537, 2**31, 2**32 - 1)},
+    **{f"a body at {start} times four": head(24, start) for start in (0, 1, 7, 255)},
+}
+
+
 def described(code: int, *fields: Any) -> Described:
     return Described(ulong(code), list(fields))
 

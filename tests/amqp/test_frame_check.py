@@ -1,37 +1,186 @@
-"""The quick look at a plain disposition takes nothing that the walk through a performative would not take."""
+"""The check of frames comes to the same verdict however a stream is cut, and with its quick looks as without them."""
 
 from __future__ import annotations
 
+import itertools
+import struct
+from collections.abc import Iterable
+from unittest import mock
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.amqp.frame_check import _is_plain, _Walk
+from brokers.amqp import frame_check
+from brokers.amqp.frame_check import FrameCheck, Malformed, _is_plain, _Walk
+from tests.amqp.frames import AMQP_HEADER, ENDING_HEADS, head
+from tests.faults import recordings
 
-NUMBER = st.sampled_from([b"\x43", b"\x52\x05", b"\x70\x00\x00\x01\x00"])
+MAX_FRAME = 65536
+
+UINT = st.sampled_from([b"\x43", b"\x52\x05", b"\x70\x00\x00\x01\x00"])
+UINT_OR_NULL = UINT | st.just(b"\x40")
 FLAG = st.sampled_from([b"\x41", b"\x42"])
+FLAG_OR_NULL = FLAG | st.just(b"\x40")
 STATE = st.sampled_from([b"\x40", b"\x00\x53\x24\x45", b"\x00\x53\x26\xc0\x01\x00"])
+TAG = st.binary(max_size=32).map(lambda tag: b"\xa0" + bytes([len(tag)]) + tag) | st.just(b"\x40")
+MODE = st.sampled_from([b"\x40", b"\x50\x01"])
+
+DISPOSITION = (FLAG, UINT, UINT_OR_NULL, FLAG_OR_NULL, STATE, FLAG_OR_NULL)
+TRANSFER = (UINT, UINT_OR_NULL, TAG, UINT_OR_NULL, FLAG_OR_NULL, FLAG_OR_NULL, MODE, STATE, *[FLAG_OR_NULL] * 3)
 
 
 @st.composite
-def dispositions(draw: st.DrawFn) -> bytes:
-    fields = [draw(FLAG), *(draw(each) for each in (NUMBER, NUMBER, FLAG, STATE, FLAG)[: draw(st.integers(1, 5))])]
-    values = b"".join(fields)
-    return b"\x00\x53\x15\xc0" + bytes([len(values) + 1, len(fields)]) + values
+def plain(draw: st.DrawFn) -> bytes:
+    """A performative that is there for each message."""
+    code, fields, least = draw(st.sampled_from([(0x14, TRANSFER, 1), (0x15, DISPOSITION, 2)]))
+    values = [draw(each) for each in fields[: draw(st.integers(least, len(fields)))]]
+    body = b"".join(values)
+    return b"\x00\x53" + bytes([code, 0xC0, len(body) + 1, len(values)]) + body
 
 
-@given(dispositions())
-def test_a_plain_disposition_is_known(frame: bytes) -> None:
-    assert _is_plain(frame, 0, len(frame))
-
-
-@settings(max_examples=1000)
-@given(dispositions(), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 255)), max_size=3), st.binary(max_size=2))
-def test_what_is_taken_for_a_plain_disposition_is_what_it_announces(
-    frame: bytes, flips: list[tuple[int, int]], more: bytes
-) -> None:
-    changed = bytearray(frame)
+def flipped(data: bytes, flips: list[tuple[int, int]]) -> bytes:
+    changed = bytearray(data)
     for at, value in flips:
         changed[at % len(changed)] = value
-    data = bytes(changed) + more
+    return bytes(changed)
+
+
+FLIPS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3)
+
+
+@settings(deadline=None)
+@given(plain())
+def test_a_plain_performative_is_known(performative: bytes) -> None:
+    assert _is_plain(performative, 0, len(performative))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(plain(), FLIPS, st.binary(max_size=2))
+def test_what_is_taken_for_plain_is_what_it_announces(
+    performative: bytes, flips: list[tuple[int, int]], more: bytes
+) -> None:
+    data = flipped(performative, flips) + more
     if _is_plain(data, 0, len(data)):
         assert _Walk(data).value(0, len(data), 0) == len(data)
+
+
+# -- a stream ---------------------------------------------------------------------------------------------------------
+
+
+def framed(body: bytes, channel: int = 0) -> bytes:
+    return struct.pack(">IBBH", len(body) + 8, 2, 0, channel) + body
+
+
+def verdict(reads: Iterable[bytes]) -> tuple[str, int]:
+    """What is wrong, or "", and how many bytes Proton was given."""
+    check, given = FrameCheck(MAX_FRAME), 0
+    for data in reads:
+        try:
+            check.take(data)
+        except Malformed as malformed:
+            return str(malformed), given + malformed.start
+        given += len(data)
+    return "", given
+
+
+def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
+    at = sorted({0, *(cut % (len(data) + 1) for cut in cuts), len(data)})
+    return [data[one:other] for one, other in itertools.pairwise(at)]
+
+
+RECORDED = [each for frames in recordings.read_all().values() for each in frames if each[:4] != b"AMQP"]
+BODY = b"\x00\x53\x75\xa0\x04\xff\xff\xff\xff"
+
+
+def in_state(value: bytes) -> bytes:
+    """A transfer in a transaction of these fields."""
+    fields = b"\x43\x43\xa0\x011\x43\x42\x42\x40\x00\x53\x34" + value
+    return b"\x00\x53\x14\xc0" + bytes([len(fields) + 1, 8]) + fields
+
+
+TRANSACTED = in_state(b"\xc0\x06\x01\xa0\x03abc")
+SHORT_ARRAY = b"\xf0\x00\x00\x00\x06\x00\x00\x00\x09\xa1\x00"
+CUT_SHORT = "a value that is cut short"  # what it is refused for
+
+STREAMS = {
+    "a recorded conversation": b"".join(RECORDED[:40]),
+    "a transfer in a transaction": framed(TRANSACTED + BODY) * 3,
+    "a transfer whose size has four bytes": framed(b"\x00\x53\x14\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x43" + BODY) * 3,
+    "a transfer that carries nothing": framed(b"\x00\x53\x14\xc0\x02\x01\x43") * 3,
+    "a transfer whose state is none": framed(TRANSACTED) + framed(in_state(SHORT_ARRAY) + BODY) + framed(TRANSACTED),
+    "a transfer larger than its frame": framed(BODY) + framed(b"\x00\x53\x14\xc0\x60\x01\x43\x40\x40\x40") + b"x" * 90,
+    "an attach that is cut short": framed(b"\x00\x53\x12\xc0\x09\x03\xa1\x01x\x43\x41") * 2,
+    "empty frames": framed(b"") * 3,
+    "a body behind an extended head": struct.pack(">IBBH", 8 + 4 + 7, 3, 0, 7) + b"abcd\x00\x53\x14\xc0\x02\x01\x43",
+}
+
+
+ILL_FORMED = {"a transfer whose state is none", "a transfer larger than its frame", "an attach that is cut short"}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_frame_may_come_in_two_reads_or_in_hundreds(name: str) -> None:
+    data = AMQP_HEADER + STREAMS[name]
+    wrong, given = verdict([data])
+    assert bool(wrong) == (name in ILL_FORMED), wrong
+    bad = given + int.from_bytes(data[given : given + 4], "big") if wrong else len(data) + 1
+    for cut in range(len(data) + 1):
+        said, had = verdict([data[:cut], data[cut:]])
+        assert said == wrong, cut
+        assert given <= had < bad, f"{cut}: Proton has the whole of the frame"
+    said, had = verdict(data[at : at + 1] for at in range(len(data)))
+    assert said == wrong
+    assert given <= had < bad
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(plain() | st.just(TRANSACTED) | st.just(in_state(SHORT_ARRAY)), FLIPS, st.booleans()), max_size=4
+    ),
+    st.lists(st.sampled_from(RECORDED), max_size=2),
+    st.lists(st.integers(0, 1000), max_size=12),
+)
+def test_a_verdict_is_the_same_without_the_quick_look_and_in_pieces(
+    performatives: list[tuple[bytes, list[tuple[int, int]], bool]], recorded: list[bytes], cuts: list[int]
+) -> None:
+    frames = [framed(flipped(each, flips) + BODY * carries) for each, flips, carries in performatives]
+    data = AMQP_HEADER + b"".join([*frames[:2], *recorded, *frames[2:]])
+    wrong, given = verdict([data])
+    with mock.patch.object(frame_check, "_is_plain", return_value=False):
+        assert verdict([data]) == (wrong, given)
+    said, had = verdict(pieces(data, cuts))
+    assert said == wrong
+    assert given <= had <= len(data)
+
+
+# -- heads ------------------------------------------------------------------------------------------------------------
+
+ATTACH_OF_NONE = b"\x00\x53\x12" + SHORT_ARRAY
+
+
+@pytest.mark.parametrize("begin", ENDING_HEADS.values(), ids=ENDING_HEADS.keys())
+def test_after_a_head_that_ends_the_connection_nothing_is_looked_at(begin: bytes) -> None:
+    data = AMQP_HEADER + framed(TRANSACTED) + begin + framed(ATTACH_OF_NONE) * 3
+    assert verdict([data]) == ("", len(data))
+    assert verdict(data[at : at + 1] for at in range(len(data))) == ("", len(data))
+
+
+@pytest.mark.parametrize("channel", [0, 1, 255, 256, 32767, 65535])
+@pytest.mark.parametrize("start", [2, 3, 6])
+def test_every_channel_and_start_of_a_body_is_looked_at(channel: int, start: int) -> None:
+    for body, whole in ((ATTACH_OF_NONE, False), (in_state(SHORT_ARRAY), False), (TRANSACTED, True)):
+        ahead = bytes(4 * start - 8)
+        data = head(4 * start + len(body), start, channel) + ahead + body
+        assert verdict([AMQP_HEADER, data])[0] == ("" if whole else CUT_SHORT), body.hex()
+
+
+def test_the_largest_frame_is_looked_at_and_a_larger_one_is_not() -> None:
+    for size, wrong in ((MAX_FRAME, "no type has the constructor 0xff"), (MAX_FRAME + 1, "")):
+        values = b"\x40" * (size - 8 - 13) + b"\xff"
+        body = b"\x00\x53\x12\xd0" + struct.pack(">II", len(values) + 4, len(values)) + values
+        data = framed(body + b"\x40" * (size - 8 - len(body)))
+        assert len(data) == size
+        said, _ = verdict([AMQP_HEADER, data])
+        assert said == (wrong and f"more than {frame_check.MOST_VALUES} values")

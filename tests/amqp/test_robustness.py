@@ -30,6 +30,7 @@ from tests.amqp.frames import (
     COORDINATOR,
     DETACH,
     END,
+    ENDING_HEADS,
     FLOW,
     OPEN,
     RECEIVER,
@@ -298,6 +299,7 @@ def by_part(code: int, **values: bytes) -> bytes:
     return b"\0\x53" + bytes([code]) + items(*fields)
 
 
+_TRANSFER = (encode(uint(0)), encode(uint(0)), encode(b"t"), encode(uint(0)))
 _WINDOW = (encode(uint(0)), encode(uint(100)), encode(uint(0)), encode(uint(100)))
 #: Where such a value may stand: in what the peer says after it has begun a session.
 PLACES: dict[str, Callable[[bytes], bytes]] = {
@@ -311,6 +313,10 @@ PLACES: dict[str, Callable[[bytes], bytes]] = {
     "a session's properties": lambda v: by_hand(BEGIN, _NULL, *_WINDOW[:3], _NULL, _NULL, _NULL, v),
     "a flow's properties": lambda v: by_hand(FLOW, *_WINDOW, *[_NULL] * 6, v),
     "an outcome": lambda v: by_hand(0x15, b"\x41", encode(uint(0)), encode(uint(0)), b"\x41", b"\0\x53\x34" + v),
+    "a transfer's state": lambda v: by_hand(TRANSFER, *_TRANSFER, b"\x42", b"\x42", _NULL, b"\0\x53\x34" + v),
+    "a transfer's outcome": lambda v: by_hand(
+        TRANSFER, *_TRANSFER, b"\x42", b"\x42", _NULL, b"\0\x53\x34" + items(encode(b"t"), b"\0\x53\x25" + v)
+    ),
     "a detach's error": lambda v: by_hand(DETACH, encode(uint(0)), b"\x41", b"\0\x53\x1d" + v),
     "an end's error": lambda v: by_hand(END, b"\0\x53\x1d" + v),
     "a close's error": lambda v: by_hand(CLOSE, b"\0\x53\x1d" + v),
@@ -361,6 +367,18 @@ def test_a_value_that_is_not_what_it_announces_ends_that_connection_alone(
                 _refused(port, place(value))
             except (AssertionError, OSError) as error:
                 raise AssertionError(f"{name}: {error}") from error
+        other.is_alive()
+
+
+@pytest.mark.parametrize("begin", ENDING_HEADS.values(), ids=ENDING_HEADS.keys())
+def test_a_head_that_ends_a_connection_ends_it_whatever_follows(apart: tuple[int, int], begin: bytes) -> None:
+    """What follows is not checked: Proton must not read it."""
+    _, port = apart
+    with Peer(port) as other, Peer(port) as peer:
+        other.open()
+        peer.open()
+        peer.write(begin + SHORT_ARRAY * 3)
+        peer.expect_end()
         other.is_alive()
 
 
