@@ -1,8 +1,9 @@
 """A broker process fed with mutated recordings of real conversations: it lives, forgets them, and serves others.
 
 `uv run python -m tests.faults.fuzz --inputs 1000000 --seed 1`. Each connection plays a recorded conversation up to some
-point and goes on with mutated frames, of which each is an *input*. After each a session is begun, and the broker's
-answer shows that the input did not end the connection. Inputs after the one that did are not counted.
+point and goes on with mutated frames, one or some at a time, of which each is an *input*. After each a session is
+begun, and the broker's answer shows that the input did not end the connection. Inputs after the one that did are not
+counted.
 
 Every `CHAPTER` inputs, ten times in a run at least, their virtual host is deleted and the process looked at, which is
 a *mark*. Held at each, and the exit code says so: the process lives, it has written no warning and no traceback, a
@@ -48,7 +49,7 @@ from tests.faults.mutation import Mutator, code_of
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 #: Inputs between two deletions of their virtual host, at most.
-CHAPTER = 50_000
+CHAPTER = 25_000
 #: Resident memory at the last mark may be above that after a fifth of the inputs by this.
 GROWTH_BYTES = 32 << 20
 #: Connections at a time.
@@ -69,13 +70,15 @@ _POOL = [each for frames in _CONVERSATIONS.values() for each in frames]
 
 @dataclass(frozen=True)
 class Plan:
-    """What one connection sends. `end`: how it ends, by closing one direction, by a reset, or with a proper close."""
+    """What one connection sends. `together`: so many inputs before it waits for the answer. `end`: how it ends, by
+    closing one direction, by a reset, or with a proper close."""
 
     name: str
     prefix: list[bytes]
     inputs: list[bytes]
     piece: int  # bytes that are written at once; 0: all
     end: str
+    together: int = 1
 
     def parts(self, upto: int | None = None) -> list[tuple[int, int, bytes]]:
         """What is sent, each part after this many answers with this code: a client may send nothing in a session that
@@ -92,8 +95,9 @@ class Plan:
         ]
         if not self.signed_in:
             return [*parts, *((0, 0, each) for each in self.inputs[:upto])]
-        for n, data in enumerate(self.inputs[:upto]):
-            parts.append((BEGIN, sessions + n, data + _MARKS[n]))
+        marked = [data + _MARKS[n] for n, data in enumerate(self.inputs[:upto])]
+        for n in range(0, len(marked), self.together):
+            parts.append((BEGIN, sessions + n, b"".join(marked[n : n + self.together])))
         return [*parts, (BEGIN, sessions + len(self.inputs[:upto]), frame(CLOSE) if self.end == "close" else b"")]
 
     @property
@@ -122,7 +126,7 @@ def plan(seed: str, number: int) -> Plan:
     least = head + (1 if chance.random() < 0.05 else 2)  # as a rule there is a session
     length = chance.randrange(head + 1) if before_open else chance.randrange(least, len(frames))
     mutator = Mutator(chance, _POOL)
-    inputs = mutator.inputs(frames[:length], frames[length:], 1 if before_open else chance.choice((5, 20, 40, 60)))
+    inputs = mutator.inputs(frames[:length], frames[length:], 1 if before_open else chance.choice((3, 8, 20, 60)))
     prefix = frames[:length]
     # After what is no whole frame, or asks for the end, the broker rightly says nothing more.
     last = next((n for n, each in enumerate(inputs) if not _goes_on(each)), len(inputs))
@@ -133,7 +137,8 @@ def plan(seed: str, number: int) -> Plan:
     # Byte by byte takes a write each, which is most of the time of a run where a conversation is long.
     while piece and sum(map(len, (*prefix, *inputs))) > 1000 * piece:
         piece *= 10
-    return Plan(name, prefix, inputs, piece, chance.choice(("half",) * 14 + ("close",) * 5 + ("reset",)))
+    end = chance.choice(("half",) * 14 + ("close",) * 5 + ("reset",))
+    return Plan(name, prefix, inputs, piece, end, chance.choice((1, 1, 3, 8)))
 
 
 def _goes_on(data: bytes) -> bool:
@@ -209,7 +214,7 @@ class Broker:
     def still(self) -> bool:
         """Whether it has one client, the calm one, and closed all that was deleted; a store's thread ends before its
         files are closed."""
-        clients = sum(each.status == psutil.CONN_ESTABLISHED for each in self.seen.net_connections("tcp"))
+        clients = sum(each.status != psutil.CONN_LISTEN for each in self.seen.net_connections("tcp"))
         return clients <= 1 and not any(each.endswith("(deleted)") for each in self.open)
 
     async def manager(self) -> BundledBroker:
