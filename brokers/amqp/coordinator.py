@@ -147,6 +147,7 @@ class CoordinatorLink(IncomingLink):
         self.connection.dirty()
 
     def let_go(self) -> None:
+        super().let_go()
         self.discharging.clear()
         transactions = self.connection.container.broker.transactions
         for transaction in [t for t in self._transactions.values() if t.handle is self]:

@@ -32,6 +32,7 @@ from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.receipt import Outcome
 from brokers.engine.transaction import ROLLED_BACK, State, Transaction
+from brokers.engine.usage import Resource, Usage
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection
@@ -45,6 +46,7 @@ MOST_AHEAD = 1 << 24
 
 TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
 RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
+NO_MEMORY = "the broker has no memory for the message now"
 
 #: AMQP error condition and text.
 WHY_REJECTED = {
@@ -91,6 +93,12 @@ class IncomingLink(Link):
     def _join(self, delivery: Any, data: bytes) -> bytes | None:
         self.parts.append(data)
         self.size += len(data)
+        memory = self.memory
+        memory.arriving += len(data)
+        if memory.exhausted:
+            self.forget_parts()
+            self.refuse(delivery, RESOURCE_LIMIT, NO_MEMORY)
+            return None
         if self.size > self.max_size:
             self.forget_parts()
             text = f"a message may have {self.max_size:,} bytes at most"
@@ -102,7 +110,17 @@ class IncomingLink(Link):
         self.forget_parts()
         return whole
 
+    @property
+    def memory(self) -> Usage:
+        """What messages in memory use, of all clients."""
+        return self.connection.container.broker.shortages.usages[Resource.MEMORY]
+
+    def let_go(self) -> None:
+        self.forget_parts()
+
     def forget_parts(self) -> None:
+        if self.size:
+            self.memory.arriving -= self.size
         self.parts.clear()
         self.size = 0
 
@@ -312,6 +330,7 @@ class ProducerLink(IncomingLink):
             self.connection.dirty()
 
     def let_go(self) -> None:
+        super().let_go()
         self.plain = False  # so that what still comes is looked at
         self.held.clear()
         self.connection.container.broker.detach(self.producer)

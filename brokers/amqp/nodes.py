@@ -161,4 +161,5 @@ class NodeTarget(IncomingLink):
             self.connection.dirty()
 
     def let_go(self) -> None:
+        super().let_go()
         self.on_message = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from brokers.amqp import proton as pn
-from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
+from brokers.amqp.incoming import NO_MEMORY, RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
 from brokers.engine.outlet import Outlet, Parcel
 from brokers.engine.queue import Queue
@@ -67,6 +67,13 @@ class OutletLink(IncomingLink):
 
     def _publish(self, delivery: Any, body: bytes, transaction: Transaction | None) -> None:
         enrolment = transaction.enrolment(told=not pn.delivery_settled(delivery)) if transaction is not None else None
+        if self.memory.exhausted:
+            self.outlet.credit -= 1
+            self.reject(delivery, RESOURCE_LIMIT, NO_MEMORY)
+            if enrolment is not None:
+                enrolment.refused()
+            self._top_up()
+            return
         found = self.route(body)
         if not found or isinstance(found, str):
             self.outlet.credit -= 1
@@ -101,4 +108,5 @@ class OutletLink(IncomingLink):
             self.connection.dirty()
 
     def let_go(self) -> None:
+        super().let_go()
         self.outlet.close()

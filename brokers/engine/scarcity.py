@@ -8,6 +8,10 @@ A producer is known by its last message. One that has sent nothing yet is blocke
 until then it has credit for one message, which shows what it is. A message that comes and is held waits outside the
 queue, unsettled, with those of its producer behind it, and its producer is blocked; with `mechanism` reject and
 reject-after it is rejected, at once or after `reject_after_ms`, as a message for a full queue is.
+
+What waits outside is bounded by the credit that was out when the shortage began, reckoned with the sizes seen by then.
+Where it comes to far more, since messages have grown a thousandfold or a client goes on regardless, memory itself would
+run out: then what still comes is rejected, whatever the mechanism (`Usage.exhausted`).
 """
 
 from __future__ import annotations
@@ -50,12 +54,12 @@ class Short(Overflow):
     intercepts = True
 
     def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
+        if any(usage.exhausted for usage in queue.shortages):
+            return self._refuse(queue)
         resource = queue.resource_of(body)
         if producer.lacking is not None or not queue.admits(resource):
             if queue.limits.when_short == "reject":
-                queue.rejected += 1
-                queue.touch()
-                return Verdict.REFUSED
+                return self._refuse(queue)
             receipt = queue.defer(producer, 1)
             if enrolment is not None:
                 enrolment.transaction.wait(queue)
@@ -67,6 +71,11 @@ class Short(Overflow):
         if resource is Resource.TEMP and enrolment is None:
             return queue.spool(body, producer)
         return queue.admit(body, producer, enrolment=enrolment)
+
+    def _refuse(self, queue: Gate) -> Verdict:
+        queue.rejected += 1
+        queue.touch()
+        return Verdict.REFUSED
 
 
 SHORT = Short()

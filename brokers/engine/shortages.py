@@ -39,6 +39,10 @@ LIMITS: Mapping[Resource, tuple[str, str]] = {
 }
 STORE_LIMITS = ("store_overfull_bytes", "store_underfull_bytes")
 
+#: Percent of the memory that there is: above it nothing is kept that still comes (`Usage.exhausted`). Below it, what is
+#: on its way when a limit is exceeded waits outside the queues.
+MOST_MEMORY = 75
+
 _NAMES = {Resource.MEMORY: "Memory", Resource.STORE: "Store", Resource.TEMP: "Temp"}
 
 
@@ -94,6 +98,7 @@ class Shortages:
     def look(self, available: Mapping[Resource, int] | None = None) -> None:
         """Measure everything that is limited."""
         self.available.update(available or {})
+        self.usages[Resource.MEMORY].most = self.available[Resource.MEMORY] * MOST_MEMORY // 100
         for queue in self.broker.queues():
             queue.weigh()
         for host in self.broker.virtualhosts.values():

@@ -74,9 +74,10 @@ class Usage:
     """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, what waits outside queues
     included; `waiting`: that part of it. `pledged`: bytes that may still come on credit that producers have.
     `full`: it takes no more, whatever its levels are. `whole`: while it is overfull it blocks every producer,
-    whatever that sends."""
+    whatever that sends. `arriving`: bytes of messages of which not all frames are here. `most`: bytes above which
+    nothing is kept that comes, reckoned with those; 0: not known."""
 
-    __slots__ = ("full", "levels", "overfull", "pledged", "resource", "used", "waiting", "whole")
+    __slots__ = ("arriving", "full", "levels", "most", "overfull", "pledged", "resource", "used", "waiting", "whole")
 
     def __init__(self, resource: Resource, *, whole: bool = False) -> None:
         self.resource = resource
@@ -85,12 +86,19 @@ class Usage:
         self.used = 0
         self.waiting = 0
         self.pledged = 0
+        self.arriving = 0
+        self.most = 0
         self.full = False
         self.overfull = False
 
     @property
     def reason(self) -> str:
         return self.resource.value
+
+    @property
+    def exhausted(self) -> bool:
+        """No message may be kept that comes now, not even outside queues: there may be no room to keep it."""
+        return self.used + self.arriving > self.most > 0
 
     @property
     def exceeded(self) -> bool:

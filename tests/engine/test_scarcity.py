@@ -212,6 +212,43 @@ def test_a_change_of_another_field_gives_a_message_that_a_shortage_holds_no_more
     assert sender.outcomes == {Outcome.REFUSED: 1}
 
 
+@pytest.mark.domain("8 no input kills")
+@pytest.mark.parametrize("own", [{}, {"capacity_messages": 200}, {"mechanism": "reject-after"}], ids=str)
+def test_what_comes_on_credit_for_far_smaller_messages_is_rejected_before_memory_runs_out(
+    own: dict[str, int | str],
+) -> None:
+    simulation = Scarce()
+    queue = simulation.queue("orders", **own)
+    usage = simulation.broker.shortages.usages[Resource.MEMORY]
+    senders = [simulation.sender(queue) for _ in range(4)]
+    for sender in senders:
+        simulation.say(sender, TRANSIENT)
+        sender.read()
+    simulation.broker.shortages.look({Resource.MEMORY: 100_000})
+    simulation.broker.shortages.set_limits({"memory_limit": 20_000})
+    large = TRANSIENT * 5_000
+    sent = len(senders)
+    for sender in senders:  # each goes on regardless of what it has been told since
+        for _ in range(min(sender.credit, 50)):
+            if simulation.publish(sender, large) is Verdict.NO_CREDIT:
+                break
+            sent += 1
+            assert usage.used <= 75_000 + len(large)
+    refused = sum(sender.verdicts[Verdict.REFUSED] for sender in senders)
+    kept = queue.depth_messages + len(queue.outside) + len(queue.lacking)
+    assert refused > 0
+    assert kept + refused == sent
+    taker = simulation.receiver(queue)
+    for _ in range(100):
+        simulation.consume(taker, 5)
+        simulation.look()
+        simulation.advance(100)
+    assert not usage.overfull
+    for sender in [sender for sender in senders if not sender.refused]:
+        sender.read()
+        assert simulation.say(sender, TRANSIENT) is Verdict.TAKEN
+
+
 def test_a_transaction_waits_with_its_commit_for_a_message_that_a_limit_holds() -> None:
     simulation = Scarce()
     kept = simulation.durable("kept")
