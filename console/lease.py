@@ -1,7 +1,9 @@
 """One at a time: a lease in the console's database, so that it holds on several hosts as well.
 
 A holder says every few seconds that it still lives. One that was killed is found out at once by another process of its
-own host, and by other hosts when the lease has run out.
+own host, and by other hosts when the lease has run out: when its end has passed by their clock, and for some time after
+that, by no clock but the steady one of whoever looks, no sign of life has come. So a clock that is set by an hour ends
+no lease of a living holder, and prolongs none of a dead one.
 """
 
 from __future__ import annotations
@@ -24,13 +26,20 @@ from console.history.models import Held
 #: How long a lease holds without a sign of life, in seconds.
 SECONDS = 60.0
 
+#: Seconds, monotonic.
+steady = time.monotonic
+#: Leases that seem to have run out: their last sign of life, and when this process saw it first.
+_signs: dict[str, tuple[tuple[str, dt.datetime] | None, float]] = {}
+
 
 class Busy(Exception):
-    """Somebody else holds it. `holder` says who, for people."""
+    """Another process holds it. `holder` says who, for people; `ran_out`: it gives no sign of life, and if it goes on
+    so, one of the next attempts has it."""
 
-    def __init__(self, holder: str) -> None:
+    def __init__(self, holder: str, *, ran_out: bool = False) -> None:
         super().__init__(f"{holder} is at it")
         self.holder = holder
+        self.ran_out = ran_out
 
 
 class Lost(Exception):
@@ -98,14 +107,26 @@ def _take(name: str, holder: str, seconds: float) -> None:
             held, mine = Held.objects.select_for_update().get_or_create(name=name, defaults=_signed(holder, seconds))
             if mine:
                 return
-            now = timezone.now()
-            # Later than any holder could have signed for: the clock has been set back since, and a living one would
-            # have signed again within seconds.
-            latest = now + 2 * dt.timedelta(seconds=max(seconds, SECONDS))
-            if now < held.until <= latest and not _dead(held.holder):
-                raise Busy(held.holder)
+            if not is_dead(held.holder):
+                now = timezone.now()
+                # Later than any holder could have signed for: the clock has been set back since.
+                latest = now + 2 * dt.timedelta(seconds=max(seconds, SECONDS))
+                if now < held.until <= latest:
+                    raise Busy(held.holder)
+                if not _is_silent(name, held, seconds / 2):
+                    raise Busy(held.holder, ran_out=True)
             Held.objects.filter(name=name).update(**_signed(holder, seconds))
             return
+
+
+def _is_silent(name: str, held: Held, seconds: float) -> bool:
+    """Whether for so long no sign of life has come while this process looked: twice as long as between two of them."""
+    sign = held.holder, held.until
+    last, since = _signs.get(name, (None, 0.0))
+    if last != sign:
+        since = steady()
+        _signs[name] = sign, since
+    return steady() - since >= seconds
 
 
 def _signed(holder: str, seconds: float) -> dict[str, Any]:
@@ -116,7 +137,11 @@ def _extend(name: str, holder: str, seconds: float) -> bool:
     return Held.objects.filter(name=name, holder=holder).update(**_signed(holder, seconds)) == 1
 
 
-def _dead(holder: str) -> bool:
+def host_of(holder: str) -> str:
+    return holder.partition(":")[0]
+
+
+def is_dead(holder: str) -> bool:
     """Whether it is known to be: only of this host's processes."""
     host, _, rest = holder.partition(":")
     number, _, since = rest.partition(":")

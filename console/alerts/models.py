@@ -185,7 +185,7 @@ class Notification(models.Model):
 
 
 class Delivery(models.Model):
-    """A notification on its way to a receiver. `due`: the next attempt; `lease_until`: a worker is at it until then.
+    """A notification on its way to a receiver. `due`: the next attempt; `lease_…`: a worker is at it (`row_leases.py`).
     `attempts`: list of {at, seconds, outcome}, the last ones."""
 
     notification = models.ForeignKey(Notification, on_delete=models.CASCADE, related_name="deliveries")
@@ -194,6 +194,7 @@ class Delivery(models.Model):
     state = models.CharField(max_length=16, choices=DeliveryState.choices, default=DeliveryState.WAITING)
     due = models.DateTimeField()
     lease_until = models.DateTimeField(null=True)
+    lease_holder = models.CharField(max_length=250, blank=True, default="")
     tries = models.PositiveIntegerField(default=0)
     attempts = models.JSONField(default=list)
     finished = models.DateTimeField(null=True)

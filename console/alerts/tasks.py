@@ -13,7 +13,7 @@ import time
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from console.alerts.addresses import NotAllowed, network_of
@@ -21,6 +21,7 @@ from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind,
 from console.alerts.webhook import Refused, post
 from console.alerts.wording import payload, subject, text
 from console.celery import app, send
+from console.row_leases import free_rows, take
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +42,7 @@ class Hopeless(Exception):
 def deliver(number: int) -> str:
     """One attempt, if one is due."""
     now = timezone.now()
-    free = Q(lease_until__isnull=True) | Q(lease_until__lt=now)
-    mine = Delivery.objects.filter(free, pk=number, state=DeliveryState.WAITING, due__lte=now)
-    if not mine.update(lease_until=now + LEASE, tries=F("tries") + 1):
+    if not take(_due(now).filter(pk=number), LEASE, now, tries=F("tries") + 1):
         return "not due"
     delivery = Delivery.objects.select_related("notification", "receiver").get(pk=number)
     began = time.monotonic()
@@ -63,10 +62,10 @@ def deliver(number: int) -> str:
         *delivery.attempts,
         {"at": now.isoformat(), "seconds": round(time.monotonic() - began, 3), "outcome": said},
     ][-KEPT:]
-    delivery.state, delivery.lease_until = state, None
+    delivery.state, delivery.lease_until, delivery.lease_holder = state, None, ""
     delivery.finished = None if state == DeliveryState.WAITING else now
     delivery.due = now + dt.timedelta(seconds=min(FIRST * 2 ** (delivery.tries - 1), LONGEST))
-    delivery.save(update_fields=["attempts", "state", "lease_until", "finished", "due"])
+    delivery.save(update_fields=["attempts", "state", "lease_until", "lease_holder", "finished", "due"])
     return said
 
 
@@ -74,10 +73,7 @@ def deliver(number: int) -> str:
 def sweep() -> int:
     """Send what is due: attempts after the first, and those whose message was lost."""
     now = timezone.now()
-    free = Q(lease_until__isnull=True) | Q(lease_until__lt=now)
-    due = list(
-        Delivery.objects.filter(free, state=DeliveryState.WAITING, due__lte=now).values_list("pk", flat=True)[:200]
-    )
+    due = free_rows(_due(now), now, most=200)
     for number in due:
         send(deliver, number)
     return len(due)
@@ -88,6 +84,12 @@ def forget() -> int:
     """Drop notifications that are kept no longer."""
     old = Notification.objects.filter(at__lt=timezone.now() - dt.timedelta(days=DAYS))
     return old.exclude(deliveries__state=DeliveryState.WAITING).delete()[0]
+
+
+def _due(now: dt.datetime) -> QuerySet[Delivery]:
+    """Also what is due later than any attempt is put off: the clock has been set back since."""
+    due = Q(due__lte=now) | Q(due__gt=now + dt.timedelta(seconds=2 * LONGEST))
+    return Delivery.objects.filter(due, state=DeliveryState.WAITING)
 
 
 def _attempt(delivery: Delivery) -> str:

@@ -49,6 +49,7 @@ class BulkEdit(models.Model):
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
     error = models.TextField(blank=True)
     lease_until = models.DateTimeField()
+    lease_holder = models.CharField(max_length=250, blank=True, default="")
     worker = models.CharField(max_length=64, blank=True)
 
     objects: ClassVar[models.Manager[BulkEdit]] = models.Manager()

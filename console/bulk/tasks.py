@@ -11,12 +11,9 @@ import time
 import uuid
 from typing import Any
 
-from django.utils import timezone
-
 from brokers.admin import BrokerUnreachable
-from console.bulk.models import BulkEdit, State
 from console.celery import app, send
-from console.operations.bulk import give_up, step
+from console.operations.bulk import give_up, stalled, step
 
 #: Seconds of work before other tasks have their turn.
 SLICE = 2.0
@@ -46,8 +43,7 @@ def carry_out(self: Any, number: int, worker: str = "") -> str:
 @app.task(name="bulk.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
     """Take up jobs whose worker has gone; how many there are."""
-    stalled = BulkEdit.objects.filter(state=State.RUNNING, lease_until__lt=timezone.now())
-    numbers = list(stalled.values_list("pk", flat=True))
+    numbers = stalled()
     for number in numbers:
         send(carry_out, number)
     return len(numbers)

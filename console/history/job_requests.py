@@ -22,8 +22,10 @@ PATIENCE = dt.timedelta(seconds=3 * AGAIN)
 
 def waits(now: dt.datetime | None = None) -> bool:
     """Whether a job waits for the lease at this moment."""
-    since = (now or timezone.now()) - PATIENCE
-    return JobRequest.objects.filter(finished=None, error="", looked__gte=since).exists()
+    now = now or timezone.now()
+    # Not either one that has looked at a time that is still to come: the clock has been set back since.
+    lately = (now - PATIENCE, now + PATIENCE)
+    return JobRequest.objects.filter(finished=None, error="", looked__range=lately).exists()
 
 
 def looks(number: int | None, work: str) -> JobRequest:

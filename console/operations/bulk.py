@@ -29,6 +29,7 @@ from console.operations.actor import Actor
 from console.operations.attempt import attempt
 from console.operations.objects import update_object
 from console.operations.policies import FIELDS, PolicyChange, preview_changes
+from console.row_leases import free_rows, is_free, signed, take
 
 STEP = 25
 LEASE = timedelta(seconds=30)
@@ -146,7 +147,7 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
                 source_address=by.address,
                 broker=broker.slug,
                 reason=reason.strip(),
-                lease_until=timezone.now() + LEASE,
+                **signed(LEASE),
                 virtualhosts=hosts,
                 **values,
             )
@@ -160,9 +161,10 @@ def resume_bulk(by: Actor, edit: BulkEdit) -> None:
     """Let it go on, failed rows included; `step` does the rest. Raises PermissionDenied."""
     by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
     edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
-    soon = timezone.now() + LEASE
-    again = BulkEdit.objects.filter(pk=edit.pk).exclude(state=State.RUNNING, lease_until__gte=timezone.now())
-    again.update(state=State.RUNNING, error="", finished=None, worker="", lease_until=soon)
+    resumed = {"state": State.RUNNING, "error": "", "finished": None, "worker": ""}
+    this = BulkEdit.objects.filter(pk=edit.pk)
+    if not this.exclude(state=State.RUNNING).update(**resumed, **signed(LEASE)):
+        take(this, LEASE, timezone.now(), **resumed)  # it says that it runs, and whoever ran it has gone
 
 
 def interrupt_bulk(by: Actor, edit: BulkEdit) -> None:
@@ -188,17 +190,21 @@ def is_seen(edit: BulkEdit, hosts: frozenset[str] | None) -> bool:
 
 def is_stalled(edit: BulkEdit) -> bool:
     """It says that it runs, and whoever ran it has gone."""
-    return edit.state == State.RUNNING and edit.lease_until < timezone.now()
+    return edit.state == State.RUNNING and is_free(edit.lease_until, edit.lease_holder, timezone.now())
+
+
+def stalled() -> list[int]:
+    """The numbers of such jobs."""
+    return free_rows(BulkEdit.objects.filter(state=State.RUNNING), timezone.now())
 
 
 def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) -> bool:
     """Change the next `count` queues of a job; whether any are left for this worker. `worker` names who asks: another
     one's job is left alone while its lease lasts. A broker that is away interrupts the job, or if `patient` raises
     BrokerUnreachable and leaves the job this worker's."""
-    now = timezone.now()
-    free = Q(worker="") | Q(lease_until__lt=now) | Q(worker=worker)
-    mine = BulkEdit.objects.filter(free, pk=number, state=State.RUNNING)
-    if not mine.update(worker=worker, lease_until=now + LEASE):
+    this = BulkEdit.objects.filter(pk=number, state=State.RUNNING)
+    mine = this.filter(Q(worker="") | Q(worker=worker))
+    if not mine.update(worker=worker, **signed(LEASE)) and not take(this, LEASE, timezone.now(), worker=worker):
         return False
     edit = BulkEdit.objects.select_related("user").get(pk=number)
     by, broker = _actor(edit), link(edit.broker)
@@ -209,7 +215,7 @@ def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) 
             _do(by, broker, edit, row)
         except (BrokerUnreachable, PermissionDenied) as error:
             if patient and isinstance(error, BrokerUnreachable):
-                BulkEdit.objects.filter(pk=number, worker=worker).update(lease_until=timezone.now() + PATIENT_LEASE)
+                BulkEdit.objects.filter(pk=number, worker=worker).update(**signed(PATIENT_LEASE))
                 raise
             return _interrupted(number, str(error))
         except Exception as error:

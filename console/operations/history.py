@@ -61,8 +61,9 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
             app.send_task(task, kwargs=arguments, expires=EXPIRES)
             entry.outcome, entry.detail = Outcome.DONE, f"handed to the worker as {task}"
             return
-        recent = timezone.now() - dt.timedelta(seconds=EXPIRES)
-        same = JobRequest.objects.filter(Q(asked__gte=recent) | Q(looked__gte=recent), work=work, finished=None).first()
+        lately = [timezone.now() + sign * dt.timedelta(seconds=EXPIRES) for sign in (-1, 1)]
+        waiting = Q(asked__range=lately) | Q(looked__range=lately)
+        same = JobRequest.objects.filter(waiting, work=work, finished=None).first()
         if same is not None:
             entry.outcome, entry.detail = Outcome.DONE, f"request {same.pk} is queued already"
             return

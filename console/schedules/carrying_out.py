@@ -14,7 +14,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerUnreachable, NotFound, StaleVersion
@@ -23,6 +23,7 @@ from console.brokers import BrokerLink, UnknownBroker, link
 from console.operations.actor import Actor
 from console.operations.objects import update_object
 from console.operations.stops import Aim, start_producers, stop_producers
+from console.row_leases import free_rows, take
 from console.schedules.models import Action, Run, RunState, Schedule
 from console.schedules.times import Rule, end_of, next_due, rule_of
 from console.schedules.wakeups import let_sleep, wake
@@ -80,9 +81,14 @@ def _make_run(schedule: Schedule, rule: Rule, due: dt.datetime) -> Run:
 
 def due_runs(now: dt.datetime) -> list[int]:
     """Numbers of the runs that something can be done about."""
-    free = Q(lease_until__isnull=True) | Q(lease_until__lt=now)
-    begin = Q(state__in=[RunState.BEGINNING, RunState.ENDING], retry_at__lte=now)
-    return list(Run.objects.filter(free & (begin | Q(state=RunState.OPEN, ends__lte=now))).values_list("pk", flat=True))
+    return free_rows(_due(now), now)
+
+
+def _due(now: dt.datetime) -> QuerySet[Run]:
+    """Also what is to be tried again later than any attempt is put off: the clock has been set back since."""
+    again = Q(retry_at__lte=now) | Q(retry_at__gt=now + dt.timedelta(seconds=2 * LONGEST))
+    at_work = Q(state__in=[RunState.BEGINNING, RunState.ENDING]) & again
+    return Run.objects.filter(at_work | Q(state=RunState.OPEN, ends__lte=now))
 
 
 def carry_out(number: int, now: dt.datetime | None = None, *, by: Actor | None = None) -> str:
@@ -93,9 +99,7 @@ def carry_out(number: int, now: dt.datetime | None = None, *, by: Actor | None =
         Run.objects.filter(pk=number, state=RunState.FAILED, after__isnull=False).update(
             state=RunState.ENDING, retry_at=now
         )
-    free = Q(lease_until__isnull=True) | Q(lease_until__lt=now)
-    due = Q(state__in=[RunState.BEGINNING, RunState.ENDING], retry_at__lte=now) | Q(state=RunState.OPEN, ends__lte=now)
-    if not Run.objects.filter(free & due, pk=number).update(lease_until=now + LEASE, tries=F("tries") + 1):
+    if not take(_due(now).filter(pk=number), LEASE, now, tries=F("tries") + 1):
         return "not due"
     run = Run.objects.select_related("user").get(pk=number)
     if run.state == RunState.OPEN:
@@ -121,7 +125,7 @@ def carry_out(number: int, now: dt.datetime | None = None, *, by: Actor | None =
         said, run.state = f"{type(error).__name__}: {error}", RunState.FAILED
         raise
     finally:
-        run.lease_until = None
+        run.lease_until, run.lease_holder = None, ""
         if beginning:
             run.begin_said = said
         else:

@@ -68,7 +68,7 @@ class Schedule(models.Model):
 
 class Run(models.Model):
     """One time that a schedule was due. `before` and `after`: the fields that it set, as they were and as it left them.
-    `due`, `ends`: UTC. `retry_at`, `lease_until`: when it may be tried, and until when somebody is at it."""
+    `due`, `ends`: UTC. `retry_at`: when it may be tried; `lease_…`: a worker is at it (`row_leases.py`)."""
 
     schedule = models.ForeignKey(Schedule, on_delete=models.SET_NULL, null=True, related_name="runs")
     schedule_name = models.CharField(max_length=100)
@@ -92,6 +92,7 @@ class Run(models.Model):
     tries = models.PositiveIntegerField(default=0)
     retry_at = models.DateTimeField()
     lease_until = models.DateTimeField(null=True)
+    lease_holder = models.CharField(max_length=250, blank=True, default="")
 
     objects: ClassVar[models.Manager[Run]] = models.Manager()
 

@@ -204,7 +204,7 @@ def test_job_of_another_worker_is_left_alone_until_its_lease_is_over(four: Broke
     assert step(job.pk, "first", count=1)
     assert not step(job.pk, "second")
     assert not is_stalled(now(job))
-    BulkEdit.objects.filter(pk=job.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    BulkEdit.objects.filter(pk=job.pk).update(lease_until=timezone.now() - timedelta(seconds=1), lease_holder="")
     assert is_stalled(now(job))
     assert step(job.pk, "second", count=1)
     assert not step(job.pk, "first")
@@ -282,7 +282,7 @@ def test_job_whose_worker_was_killed_goes_on_with_the_sweep_and_changes_nothing_
     job = begun(four, by)
     assert step(job.pk, "killed", count=2)
     assert tasks.sweep() == 0  # its lease lasts: it may be at work
-    BulkEdit.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    BulkEdit.objects.update(lease_until=timezone.now() - timedelta(seconds=1), lease_holder="")
     assert tasks.sweep() == 1
     assert now(job).state == State.DONE
     assert now(job).counts()["done"] == 4

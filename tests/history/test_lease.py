@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from django.db import IntegrityError, OperationalError
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from console import lease as lease_module
@@ -39,13 +39,44 @@ def test_held_by_a_living_process_it_is_refused_and_names_the_holder() -> None:
     assert not Held.objects.exists()
 
 
-def test_held_by_another_host_it_is_refused_until_it_has_run_out() -> None:
+def test_held_by_another_host_it_is_refused_until_it_has_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     hold("another-host:1:1")
     with pytest.raises(Busy, match="another-host"), lease("work"):
         pytest.fail("two hold it")
     Held.objects.update(until=timezone.now())
+    taken_after_a_while(monkeypatch)
+
+
+def taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has run out, and is taken when no sign of life has come for half of its time."""
+    steady = [1000.0]
+    monkeypatch.setattr(lease_module, "steady", lambda: steady[0])
+    monkeypatch.setattr(lease_module, "_signs", {})
+    for _ in range(2):
+        with pytest.raises(Busy) as busy, lease("work"):
+            pytest.fail("two hold it")
+        assert busy.value.ran_out
+        steady[0] += SECONDS / 2 - 1
+    sign_of_life = dt.timedelta(seconds=1 if Held.objects.get().until > timezone.now() else -1)  # it has run out still
+    Held.objects.update(until=F("until") + sign_of_life)
+    for _ in range(2):
+        with pytest.raises(Busy), lease("work"):
+            pytest.fail("two hold it")
+        steady[0] += SECONDS / 2 - 1
+    steady[0] += 1
     with lease("work"):
         assert Held.objects.get().holder == me()
+
+
+@pytest.mark.parametrize("by", [3600, -3600])
+def test_a_living_holder_keeps_it_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
+    monkeypatch.setattr(lease_module, "_signs", {})
+    with lease("work"):
+        real = timezone.now
+        monkeypatch.setattr(lease_module.timezone, "now", lambda: real() + dt.timedelta(seconds=by))
+        for _ in range(2):
+            with pytest.raises(Busy), lease("work"):
+                pytest.fail("two hold it")
 
 
 def test_a_holder_that_was_killed_is_found_out_at_once() -> None:
@@ -80,13 +111,14 @@ def test_a_living_holder_is_not_taken_for_dead_when_the_clock_has_been_set(
         process.kill()
 
 
-def test_a_lease_that_seems_to_hold_for_an_hour_since_the_clock_was_set_back_has_run_out() -> None:
+def test_a_lease_that_seems_to_hold_for_an_hour_since_the_clock_was_set_back_has_run_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     hold("another-host:1:1", seconds=2 * SECONDS - 1)
     with pytest.raises(Busy), lease("work"):
         pytest.fail("two hold it")
     Held.objects.update(until=timezone.now() + dt.timedelta(seconds=3600))
-    with lease("work"):
-        assert Held.objects.get().holder == me()
+    taken_after_a_while(monkeypatch)
 
 
 def test_row_that_was_in_the_way_and_is_gone_again_is_nobody_who_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:

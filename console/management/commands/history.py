@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 #: Exit codes besides 0 and 1: somebody else is at it.
 BUSY = 75
 
+#: Seconds between looks whether a holder that seems to have died gives a sign of life.
+_LOOK = 1.0
 
 #: Seconds that a process which was told to end may take to say so in the database.
 _GRACE = 2.0
@@ -91,7 +94,18 @@ class Command(BaseCommand):
     def _work(self, once: str | None) -> None:
         if once is None:
             self._keep_running()
-        elif once == "run":
+            return
+        while True:
+            try:
+                self._do_once(once)
+                return
+            except Busy as busy:
+                if not busy.ran_out:
+                    raise
+            time.sleep(_LOOK)
+
+    def _do_once(self, once: str) -> None:
+        if once == "run":
             runner = Runner(settings.HEADGATE_HISTORY_URL, self._runs(), say=self._say)
             while runner.run_if_new():
                 pass
