@@ -51,32 +51,64 @@ def rule_for(schedule: Schedule) -> Rule:
 
 def claim_due(now: dt.datetime) -> None:
     """Make a run of every schedule that is due, and say when it is due next: together, so that neither is twice."""
+    _plan_again(now)
     for schedule in Schedule.objects.filter(next__lte=now):
         rule, due = rule_for(schedule), schedule.next
         assert due is not None
+        # Of the times that passed while nobody looked, or that the clock left out, the last one counts.
+        last, passed = due, 0
+        while (later := next_due(rule, last)) is not None and later <= now:
+            last, passed = later, passed + 1
+        following = next_due(rule, now)
         with transaction.atomic():
-            # Of the times that passed while nobody looked, the last one counts.
-            last = due
-            while (later := next_due(rule, last)) is not None and later <= now:
-                last = later
-            following = next_due(rule, now)
             mine = Schedule.objects.filter(pk=schedule.pk, next=due, version=schedule.version)
             if mine.update(next=following) and not schedule.paused:
+                if passed:
+                    times = "another time" if passed == 1 else f"{passed:,} times"
+                    said = (
+                        f"{times} from then on had passed before anything could be done: only the last is carried out"
+                    )
+                    _make_run(schedule, rule, due, state=RunState.MISSED, finished=now, begin_said=said)
                 _make_run(schedule, rule, last)
         if following is not None:
             wake(f"schedule {schedule.pk}", following)
 
 
-def _make_run(schedule: Schedule, rule: Rule, due: dt.datetime) -> Run:
+def _plan_again(now: dt.datetime) -> None:
+    """What is due next lies further ahead than it should where the clock has been set back since it was planned: what
+    is due before it, and was not carried out at that time already, has its turn."""
+    for schedule in Schedule.objects.exclude(next__lte=now):
+        rule = rule_for(schedule)
+        due = next_due(rule, now)
+        while due is not None and due != schedule.next and _is_made(schedule, due):
+            due = next_due(rule, due)
+        if due is not None and due != schedule.next and (schedule.next is None or due < schedule.next):
+            same = Schedule.objects.filter(pk=schedule.pk, next=schedule.next, version=schedule.version)
+            if same.update(next=due) and not schedule.paused:
+                wake(f"schedule {schedule.pk}", due)
+
+
+def _is_made(schedule: Schedule, due: dt.datetime) -> bool:
+    return schedule.runs.filter(due=due).exclude(state=RunState.MISSED).exists()
+
+
+def _make_run(schedule: Schedule, rule: Rule, due: dt.datetime, **state: Any) -> None:
+    """Unless there is one for that time: of what was carried out then the clock brings the time twice, and what was
+    missed since the clock was ahead has its turn."""
     copied = ("broker", "action", "target", "pattern", "attributes", "reason", "user_id", "user_name")
-    return Run.objects.create(
-        schedule=schedule,
-        schedule_name=schedule.name,
-        due=due,
-        ends=end_of(due, schedule.lasts, rule.zone) if schedule.lasts else None,
-        retry_at=due,
+    if _is_made(schedule, due):
+        return
+    values = {
+        "schedule_name": schedule.name,
+        "ends": end_of(due, schedule.lasts, rule.zone) if schedule.lasts else None,
+        "state": RunState.BEGINNING,
+        "retry_at": due,
+        "finished": None,
+        "begin_said": "",
         **{field: getattr(schedule, field) for field in copied},
-    )
+        **state,
+    }
+    Run.objects.update_or_create(schedule=schedule, due=due, defaults=values)
 
 
 def due_runs(now: dt.datetime) -> list[int]:

@@ -10,13 +10,17 @@ import time
 from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.utils import timezone
 
+from brokers.steady_clock import SteadyClock
 from console.management.ready import require_database
 
 #: Seconds after which a beat that gives no sign of life is replaced; one that died on the same host is at once.
 LEASE = 20.0
 #: Seconds between looks whether it is free.
 AGAIN = 2.0
+#: By so much, ms, the clock was set: what is due by it is reckoned anew.
+SET = 2000
 
 
 class Command(BaseCommand):
@@ -58,16 +62,27 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
     from celery.beat import EmbeddedService
 
     from console.alerts.evaluator import begin
+    from console.beat_times import again_in_time
     from console.brokers import close_links
     from console.celery import app
     from console.operations import halted_starts
 
+    def by_the_clock() -> EmbeddedService:
+        again_in_time(timezone.now())
+        made = EmbeddedService(app, thread=True, scheduler_cls=app.conf.beat_scheduler)
+        made.start()
+        return made
+
     over = threading.Event()
+    clock = SteadyClock()
     alerts, halted = begin(over), halted_starts.begin(over)
-    beat = EmbeddedService(app, thread=True, scheduler_cls=app.conf.beat_scheduler)
-    beat.start()
+    beat = by_the_clock()
     try:
         while not (ended.is_set() or lost.is_set()):
+            if abs(clock.look()) >= SET:
+                beat.service.stop()
+                beat.join()
+                beat = by_the_clock()
             if not (beat.is_alive() and alerts.is_alive() and halted.is_alive()):
                 return False
             time.sleep(0.1)

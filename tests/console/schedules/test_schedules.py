@@ -188,8 +188,14 @@ def test_what_has_no_end_is_missed_if_it_is_too_late(orders: Broker, by: Actor) 
 
 def test_of_several_times_that_passed_the_last_one_counts(orders: Broker, by: Actor) -> None:
     editing.make(by, policy(once="", hour="*", minute="0"))
+    first = Schedule.objects.get().next
+    assert first is not None
     pass_to(TEN + 2 * MINUTE)
-    assert run().due == TEN
+    done, missed = Run.objects.all()
+    assert (done.due, done.state) == (TEN, RunState.DONE)
+    assert (missed.due, missed.state) == (first, RunState.MISSED)
+    passed = int((TEN - first) / dt.timedelta(hours=1))
+    assert missed.begin_said.startswith(f"{passed:,} times from then on had passed"), "nothing is left out in silence"
     assert Schedule.objects.get().next == TEN + 60 * MINUTE
 
 
@@ -255,6 +261,7 @@ def test_a_viewer_sees_schedules_and_changes_none(orders: Broker, by: Actor, as_
 
 def test_a_paused_schedule_begins_nothing_and_its_open_window_ends(orders: Broker, by: Actor) -> None:
     schedule = editing.make(by, policy(once="", hour="10", lasts=60))
+    Schedule.objects.update(next=TEN)
     pass_to(TEN)
     editing.pause(by, Schedule.objects.get(pk=schedule.pk), True)
     Schedule.objects.update(next=TEN + dt.timedelta(days=1))
