@@ -46,8 +46,11 @@ def free_rows(rows: QuerySet[Any], now: dt.datetime, *, most: int | None = None)
 def take(rows: QuerySet[Any], length: dt.timedelta, now: dt.datetime, **values: Any) -> bool:
     """Have the one row that `rows` find, and set `values`; False if it is not there or somebody else has it."""
     row = rows.values_list("lease_until", "lease_holder").first()
-    if row is None or not is_free(*row, now):
+    if row is None:
+        return False
+    until, holder = row
+    if not is_free(until, holder, now):
         return False
     # Of those who saw the same row one is first.
-    same = rows.filter(lease_until=row[0], lease_holder=row[1])
+    same = rows.filter(lease_until=until, lease_holder=holder)
     return bool(same.update(**signed(length, now), **values))

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from console.alerts.addresses import NotAllowed, network_of
 from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver
+from console.alerts.reaching import NO_MAIL_SERVER
 from console.alerts.webhook import Refused, post
 from console.alerts.wording import payload, subject, text
 from console.celery import app, send
@@ -108,7 +109,7 @@ def _attempt(delivery: Delivery) -> str:
 
 def _mail(receiver: Receiver, delivery: Delivery) -> str:
     if not settings.EMAIL_HOST:
-        raise Hopeless("no mail server is configured: set HEADGATE_MAIL_HOST and start the worker again")
+        raise Hopeless(NO_MAIL_SERVER)
     told = delivery.notification
     message = EmailMessage(
         subject=subject(told).replace("\n", " ").replace("\r", " "),

@@ -24,6 +24,7 @@ from console.alerts.models import (
     Rule,
     Silence,
 )
+from console.alerts.reaching import warning_of
 from console.alerts.wording import short, titles
 from console.api import alerts_schema as shapes
 from console.api import schema
@@ -127,6 +128,10 @@ class RuleView(PersonalView):
         return Response(status=204)
 
 
+def _saved(receiver: Receiver) -> dict[str, Any]:
+    return {**receiver_shown(receiver, whole=True), "warning": warning_of(receiver)}
+
+
 class ReceiversView(PersonalView):
     @extend_schema(
         responses={200: shapes.Receiver(many=True)}, operation_id="alerts_receivers_list", summary="Receivers"
@@ -140,11 +145,12 @@ class ReceiversView(PersonalView):
         request=shapes.ReceiverGiven,
         responses={201: shapes.NewReceiver, **schema.WRITE_REFUSALS},
         summary="Make a receiver",
-        description="The secret that signs a webhook's requests is generated, and told this once.",
+        description="The secret that signs a webhook's requests is generated, and told this once. `warning` says why"
+        " nothing would reach the receiver now, such as a network that no administrator has allowed.",
     )
     def post(self, request: Request) -> Response:
         receiver = editing.make_receiver(actor(request), body_of(request))
-        return Response({**receiver_shown(receiver, whole=True), "secret": receiver.secret}, status=201)
+        return Response({**_saved(receiver), "secret": receiver.secret}, status=201)
 
 
 class ReceiverView(PersonalView):
@@ -156,14 +162,12 @@ class ReceiverView(PersonalView):
 
     @extend_schema(
         request=shapes.ReceiverChange,
-        responses={200: shapes.Receiver, **schema.WRITE_REFUSALS, 409: schema.Refusal},
+        responses={200: shapes.SavedReceiver, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Change a receiver",
     )
     def patch(self, request: Request, number: int) -> Response:
         body, found = body_of(request), one(Receiver.objects.all(), number, "receiver")
-        return Response(
-            receiver_shown(editing.change_receiver(actor(request), found, body, version_in(body)), whole=True)
-        )
+        return Response(_saved(editing.change_receiver(actor(request), found, body, version_in(body))))
 
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Remove a receiver")
     def delete(self, request: Request, number: int) -> Response:

@@ -85,7 +85,11 @@ class Receiver(ReceiverGiven):
     version = serializers.IntegerField()
 
 
-class NewReceiver(Receiver):
+class SavedReceiver(Receiver):
+    warning = serializers.CharField(help_text="Why nothing would reach it now; empty: nothing is in the way.")
+
+
+class NewReceiver(SavedReceiver):
     secret = serializers.CharField(help_text="Signs the requests of a webhook. Told this once.")
 
 

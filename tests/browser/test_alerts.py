@@ -105,6 +105,22 @@ async def test_a_rule_is_made_fires_is_delivered_and_silenced(people: People, br
     await expect(page.locator("#silences-empty")).to_be_visible()
 
 
+async def test_a_webhook_that_may_not_be_called_says_so_when_it_is_saved(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"), "/alerts/")
+    await page.get_by_role("button", name="New webhook").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("Name").fill("inside")
+    await dialog.get_by_label("URL").fill("http://10.1.2.3/hook")
+    await dialog.get_by_role("button", name="Make it").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("10.1.2.3 is not a public address")
+    await expect(dialog.locator(".secret")).not_to_be_empty()
+    await dialog.get_by_role("button", name="Close").click()
+    await page.locator("#receivers").get_by_role("button", name="Edit").click()
+    await dialog.get_by_label("URL").fill("http://10.1.2.4/hook")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("10.1.2.4 is not a public address")
+
+
 async def test_a_delivery_that_was_given_up_tells_why_and_is_sent_again(
     people: People, broker: Broker, hook: Received
 ) -> None:

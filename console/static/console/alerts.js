@@ -105,7 +105,8 @@ function receiverDialog(receiver = null, kind = receiver?.kind ?? "webhook") {
       const given = { ...values, enabled: enabled === "true", ...(webhook ? {} : { recipients: recipients.split(/[\s,]+/).filter(Boolean) }) };
       const made = receiver ? await patch(`alerts/receivers/${receiver.id}/`, { ...given, version: receiver.version }) : await post("alerts/receivers/", { ...given, kind });
       look();
-      return made.secret ? secretTold(made.secret) : null;
+      const warned = made.warning ? h("p", { class: "wrong", role: "alert" }, `Saved, but nothing reaches it now: ${made.warning}.`) : null;
+      return made.secret ? h("div", {}, warned, secretTold(made.secret)) : warned;
     },
   });
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -212,6 +213,9 @@ def test_a_private_address_is_refused_until_an_administrator_allows_it(
     made = post(as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": hook.url})
     assert made.status_code == 201
     assert len(made.json()["secret"]) > 30
+    assert made.json()["warning"].startswith(
+        "127.0.0.1 is not a public address: an administrator must allow its network"
+    )
     number = made.json()["id"]
     tested = post(as_operator, f"{API}receivers/{number}/test/", {}).json()
     assert tested["state"] == "failed"
@@ -221,7 +225,40 @@ def test_a_private_address_is_refused_until_an_administrator_allows_it(
     assert post(as_administrator, f"{API}networks/", {"network": "127.0.0.1/32"}).status_code == 201
     assert post(as_operator, f"{API}receivers/{number}/test/", {}).json()["state"] == "done"
     assert hook.bodies[0]["phase"] == "test"
+    saved = as_operator.patch(f"{API}receivers/{number}/", {"name": "it", "version": 1}, format="json").json()
+    assert (saved["name"], saved["warning"]) == ("it", "")
     assert AuditEntry.objects.filter(operation="create", object="alert-network 127.0.0.1/32").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": "webhook", "url": "http://169.254.169.254/"}, "169.254.169.254 is never called: it is link-local"),
+        ({"kind": "webhook", "url": "https://[fd00::1]:8443/x"}, "fd00::1 is not a public address"),
+        ({"kind": "webhook", "url": "http://no-such-host.invalid/"}, "no-such-host.invalid c"),
+        ({"kind": "email", "recipients": ["team@example.org"]}, "no mail server is configured"),
+    ],
+)
+def test_what_would_not_reach_a_receiver_is_said_when_it_is_saved(
+    broker: Broker, as_operator: APIClient, given: dict[str, Any], said: str
+) -> None:
+    made = post(as_operator, f"{API}receivers/", {"name": "hook", **given}).json()
+    assert made["warning"].startswith(said)
+    again = {"name": "hook", "enabled": False, "version": made["version"]}
+    assert as_operator.patch(f"{API}receivers/{made['id']}/", again, format="json").json()["warning"].startswith(said)
+
+
+def test_a_name_that_takes_long_to_look_up_holds_up_nobody_who_saves(
+    broker: Broker, as_operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr("console.alerts.reaching.PATIENCE", 0.01)
+    monkeypatch.setattr("console.alerts.reaching.resolved", lambda *_: answered.wait(60))
+    made = post(
+        as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": "https://slow.example.org/"}
+    )
+    answered.set()
+    assert made.json()["warning"] == "slow.example.org could not be looked up within 0.01 s"
 
 
 def test_mail_reaches_a_real_server_and_is_tried_again(stuck: Broker, by: Actor, settings: Any) -> None:
