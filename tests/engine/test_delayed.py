@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.message import DELAYED, PLAIN, Header
+from brokers.engine.backlog import HERE
+from brokers.engine.consumer import Consumer
+from brokers.engine.deep_queue import LOAD_MESSAGES, DeepQueue
+from brokers.engine.delayed import Delayed
+from brokers.engine.message import DELAYED, NEVER, PLAIN, Header
+from brokers.engine.overflow import Verdict
 from tests.engine.fake_store import FakeStore
 from tests.engine.simulation import START, SWEEP, Simulation
+from tests.engine.test_subscriptions import subscribe, wish
 
 
 def header(body: bytes) -> Header:
@@ -184,3 +190,115 @@ def test_after_a_restart_the_body_says_when_it_is_due_also_with_a_time_to_live()
     sim.advance(50)
     assert [m[0] for m in sim.held[consumer]] == [3, 1]
     assert queue.depth_messages == 2
+
+
+def test_a_queue_that_spools_keeps_bodies_on_disk_until_they_are_wanted() -> None:
+    sim, temp = simulation(), FakeStore()
+    sim.broker.turn.temp = lambda: temp
+    queue = sim.queue(capacity_messages=3, spool="disk")
+    assert isinstance(queue, DeepQueue)
+    bodies = [body(n, 500 if n % 2 else 0) for n in range(1, 41)]
+    sender = sim.sender(queue)
+    for each in bodies:
+        assert sim.publish(sender, each) is Verdict.TAKEN
+    temp.write(sim.broker, "")
+    few = sum(map(len, bodies[:5]))
+    assert (len(queue.delayed), queue.memory_bytes <= few) == (20, True)
+    sim.advance(500)
+    temp.write(sim.broker, "")
+    assert (len(queue.delayed), queue.memory_bytes <= few) == (0, True)
+    consumer = sim.receiver(queue, 40)
+    assert [m[1] for m in sim.held[consumer]] == bodies
+    sim.accept(consumer)
+    temp.write(sim.broker, "")
+    assert temp.stored == {}
+
+
+def test_many_that_are_due_at_once_come_in_batches_and_leave_room_for_others() -> None:
+    sim = simulation()
+    queue, other = sim.queue(), sim.queue("other")
+    for n in range(LOAD_MESSAGES * 3):
+        queue.enqueue(body(n, 500))
+    other.enqueue(body(1, 500))
+    sim.broker.turn.now += 500
+    seen = []
+    more = True
+    while more:
+        more = sim.broker.release()
+        seen.append((len(queue.delayed), len(other.delayed)))
+    assert seen == [(LOAD_MESSAGES * 2, 0), (LOAD_MESSAGES, 0), (0, 0)]
+    assert sim.broker.turn.delayed == set()
+
+
+def test_a_group_stays_with_its_consumer_also_for_what_comes_due() -> None:
+    sim = simulation()
+    queue = sim.queue()
+
+    def attach() -> Consumer:
+        consumer = sim.broker.attach_consumer(
+            sim.connection(), queue, "link", None, browsing=False, group_of=lambda b: "odd" if b[0] % 2 else "even"
+        )
+        sim.held[consumer] = []
+        return consumer
+
+    one, two = attach(), attach()
+    queue.enqueue(body(1, 500))
+    queue.enqueue(body(3))
+    sim.give(one, 1)
+    queue.enqueue(body(2))
+    sim.give(two, 9)
+    sim.give(one, 9)
+    sim.advance(500)
+    assert [m[1][:1] for m in sim.held[one]] == [b"3", b"1"]
+    assert [m[1][:1] for m in sim.held[two]] == [b"2"]
+
+
+def test_a_slow_consumer_is_not_found_by_messages_that_it_could_not_have() -> None:
+    sim = simulation()
+    sim.broker.slow_consumers.create(sim.host, "slow", {"topic": ">", "policy": "log", "messageAge": 4000})
+    sim.broker.slow_consumers.create(sim.host, "many", {"topic": "many", "policy": "log", "messageCount": 1})
+    found, consumer = subscribe(sim, wish(sim))
+    many, _ = subscribe(sim, wish(sim, "many"))
+
+    def look(seconds: int) -> list[bool]:
+        slow = []
+        for _ in range(seconds):
+            sim.advance(1000)
+            sim.broker.sample()
+            slow.append(found.slow_since is not None)
+        return slow
+
+    for queue in (found.queue, many.queue):
+        queue.header = header
+        queue.enqueue(body(1, 60_000))
+    assert not any(look(59))
+    assert many.slow_since is None
+    assert look(6) == [False, False, False, False, True, True]
+    assert many.slow_since is not None
+    sim.consume(consumer, 1)
+    assert look(1) == [False]
+    assert found.queue.delayed.shown == {}
+
+
+def test_ages_of_what_goes_otherwise_are_forgotten() -> None:
+    sim = simulation()
+    found, _ = subscribe(sim, wish(sim))
+    queue = found.queue
+    queue.header = header
+    queue.enqueue(body(1, 100, 5000))
+    queue.enqueue(body(2, 100))
+    sim.advance(200)
+    assert set(queue.delayed.shown or ()) == {1, 2}
+    sim.advance(5000)
+    assert set(queue.delayed.shown or ()) == {2}
+    queue.purge()
+    assert queue.delayed.shown == {}
+
+
+def test_what_is_settled_or_gone_leaves_nothing_in_the_heap_for_ever() -> None:
+    delayed = Delayed()
+    for n in range(5000):
+        delayed.add(n + 1_000_000, (n, 1, HERE, b"x", NEVER), of_day=False)
+        assert delayed.take(n) is not None
+    assert len(delayed._heap) < 3000
+    assert (len(delayed), delayed.depth_bytes, delayed.bytes, delayed.soonest) == (0, 0, 0, NEVER)
