@@ -206,6 +206,13 @@ CELERY_BEAT_SCHEDULE = {
     # Messages that wait longer than their next turn are dropped, so that a worker that was away does nothing twice.
     "alerts-sweep": {"task": "alerts.sweep", "schedule": timedelta(seconds=5), "options": {"expires": 5}},
     "alerts-forget": {"task": "alerts.forget", "schedule": crontab(hour=3, minute=40), "options": {"expires": 7200}},
+    "access-forget": {"task": "access.forget", "schedule": crontab(hour=3, minute=50), "options": {"expires": 7200}},
+    "schedules-forget": {
+        "task": "schedules.forget",
+        "schedule": crontab(hour=3, minute=45),
+        "options": {"expires": 7200},
+    },
+    "bulk-forget": {"task": "bulk.forget", "schedule": crontab(hour=3, minute=55), "options": {"expires": 7200}},
     "schedules-sweep": {"task": "schedules.sweep", "schedule": timedelta(seconds=15), "options": {"expires": 15}},
     "bulk-sweep": {"task": "bulk.sweep", "schedule": timedelta(seconds=15), "options": {"expires": 15}},
     "history-run": {"task": "history.run", "schedule": timedelta(minutes=10), "options": {"expires": 540}},
@@ -255,6 +262,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_HANDLER = "console.access.attempts.Attempts"
 AXES_LOCKOUT_CALLABLE = "console.pages.sign_in.locked_out"
 AXES_DISABLE_ACCESS_LOG = True  # who signed in is nobody's business but the audit trail's
 AXES_ENABLE_ADMIN = AXES_VERBOSE = False

@@ -17,7 +17,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from console.alerts.addresses import NotAllowed, network_of
-from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver
+from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver, Silence
 from console.alerts.reaching import NO_MAIL_SERVER
 from console.alerts.webhook import Refused, post
 from console.alerts.wording import payload, subject, text
@@ -82,8 +82,10 @@ def sweep() -> int:
 
 @app.task(name="alerts.forget")  # type: ignore[untyped-decorator]
 def forget() -> int:
-    """Drop notifications that are kept no longer."""
-    old = Notification.objects.filter(at__lt=timezone.now() - dt.timedelta(days=DAYS))
+    """Drop notifications that are kept no longer, and silences that were over by then."""
+    since = timezone.now() - dt.timedelta(days=DAYS)
+    Silence.objects.filter(until__lt=since).delete()
+    old = Notification.objects.filter(at__lt=since)
     return old.exclude(deliveries__state=DeliveryState.WAITING).delete()[0]
 
 

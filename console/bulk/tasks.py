@@ -6,15 +6,21 @@ finds jobs whose worker has gone. A job is done in slices, lest one of ten thous
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
 import uuid
 from typing import Any
 
+from django.utils import timezone
+
 from brokers.admin import BrokerUnreachable
+from console.bulk.models import BulkEdit, State
 from console.celery import app, send
 from console.operations.bulk import give_up, stalled, step
 
+#: How long jobs that are done are kept; the audit trail keeps what they changed.
+KEPT = dt.timedelta(days=365)
 #: Seconds of work before other tasks have their turn.
 SLICE = 2.0
 #: How often a broker that is away is asked again, after 2, 4, 8… seconds, before the job is interrupted.
@@ -47,3 +53,13 @@ def sweep() -> int:
     for number in numbers:
         send(carry_out, number)
     return len(numbers)
+
+
+@app.task(name="bulk.forget")  # type: ignore[untyped-decorator]
+def forget() -> int:
+    """Drop jobs that are kept no longer, and with them what an undo would need; an undo before what it undid."""
+    dropped = 0
+    over = BulkEdit.objects.filter(finished__lt=timezone.now() - KEPT, state=State.DONE, undone_by=None)
+    while count := over.delete()[0]:
+        dropped += count
+    return dropped

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from django.db import DatabaseError
+from django.db.models import Q
 from django.utils import timezone
 
-from console.history.models import HistoryRun
+from console.history.models import HistoryRun, JobRequest
 from console.lease import me
 
 #: Runs that went well are kept for a day, others for a month.
@@ -95,3 +96,4 @@ def forget_old_runs() -> None:
     now = timezone.now()
     HistoryRun.objects.filter(finished__lt=now - KEEP_FAILED).delete()
     HistoryRun.objects.filter(finished__lt=now - KEEP_DONE, error="").delete()
+    JobRequest.objects.filter(Q(finished__lt=now - KEEP_FAILED) | Q(asked__lt=now - KEEP_FAILED, looked=None)).delete()

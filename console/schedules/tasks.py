@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 from django.utils import timezone
 
 from console.celery import app, send
 from console.schedules import carrying_out
+from console.schedules.models import Run
+
+#: How long runs that are over are kept; the audit trail keeps what they changed.
+KEPT = dt.timedelta(days=365)
 
 
 @app.task(name="schedules.sweep")  # type: ignore[untyped-decorator]
@@ -25,3 +31,9 @@ def carry_out(number: int) -> str:
     said = carrying_out.carry_out(number)
     carrying_out.wake_for(number)
     return said
+
+
+@app.task(name="schedules.forget")  # type: ignore[untyped-decorator]
+def forget() -> int:
+    """Drop runs that are kept no longer."""
+    return int(Run.objects.filter(finished__lt=timezone.now() - KEPT).delete()[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import subprocess
@@ -13,6 +14,7 @@ from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -83,3 +85,20 @@ def test_https_makes_cookies_secure(tmp_path: Path, https: str) -> None:
     command = [sys.executable, "manage.py", "shell", "-v0", "-c", code]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == [str(bool(https))] * 3
+
+
+@pytest.mark.parametrize("by", [3600, -3600])
+def test_when_the_clock_is_set_nobody_waits_longer_than_the_pause(
+    vera: User, monkeypatch: pytest.MonkeyPatch, by: int
+) -> None:
+    fail_often()
+    assert sign_in("see-everything")[0] == 429
+    real = timezone.now
+    ahead = [datetime.timedelta(seconds=by)]
+    for module in ("django.utils.timezone", "axes.middleware", "axes.decorators", "axes.handlers.proxy"):
+        with contextlib.suppress(AttributeError):
+            monkeypatch.setattr(f"{module}.now", lambda: real() + ahead[0])
+    # Set forward, the pause is over at once; set back, it begins again.
+    assert sign_in("see-everything")[0] == (302 if by > 0 else 429)
+    ahead[0] += settings.AXES_COOLOFF_TIME + datetime.timedelta(seconds=1)
+    assert sign_in("see-everything")[0] == 302

@@ -1,0 +1,104 @@
+"""Tables that grow with use are emptied of what is kept no longer, each night; what still counts stays."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from axes.models import AccessAttempt
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.utils import timezone
+
+from console.access import tasks as access
+from console.alerts import tasks as alerts
+from console.alerts.models import Silence
+from console.bulk import tasks as bulk
+from console.bulk.models import BulkEdit, BulkEditRow, State
+from console.celery import app
+from console.history.models import JobRequest
+from console.history.recording_runs import forget_old_runs
+from console.schedules import tasks as schedules
+from console.schedules.models import Run, RunState
+
+pytestmark = pytest.mark.django_db
+
+DAY = dt.timedelta(days=1)
+
+
+def ago(days: float) -> dt.datetime:
+    return timezone.now() - days * DAY
+
+
+def test_each_night_everything_is_asked_to_forget() -> None:
+    app.loader.import_default_modules()
+    nightly = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
+    wanted = {name for name in app.tasks if name.endswith(".forget")}
+    assert {"access.forget", "alerts.forget", "bulk.forget", "schedules.forget"} <= wanted <= nightly
+
+
+def test_sessions_that_have_ended_go_and_who_is_signed_in_stays_so() -> None:
+    vera = User.objects.create_user("vera")
+    stays, left = Client(), Client()
+    for client in (stays, left):
+        client.force_login(vera, "django.contrib.auth.backends.ModelBackend")
+    Session.objects.filter(session_key=left.session.session_key).update(expire_date=ago(0.001))
+    access.forget()
+    assert list(Session.objects.values_list("session_key", flat=True)) == [stays.session.session_key]
+    assert stays.get("/").status_code == 200
+
+
+def test_failures_to_sign_in_that_count_no_longer_go() -> None:
+    for name, at in (("old", ago(1)), ("new", timezone.now())):
+        AccessAttempt.objects.create(username=name, ip_address="203.0.113.9", failures_since_start=1)
+        AccessAttempt.objects.filter(username=name).update(attempt_time=at)
+    access.forget()
+    assert [attempt.username for attempt in AccessAttempt.objects.all()] == ["new"]
+
+
+def test_silences_that_were_over_long_ago_go() -> None:
+    for days in (alerts.DAYS + 1, 1, -1):
+        Silence.objects.create(until=ago(days), made_by="olga", reason=str(days))
+    alerts.forget()
+    assert Silence.objects.count() == 2
+
+
+def test_runs_of_schedules_that_are_over_go_and_open_ones_stay() -> None:
+    def made(state: RunState, finished: dt.datetime | None, due: dt.datetime) -> Run:
+        return Run.objects.create(
+            schedule_name="night", broker="local", action="stop", target="x", user_name="olga", state=state,
+            finished=finished, due=due, retry_at=due,
+        )  # fmt: skip
+
+    kept = [made(RunState.OPEN, None, ago(400)), made(RunState.DONE, ago(300), ago(301))]
+    made(RunState.DONE, ago(366), ago(367))
+    schedules.forget()
+    assert set(Run.objects.all()) == set(kept)
+
+
+def test_bulk_edits_that_are_done_go_with_their_rows_and_their_undo() -> None:
+    def made(state: State, finished: dt.datetime | None, **more: Any) -> BulkEdit:
+        edit = BulkEdit.objects.create(
+            user_name="olga", broker="local", state=state, finished=finished, lease_until=ago(0), **more
+        )
+        BulkEditRow.objects.create(edit=edit, object="x", wanted={})
+        return edit
+
+    first = made(State.DONE, ago(370))
+    made(State.DONE, ago(369), undo_of=first)
+    undone_lately = made(State.DONE, ago(368))
+    kept = [undone_lately, made(State.DONE, ago(2), undo_of=undone_lately), made(State.INTERRUPTED, None)]
+    bulk.forget()
+    assert set(BulkEdit.objects.all()) == set(kept)
+    assert BulkEditRow.objects.count() == 3
+
+
+def test_requests_of_the_history_that_are_over_go() -> None:
+    kept = JobRequest.objects.create(work="compact", asked=ago(2), finished=ago(2), looked=ago(2))
+    JobRequest.objects.create(work="compact", asked=ago(40), finished=ago(40), looked=ago(40))
+    JobRequest.objects.create(work="compact", asked=ago(40))
+    forget_old_runs()
+    assert list(JobRequest.objects.all()) == [kept]
