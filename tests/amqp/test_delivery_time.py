@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from proton import Data, Described, Message, byte, int32, short, symbol, timestamp, ubyte, uint, ulong, ushort
+from proton.reactor import DurableSubscription, Selector
 
 from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.delivery_time import MOST_LOOKED_AT
@@ -20,6 +21,7 @@ from brokers.steady_clock import time_of_day
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import Copy, bodies, connected, fill, managing
 from tests.amqp.frames import ACCEPTED, DISPOSITION, described
+from tests.amqp.test_topics import TOPIC, client
 from tests.amqp.test_transactions import OUT, TRANSACTIONAL, Client
 
 QUEUE = str(object_name("Queue", virtualhost="default", name="q"))
@@ -273,3 +275,28 @@ def test_annotations_that_are_made_to_cost_time_cost_none(value: bytes) -> None:
 def test_a_dead_letter_is_seen_at_once() -> None:
     encoded = bytes(Message(body="text", annotations={TIME: LATEST, symbol("x"): 1}).encode())
     assert header(as_dead_letter(encoded, "rejected", "q", 1, "")).due == 0
+
+
+@pytest.mark.domain("clients delivery delay")
+def test_each_queue_of_a_topic_keeps_its_copy_until_its_time(broker: BrokerThread) -> None:
+    """With selectors, in a durable and in an ordinary subscription, and in a temporary queue."""
+    with client(broker, "one") as connection:
+        durable = connection.create_receiver("prices", credit=9, name="d", options=[TOPIC, DurableSubscription()])
+        ordinary = connection.create_receiver("prices", credit=9, name="o", options=[TOPIC])
+        odd = connection.create_receiver("prices", credit=9, name="s", options=[TOPIC, Selector("n = 1 or n = 3")])
+        temporary = connection.create_receiver(None, dynamic=True, credit=9, name="t")
+        sent = [
+            delayed(2, "1", durable=True, properties={"n": 1}),
+            due(1, "2", durable=True, properties={"n": 2}),
+            Message(body="3", durable=True, properties={"n": 3}),
+        ]
+        with connected(broker) as other:
+            for options, address in (([TOPIC], "prices"), ([], temporary.link.remote_source.address)):
+                sender = other.create_sender(address, options=options)
+                for message in sent:
+                    sender.send(message)
+        both = [durable, ordinary, temporary]
+        for hours, expected in ((0, "3"), (1, "2"), (1, "1")):
+            broker.pass_time(hours * HOUR)
+            for receiver in both if expected == "2" else [*both, odd]:
+                assert bodies(receiver, 1) == [expected]

@@ -40,6 +40,18 @@ class BacklogModel(RuleBasedStateMachine):
             self.backlog.insert(*entry)
             self.line = sorted([*self.line, entry])
 
+    @rule(data=st.data(), ttl=st.sampled_from([0, 3, 10]), here=st.booleans())
+    def merge(self, data: st.DataObject, ttl: int, here: bool) -> None:
+        """Between the others are free numbers, and behind them."""
+        taken = {entry[0] for entry in self.line}
+        free = [n for n in range(1, self.number + 4) if n not in taken]
+        body = b"y" * 3 if here else None
+        numbers = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
+        entries = [(n, 3, HERE if here else STORE, body, self.now + ttl if ttl else NEVER) for n in sorted(numbers)]
+        self.backlog.merge(entries)
+        self.line = sorted([*self.line, *entries])
+        self.number = max([self.number, *numbers])
+
     @rule(count=st.integers(1, 7))
     def drop(self, count: int) -> None:
         count = min(count, len(self.line))

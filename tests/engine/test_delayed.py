@@ -12,6 +12,7 @@ from brokers.engine.backlog import HERE
 from brokers.engine.consumer import Consumer
 from brokers.engine.deep_queue import LOAD_MESSAGES, DeepQueue
 from brokers.engine.delayed import Delayed
+from brokers.engine.line import Line
 from brokers.engine.message import DELAYED, NEVER, PLAIN, Header
 from brokers.engine.overflow import Verdict
 from tests.engine.fake_store import FakeStore
@@ -302,3 +303,15 @@ def test_what_is_settled_or_gone_leaves_nothing_in_the_heap_for_ever() -> None:
         assert delayed.take(n) is not None
     assert len(delayed._heap) < 3000
     assert (len(delayed), delayed.depth_bytes, delayed.bytes, delayed.soonest) == (0, 0, 0, NEVER)
+
+
+@given(st.sets(st.integers(1, 60)), st.integers(0, 60), st.integers(0, 60), st.sets(st.integers(1, 60)))
+def test_messages_take_their_places_in_a_line(here: set[int], first: int, cut: int, coming: set[int]) -> None:
+    """Those that came back from consumers are before the others, whatever comes."""
+    line = Line(0)
+    line.returned = [(n, b"") for n in sorted(here) if n < first]
+    line.ready.extend((n, b"") for n in sorted(here) if n >= first)
+    line.take_in([(n, b"") for n in sorted(coming - here)])
+    assert [n for n, _ in (*line.returned, *line.ready)] == sorted(here | coming)
+    assert [n for n, _ in line.cut(cut)] == [n for n in sorted(here | coming) if n >= cut]
+    assert [n for n, _ in (*line.returned, *line.ready)] == [n for n in sorted(here | coming) if n < cut]
