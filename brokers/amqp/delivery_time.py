@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from brokers.engine.message import LATEST
 
-_NAMES = b"x-opt-delivery-"
+#: No delivery time and no delay.
+NONE = (0, 0)
+
+#: How the names of both begin.
+NAMES = b"x-opt-delivery-"
 _TIME, _DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
 
 #: How the sections begin: their descriptors as a small number, a number, a symbol.
@@ -46,8 +50,8 @@ def asked_time(body: bytes, at: int) -> tuple[int, int]:
     any. A time that has long passed is one like others."""
     try:
         start, end = _annotations(body, at)
-        if body.find(_NAMES, start, end) < 0:
-            return 0, 0
+        if body.find(NAMES, start, end) < 0:
+            return NONE
         due = delay = None
         for key, value_at, pair_end in _pairs(body, start, end):
             if key == _TIME:
@@ -55,8 +59,9 @@ def asked_time(body: bytes, at: int) -> tuple[int, int]:
             elif key == _DELAY:
                 delay = _number(body[value_at:pair_end])
     except _Unreadable:
-        return 0, 0
-    return (0, max(0, delay or 0)) if due is None else (max(0, due), 0)
+        return NONE
+    asked = (0, max(0, delay or 0)) if due is None else (max(0, due), 0)
+    return asked if any(asked) else NONE
 
 
 def with_delivery_time(body: bytes, at: int, due: int) -> bytes:
