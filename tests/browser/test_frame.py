@@ -21,6 +21,45 @@ pytestmark = [
 
 _BROKER = object_name("Broker")
 PAGES = ["/", "/queues/default/orders/", "/objects/", "/audit/", "/api/"]
+WIDE_HEADED = [
+    "/",
+    "/queues/default/orders/",
+    f"/why/?object={object_name('Queue', virtualhost='default', name='orders')}",
+    "/policies/",
+    "/policies/bulk/",
+    "/timeline/",
+    "/history/",
+    "/history/incident/",
+    "/history/queues/default/orders/",
+    "/alerts/",
+    "/schedules/new/",
+    "/audit/",
+    "/access/",
+]
+#: Rows of things side by side: none of them lies on another, nor past the edge, nor is its text cut off.
+ROWS = ".topbar, .page-head, .page-title, .page-actions, .card-head, .totals, .history-bar, .filters, form#filters"
+COLLISIONS = """(rows) => {
+    const found = [];
+    const edge = document.documentElement.clientWidth;
+    for (const row of document.querySelectorAll(rows)) {
+        const parts = [...row.children].filter((part) => part.getClientRects().length);
+        const boxes = parts.map((part) => part.getBoundingClientRect());
+        boxes.forEach((box, n) => {
+            const name = `${row.className || row.id}: ${parts[n].innerText.slice(0, 30)}`;
+            if (!row.closest(".nav") && (box.left < -0.5 || box.right > edge + 0.5)) found.push(`${name} past the edge`);
+            boxes.slice(n + 1).forEach((other, m) => {
+                const apart = box.right <= other.left + 0.5 || box.left >= other.right - 0.5
+                    || box.bottom <= other.top + 0.5 || box.top >= other.bottom - 0.5;
+                if (!apart) found.push(`${name} on ${parts[n + 1 + m].innerText.slice(0, 30)}`);
+            });
+        });
+    }
+    for (const button of document.querySelectorAll("main :is(.page-actions, .card-head) :is(button, a)")) {
+        if (button.getClientRects().length && button.scrollWidth > button.clientWidth + 1 && getComputedStyle(button).display !== "inline")
+            found.push(`${button.innerText} is cut off`);
+    }
+    return found;
+}"""
 
 
 async def test_log_in_leads_where_one_wanted_to_go_and_sign_out_back(people: People) -> None:
@@ -71,6 +110,20 @@ async def test_page_is_quiet_and_never_scrolls_sideways(path: str, people: Peopl
             for other in parts[n + 1 :]:
                 apart = right <= other[0] + 0.5 or left >= other[2] - 0.5
                 assert apart or bottom <= other[1] + 0.5 or top >= other[3] - 0.5, (width, parts)
+
+
+async def test_nothing_of_headers_and_action_rows_lies_on_something_else(people: People, broker: Broker) -> None:
+    people.expected += ["status of 404", "status of 503"]  # of a history that is not there
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    broker.do(lambda memory: memory.fill("orders", 20))
+    page = await people.page("ada", "administrators", viewport={"width": 1440, "height": 800})
+    found = []
+    for path in WIDE_HEADED:
+        await opened(page, path)
+        for width in (390, 741, 900, 959, 1280):
+            await page.set_viewport_size({"width": width, "height": 800})
+            found += [(path, width, what) for what in await page.evaluate(COLLISIONS, ROWS)]
+    assert not found
 
 
 @pytest.mark.parametrize("path", ["/", "/history/", "/audit/"])

@@ -211,3 +211,39 @@ async def test_timeline_is_live_searched_and_its_address_shows_the_same_to_other
         await other.get_by_role("link", name="CSV").click()
     download = await downloading.value
     assert download.suggested_filename == "timeline-local.csv"
+
+
+async def test_stop_is_undone_from_the_page_after_its_dialog_is_closed(people: People, broker: Broker) -> None:
+    for name in ("orders", "payments"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    dialog, toast = page.locator("dialog"), page.locator(".toast")
+
+    async def stop_orders(reason: str) -> None:
+        await page.get_by_role("button", name="Stop producers of orders").click()
+        await dialog.get_by_label("Reason").fill(reason)
+        await dialog.locator("button[type=submit]").click()
+        await dialog.get_by_role("button", name="Close").click()
+        await expect(page.locator("#banner-stops")).to_contain_text(reason)
+
+    await stop_orders("a look at it")
+    await expect(toast).to_contain_text("queue orders: producers stopped.")
+    await toast.get_by_role("button", name="Undo").click()
+    await expect(toast).to_contain_text("queue orders: undone, the stop is lifted.")
+    await expect(page.locator("#banner-stops")).to_be_hidden()
+    await expect(row(page, "orders").locator(".state")).to_have_text("Normal")
+    await toast.get_by_role("button", name="Close").click()
+
+    # Another stop that has taken its place is not this one's to undo.
+    await stop_orders("a second look")
+    broker.do(
+        lambda memory: (
+            memory.management.call(ORDERS, "start-producers", {"reason": "enough"}, "bert"),
+            memory.management.call(ORDERS, "stop-producers", {"reason": "incident 7"}, "bert"),
+            memory._end_turn(),
+        )
+    )
+    await expect(page.locator("#banner-stops")).to_contain_text("incident 7")
+    await toast.get_by_role("button", name="Undo").click()
+    await expect(toast).to_contain_text("queue orders: this stop is not in force any more.")
+    await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")

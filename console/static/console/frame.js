@@ -99,6 +99,10 @@ const banner = document.getElementById("banner-stops");
 const MOST_LINES = 3;
 let stopsShown = "";
 let onBanner = new Set();
+let inForce = [];
+
+/** Whether a stop with this reason is in force still. */
+export const isStoppedFor = (reason) => inForce.some((stop) => stop.reason === reason);
 
 /** Whether the banner above says that this stop is in force. */
 export const isOnBanner = (stop) => onBanner.has(stop.scope);
@@ -109,6 +113,7 @@ export function showStops(stops) {
   const text = JSON.stringify([stops, steps]);
   if (text === stopsShown) return;
   stopsShown = text;
+  inForce = stops;
   tellHalted(stops);
   banner.hidden = stops.length === 0;
   onBanner = new Set(together(stops).slice(0, MOST_LINES).flat().map((stop) => stop.scope));
@@ -215,14 +220,21 @@ live.addEventListener("events", (event) => {
 
 const toasts = document.getElementById("toasts");
 
-/** Tell what came of an action; an error stays until it is closed. */
-export function toast(text, kind = "done") {
+const SHOWN = 8000; // ms
+const OFFERED = 60_000; // ms: time to read what it undoes, and to see what it did
+
+/** Tell what came of an action; an error stays until it is closed. `offer`: [word, function] of what can be done about it. */
+export function toast(text, kind = "done", offer = null) {
   const close = () => element.remove();
-  const element = h("div", { class: `toast ${kind}` }, h("p", {}, text),
+  const take = () => {
+    close();
+    offer[1]();
+  };
+  const element = h("div", { class: `toast ${kind}` }, h("p", {}, text), offer ? h("button", { type: "button", data: { acts: "" }, on: { click: take } }, offer[0]) : null,
     h("button", { type: "button", class: "quiet icon-only", "aria-label": "Close", on: { click: close } }, icon("close")));
   toasts.append(element);
   while (toasts.children.length > 4) toasts.firstChild.remove();
-  if (kind !== "error") setTimeout(close, 8000);
+  if (kind !== "error") setTimeout(close, offer ? OFFERED : SHOWN);
 }
 
 // -- theme, menus, keys -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import { pastAndPresent } from "./events.js";
 import { live, settings, watch } from "./frame.js";
 import { Model } from "./model.js";
 import { ObjectPanel } from "./object_panel.js";
-import { parseName, shortName } from "./objectname.js";
+import { formatName, parseName, shortName } from "./objectname.js";
 import { Tree } from "./tree.js";
 
 const panel = document.getElementById("object");
@@ -38,6 +38,7 @@ function remember(name, tab) {
 
 function choose(name, tab = "attributes") {
   const parsed = parseName(name);
+  if (parsed) name = formatName(parsed.type, parsed.keys); // as the broker writes it: with quotes only where they are needed
   const type = parsed && model.types.get(parsed.type);
   if (!type) {
     fill(panel, h("div", { class: "empty" }, h("p", {}, h("strong", {}, "There is no such object.")), h("p", { class: "muted" }, name)));

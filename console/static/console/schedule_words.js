@@ -16,7 +16,7 @@ export function inZone(text, zone) {
 }
 
 export function whatInWords(of) {
-  const target = of.target === "type=Broker" ? "the broker" : shortName(of.target);
+  const target = of.target === "type=Broker" ? "the broker" : of.target ? shortName(of.target) : "…";
   const what = of.action === "policy" ? `Set ${Object.entries(of.attributes).map(([name, value]) => settingText(name, value)).join(", ")} on ${target}`
     : `${ACTIONS[of.action]} producers of ${of.pattern ? `queues ${of.pattern} of ` : ""}${target}`;
   return of.lasts ? `${what} for ${duration(of.lasts * 60_000).replace(/ 0 (s|min|h)$/, "")}` : what;

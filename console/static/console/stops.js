@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { fill, h, icon } from "./elements.js";
 import { count, exact, plural } from "./format.js";
-import { settings } from "./frame.js";
+import { isStoppedFor, settings, toast } from "./frame.js";
 import { parseName, scopeInWords, shortName } from "./objectname.js";
 
 const WORDS = {
@@ -131,7 +131,7 @@ export function openStopDialog(action, aim) {
     const sent = body();
     try {
       const answer = await post(text.path, { ...sent, ...ends, ...(only ? { only: true } : {}), reason: reason.value.trim() });
-      showAnswer(dialog, form, action, sent, { ...answer, rate: ends.rate }, reason.value.trim());
+      showAnswer(dialog, form, action, sent, { ...answer, rate: ends.rate }, reason.value.trim(), whole && !chosen.value ? "All producers" : chosen?.value ? chosen.selectedOptions[0].textContent : label ?? scopeInWords(fixed.scope));
     } catch (error) {
       submit.disabled = false;
       fill(submit, icon(action), heading);
@@ -224,22 +224,38 @@ function previewLines(action, answer) {
 const unanswered = (answer) =>
   (answer.brokers ?? []).filter((each) => each.error).map((each) => h("p", { class: "wrong" }, `${each.title} was not reached: ${each.error}`));
 
-/** What came of it, followed as it happens, with one click to undo a stop. */
-function showAnswer(dialog, form, action, sent, answer, why) {
+/** What came of it, followed as it happens, with one click to undo a stop of `what`, in words. */
+function showAnswer(dialog, form, action, sent, answer, why, what) {
   const close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
   const undo = action === "stop" && answer.changed ? h("button", { type: "button", class: "undo", data: { acts: "" } }, icon("start"), "Undo") : null;
   fill(form, h("h2", { id: "stop-title" }, action === "stop" ? "Producers stopped" : "Producers started"), ...answerLines(action, answer), h("div", { class: "dialog-actions" }, undo, close));
   close.focus();
   const following = { on: action === "stop" };
   if (action === "stop") followDraining(form, sent, answer, following);
-  undo?.addEventListener("click", async () => {
-    undo.disabled = true;
+  if (!undo) return;
+  let over = false;
+  const takeBack = () => {
     // Only what this very call brought about: stops of others stay.
     const mine = { ...sent, only: true, reason: `undo: ${why}` };
     if (sent.queues) mine.queues = answer.changed_queues;
     if (sent.brokers) mine.brokers = answer.brokers.filter((each) => each.changed).map((each) => each.broker);
+    return post("start-producers/", mine);
+  };
+  // The dialog is closed long before one sees what the stop did: its way back stays beside the banner for a while.
+  dialog.addEventListener("close", () => over || toast(`${what}: producers stopped.`, "done", ["Undo", async () => {
     try {
-      const undone = await post("start-producers/", mine);
+      // Another stop may have taken its place meanwhile: that one stays.
+      const undone = sent.brokers || isStoppedFor(why) ? await takeBack() : {};
+      toast(undone.changed ? `${what}: undone, the stop is lifted.` : `${what}: this stop is not in force any more.`);
+    } catch (error) {
+      toast(`It was not undone: ${error.message}`, "error");
+    }
+  }]));
+  undo.addEventListener("click", async () => {
+    undo.disabled = true;
+    try {
+      const undone = await takeBack();
+      over = true;
       following.on = false;
       fill(form, h("h2", { id: "stop-title" }, "Undone"), ...answerLines("start", undone), h("div", { class: "dialog-actions" }, close));
       close.focus();

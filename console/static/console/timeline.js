@@ -8,7 +8,8 @@ import { SHAPES, said } from "./events.js";
 import { clock, moment, plural, words } from "./format.js";
 import { live, toast, watch } from "./frame.js";
 import { MomentField, readMoment, zoneElement } from "./moment_field.js";
-import { objectUrl, parseName, shortName } from "./objectname.js";
+import { formatName, objectUrl, parseName, shortName } from "./objectname.js";
+import { reasonInWords } from "./values.js";
 
 const MOST = 2000; // entries kept in the page
 const byId = (id) => document.getElementById(id);
@@ -29,7 +30,9 @@ const given = new URLSearchParams(location.search);
 for (const name of FIELDS) {
   const value = given.get(name);
   if (!value) continue;
+  const queue = name === "queue" && parseName(value);
   if (TIMES.has(name)) moments[name].ms = readMoment(value);
+  else if (queue) form.elements[name].value = formatName(queue.type, queue.keys); // as the broker writes it
   else form.elements[name].value = value;
 }
 
@@ -150,8 +153,15 @@ function about(entry) {
   return h("a", { href: objectUrl(target) }, shortName(target));
 }
 
+/** Why, in words: what people typed, or what blocks a producer. */
+function reasonOf(entry) {
+  if (entry.told_by === "people" || !entry.kind.startsWith("producer-")) return entry.reason;
+  return entry.reason.split(/, (?=[a-z]+-[a-z-]+(?::|$))/).filter(Boolean).map(reasonInWords).join("; ");
+}
+
 function line(entry) {
   const people = entry.told_by === "people";
+  const why = reasonOf(entry);
   const bad = people && entry.outcome !== "done";
   return h("li", { class: "event", data: { kind: entry.kind, toldBy: entry.told_by } },
     h("time", { class: "clock", datetime: new Date(entry.at).toISOString(), title: moment(entry.at) }, clock(entry.at)),
@@ -162,7 +172,7 @@ function line(entry) {
         people ? h("span", { class: `tag outcome-${entry.outcome}` }, bad ? entry.outcome : "audit") : null,
         entry.queue ? h("button", { type: "button", class: "quiet inline only", title: `Only what is about ${shortName(entry.queue)}`, on: { click: () => set("queue", entry.queue) } }, "only this queue") : null),
       entry.producer ? h("p", { class: "event-text" }, entry.producer) : null,
-      entry.reason ? h("p", {}, entry.reason) : null,
+      why ? h("p", {}, why) : null,
       h("p", { class: "event-text", title: `${entry.text}\n${people ? "Audit row" : "Event"} ${entry.number}` }, people ? entry.text : said(entry.text))));
 }
 

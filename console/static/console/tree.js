@@ -2,13 +2,14 @@
 
 import { get, query } from "./api.js";
 import { fill, h, icon } from "./elements.js";
-import { count, plural } from "./format.js";
+import { count, middle, plural } from "./format.js";
 import { pluralOf } from "./model.js";
 import { unlessAllowed } from "./frame.js";
 import { shortName } from "./objectname.js";
 import { stateElement } from "./states.js";
 
 const COUNT = 100;
+const NAMED = 60; // characters of a name; its title has it whole
 
 export class Tree {
   #root;
@@ -112,7 +113,7 @@ export class Tree {
 
   #objectNode(name, attributes, level) {
     const beneath = this.#model.beneath(name);
-    const content = [h("span", { class: "node-name" }, shortName(name))];
+    const content = [h("span", { class: "node-name", title: shortName(name) }, middle(shortName(name), NAMED))];
     if (attributes.client) content.push(h("small", { class: "muted" }, attributes.client));
     if (attributes.state && !["NORMAL", "RUNNING"].includes(attributes.state)) content.push(stateElement(attributes.state));
     return this.#node(level, {

@@ -4,7 +4,7 @@
 import { atThatTime, away, drawing, UNKNOWN } from "./away.js";
 import { ConditionsLine } from "./conditions.js";
 import { fill, h, icon, reconcile, setAttribute, setText } from "./elements.js";
-import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "./format.js";
+import { bytes, clock, count, duration, exact, exactAmount, middle, percent, plural, rate } from "./format.js";
 import { endOf, live, settings, watch } from "./frame.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "./objectname.js";
 import { setState, stateElement } from "./states.js";
@@ -12,6 +12,7 @@ import { openStopDialog } from "./stops.js";
 import { setSince, sinceElement } from "./times.js";
 import { Spinning } from "./spinning.js";
 
+const NAMED = 60; // characters of a name beside others; the page's title has it whole
 const byId = (id) => document.getElementById(id);
 const gets = new Spinning("messages"); // how fast each consumer gets messages
 
@@ -71,7 +72,7 @@ function chainSteps(data) {
     steps.push(["client", "Clients", queue.producers ? `${count(clients.size)}${more}` : "none", `on ${plural(new Set(data.producers.map((p) => p.connection)).size, "connection")}`]);
     steps.push(["link", "Links", `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked`, [queue.waiting_producers ? `${count(queue.waiting_producers)} waiting for credit` : "", queue.draining_producers ? `${count(queue.draining_producers)} draining` : ""].filter(Boolean).join(", ")]);
   }
-  steps.push(["queue", "Queue", h("a", { href: objectUrl(queue.object) }, queue.name), `${count(queue.depth_messages)} ${queue.depth_messages === 1 ? "message" : "messages"}, ${bytes(queue.depth_bytes)}`]);
+  steps.push(["queue", "Queue", h("a", { href: objectUrl(queue.object), title: queue.name }, middle(queue.name, NAMED)), `${count(queue.depth_messages)} ${queue.depth_messages === 1 ? "message" : "messages"}, ${bytes(queue.depth_bytes)}`]);
   for (const cause of data.causes) steps.push(causeStep(cause));
   if (!data.causes.length) steps.push(["limit", "Limit", "none binds", ""]);
   const stuck = data.consumers.filter((consumer) => consumer.stuck).length;
@@ -112,7 +113,7 @@ const causeKey = (cause) => `${cause.kind} ${cause.scope ?? cause.object}`;
 
 function causeCard(cause) {
   return h("article", { class: "card cause", data: { kind: cause.kind } },
-    h("header", { class: "card-head" }, h("h2", {}, icon(cause.kind === "stop" ? "stopped" : "overfull"), h("span", {})), h("span", { class: "muted" }, sinceElement())),
+    h("header", { class: "card-head" }, h("h2", {}, icon(cause.kind === "stop" ? "stopped" : "overfull"), h("span", {})), h("span", { class: "muted cause-since" }, "for ", sinceElement())),
     h("div", { class: "limit-lines" }), h("dl", { class: "facts" }));
 }
 
@@ -120,6 +121,7 @@ function updateCause(node, cause) {
   const [head, lines, facts] = node.children;
   setText(head.querySelector("h2 span"), cause.kind === "stop" ? `Producers of ${stopInWords(cause.scope)} are stopped` : cause.title);
   setSince(head.querySelector("time"), cause.since);
+  head.querySelector(".cause-since").hidden = !cause.since;
   if (cause.kind === "queue") {
     reconcile(lines, cause.limits, (limit) => limit.unit, limitLine, updateLimit);
     showFacts(facts, [
@@ -264,7 +266,7 @@ const render = drawing(() => {
   queueName = queue.object;
   drawn = true;
   for (const id of ["queue-link", "queue-page"]) byId(id).href = objectUrl(queue.object);
-  setText(byId("queue-link"), `${queue.virtualhost} / ${queue.name}`);
+  setText(byId("queue-link"), `${queue.virtualhost} / ${middle(queue.name, NAMED)}`);
   setState(byId("state"), data.producer?.state ?? queue.state);
   const since = data.producer ? data.producer.blocked_since : Math.min(...[queue.overfull_since, queue.stopped_since].filter(Boolean), Infinity);
   fillOnce(byId("since"), String(since), () => (since && since !== Infinity ? ["for ", sinceElement(since)] : []));
