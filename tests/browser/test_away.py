@@ -9,13 +9,14 @@ import re
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from brokers.managed import object_name
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People
 from tests.browser.test_hung_broker import UNTRUE
-from tests.browser.test_overview import limited, opened
+from tests.browser.test_overview import limited, opened, used
+from tests.browser.test_queue import field
 
 pytestmark = [
     pytest.mark.browser,
@@ -116,3 +117,70 @@ async def test_page_is_of_now_in_the_step_in_which_the_banner_goes(
     await expect(page.locator("#banner-lost")).to_be_hidden()
     assert await page.evaluate("window.states") == ["Overfull"]
     assert await page.locator("#stop, #stop-all").get_attribute("aria-disabled") is None
+
+
+async def is_off(button: Locator) -> None:
+    """It says that it does nothing now, and why, also when it is clicked."""
+    await expect(button).to_have_attribute("aria-disabled", "true")
+    await expect(button).to_have_attribute("title", re.compile("does not answer: nothing can be changed"))
+    await button.click(force=True)
+    toast = button.page.locator(".toast.error").last
+    await expect(toast).to_contain_text("does not answer")
+    await toast.get_by_role("button", name="Close").click()  # it is in front, and not behind the dialog
+
+
+async def test_what_is_typed_outlasts_the_silence_and_is_saved_without_a_reload(people: People, broker: Broker) -> None:
+    people.expected += ["503", "400"]
+    broker.do(lambda memory: used(memory, "orders", 10))
+    context = (await people.page("ada", "administrators")).context
+
+    queue = await opened(await context.new_page(), "/queues/default/orders/")
+    await queue.get_by_role("button", name="Edit").click()
+    await field(queue, "Capacity, messages").fill("77")
+    await field(queue, "Reason").fill("half typed")
+
+    policy = await opened(await context.new_page(), "/policies/scope/?object=type%3DBroker")
+    await expect(policy.locator(".in-force").first).not_to_be_empty()
+    await policy.locator("[name=capacity_messages]").fill("55")
+    await policy.get_by_label("Reason").fill("half typed")
+
+    stop = await opened(await context.new_page(), "/")
+    await stop.get_by_role("button", name="Stop all producers").click()
+    await stop.locator("dialog").get_by_label("Reason").fill("half typed")
+
+    bulk = await opened(await context.new_page(), "/policies/bulk/")
+    await expect(bulk.locator("#queues tr")).to_have_count(1)
+    await bulk.locator("[name=set-flow_control]").check()
+    await bulk.get_by_label("Reason").fill("half typed")
+
+    buttons = {
+        queue: queue.get_by_role("button", name="Save limits"),
+        policy: policy.get_by_role("button", name="Apply"),
+        stop: stop.locator("dialog button[type=submit]"),
+        bulk: bulk.locator("#apply"),
+    }
+    await expect(buttons[policy]).to_be_enabled()  # what it would do is there
+    await expect(buttons[bulk]).to_be_enabled()
+    broker.lose()
+    for page, button in buttons.items():
+        await expect(page.locator("#banner-lost")).to_contain_text("Shown as of")
+        await is_off(button)
+    await policy.locator("[name=capacity_messages]").fill("56")
+    await expect(policy.locator("#preview")).to_have_text("Not known while the broker does not answer.")
+    broker.come_back()
+    for page, button in buttons.items():
+        await expect(page.locator("#banner-lost")).to_be_hidden()
+        await expect(button).not_to_have_attribute("aria-disabled", "true")
+        assert await page.evaluate("window.notReloaded === true")
+        await expect(page.get_by_label("Reason")).to_have_value("half typed")
+    await expect(bulk.locator("[name=set-flow_control]")).to_be_checked()
+    await expect(field(queue, "Capacity, messages")).to_have_value("77")
+    await expect(policy.locator("[name=capacity_messages]")).to_have_value("56")
+    await expect(buttons[policy]).to_be_enabled()  # what was typed meanwhile is previewed
+
+    await buttons[queue].click()
+    await expect(queue.locator(".toast.done")).to_contain_text("Limits saved")
+    await buttons[policy].click()
+    await expect(policy.locator(".toast.done")).to_contain_text("Applied")
+    await buttons[stop].click()
+    await expect(stop.locator("dialog .answer")).to_contain_text("1 producer")

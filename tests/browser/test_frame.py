@@ -46,7 +46,7 @@ COLLISIONS = """(rows) => {
         const boxes = parts.map((part) => part.getBoundingClientRect());
         boxes.forEach((box, n) => {
             const name = `${row.className || row.id}: ${parts[n].innerText.slice(0, 30)}`;
-            if (!row.closest(".nav") && (box.left < -0.5 || box.right > edge + 0.5)) found.push(`${name} past the edge`);
+            if (box.left < -0.5 || box.right > edge + 0.5) found.push(`${name} past the edge`);
             boxes.slice(n + 1).forEach((other, m) => {
                 const apart = box.right <= other.left + 0.5 || box.left >= other.right - 0.5
                     || box.bottom <= other.top + 0.5 || box.top >= other.bottom - 0.5;
@@ -55,8 +55,8 @@ COLLISIONS = """(rows) => {
         });
     }
     for (const button of document.querySelectorAll("main :is(.page-actions, .card-head) :is(button, a)")) {
-        if (button.getClientRects().length && button.scrollWidth > button.clientWidth + 1 && getComputedStyle(button).display !== "inline")
-            found.push(`${button.innerText} is cut off`);
+        const cut = button.scrollWidth > button.clientWidth + 1 && getComputedStyle(button).display !== "inline";
+        if (cut && button.getClientRects().length) found.push(`${button.innerText} is cut off`);
     }
     return found;
 }"""

@@ -76,7 +76,8 @@ async def test_scripts_and_server_write_the_same_address(people: People) -> None
     page = await opened(await people.page("ada"))
     written = await page.evaluate(
         """async (names) => {
-            const { queueUrl } = await import(document.querySelector("script[type=module][src]").src.replace(/[^/]*$/, "objectname.js"));
+            const script = document.querySelector("script[type=module][src]").src;
+            const { queueUrl } = await import(script.replace(/[^/]*$/, "objectname.js"));
             return names.flatMap((name) => [queueUrl("default", name), queueUrl(name, "orders")]);
         }""",
         NAMES,

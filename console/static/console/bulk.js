@@ -1,7 +1,7 @@
 // A bulk edit before it begins: the queues that are meant, the fields, what it would do; and the edits so far.
 
 import { get, post } from "./api.js";
-import { whenBack } from "./away.js";
+import { UNKNOWN, whenBack } from "./away.js";
 import { fill, h } from "./elements.js";
 import { field } from "./fields.js";
 import { clock, count, exact, plural } from "./format.js";
@@ -134,7 +134,7 @@ async function preview() {
   } catch (error) {
     if (error.name === "AbortError") return;
     for (const { f } of ticked) f.wrong(error.fields?.[f.declared.name] ?? "");
-    fill(box, h("p", { class: "muted" }, "Nothing to show: the edit would be refused."));
+    fill(box, h("p", { class: "muted" }, error.status === 503 ? UNKNOWN : "Nothing to show: the edit would be refused."));
     tell(h("p", {}, error.message));
   }
   apply.disabled = previewed === null;
@@ -194,7 +194,10 @@ all.addEventListener("change", () => {
   list();
   soon();
 });
-whenBack(find);
+whenBack(async () => {
+  await find();
+  soon(); // what could not be previewed while the broker was away
+});
 watch({ watch: "objects", object: "" });
 find();
 jobs();

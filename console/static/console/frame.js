@@ -232,6 +232,10 @@ export function toast(text, kind = "done", offer = null) {
   };
   const element = h("div", { class: `toast ${kind}` }, h("p", {}, text), offer ? h("button", { type: "button", data: { acts: "" }, on: { click: take } }, offer[0]) : null,
     h("button", { type: "button", class: "quiet icon-only", "aria-label": "Close", on: { click: close } }, icon("close")));
+  // Over a dialog, too: what is not in it is behind it.
+  const dialog = [...document.querySelectorAll("dialog[open]")].at(-1);
+  if (toasts.parentElement !== (dialog ?? document.body)) (dialog ?? document.body).append(toasts);
+  dialog?.addEventListener("close", () => document.body.append(toasts), { once: true });
   toasts.append(element);
   while (toasts.children.length > 4) toasts.firstChild.remove();
   if (kind !== "error") setTimeout(close, offer ? OFFERED : SHOWN);

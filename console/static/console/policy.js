@@ -1,6 +1,7 @@
 // One scope: what it sets, what is in force there and from where; an edit is previewed as it is typed, then applied.
 
 import { get, objectPath, patch, post, remove, query } from "./api.js";
+import { UNKNOWN, whenBack } from "./away.js";
 import { openChangeDialog } from "./change_dialog.js";
 import { ChangedBy } from "./changed_by.js";
 import { fill, h } from "./elements.js";
@@ -182,7 +183,7 @@ async function preview() {
     if (!told.changed && told.queues && isPattern) await overrides(wanted);
   } catch (error) {
     if (error.name === "AbortError") return;
-    fill(box, h("p", { class: "muted" }, error.status === 404 ? "" : "Nothing to show: the change would be refused."));
+    fill(box, h("p", { class: "muted" }, error.status === 404 ? "" : error.status === 503 ? UNKNOWN : "Nothing to show: the change would be refused."));
     if (error.status === 409 && !settings.new) await conflict();
     else wrong(error);
   } finally {
@@ -328,4 +329,5 @@ live.addEventListener("snapshot", (event) => {
   else load();
 });
 live.addEventListener("broker", (event) => event.detail.connected && !explained && load());
+whenBack(typed); // what could not be previewed while the broker was away
 load();
