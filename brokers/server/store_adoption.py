@@ -1,13 +1,16 @@
 """What `manage.py store` does with stores that do not belong to the configuration: adopt them, or set them aside.
 
-Nothing is ever deleted. Each store is changed in one transaction, and the configuration last, so that after a kill -9
-the same command goes on where it was.
+Nothing is ever deleted. Each store is changed in one transaction or moved such that it is whole in one place at least,
+and the configuration comes last, so that after a kill -9 or a power cut the same command goes on where it was.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import glob
 import os
+import shutil
 import sqlite3
 import time
 import uuid
@@ -23,7 +26,7 @@ from brokers.server.checksums import body_checksum, place_mark
 from brokers.server.config_store import ConfigStore
 from brokers.server.first_start import first_start
 from brokers.server.message_store import Stamp, open_messages
-from brokers.server.sqlite_file import StoreError, failures_named, transaction
+from brokers.server.sqlite_file import StoreError, failures_named, sync_folder, transaction
 from brokers.server.store_identity import (
     CONFIG,
     FOLDER,
@@ -165,11 +168,9 @@ def set_aside(data: Path, names: Sequence[str] = (), *, now: datetime | None = N
         said = []
         if chosen:
             target.mkdir(mode=0o700)
+            sync_folder(data)
         for file in chosen:
-            # The log first: without its log a store is older than it was, without its store a log is nothing.
-            for each in sorted(folder.glob(f"{file.name}*"), reverse=True):
-                if not each.name.endswith("-reserve"):
-                    os.rename(each, target / each.name)
+            _move(file, target)
             said.append(f"{file} was moved to {target / file.name}")
         if config is not None:
             for name in known.stores:
@@ -182,3 +183,33 @@ def set_aside(data: Path, names: Sequence[str] = (), *, now: datetime | None = N
     finally:
         if config is not None:
             config.close()
+
+
+#: What file systems answer that know no second name of a file.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def _move(store: Path, target: Path) -> None:
+    """With its log, which may have the newest messages: a store without it is older than it was, and a log without its
+    store is nothing. So both are there under a second name before the store goes, and then its log. Raises OSError."""
+    beside = store.parent.glob(f"{glob.escape(store.name)}?*")
+    logs = sorted(each for each in beside if not each.name.endswith("-reserve"))
+    for each in (*logs, store):
+        _duplicate(each, target / each.name)
+    sync_folder(target)
+    for going in ([store], logs):
+        for each in going:
+            each.unlink()
+        sync_folder(store.parent)
+
+
+def _duplicate(file: Path, other: Path) -> None:
+    """A second name for it, or a copy on the disk where the file system has none. Raises OSError."""
+    try:
+        os.link(file, other)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copy2(file, other)
+        with other.open("rb") as copied:
+            os.fsync(copied.fileno())

@@ -36,7 +36,7 @@ def read_log(log: Path) -> Iterator[Operation]:
         at += _HEAD.size
         path = data[at : at + path_length].decode()
         at += path_length
-        has_data = kind in b"wr"
+        has_data = kind in b"wrl"
         content = data[at : at + length] if has_data else b""
         at += length if has_data else 0
         yield Operation(at, kind.decode(), path, offset, content)
@@ -86,6 +86,15 @@ Entries = dict[str, File | None]
 class Disk:
     """`root`: the folder that is there from the beginning."""
 
+    @classmethod
+    def of(cls, root: Path) -> Disk:
+        """One that holds safely what is in the folder."""
+        disk = cls(str(root))
+        for path in root.rglob("*"):
+            disk.safe[str(path)] = None if path.is_dir() else File(bytearray(path.read_bytes()))
+        disk.now = dict(disk.safe)
+        return disk
+
     def __init__(self, root: str) -> None:
         self.root = root
         self.now: Entries = {}
@@ -99,9 +108,10 @@ class Disk:
                 self._enter(path, File() if operation.kind == "c" else None)
             case "u":
                 self._leave(path)
-            case "r":
+            case "r" | "l":
                 self._enter(operation.data.decode(), self.now.get(path))
-                self._leave(path)
+                if operation.kind == "r":
+                    self._leave(path)
             case "s" if path == self.root or self.now.get(path, self) is None:
                 self._sync_folder(path)
             case "s" if isinstance(file := self.now.get(path), File):
@@ -129,14 +139,17 @@ class Disk:
         for path, what, there in self.pending:
             if chance.random() < kept:
                 _change(entries, path, what, there)
+        contents = dict[int, bytes]()  # of files, which may have two names
         for path in sorted(entries):  # a folder before what is in it
             what, target = entries[path], folder / path.removeprefix(self.root + "/")
             if not target.parent.is_dir():
                 continue  # lost with its folder
             if what is None:
                 target.mkdir()
-            else:
-                target.write_bytes(what.after_cut(chance, kept))
+                continue
+            if id(what) not in contents:
+                contents[id(what)] = what.after_cut(chance, kept)
+            target.write_bytes(contents[id(what)])
 
 
 def _change(entries: Entries, path: str, what: File | None, there: bool) -> None:

@@ -2,7 +2,7 @@
 
    FILE_LOG_ROOT: the folder, without links in its path. FILE_LOG: the file that grows by a record for each operation:
    kind (1 byte), length of the path (2 bytes), offset (8), length of the data (8), path, data. Kinds: c created, m folder
-   made, w written, t truncated to the offset, s synced, u unlinked, r renamed to the data. */
+   made, w written, t truncated to the offset, s synced, u unlinked, r renamed to the data, l linked to the data. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -149,6 +149,13 @@ int renameat(int from, const char *name, int to, const char *other) {
     AFTER((int)syscall(SYS_renameat, from, name, to, other), 'r', path, 0, target, strlen(target));
 }
 int rename(const char *name, const char *other) { return renameat(AT_FDCWD, name, AT_FDCWD, other); }
+
+int linkat(int from, const char *name, int to, const char *other, int flags) {
+    char path[PATH_MAX], target[PATH_MAX];
+    if (!absolute(from, name, path) || !absolute(to, other, target)) return (int)syscall(SYS_linkat, from, name, to, other, flags);
+    AFTER((int)syscall(SYS_linkat, from, name, to, other, flags), 'l', path, 0, target, strlen(target));
+}
+int link(const char *name, const char *other) { return linkat(AT_FDCWD, name, AT_FDCWD, other, 0); }
 
 int mkdirat(int folder, const char *name, mode_t mode) {
     char path[PATH_MAX];
