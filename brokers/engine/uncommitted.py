@@ -6,7 +6,8 @@ again, which may end overfull.
 
 A commit waits for the transaction's messages that wait outside. Those may wait for room that the commit itself would
 make, or that of another transaction which waits likewise; so after `COMMIT_WAIT_MS` they are let in above the stop
-level, if the queue is full of what open transactions hold. It is the one exception to its bound.
+level, if open transactions hold part of the queue's depth, or the one that waits takes from it. It is the one exception
+to its bound: one transaction at a time, since with its commit the others may find room.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from brokers.engine.flow import State
 from brokers.engine.gate import Gate
-from brokers.engine.overflow import Verdict, Waiting
+from brokers.engine.overflow import Verdict
 from brokers.engine.receipt import Outcome
 from brokers.engine.turn import Turn
 
@@ -90,14 +91,13 @@ class UncommittedGate(Gate):
         if not self.outside or all(w.enrolment is None for w in self.outside):
             return False
         if self.state is State.OVERFULL and not self.shortages:
-            for waiting in self.outside.take(self._waits_for_itself):
+            enrolled = (w.enrolment.transaction for w in self.outside if w.enrolment is not None)
+            first = next((each for each in enrolled if self._waits_for_itself(each)), None)
+            for waiting in self.outside.take(lambda w: w.enrolment is not None and w.enrolment.transaction is first):
                 self.let_in(waiting)
         return True
 
-    def _waits_for_itself(self, waiting: Waiting) -> bool:
-        if waiting.enrolment is None:
-            return False
-        transaction = waiting.enrolment.transaction
+    def _waits_for_itself(self, transaction: Transaction) -> bool:
         since = transaction.committing_since
         if since is None or self.turn.now - since < COMMIT_WAIT_MS:
             return False

@@ -481,6 +481,36 @@ def test_a_message_never_overtakes_one_of_its_producer_that_waits_outside(world,
     assert there + [w.body for w in queue.outside] == [body(mute.producer, n, 100) for n in (1, 2, 3)]
 
 
+@pytest.mark.domain("1 hold is bounded")
+def test_with_hold_a_queue_that_is_overfull_in_bytes_gives_no_credit_once_others_wait_outside(world):
+    queue = world.queue(capacity_bytes=1_000_000, flow_resume_bytes=0, mechanism="hold")
+    early, late = senders(world, queue, 2)
+    receiver = world.receiver(queue)
+    for sender in (early, late):
+        world.send(sender, 20, size=100)
+    for sender, size, count in ((early, 100_000, 12), (late, 100, 1)):
+        assert sender.send(size, count) == count
+    for sender in (early, late):
+        world.arrive(sender)
+    assert (queue.depth_bytes, len(queue.outside), queue.state) == (1_104_000, 2, State.OVERFULL)
+    world.advance(GRACE_MS + 2 * SWEEP)
+    world.consume(receiver, 43)  # what is taken while it is overfull would fit now
+    assert (queue.depth_bytes, len(queue.outside), queue.state) == (800_000, 2, State.OVERFULL)
+    assert queue.takes_held()
+    assert queue.ledger.room(queue.limits, queue.depth_bytes, queue.depth_messages) > 0
+    for _ in range(100):
+        world.advance()
+        assert (early.producer.credit, late.producer.credit) == (0, 0)
+    assert early.producer.blocked
+    assert late.producer.blocked
+    world.consume(receiver, 8)
+    assert (queue.state, len(queue.outside), queue.depth_bytes) == (State.NORMAL, 0, 100_100)
+    world.advance()
+    for sender in (early, late):
+        sender.read()
+        assert sender.credit > 0
+
+
 def test_a_producer_that_left_before_its_outcome_came_gets_no_credit(world):
     queue = world.queue(capacity_messages=2, flow_resume_messages=0, mechanism="hold")
     gone = world.sender(queue)

@@ -18,6 +18,7 @@ from brokers.engine.receipt import Outcome
 from brokers.engine.stops import Scope
 from brokers.engine.transaction import MOST_OPEN, ROLLED_BACK, TIMED_OUT, Acknowledgement, State, Transaction
 from brokers.engine.turn import Discharged, Effect, Settled
+from brokers.engine.uncommitted import COMMIT_WAIT_MS
 from brokers.managed import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
@@ -220,6 +221,97 @@ def test_a_commit_waits_for_a_message_that_waits_outside_until_there_is_room(bro
     assert transaction.state is State.COMMITTED
     assert bodies(queue) == [b"a"]
     assert broker.settled(producer) == [Outcome.ACCEPTED]
+
+
+LONG = 600_000
+
+
+def waiting_commits(broker: Recording, count: int) -> tuple[Queue, list[Transaction]]:
+    """A queue above its 1,000 bytes by what the first transaction holds in it, and so many transactions that wait for
+    a message of 5,000 bytes, all but the last being committed."""
+    queue = broker.queue(capacity_bytes=1000, mechanism="reject-after", reject_after_ms=LONG)
+    queue.enqueue(b"x" * 900)
+    producers = [broker.attach_producer("q") for _ in range(count)]
+    transactions = [broker.begin(producer) for producer in producers]
+    assert broker.send(transactions[0], producers[0], b"x" * 200) == [Verdict.TAKEN]
+    for transaction, producer in zip(transactions, producers, strict=True):
+        assert broker.send(transaction, producer, b"x" * 5000) == [Verdict.HELD]
+    for transaction in transactions[:-1]:
+        assert broker.commit(transaction) is State.COMMITTING
+    return queue, transactions
+
+
+def states(transactions: list[Transaction]) -> list[State]:
+    return [transaction.state for transaction in transactions]
+
+
+@pytest.mark.domain("3 known weakness")
+def test_a_commit_that_waits_for_itself_goes_in_after_a_second_and_no_other_with_it(broker: Recording) -> None:
+    queue, transactions = waiting_commits(broker, 4)
+    broker.advance(COMMIT_WAIT_MS - 100)
+    assert (queue.depth_bytes, set(states(transactions[:3]))) == (1100, {State.COMMITTING})
+    broker.advance(200)
+    assert states(transactions) == [State.COMMITTED, State.COMMITTING, State.COMMITTING, State.OPEN]
+    assert queue.depth_bytes == 6100
+    broker.advance(10 * COMMIT_WAIT_MS)  # consumers can make room for the others: they wait for that
+    assert (queue.depth_bytes, len(queue.outside)) == (6100, 3)
+    queue.purge()
+    broker._end_turn()
+    broker.advance(50)
+    assert states(transactions)[:2] == [State.COMMITTED, State.COMMITTED]
+    assert queue.depth_bytes == 5000
+    queue.purge()
+    broker._end_turn()
+    assert states(transactions) == [State.COMMITTED, State.COMMITTED, State.COMMITTED, State.OPEN]
+
+
+def test_while_another_transaction_holds_the_room_one_commit_goes_in_at_a_time(broker: Recording) -> None:
+    queue, transactions = waiting_commits(broker, 4)
+    holder = broker.attach_producer("q")
+    held = broker.begin(holder)
+    queue.uncommitted_messages += 1  # as if it had published something
+    seen = []
+    for _ in range(40):
+        broker.advance(50)
+        seen.append(queue.depth_bytes)
+    queue.uncommitted_messages -= 1
+    assert sorted(set(seen)) == [1100, 6100, 11_100, 16_100]
+    assert states(transactions) == [State.COMMITTED] * 3 + [State.OPEN]
+    broker.roll_back(held)
+
+
+def test_a_commit_that_takes_from_the_queue_that_it_waits_for_goes_in_after_a_second(broker: Recording) -> None:
+    queue = broker.queue(capacity_bytes=1000, mechanism="reject-after", reject_after_ms=LONG)
+    consumer = broker.attach_consumer("q")
+    consumer.credit = 1
+    queue.enqueue(b"x" * 1100)
+    broker._end_turn()
+    producer = broker.attach_producer("q")
+    transaction = broker.begin(producer)
+    assert broker.send(transaction, producer, b"y" * 1100) == [Verdict.HELD]
+    (message,) = [message for _, message in broker.acquired]
+    transaction.acknowledge(Acknowledgement(consumer, message, removes=True, failed=False, barred=False, settled=False))
+    assert broker.commit(transaction) is State.COMMITTING
+    broker.advance(COMMIT_WAIT_MS + 100)
+    assert transaction.state is State.COMMITTED
+    assert bodies(queue) == [b"y" * 1100]
+
+
+@pytest.mark.parametrize("how", ["not in a transaction", "not being committed", "nothing uncommitted"])
+def test_what_does_not_wait_for_itself_waits_for_room(broker: Recording, how: str) -> None:
+    queue = broker.queue(capacity_bytes=1000, mechanism="reject-after", reject_after_ms=LONG)
+    queue.enqueue(b"x" * 1100)
+    broker._end_turn()
+    producer = broker.attach_producer("q")
+    if how == "not in a transaction":
+        assert queue.publish(producer, b"y" * 100) is Verdict.HELD
+    else:
+        transaction = broker.begin(producer)
+        assert broker.send(transaction, producer, b"y" * 100) == [Verdict.HELD]
+        if how == "nothing uncommitted":
+            broker.commit(transaction)
+    broker.advance(10 * COMMIT_WAIT_MS)
+    assert (queue.depth_bytes, len(queue.outside)) == (1100, 1)
 
 
 def test_a_message_whose_time_outside_is_up_is_none_of_the_transactions(broker: Recording) -> None:

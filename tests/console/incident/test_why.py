@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from brokers.engine.consumer import Consumer
+from brokers.engine.message import Header
 from brokers.managed import object_name
 from brokers.testing import InMemoryBroker
 from console.live.consumer import LiveConsumer
@@ -120,6 +121,23 @@ def test_draining_queue_tells_when_it_resumes(broker: Broker, as_viewer: APIClie
     assert cause["to_go"] == {"messages": 41}
     assert why["drain"]["messages"] == pytest.approx(10, rel=0.3)
     assert why["resume_ms"] == pytest.approx(4100, rel=0.4)
+
+
+def test_queue_that_is_full_of_delayed_messages_says_so(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+
+    def delayed(memory: InMemoryBroker) -> None:
+        due = memory.engine.turn.now + 3_600_000
+        memory.engine.turn.header = lambda body: Header(due=due)
+        overfull(memory)
+        memory.attach_consumer("orders").credit = 10
+
+    broker.do(delayed)
+    why = asked(as_viewer, ORDERS)
+    (cause,) = why["causes"]
+    assert "11 of its messages wait for their delivery time, the next at " in cause["because"]
+    assert (cause["resume_ms"], why["queue"]["delayed_messages"]) == (None, 11)
+    assert why["consumers"][0]["doing"] == "waits for messages, room for 10"
 
 
 def test_queue_that_nothing_holds_says_so(broker: Broker, as_viewer: APIClient) -> None:
