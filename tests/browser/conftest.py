@@ -37,9 +37,9 @@ class Console:
     """A running console. `stop` and `start` again keep its port."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        # Kept, lest another process be given the port before the server listens there.
+        self._listener: socket.socket | None = _bound(0)
+        self.port = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._server: uvicorn.Server | None = None
 
@@ -50,9 +50,12 @@ class Console:
             application, host="127.0.0.1", port=self.port, log_level="error", lifespan="off", ws="websockets-sansio"
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, name="console", daemon=True)
+        listener, self._listener = self._listener or _bound(self.port), None  # the server closes it when it stops
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name="console", daemon=True
+        )
         self._thread.start()
-        end = time.monotonic() + 10
+        end = time.monotonic() + LIMIT / 1000
         while not self._server.started:
             assert time.monotonic() < end, "the console did not start"
             assert self._thread.is_alive(), "the console ended while starting"
@@ -61,9 +64,16 @@ class Console:
     def stop(self) -> None:
         if self._server is not None:
             self._server.should_exit = self._server.force_exit = True
-            self._thread.join(10)
+            self._thread.join(LIMIT / 1000)
             assert not self._thread.is_alive(), "the console did not stop"
             self._server = None
+
+
+def _bound(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", port))
+    return made
 
 
 @contextmanager

@@ -18,6 +18,9 @@ from tests.console.standin import Connected
 
 T = TypeVar("T")
 
+#: Seconds after which what should happen at once has not: long, where other work shares the machine.
+LIMIT = 60.0
+
 QUICK = Pace(retry_first=0.01, retry_most=0.05, requery=30, totals=0.05, hosts=0.2, looking=0.02, answer=2)
 
 
@@ -45,7 +48,7 @@ class Broker:
         async def acting() -> T:
             return act(self.memory)
 
-        return asyncio.run_coroutine_threadsafe(acting(), self.link._loop).result(5)
+        return asyncio.run_coroutine_threadsafe(acting(), self.link._loop).result(LIMIT)
 
     def sample(self) -> None:
         """A second passes and the samples of it are sent."""
@@ -65,7 +68,7 @@ class Broker:
         until(lambda: self.link.connected)
 
 
-def until(condition: Callable[[], object], limit: float = 5) -> None:
+def until(condition: Callable[[], object], limit: float = LIMIT) -> None:
     """Wait for a condition that another thread brings about; fails after `limit` seconds."""
     end = time.monotonic() + limit
     while not condition():
@@ -73,7 +76,7 @@ def until(condition: Callable[[], object], limit: float = 5) -> None:
         time.sleep(0.002)
 
 
-async def until_async(condition: Callable[[], object], limit: float = 5) -> None:
+async def until_async(condition: Callable[[], object], limit: float = LIMIT) -> None:
     """`until` for tests whose own loop must go on meanwhile."""
     await asyncio.to_thread(until, condition, limit)
 
