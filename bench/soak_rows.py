@@ -48,6 +48,7 @@ KINDS = (
     Kind("work queue", ("worker/**/*",)),
     Kind("landing", ("history/landing/**/*",), "files that are taken are deleted after 1 h"),
     Kind("tables", ("history/tables/**/*",), "compacted each night, kept for the days of the retention"),
+    Kind("Spark's scratch", ("spark/**/*",)),
     Kind("other files", ("**/*",)),
 )
 

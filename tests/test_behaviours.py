@@ -83,6 +83,8 @@ ROWS = {
     "9 kills": "what was accepted survives kill -9 at any moment, transactions as a whole or not at all",
     "9 power cuts": "what was confirmed is there after a power cut, whatever of the rest was written",
     "9 bit rot": "a flipped byte gives no wrong answer, is named, and costs at most what it hit",
+    "9 read-only": "what may not be written is named in one line, and nothing is lost",
+    "9 clock steps": "a clock that is set by an hour fires, repeats, skips, ends and prolongs nothing in silence",
     "9 identity": "a configuration and stores that do not belong together are refused, with what to do about it",
 }
 

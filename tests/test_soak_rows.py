@@ -65,6 +65,7 @@ def test_files_may_grow_up_to_their_bound_and_no_further() -> None:
         ("worker/queue/taken/1.msg", "work queue"),
         ("history/landing/events/a.parquet", "landing"),
         ("history/tables/events/_delta_log/1.json", "tables"),
+        ("spark/77-a1b2c3/blockmgr-1/0f/shuffle_0", "Spark's scratch"),
         ("up.lock", "other files"),
     ],
 )

@@ -17,6 +17,7 @@ import contextlib
 import glob
 import hashlib
 import logging
+import os
 import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
@@ -235,7 +236,11 @@ def read_records(data: Path) -> list[Record]:
 
 def check(data: Path, records: Sequence[Record]) -> list[StoreFile]:
     """The message stores. Raises StoreMismatch, which says what to do, if they do not belong to the configuration that
-    these are the records of; StoreError if one of these is damaged. Writes nothing."""
+    these are the records of; StoreError if one of these is damaged, or the folder cannot be written. Writes nothing."""
+    folder = data / FOLDER
+    # A store there can then not even be read, and would look like one that does not belong to the configuration.
+    if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        raise StoreError(f"cannot write {folder}: let the user that the broker runs as write there")
     stores = [read_store(path) for path in store_files(data / FOLDER)]
     if found := mismatches(Configuration.of(data / CONFIG, records), stores):
         raise StoreMismatch(

@@ -51,6 +51,7 @@ def blocked(machine: Machine, consumers: int = 0) -> None:
     machine.state.table.rows = lambda: [row]  # type: ignore[method-assign]
 
 
+@pytest.mark.domain("9 clock steps")
 @BOTH_WAYS
 def test_a_condition_is_told_after_as_long_as_ever(machine: Machine, by: int) -> None:
     blocked(machine)

@@ -60,6 +60,7 @@ def test_of_two_one_has_it_until_it_has_run_out(uptime: Uptime) -> None:
     assert take(rows, MINUTE, NOW + MINUTE, tries=2)
 
 
+@pytest.mark.domain("9 clock steps")
 @BOTH_WAYS
 def test_a_clock_that_is_set_makes_no_second_holder_and_prolongs_no_lease(uptime: Uptime, by: dt.timedelta) -> None:
     a_row()

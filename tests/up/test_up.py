@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
 import ssl
+import subprocess
 import urllib.request
 from contextlib import closing
 from http.client import HTTPException
@@ -20,7 +21,8 @@ import pytest
 
 from brokers.supervisor import KILL_AFTER
 from tests.certificates import Authority
-from tests.up.running import Running, free_port, lives, wait_until
+from tests.read_only import held_by_permissions
+from tests.up.running import ROOT, Running, free_port, lives, wait_until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -57,12 +59,55 @@ def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert up.err.count("\n") == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_data_folder_without_permission_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
-    with Up(tmp_path) as up:
-        assert up.wait_for_end() == 1
-    assert f"cannot write to the data folder {tmp_path}/data (Permission denied)" in up.err
+    command = held_by_permissions("manage.py", "up", "--data", str(tmp_path / "data"))
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"manage.py up: cannot write to the data folder {tmp_path}/data (Permission denied)")
+    assert ended.stderr.count("\n") == 1
+    assert not list((tmp_path / "data").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("broker", "cannot write to the data folder {data}/broker: Permission denied"),
+        ("console/console.sqlite3", "{data}/console/console.sqlite3 cannot be written"),
+        ("console", "{data}/console"),
+    ],
+)
+def test_a_part_of_the_folder_that_may_not_be_written_is_named_and_is_as_it_was(
+    tmp_path: Path, folder_of_before: Path, what: str, said: str
+) -> None:
+    data = shutil.copytree(folder_of_before, tmp_path / "data")
+    path = data / what
+    before, mode = contents(data), path.stat().st_mode
+    path.chmod(0o500 if path.is_dir() else 0o400)
+    ports = ("--port", str(free_port()), "--amqp-port", str(free_port()))
+    command = held_by_permissions("manage.py", "up", *ports, "--data", str(data))
+    try:
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    finally:
+        path.chmod(mode)
+    assert ended.returncode == 1
+    assert said.format(data=data) in ended.stderr, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert contents(data)[what] == before[what] if path.is_file() else contents(data).keys() >= before.keys()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def folder_of_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an `up` that has ended."""
+    folder = tmp_path_factory.mktemp("before")
+    with Up(folder) as up:
+        up.wait_for(READY, within=READY_WITHIN)
+        up.end(signal.SIGTERM, within=STOPPED)
+    return folder / "data"
 
 
 def test_a_host_that_is_not_of_this_machine_is_named(tmp_path: Path) -> None:

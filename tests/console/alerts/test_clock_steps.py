@@ -81,6 +81,7 @@ def ruled(by: Actor, **values: Any) -> World:
     return world
 
 
+@pytest.mark.domain("9 clock steps")
 @BOTH_WAYS
 def test_a_condition_must_last_as_long_as_the_rule_wants(by_whom: Actor, by: int) -> None:
     world = ruled(by_whom, holds=60)

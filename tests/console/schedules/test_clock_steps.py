@@ -43,6 +43,7 @@ def hourly(by: Actor) -> None:  # noqa: F811
     Schedule.objects.update(next=TEN)
 
 
+@pytest.mark.domain("9 clock steps")
 def test_set_back_after_it_was_carried_out_it_is_not_again(orders: Broker, by: Actor) -> None:  # noqa: F811
     hourly(by)
     pass_to(TEN + MINUTE)
