@@ -28,6 +28,14 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
+def database(path: Path) -> Path:
+    """The file of the console's database, if it may be written, and files beside it made; raises DataFolderError."""
+    for each, needed in ((path.parent, os.W_OK | os.X_OK), (path, os.W_OK)):
+        if each.exists() and not os.access(each, needed):
+            raise DataFolderError(f"the console's database {path} cannot be written: {each} is read-only for this user")
+    return path
+
+
 def secret(path: Path) -> str:
     """Return the secret in the file, generating it (mode 0600) if there is none; raises DataFolderError."""
     try:

@@ -34,7 +34,7 @@ from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from brokers import input_limits
-from console.data_folder import DataFolderError, prepare, secret
+from console.data_folder import DataFolderError, database, prepare, secret
 from console.oidc_settings import OidcSettingsError
 from console.oidc_settings import from_environment as oidc_from_environment
 from console.static_version import static_version
@@ -64,6 +64,9 @@ def _file(variable: str) -> str:
 try:
     DATA = prepare(Path(os.environ.get("HEADGATE_DATA") or "data"))
     SECRET_KEY = secret(DATA / "console" / "django.secret")
+    _DATABASE_FILE = DATA / "console" / "console.sqlite3"
+    if not os.environ.get("DATABASE_URL"):
+        database(_DATABASE_FILE)
     HEADGATE_OIDC = oidc_from_environment(os.environ)
 except (DataFolderError, OidcSettingsError) as error:
     sys.exit(str(error))  # one line for whoever started a command, not a traceback
@@ -163,7 +166,7 @@ TEMPLATES = [
 DATABASES: dict[str, Any] = {
     "default": dj_database_url.parse(os.environ["DATABASE_URL"])
     if os.environ.get("DATABASE_URL")
-    else {"ENGINE": "django.db.backends.sqlite3", "NAME": str(DATA / "console" / "console.sqlite3")}
+    else {"ENGINE": "django.db.backends.sqlite3", "NAME": str(_DATABASE_FILE)}
 }
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {

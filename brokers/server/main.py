@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
 import logging
+import os
 import signal
 import sys
 from logging.handlers import RotatingFileHandler
@@ -28,6 +30,8 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     try:
         make_folder(options.data)
+        if not os.access(options.data, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         log_file = options.data / "broker.log"
         _log_to(log_file)
         tls = tls_address(options)
