@@ -309,11 +309,15 @@ def decode_first(data: bytes | memoryview) -> tuple[int, Any]:
 
 
 def _kept(value: Any) -> Any:
-    """The value with copies of the binaries in its lists, of which Proton's views end with what they were read from."""
+    """The value with copies of its binaries, of which Proton's views end with what they were read from. A descriptor
+    that is neither a number nor a symbol is None: it describes nothing, and may be what cannot be looked up."""
     if isinstance(value, memoryview):
         return bytes(value)
     if isinstance(value, Described):
-        return Described(value.descriptor, _kept(value.value))
+        known = isinstance(value.descriptor, int | str)
+        return Described(value.descriptor if known else None, _kept(value.value))
+    if isinstance(value, dict):
+        return {key: _kept(each) for key, each in value.items()}
     return [_kept(each) for each in value] if isinstance(value, list) else value
 
 
