@@ -41,7 +41,7 @@ def attribute(broker: Broker, name: str) -> Any:
     return broker.do(lambda memory: memory.management.read(ORDERS)[name])
 
 
-async def shown(page: Page, reads: str, name: str, value: int | str) -> None:
+async def shown(page: Page, reads: str, name: str, value: int | str | bool) -> None:
     """Wait until the page's function tells that value. (Playwright's own waiting needs eval, which is forbidden.)"""
     looks = f"""async ([name, value]) => {{
         while (({reads})(name) !== value) await new Promise(requestAnimationFrame);
@@ -135,6 +135,46 @@ async def test_chart_does_not_draw_through_a_restart_of_the_broker(people: Peopl
         "",
         "01-11",
     )
+
+
+#: The filled shapes of the chart with sides that are neither upright nor level, as the texts of their paths.
+SLANTED = """() => [...document.querySelectorAll("#chart .js-fill")].map((one) => one.getAttribute("d")).filter((d) => {
+    let [x, y] = [null, null];
+    return (d.match(/[MLHV][^MLHVZ]*/g) ?? []).some((step) => {
+        const numbers = step.slice(1).split(/[ ,]+/).filter(Boolean).map(Number);
+        const [toX, toY] = { H: [numbers[0], y], V: [x, numbers[0]] }[step[0]] ?? numbers;
+        const slants = step[0] === "L" && Math.abs(toX - x) > 0.5 && Math.abs(toY - y) > 0.5;
+        [x, y] = [toX, toY];
+        return slants;
+    });
+})"""
+
+
+async def test_chart_fills_nothing_across_a_time_that_is_not_known(people: People, broker: Broker) -> None:
+    """After a restart the queue was overfull, and then the page was without the broker for a while."""
+    broker.do(lambda memory: (limited(memory, "orders", 10), memory.advance(1_000)))
+
+    def restart(memory: InMemoryBroker) -> None:
+        memory.advance(5_000)
+        memory.engine.turn.state("broker-ready", object_name("Broker"), "broker", "BRK-1004 : Ready", {})
+        memory._end_turn()
+        memory.advance(10_000)
+
+    broker.do(restart)
+    broker.do(lambda memory: memory.fill("orders", 20))
+    page = await opened(await people.page("ada"), PAGE)
+    reads = """name => document.getElementById("chart").data?.find((t) => t.meta === name)?.y
+        .map((y) => y === null ? "-" : y).join(" ")"""
+    await expect(page.locator("#chart .js-fill").first).to_be_attached()
+    await shown(page, f"(name) => ({reads})(name)?.includes('0 - 1') ?? false", "overfull", True)
+    assert await page.evaluate(SLANTED) == []
+    people.expected.append("503")
+    broker.lose()
+    await expect(page.locator("#banner-lost")).to_be_visible()
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
+    broker.come_back()
+    await shown(page, f"(name) => /\\d -.* 0$/.test(({reads})(name))", "depth_messages", True)
+    assert await page.evaluate(SLANTED) == []
 
 
 async def test_edited_capacity_is_in_force_at_once_and_audited(people: People, broker: Broker) -> None:

@@ -37,6 +37,21 @@ function themeReader(element) {
   };
 }
 
+/**
+ * The areas below lines as traces of their own, in front of the others. Plotly fills what is below a line with gaps as
+ * one shape, with a ramp from each part to the next, where nothing is known; an area that is 0 there has none.
+ */
+function withAreas(traces) {
+  const areas = [];
+  const lines = traces.map((trace) => {
+    if (trace.fill !== "tozeroy") return trace;
+    const bare = trace.line.width === 0; // nothing but an area: it is what the legend shows
+    areas.push({ ...trace, meta: `area_${trace.meta}`, y: trace.y.map((y) => y ?? 0), line: { ...trace.line, width: 0 }, hovertemplate: null, hoverinfo: "skip", showlegend: bare });
+    return { ...trace, fill: "none", fillcolor: null, showlegend: !bare };
+  });
+  return [...areas, ...lines];
+}
+
 const valueOf = (sample, field) => {
   if (field.startsWith("past_")) return sample.past ? sample[field.slice(5)] : null;
   if (field.startsWith("depth_") && sample.past) return null;
@@ -142,6 +157,7 @@ export class DepthChart {
     figure.layout.xaxis.range = [x.at(-1) - this.#span, x.at(-1)];
     figure.layout.xaxis.nticks = narrow ? 4 : 8;
     figure.layout.uirevision = this.#unit;
+    figure.data = withAreas(figure.data);
     if (!this.#drawn) this.#element.replaceChildren();
     this.#drawn = true;
     Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
