@@ -60,8 +60,8 @@ class DeepQueue(Queue):
         self._spool_body(number, body)
 
     def set_aside(self, number: int, body: bytes) -> Entry:
-        """A message that was in memory, for the backlog."""
-        self._spool_body(number, body)
+        """A message that was in memory, for the backlog. Its body stays here: one that came from the temp store is
+        being removed there, and a store takes each place once."""
         return number, len(body), HERE, body, self.deadlines.at.get(number, NEVER)
 
     def _spool_body(self, number: int, body: bytes) -> None:
@@ -130,15 +130,16 @@ class DeepQueue(Queue):
         """Read when the next messages of an earlier run are due. False: the store cannot be read now."""
         entries = self.delayed.unread(LOAD_MESSAGES, LOAD_BYTES)
         bodies = self.bodies(entries)
-        for entry in entries if bodies else ():
-            assert bodies is not None
+        if bodies is None:
+            return False
+        for entry in entries:
             body = bodies.get(entry[0])
             if body is None:
                 self.delayed.take(entry[0])
                 self._lose_damaged(entry)
             else:
                 self.delayed.add(self.header(body).due - self.turn.ahead, entry, of_day=True)
-        return bodies is not None
+        return True
 
     def _show_due(self, entries: list[Entry]) -> bool:
         """Show messages whose time has come. False: a store cannot be read now, and some wait on."""

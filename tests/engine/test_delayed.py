@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -174,6 +175,19 @@ def test_a_durable_message_is_marked_and_its_body_waits_in_the_store() -> None:
     assert [m[0] for m in sim.held[consumer]] == [place[1]]
 
 
+def test_messages_that_the_store_no_longer_has_are_dropped_and_not_looked_for_again() -> None:
+    class Damaged(FakeStore):
+        def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:
+            return {}
+
+    store = Damaged()
+    sim = simulation()
+    queue = durable(sim, store)
+    sim.broker.recover(sim.host, [(queue.store_id, number, 100, 0, DELAYED) for number in range(1, 6)])
+    assert [sim.broker.release() for _ in range(2)][-1] is False
+    assert (queue.depth_messages, queue.dropped, len(queue.delayed)) == (0, 5, 0)
+
+
 def test_after_a_restart_the_body_says_when_it_is_due_also_with_a_time_to_live() -> None:
     store = FakeStore()
     sim = simulation()
@@ -213,6 +227,28 @@ def test_a_queue_that_spools_keeps_bodies_on_disk_until_they_are_wanted() -> Non
     sim.accept(consumer)
     temp.write(sim.broker, "")
     assert temp.stored == {}
+
+
+def test_what_is_set_aside_does_not_go_to_the_temp_store_a_second_time() -> None:
+    """It is being removed there, with the same group of changes as it would be put."""
+    sim, temp = simulation(), FakeStore()
+    sim.broker.turn.temp = lambda: temp
+    queue = sim.queue(capacity_messages=1, spool="disk")
+    sender = sim.sender(queue)
+    bodies = [body(1, 500), body(2, 300), body(3, 100)]
+    for each in bodies:
+        assert sim.publish(sender, each) is Verdict.TAKEN
+    line = queue.line_of(1)
+    line.take_in([(10**6 + n, b"in memory") for n in range(3)])
+    queue.depth_messages += 3
+    queue.depth_bytes += 27
+    sim.advance(100)  # before what is in memory, and its own body on its way to the disk
+    sim.advance(400)
+    places = [put[:2] for put in temp.puts]
+    assert len(set(places)) == len(places)
+    temp.write(sim.broker, "")
+    consumer = sim.receiver(queue, 9)
+    assert [m[1] for m in sim.held[consumer]] == [*bodies, *[b"in memory"] * 3]
 
 
 def test_many_that_are_due_at_once_come_in_batches_and_leave_room_for_others() -> None:
