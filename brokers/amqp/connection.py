@@ -291,6 +291,7 @@ class AmqpConnection:
         self.container.unopened.pop(self, None)
         self.container.unwritten.discard(self)
         self.container.hasty.discard(self)
+        self.engine = None  # which holds this; so neither waits for the collector
         transport, connection, collector = self._transport, self._connection, self._collector
         self._transport = self._connection = self._collector = None
         pn.transport_unbind(transport)

@@ -115,7 +115,8 @@ class SaslServer:
         offered = {EXTERNAL: certificate is not None, SCRAM: True, PLAIN: plain, ANONYMOUS: anonymous}
         self._mechanisms = [mechanism for mechanism, is_offered in offered.items() if is_offered]
         self._buffer = bytearray()
-        self._step: Callable[[bytes], bytes] = self._on_protocol_header
+        #: A function and not a method of this: else it would hold itself, and what came with the sign-in, in memory.
+        self._step: Callable[[SaslServer, bytes], bytes] = SaslServer._on_protocol_header
         self._exchange: _Exchange | None = None
         self.done = False
         self.failed = False
@@ -136,7 +137,7 @@ class SaslServer:
         out = b""
         try:
             while not (self.done or self.failed) and (piece := self._piece()):
-                out += self._step(piece)
+                out += self._step(self, piece)
         except MalformedFrame as error:
             self._fail(str(error))
         if self.done:
@@ -149,7 +150,7 @@ class SaslServer:
     def _piece(self) -> bytes | None:
         """Take the next whole header or frame from the buffer; None if it is not there yet."""
         length = 8
-        if self._step == self._on_protocol_header:
+        if self._step is SaslServer._on_protocol_header:
             # Told early, so that somebody with another protocol is not waited for.
             if not self._buffer.startswith(b"AMQP"[: len(self._buffer)]):
                 length = 0
@@ -165,7 +166,7 @@ class SaslServer:
 
     def _on_protocol_header(self, header: bytes) -> bytes:
         if header == SASL_HEADER:
-            self._step = self._on_init
+            self._step = SaslServer._on_init
             return SASL_HEADER + encode_mechanisms(self._mechanisms)
         if header == AMQP_HEADER and self._anonymous:
             self.done = True
@@ -185,7 +186,7 @@ class SaslServer:
         if init.mechanism == ANONYMOUS:
             return self._accept(None)
         self._exchange = self._begin(init.mechanism)
-        self._step = self._on_response
+        self._step = SaslServer._on_response
         if init.initial_response is None or (not init.initial_response and init.mechanism != EXTERNAL):
             # A client may wait for the server to begin (RFC 4422 section 3.3): all mechanisms begin with nothing.
             return encode_challenge(b"")

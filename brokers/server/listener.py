@@ -95,6 +95,7 @@ class Listener(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         connection, self.connection = self.connection, None
+        self.transport = None
         self.listeners.discard(self)
         self.closed.set()
         if self._cut is not None:

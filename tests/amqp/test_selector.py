@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message
 
+from brokers.amqp.dead_letter import as_dead_letter
+from brokers.amqp.properties import properties
 from brokers.amqp.selectable import property_of
 from brokers.amqp.selector import InvalidSelector, parse
 
@@ -166,3 +168,22 @@ def test_properties_and_headers_of_a_message_can_be_asked_for() -> None:
 def test_bytes_that_are_no_message_have_no_properties(body: bytes) -> None:
     assert property_of(body)("color") is None or True
     assert parse("color = 'blue' AND JMSPriority > 9")(property_of(body)) is not True
+
+
+@pytest.mark.parametrize(
+    "descriptor",
+    [
+        b"\xa0\x02ab",
+        b"\xb0\x00\x00\x00\x00",
+        b"\x45",
+        b"\xc1\x01\x00",
+        b"\x40",
+        b"\x00\x53\x01\x45",
+        b"\x82" + bytes(8),
+    ],
+)
+def test_a_section_that_is_described_by_what_cannot_be_is_no_section(descriptor: bytes) -> None:
+    body = b"\x00" + descriptor + b"\x45" + bytes(Message(properties={"color": "blue"}).encode())
+    assert property_of(body)("color") is None
+    assert properties(body).subject == ""
+    assert as_dead_letter(body, "expired", "q", 1, "")
