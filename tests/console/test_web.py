@@ -167,7 +167,7 @@ def manage(tmp_path: Path, *arguments: str, **more: str) -> subprocess.Popen[str
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     done = manage(tmp_path, "migrate", "-v0")
-    _, errors = done.communicate(timeout=60)
+    _, errors = done.communicate(timeout=300)
     assert done.returncode == 0, errors
     return tmp_path
 
@@ -225,7 +225,7 @@ def session_of_admin(data: Path) -> str:
         "c.force_login(User.objects.create_superuser('admin')); print(c.cookies['headgate_session'].value)"
     )
     process = manage(data, "shell", "-v0", "-c", code)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return f"headgate_session={out.strip()}"
 
