@@ -345,6 +345,8 @@ async def test_no_page_and_no_call_says_what_is_not_known_while_the_broker_hangs
     for part in ("producers", "consumers"):
         await expect(queue.locator(f"#{part}-empty")).to_have_text("Not known while the broker does not answer.")
     await expect(queue.locator("#facts")).to_contain_text("not known")
+    # Nor does a colour say that nothing is blocked.
+    assert await fresh["why"].locator("#verdict-card").get_attribute("data-blocked") is None
     await expect(queue.locator("#limits")).to_contain_text("origin not known")
     for page in (open_pages["queue"], queue):
         ends = await page.evaluate("Math.max(...document.getElementById('chart').data.flatMap((line) => line.x))")
