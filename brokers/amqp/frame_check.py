@@ -9,6 +9,7 @@ whole yet.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _HEAD, _PROTOCOL_HEADER = 8, 8  # bytes
 _TRANSFER = b"\x00\x53\x14"
@@ -40,6 +41,11 @@ _PLAIN = {
     b"\x15": _list_of(0x15, _FLAG, _UINT, _UINT_OR_NULL, _FLAG_OR_NULL, _STATE, _FLAG_OR_NULL, least=2),
 }
 
+#: How most transfers begin, up to the length of the tag; the next may differ in the number and the tag alone.
+_BEGIN_OF_TRANSFER = re.compile(rb"\x00\x53\x14\xc0..(?:" + _UINT + rb")(\x43|\x52.|\x70....)\xa0(.)", re.DOTALL)
+#: So many shapes of transfers are kept of one connection.
+_MOST_SHAPES = 64
+
 #: More than can come: Proton ends a connection for a head that is wrong, and reads nothing more.
 _TO_PROTON = 1 << 62
 
@@ -69,6 +75,27 @@ class Malformed(Exception):
     start = 0
 
 
+class _Shape(NamedTuple):
+    """A transfer that was looked at. One of the same size with the same bytes around the number and the tag of its
+    delivery is well-formed, too: those have the widths that are announced before them."""
+
+    size: int
+    head: bytes  # up to the constructor of the number
+    length: bytes  # the constructor and the length of the tag
+    length_at: int
+    tail: bytes  # from the end of the tag
+    tail_at: int
+
+
+def _shape(data: bytes, at: int, end: int) -> _Shape | None:
+    """Of the well-formed transfer there; None if it begins as few do."""
+    match = _BEGIN_OF_TRANSFER.match(data, at, end)
+    if match is None:
+        return None
+    number, length, tail = match.start(1) + 1, match.end() - 2, match.end() + match[2][0]
+    return _Shape(end - at, data[at:number], data[length : length + 2], length - at, data[tail:end], tail - at)
+
+
 class FrameCheck:
     """Of one connection, from its protocol header on."""
 
@@ -76,6 +103,7 @@ class FrameCheck:
         self._max_frame = max_frame
         self._passed = _PROTOCOL_HEADER  # bytes to come that need no look
         self._held = b""  # the beginning of a frame that is not whole
+        self._shapes: dict[bytes, _Shape] = {}  # by the bytes from their size on, which have the link's handle
 
     def take(self, data: bytes) -> None:
         """The next bytes of the peer. Raises Malformed; nothing may be given after that."""
@@ -98,14 +126,37 @@ class FrameCheck:
                 self._held = data[at:]
                 self._passed = 0
                 return
-            if body < at + size and not _is_plain(data, body, stop):
+            if body < at + size and not self._is_known(data, body, stop):
                 try:
                     _Walk(data).value(body, at + size, 0)
                 except Malformed as malformed:
                     malformed.start = max(0, at - held)
                     raise
+                self._keep_shape(data, body, stop)
             at += size
         self._passed = at - end
+
+    def _is_known(self, data: bytes, at: int, end: int) -> bool:
+        """Whether there is a transfer like an earlier one, or a plain performative, from `at` to `end`."""
+        shape = self._shapes.get(data[at + 4 : at + 8])
+        if (
+            shape is not None
+            and shape.size == end - at
+            and data.startswith(shape.head, at)
+            and data.startswith(shape.length, at + shape.length_at)
+            and data.startswith(shape.tail, at + shape.tail_at)
+        ):
+            return True
+        if not _is_plain(data, at, end):
+            return False
+        self._keep_shape(data, at, end)
+        return True
+
+    def _keep_shape(self, data: bytes, at: int, end: int) -> None:
+        if data.startswith(_TRANSFER, at) and (shape := _shape(data, at, end)) is not None:
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[data[at + 4 : at + 8]] = shape
 
 
 def _stop(data: bytes, at: int, end: int) -> int:

@@ -155,6 +155,38 @@ def test_a_verdict_is_the_same_without_the_quick_look_and_in_pieces(
     assert given <= had <= len(data)
 
 
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(plain() | st.just(TRANSACTED) | st.just(in_state(SHORT_ARRAY)), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), FLIPS), min_size=2, max_size=8),
+)
+def test_a_transfer_like_an_earlier_one_is_judged_as_if_it_were_the_first(
+    performatives: list[bytes], sent: list[tuple[int, list[tuple[int, int]]]]
+) -> None:
+    frames = [framed(flipped(performatives[which % len(performatives)], flips) + BODY) for which, flips in sent]
+    data = AMQP_HEADER + b"".join(frames)
+    found = verdict([data])
+    with mock.patch.object(frame_check, "_shape", return_value=None):
+        assert verdict([data]) == found
+
+
+def test_transfers_that_differ_in_number_and_tag_alone_are_walked_once() -> None:
+    def transfer(number: int, tag: bytes, transaction: bytes = b"abc") -> bytes:
+        fields = b"\x43\x52" + bytes([number]) + b"\xa0" + bytes([len(tag)]) + tag + b"\x43\x42\x42\x40"
+        fields += b"\x00\x53\x34\xc0\x06\x01\xa0\x03" + transaction
+        return framed(b"\x00\x53\x14\xc0" + bytes([len(fields) + 1, 8]) + fields + BODY)
+
+    with mock.patch.object(frame_check, "_Walk", wraps=_Walk) as walk:
+        check = FrameCheck(MAX_FRAME)
+        check.take(AMQP_HEADER)
+        for number in range(200):
+            check.take(transfer(number, b"%04d" % number))
+        assert walk.call_count == 1
+        check.take(transfer(1, b"0001", b"xyz"))  # in another transaction
+        check.take(transfer(2, b"longer"))
+        assert walk.call_count == 3
+
+
 # -- heads ------------------------------------------------------------------------------------------------------------
 
 ATTACH_OF_NONE = b"\x00\x53\x12" + SHORT_ARRAY
