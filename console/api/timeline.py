@@ -58,18 +58,15 @@ class TimelineView(BrokerView):
         search, link = search_in(query), self.link
         after_event = number_in(query, "after_event", -1, 0, 1 << 62)
         after_audit = number_in(query, "after_audit", -1, 0, 1 << 62)
+        before_event = number_in(query, "before_event", 0, 0, 1 << 62)
+        before_audit = number_in(query, "before_audit", 0, 0, 1 << 62)
+        count = number_in(query, "count", 100, 1, 500)
         snapshot = _snapshot(link, search)
         newest = {**snapshot, "newest_event": link.newest_event, "newest_audit": timeline.newest_audit(link)}
         if after_event >= 0 and after_audit >= 0:
             entries = timeline.news(link, search, after_event=after_event, after_audit=after_audit)
             return Response({"entries": entries, **newest})
-        page = timeline.page(
-            link,
-            search,
-            before_event=number_in(query, "before_event", 0, 0, 1 << 62),
-            before_audit=number_in(query, "before_audit", 0, 0, 1 << 62),
-            count=number_in(query, "count", 100, 1, 500),
-        )
+        page = timeline.page(link, search, before_event=before_event, before_audit=before_audit, count=count)
         return Response({**asdict(page), **newest})
 
 

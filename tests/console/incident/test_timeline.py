@@ -199,6 +199,14 @@ def test_what_makes_no_sense_is_refused(broker: Broker, as_viewer: APIClient, qu
     assert as_viewer.get("/api/v1/timeline/download/", {**query, "as": "pdf"}).status_code == 400
 
 
+def test_what_makes_no_sense_is_refused_also_while_the_broker_is_away(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+    broker.lose()
+    for name in ("count", "before_event", "before_audit", "after_event"):
+        answer = as_viewer.get("/api/v1/timeline/", {name: "-5"})
+        assert (answer.status_code, list(answer.json())) == (400, [name])
+
+
 def test_strangers_see_nothing(db: None, broker: Broker) -> None:
     assert APIClient().get("/api/v1/timeline/").status_code == 401
     assert APIClient().get("/api/v1/timeline/download/", {"as": "csv"}).status_code == 401
