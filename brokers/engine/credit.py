@@ -20,7 +20,9 @@ rules, which hold for any number of producers:
 5. Who gave credit back without having used it is idle, and gets a probe instead: one credit, for which nothing is
    reserved (`probing.py`). With the first message on it the producer stands in the line again. So does a producer that
    has stood in the line without any credit for `HOLD_MS`: it need not wait until others have given theirs back.
-   There are enough probes for some hundred producers at once, and they are passed on where there are more.
+   There are enough probes for some hundred producers at once, and they are passed on where there are more. Where there
+   is room and nobody stands in the line, who has kept its probe for `PROBE_MS` gets a part of half that room: a client
+   may wait until it can send several messages, such as those of a transaction, and one credit would never do.
 6. A message on credit that was withdrawn is late, not wrong. It is taken unless the queue is overfull; then it waits
    outside the queue, unsettled. While an operator's stop is in force, or something is short, every late message waits.
    A message without any credit breaks the protocol.
@@ -202,7 +204,33 @@ class CreditLedger:
         ):  # else a queue that is full again at once sends flows
             self._probed_at = now
             self._serve_idle(room, most - (self.given - before), now, changed)
+        elif room and self.probes and not self.waiting and not self.idle:
+            self._raise(self._part_of_probes(limits, room), now, changed)
         return changed
+
+    def _part_of_probes(self, limits: Limits, room: int) -> int:
+        """The credit that each producer with a probe may have instead; below 2: none may."""
+        return min(self.share(limits), FIRST_GRANT, room // 2 // len(self.probes))
+
+    def may_raise(self, limits: Limits, depth_bytes: int, depth_messages: int) -> bool:
+        """Producers with probes get more if nothing happens for long enough."""
+        if not self.probes or self.waiting or self.idle:
+            return False
+        return self._part_of_probes(limits, self.room(limits, depth_bytes, depth_messages)) > 1
+
+    def _raise(self, most: int, now: int, changed: list[Producer]) -> None:
+        """Give credit to those that have kept their probes for long enough, up to `most` each."""
+        if most < 2:
+            return
+        for producer in self.probes.to_pass_on(len(self.probes), now):
+            more = min(most - 1, self._affordable(producer))
+            if producer.shut or producer.draining or more < 1:
+                continue
+            self.probes.used(producer)
+            self.reserved += 1  # its probe is real credit from now on
+            self._give(producer, more, now)
+            self.pledge()
+            changed.append(producer)
 
     def grant_held(self, limits: Limits, depth_bytes: int, depth_messages: int, now: int, most: int) -> list[Producer]:
         """Give out as credit, `most` at most, what an overfull queue that holds takes more. No probes: all its

@@ -506,14 +506,20 @@ class Gate:
             self.let_in_while_room()
         if self.state is not state:
             return []  # what was let in has filled it
-        if not ledger.waiting and not ledger.idle and not ledger.pending:
+        if not ledger.waiting and not ledger.idle and not ledger.pending and not ledger.probes:
             return []
         if self.staged:
             most = self._paced()  # what was let in counts
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
-        if ledger.contended or ledger.pending or ledger.idle:
+        if ledger.contended or ledger.pending or ledger.idle or self._may_raise():
             self.watch()
         return changed
+
+    def _may_raise(self) -> bool:
+        """Producers with probes get more, if nothing happens until then."""
+        if not self.open or self.staged:
+            return False
+        return self.ledger.may_raise(self.limits, self.depth_bytes, self.depth_messages)
 
     def sweep(self) -> bool:
         """What time does to credit. False: nothing is left to watch."""
@@ -525,7 +531,8 @@ class Gate:
         turn.effects.extend(Drain(p) for p in drain)
         turn.effects.extend(CreditChanged(p) for p in changed)
         waiting = self.overflow.passed(self) | scarcity.passed(self)
-        idle = bool(ledger.idle) and self.open  # they get their probes from `grant`
+        # They get their probes, and more than those, from `grant`.
+        idle = self.open and (bool(ledger.idle) or self._may_raise())
         if drain or changed or waiting or idle or self.staged or ledger.reserved != before:
             self.touch()
         return contended or waiting or idle or bool(ledger.pending) or bool(self.staged)

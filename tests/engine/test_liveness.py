@@ -188,6 +188,43 @@ def test_where_messages_are_large_probes_are_few_and_are_passed_on_in_time(size)
     assert market.highest <= (1000 / FEWEST_PROBES + 2) * (PROBE_MS + SWEEP) + 1000
 
 
+@pytest.mark.domain("3 bounded waiting")
+@pytest.mark.parametrize("others", [0, 1, 4])
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_client_that_waits_for_credit_for_ten_messages_gets_it_once_there_is_room(others: int, answers: bool) -> None:
+    """Such as one that publishes ten in each transaction: one credit would never do."""
+    world = Simulation()
+    queue = world.queue(capacity_messages=200)
+    batcher = world.sender(queue, answers=answers)
+    busy = [world.sender(queue) for _ in range(others)]
+    while queue.state is State.NORMAL:
+        for sender in busy or [batcher]:
+            world.send(sender, 50)
+        world.advance(SWEEP)
+    taker = world.receiver(queue)
+    while queue.depth_messages:
+        world.consume(taker, 50)
+        world.advance(SWEEP)
+    waited = 0
+    while batcher.credit < 10:
+        batcher.read()
+        world.arrive(batcher)
+        world.advance(SWEEP)
+        waited += SWEEP
+        assert waited <= AMONG_HUNDRED
+    assert queue.depth_messages + queue.ledger.reserved <= 201
+
+
+def test_of_the_room_that_is_left_half_stays_for_those_that_send() -> None:
+    world = Simulation()
+    queue = world.queue(capacity_messages=100)
+    senders = [world.sender(queue, answers=False) for _ in range(40)]
+    for _ in range(100):
+        world.advance(SWEEP)
+    assert sum(sender.producer.credit for sender in senders) <= 101
+    assert queue.ledger.room(queue.limits, 0, 0) >= 50
+
+
 @pytest.mark.parametrize("capacity", [1, 17])
 def test_a_producer_that_wakes_up_after_an_hour_is_accepted_at_once_or_blocked(capacity):
     market = Market({"vanished": 50, "idle": 51}, capacity_messages=capacity)
