@@ -109,7 +109,7 @@ async def test_page_is_of_now_in_the_step_in_which_the_banner_goes(
     await expect(page.locator(shows)).to_have_text("Normal")
     broker.do(lambda memory: memory.fill("orders", 20))
     broker.come_back()
-    await page.wait_for_function("window.late.length > 0")
+    await page.wait_for_function("window.late.length > 0", polling=50)  # there is no next frame
     await expect(page.locator("#banner-lost")).to_be_visible()
     await expect(page.locator("#connection-text")).to_have_text("Disconnected")
     await expect(page.locator("#stop, #stop-all")).to_have_attribute("aria-disabled", "true")

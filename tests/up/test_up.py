@@ -248,8 +248,9 @@ def test_what_is_due_is_found_by_beat_and_done_by_the_worker(tmp_path: Path) -> 
                 told,
             )
             database.execute(
-                "insert into alerts_delivery (notification_id, receiver_name, state, due, tries, attempts)"
-                " values (?, 'gone', 'waiting', '2026-01-01 00:00:00', 0, '[]')",
+                "insert into alerts_delivery"
+                " (notification_id, receiver_name, state, due, tries, attempts, lease_holder)"
+                " values (?, 'gone', 'waiting', '2026-01-01 00:00:00', 0, '[]', '')",
                 told[:1],
             )
             database.commit()
