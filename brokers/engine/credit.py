@@ -209,7 +209,11 @@ class CreditLedger:
         return changed
 
     def _part_of_probes(self, limits: Limits, room: int) -> int:
-        """The credit that each producer with a probe may have instead; below 2: none may."""
+        """The credit that each producer with a probe may have instead; below 2: none may. None may either while the
+        limits beyond the queue's have no room for it, or the queue would be looked at for as long as they have none."""
+        left = self.footprint.left()
+        if left != UNLIMITED and left < 2 * (self.largest or UNSEEN_LARGEST):
+            return 0
         return min(self.share(limits), FIRST_GRANT, room // 2 // len(self.probes))
 
     def may_raise(self, limits: Limits, depth_bytes: int, depth_messages: int) -> bool:

@@ -215,6 +215,27 @@ def test_a_client_that_waits_for_credit_for_ten_messages_gets_it_once_there_is_r
     assert queue.depth_messages + queue.ledger.reserved <= 201
 
 
+def test_a_queue_at_rest_is_not_looked_at_for_the_sake_of_probes_while_memory_is_nearly_used_up() -> None:
+    world = Simulation()
+    queue = world.queue(capacity_messages=100)
+    busy, idle = world.sender(queue), world.sender(queue, answers=False)
+    while queue.state is State.NORMAL:
+        world.send(busy, 50)
+        world.advance(SWEEP)
+    world.consume(world.receiver(queue), 1_000)
+    world.broker.shortages.set_limits({"memory_limit": SMALL})
+    for _ in range(100):
+        world.advance(SWEEP)
+    assert idle.producer.probing
+    assert queue not in world.broker.turn.watched
+    world.broker.shortages.set_limits({})
+    world.settle()
+    for _ in range(40):
+        world.consume(world.receiver(queue), 1)
+        world.advance(SWEEP)
+    assert idle.producer.credit > 1
+
+
 def test_of_the_room_that_is_left_half_stays_for_those_that_send() -> None:
     world = Simulation()
     queue = world.queue(capacity_messages=100)
