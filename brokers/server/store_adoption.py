@@ -153,11 +153,19 @@ def _free_name(host: VirtualHost, name: str, number: int) -> str:
     return name
 
 
+def _unused(folder: Path) -> Path:
+    """The folder, or one with a number after its name: stores can be set aside twice within a second."""
+    candidate, number = folder, 2
+    while candidate.exists():
+        candidate, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return candidate
+
+
 def set_aside(data: Path, names: Sequence[str] = (), *, now: datetime | None = None) -> list[str]:
     """Move the message stores, or only the files with these names, to a dated folder beside theirs, and forget them.
     What was done, a line each. Raises StoreError."""
     folder = data / FOLDER
-    target = data / f"{FOLDER}-set-aside-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
+    target = _unused(data / f"{FOLDER}-set-aside-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}")
     config = None if not (data / CONFIG).exists() else ConfigStore(data / CONFIG)  # locked: no broker is running
     try:
         known = Configuration.of(data / CONFIG, config.load() if config else [])

@@ -133,7 +133,9 @@ async def test_broker_that_is_away_is_named_and_the_others_are_stopped(
     await dialog.get_by_label("On all 2 brokers").check()
     await dialog.get_by_label("Reason").fill("the network is being changed")
     await expect(dialog.locator(".preview-count")).to_contain_text("on 2 brokers")
+    await expect(dialog.locator(".wrong")).to_contain_text("North was not reached")  # the preview says so as well
     await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator("h2")).to_have_text("Producers stopped")
     await expect(dialog.locator(".wrong")).to_contain_text("North was not reached")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "STOPPED"
 

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -384,6 +385,17 @@ def test_stores_that_are_set_aside_are_kept_in_a_dated_folder(data: Path, capsys
         make_durable(broker, "other")
         send(broker, "other", "new")
         assert receive(broker, "other") == ["new"]
+
+
+def test_stores_set_aside_twice_within_a_second_are_kept_in_two_folders(data: Path) -> None:
+    now, store = datetime(2026, 11, 22, 9, 31, 14, tzinfo=UTC), data / FOLDER / STORE
+    content = store.read_bytes()
+    for _ in range(3):
+        set_aside(data, now=now)
+        store.write_bytes(content)
+    folders = sorted(data.glob("messages-set-aside-*"))
+    assert [folder.name.partition("31-14Z")[2] for folder in folders] == ["", "-2", "-3"]
+    assert [(folder / STORE).read_bytes() for folder in folders] == [content] * 3
 
 
 def test_a_missing_store_is_forgotten_when_stores_are_set_aside_or_adopted(data: Path) -> None:
