@@ -3,51 +3,23 @@
 Proton takes an array that announces more items than it has, and ends the process when it is to be sent back. So each
 performative is walked (part 1.2 of the standard): every size and count must be that of what is there. What a transfer
 carries is passed over: Proton keeps it as bytes. Pure; nothing is kept but the beginning of a performative that is not
-whole yet.
+whole yet, and the shapes of frames that were walked (`like_frames`).
 """
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
+from brokers.amqp.like_frames import Shapes, frame_size
 
 _HEAD, _PROTOCOL_HEADER = 8, 8  # bytes
 _TRANSFER = b"\x00\x53\x14"
 
-
-def _list_of(code: int, *fields: bytes, least: int) -> re.Pattern[bytes]:
-    """A performative of at most these fields, the first `least` of which must be there, its size and count before them.
-    Each field that is there is a group."""
-    optional = b"".join(b"(?:(" + field + b")" for field in fields[least:]) + b")?" * (len(fields) - least)
-    required = b"".join(b"(" + field + b")" for field in fields[:least])
-    return re.compile(b"\\x00\\x53\\x%02x\\xc0(.)(.)" % code + required + optional, re.DOTALL)
-
-
-_UINT, _UINT_OR_NULL = rb"\x43|\x52.|\x70....", rb"\x40|\x43|\x52.|\x70...."
-_FLAG, _FLAG_OR_NULL = rb"[\x41\x42]", rb"[\x40-\x42]"
-#: Accepted, released, or nothing.
-_STATE = rb"\x40|\x00\x53[\x24\x26](?:\x45|\xc0\x01\x00)"
-_TAG = rb"\x40|\xa0(?:" + b"|".join(rb"\x%02x.{%d}" % (length, length) for length in range(33)) + b")"
-
-#: Transfers and dispositions as nearly every client sends them. There is one for each message, and the walk would take
-#: several times as long.
-_PLAIN = {
-    b"\x14": _list_of(
-        0x14,
-        *(_UINT, _UINT_OR_NULL, _TAG, _UINT_OR_NULL, _FLAG_OR_NULL, _FLAG_OR_NULL, rb"\x40|\x50.", _STATE),
-        *[_FLAG_OR_NULL] * 3,
-        least=1,
-    ),
-    b"\x15": _list_of(0x15, _FLAG, _UINT, _UINT_OR_NULL, _FLAG_OR_NULL, _STATE, _FLAG_OR_NULL, least=2),
-}
-
-#: How most transfers begin, up to the length of the tag; the next may differ in the number and the tag alone.
-_BEGIN_OF_TRANSFER = re.compile(rb"\x00\x53\x14\xc0..(?:" + _UINT + rb")(\x43|\x52.|\x70....)\xa0(.)", re.DOTALL)
-#: So many shapes of transfers are kept of one connection.
-_MOST_SHAPES = 64
-
 #: More than can come: Proton ends a connection for a head that is wrong, and reads nothing more.
 _TO_PROTON = 1 << 62
+
+#: After so many frames of one size, one after the other, a run is looked for, where so many more may follow: at first
+#: among so many frames, then among four times as many each time that all of them were alike, so that what was looked at
+#: in vain is never much.
+_BEFORE_A_RUN, _SHORTEST_RUN, _FIRST_RUN = 4, 8, 16
 
 #: Deeper values, of which no client has a use, would cost stack in each that reads them.
 DEEPEST = 32
@@ -75,27 +47,6 @@ class Malformed(Exception):
     start = 0
 
 
-class _Shape(NamedTuple):
-    """A transfer that was looked at. One of the same size with the same bytes around the number and the tag of its
-    delivery is well-formed, too: those have the widths that are announced before them."""
-
-    size: int
-    head: bytes  # up to the constructor of the number
-    length: bytes  # the constructor and the length of the tag
-    length_at: int
-    tail: bytes  # from the end of the tag
-    tail_at: int
-
-
-def _shape(data: bytes, at: int, end: int) -> _Shape | None:
-    """Of the well-formed transfer there; None if it begins as few do."""
-    match = _BEGIN_OF_TRANSFER.match(data, at, end)
-    if match is None:
-        return None
-    number, length, tail = match.start(1) + 1, match.end() - 2, match.end() + match[2][0]
-    return _Shape(end - at, data[at:number], data[length : length + 2], length - at, data[tail:end], tail - at)
-
-
 class FrameCheck:
     """Of one connection, from its protocol header on."""
 
@@ -103,7 +54,7 @@ class FrameCheck:
         self._max_frame = max_frame
         self._passed = _PROTOCOL_HEADER  # bytes to come that need no look
         self._held = b""  # the beginning of a frame that is not whole
-        self._shapes: dict[bytes, _Shape] = {}  # by the bytes from their size on, which have the link's handle
+        self._shapes = Shapes()
 
     def take(self, data: bytes) -> None:
         """The next bytes of the peer. Raises Malformed; nothing may be given after that."""
@@ -112,51 +63,58 @@ class FrameCheck:
             data = self._held + data
             self._held = b""
         at, end = self._passed, len(data)
+        shape_of, largest = self._shapes.of, self._max_frame
+        last_size, alike, most = 0, 0, _FIRST_RUN
         while at < end:
+            shape = shape_of(data[at + 4 : at + 16])
+            if (
+                shape is not None
+                and shape.stop <= (size := frame_size(data, at)[0]) <= largest
+                and shape.fits(data, at)
+            ):
+                alike = alike + 1 if size == last_size else 0
+                last_size = size
+                if alike < _BEFORE_A_RUN or end - at < size * _SHORTEST_RUN:
+                    at += size
+                elif (count := shape.run(data, at, size, most)) == most:
+                    at += size * count
+                    most *= 4
+                else:
+                    at += size * count
+                    alike, most = 0, _FIRST_RUN
+                continue
+            stop = self._whole(data, at)
+            if stop is None:
+                return
             size = int.from_bytes(data[at : at + 4], "big")
-            body = at + (data[at + 4] * 4 if at + 4 < end else _HEAD)
-            if end - at >= 4 and not _HEAD <= size <= self._max_frame:
-                self._passed = _TO_PROTON
-                return
-            if end - at >= _HEAD and not at + _HEAD <= body <= at + size:
-                self._passed = _TO_PROTON
-                return
-            stop = _stop(data, body, at + size)
-            if end - at < _HEAD or end < stop:
-                self._held = data[at:]
-                self._passed = 0
-                return
-            if body < at + size and not self._is_known(data, body, stop):
+            body = at + data[at + 4] * 4
+            if body < at + size:
                 try:
                     _Walk(data).value(body, at + size, 0)
                 except Malformed as malformed:
                     malformed.start = max(0, at - held)
                     raise
-                self._keep_shape(data, body, stop)
+                self._shapes.keep(data, at, body, stop)
             at += size
         self._passed = at - end
 
-    def _is_known(self, data: bytes, at: int, end: int) -> bool:
-        """Whether there is a transfer like an earlier one, or a plain performative, from `at` to `end`."""
-        shape = self._shapes.get(data[at + 4 : at + 8])
-        if (
-            shape is not None
-            and shape.size == end - at
-            and data.startswith(shape.head, at)
-            and data.startswith(shape.length, at + shape.length_at)
-            and data.startswith(shape.tail, at + shape.tail_at)
+    def _whole(self, data: bytes, at: int) -> int | None:
+        """Where what is to be looked at ends, of the frame at `at`; None if nothing more of the data can be looked at,
+        or need be."""
+        there = len(data) - at
+        size = int.from_bytes(data[at : at + 4], "big")
+        body = at + (data[at + 4] * 4 if there > 4 else _HEAD)
+        if (there >= 4 and not _HEAD <= size <= self._max_frame) or (
+            there >= _HEAD and not at + _HEAD <= body <= at + size
         ):
-            return True
-        if not _is_plain(data, at, end):
-            return False
-        self._keep_shape(data, at, end)
-        return True
-
-    def _keep_shape(self, data: bytes, at: int, end: int) -> None:
-        if data.startswith(_TRANSFER, at) and (shape := _shape(data, at, end)) is not None:
-            if len(self._shapes) >= _MOST_SHAPES:
-                self._shapes.clear()
-            self._shapes[data[at + 4 : at + 8]] = shape
+            self._passed = _TO_PROTON
+            return None
+        stop = _stop(data, body, at + size)
+        if there < _HEAD or len(data) < stop:
+            self._held = data[at:]
+            self._passed = 0
+            return None
+        return stop
 
 
 def _stop(data: bytes, at: int, end: int) -> int:
@@ -168,17 +126,6 @@ def _stop(data: bytes, at: int, end: int) -> int:
     if code == 0xC0:
         return min(end, at + 5 + data[at + 4])
     return min(end, at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")) if code == 0xD0 else end
-
-
-def _is_plain(data: bytes, at: int, end: int) -> bool:
-    """Whether there is a plain transfer or disposition from `at` to `end`, with the size and the count that it
-    announces."""
-    pattern = _PLAIN.get(data[at + 2 : at + 3])
-    match = pattern.fullmatch(data, at, end) if pattern else None
-    if match is None:
-        return False
-    size, count = match[1], match[2]
-    return size[0] == end - at - 5 and count[0] == (match.lastindex or 0) - 2
 
 
 class _Walk:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers.amqp import frame_check
-from brokers.amqp.frame_check import FrameCheck, Malformed, _is_plain, _Walk
+from brokers.amqp.frame_check import FrameCheck, Malformed, _Walk
+from brokers.amqp.like_frames import Shape, Shapes
 from tests.amqp.frames import AMQP_HEADER, ENDING_HEADS, head
 from tests.faults import recordings
 
@@ -49,22 +50,6 @@ def flipped(data: bytes, flips: list[tuple[int, int]]) -> bytes:
 FLIPS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3)
 
 
-@settings(deadline=None)
-@given(plain())
-def test_a_plain_performative_is_known(performative: bytes) -> None:
-    assert _is_plain(performative, 0, len(performative))
-
-
-@settings(max_examples=1000, deadline=None)
-@given(plain(), FLIPS, st.binary(max_size=2))
-def test_what_is_taken_for_plain_is_what_it_announces(
-    performative: bytes, flips: list[tuple[int, int]], more: bytes
-) -> None:
-    data = flipped(performative, flips) + more
-    if _is_plain(data, 0, len(data)):
-        assert _Walk(data).value(0, len(data), 0) == len(data)
-
-
 # -- a stream ---------------------------------------------------------------------------------------------------------
 
 
@@ -84,6 +69,12 @@ def verdict(reads: Iterable[bytes]) -> tuple[str, int]:
     return "", given
 
 
+def walked(data: bytes) -> tuple[str, int]:
+    """The verdict if each frame is walked."""
+    with mock.patch.object(Shapes, "keep"):
+        return verdict([data])
+
+
 def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
     at = sorted({0, *(cut % (len(data) + 1) for cut in cuts), len(data)})
     return [data[one:other] for one, other in itertools.pairwise(at)]
@@ -101,6 +92,7 @@ def in_state(value: bytes) -> bytes:
 
 TRANSACTED = in_state(b"\xc0\x06\x01\xa0\x03abc")
 SHORT_ARRAY = b"\xf0\x00\x00\x00\x06\x00\x00\x00\x09\xa1\x00"
+ATTACH_OF_NONE = b"\x00\x53\x12" + SHORT_ARRAY
 CUT_SHORT = "a value that is cut short"  # what it is refused for
 
 STREAMS = {
@@ -148,8 +140,7 @@ def test_a_verdict_is_the_same_without_the_quick_look_and_in_pieces(
     frames = [framed(flipped(each, flips) + BODY * carries) for each, flips, carries in performatives]
     data = AMQP_HEADER + b"".join([*frames[:2], *recorded, *frames[2:]])
     wrong, given = verdict([data])
-    with mock.patch.object(frame_check, "_is_plain", return_value=False):
-        assert verdict([data]) == (wrong, given)
+    assert walked(data) == (wrong, given)
     said, had = verdict(pieces(data, cuts))
     assert said == wrong
     assert given <= had <= len(data)
@@ -166,30 +157,79 @@ def test_a_transfer_like_an_earlier_one_is_judged_as_if_it_were_the_first(
     frames = [framed(flipped(performatives[which % len(performatives)], flips) + BODY) for which, flips in sent]
     data = AMQP_HEADER + b"".join(frames)
     found = verdict([data])
-    with mock.patch.object(frame_check, "_shape", return_value=None):
-        assert verdict([data]) == found
+    assert walked(data) == found
 
 
-def test_transfers_that_differ_in_number_and_tag_alone_are_walked_once() -> None:
-    def transfer(number: int, tag: bytes, transaction: bytes = b"abc") -> bytes:
-        fields = b"\x43\x52" + bytes([number]) + b"\xa0" + bytes([len(tag)]) + tag + b"\x43\x42\x42\x40"
-        fields += b"\x00\x53\x34\xc0\x06\x01\xa0\x03" + transaction
-        return framed(b"\x00\x53\x14\xc0" + bytes([len(fields) + 1, 8]) + fields + BODY)
+def transfer(number: int, tag: bytes, transaction: bytes = b"abc", carries: bytes = BODY) -> bytes:
+    fields = b"\x43\x70" + struct.pack(">I", number) + b"\xa0" + bytes([len(tag)]) + tag + b"\x43\x42\x42\x40"
+    fields += b"\x00\x53\x34\xc0\x06\x01\xa0\x03" + transaction
+    return framed(b"\x00\x53\x14\xc0" + bytes([len(fields) + 1, 8]) + fields + carries)
 
+
+def disposition(first: int, last: int, state: bytes = b"\x00\x53\x24\x45") -> bytes:
+    fields = b"\x41\x70" + struct.pack(">I", first) + b"\x70" + struct.pack(">I", last) + b"\x41" + state
+    return framed(b"\x00\x53\x15\xc0" + bytes([len(fields) + 1, 5]) + fields)
+
+
+def test_frames_that_differ_in_numbers_and_tag_alone_are_walked_once() -> None:
     with mock.patch.object(frame_check, "_Walk", wraps=_Walk) as walk:
         check = FrameCheck(MAX_FRAME)
         check.take(AMQP_HEADER)
         for number in range(200):
-            check.take(transfer(number, b"%04d" % number))
+            check.take(transfer(number, b"%04d" % number, carries=BODY + bytes(number)))
         assert walk.call_count == 1
         check.take(transfer(1, b"0001", b"xyz"))  # in another transaction
         check.take(transfer(2, b"longer"))
         assert walk.call_count == 3
+        for number in range(200):
+            check.take(disposition(number, number + 1))
+        assert walk.call_count == 4
+        check.take(disposition(1, 1, b"\x00\x53\x26\x45"))
+        assert walk.call_count == 5
+
+
+def test_a_run_of_like_frames_is_compared_at_once() -> None:
+    with mock.patch.object(Shape, "fits", autospec=True, side_effect=Shape.fits) as fits:
+        sent = b"".join(transfer(number, b"%05d" % number) for number in range(5000))
+        check = FrameCheck(MAX_FRAME)
+        check.take(AMQP_HEADER + sent[:100])
+        check.take(sent[100:-3])
+        check.take(sent[-3:] + transfer(1, b"00001"))
+        assert fits.call_count < 50
+
+
+@pytest.mark.parametrize("flip", range(len(transfer(0, b"00000"))))
+@pytest.mark.parametrize("nth", [5, 6, 7, 12, 21, 90])
+def test_a_frame_in_a_run_is_judged_as_if_it_were_alone(nth: int, flip: int) -> None:
+    for wrong in (0x00, 0x40, 0xC0, 0xF0):
+        frames = [transfer(number, b"%05d" % number) for number in range(100)]
+        frames[nth] = flipped(frames[nth], [(flip, wrong)])
+        data = AMQP_HEADER + b"".join(frames) + framed(ATTACH_OF_NONE)
+        assert verdict([data]) == walked(data)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_runs_are_judged_as_if_each_frame_were_alone(data: st.DataObject) -> None:
+    """Of two or three kinds of frames, cut anywhere, the last of which may announce an array that it does not have."""
+    kinds = [
+        lambda n: transfer(n, b"%04d" % n),
+        lambda n: transfer(n, b"%04d" % n, b"xyz"),
+        lambda n: disposition(n, n + 1),
+        lambda n: disposition(n, n, SHORT_ARRAY) if n == 7 else disposition(n, n, b"\x00\x53\x26\x45"),
+    ]
+    runs = data.draw(st.lists(st.tuples(st.sampled_from(kinds), st.integers(1, 150)), min_size=1, max_size=4))
+    sent = AMQP_HEADER + b"".join(kind(number) for kind, count in runs for number in range(count))
+    flips = data.draw(st.lists(st.tuples(st.integers(8, 20_000), st.integers(0, 255)), max_size=2))
+    sent = AMQP_HEADER + flipped(sent[8:], flips)
+    wrong, given = walked(sent)
+    assert verdict([sent]) == (wrong, given)
+    said, had = verdict(pieces(sent, data.draw(st.lists(st.integers(0, 30_000), max_size=5))))
+    assert said == wrong
+    assert given <= had <= len(sent)
 
 
 # -- heads ------------------------------------------------------------------------------------------------------------
-
-ATTACH_OF_NONE = b"\x00\x53\x12" + SHORT_ARRAY
 
 
 @pytest.mark.parametrize("begin", ENDING_HEADS.values(), ids=ENDING_HEADS.keys())
