@@ -5,6 +5,7 @@ a call, no next frame of a tab in the background.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from brokers.managed import object_name
+from console.brokers import close_links
 from tests.browser.chromium import MISSING, PATH
-from tests.browser.conftest import Broker, People
+from tests.browser.conftest import Broker, Console, People
 from tests.browser.test_hung_broker import UNTRUE
-from tests.browser.test_overview import limited, opened, used
+from tests.browser.test_overview import limited, opened, used, was_not_reloaded
 from tests.browser.test_queue import field
 
 pytestmark = [
@@ -117,6 +119,49 @@ async def test_page_is_of_now_in_the_step_in_which_the_banner_goes(
     await expect(page.locator("#banner-lost")).to_be_hidden()
     assert await page.evaluate("window.states") == ["Overfull"]
     assert await page.locator("#stop, #stop-all").get_attribute("aria-disabled") is None
+
+
+@pytest.mark.domain("4 hung broker")
+@pytest.mark.parametrize(
+    ("path", "shows"),
+    [
+        ("/", "Overfull"),
+        ("/queues/default/orders/", "Overfull"),
+        (f"/why/?object={ORDERS}", "is overfull"),
+        ("/conditions/", "No active conditions"),
+    ],
+)
+async def test_what_the_page_has_stays_dated_when_the_console_is_restarted_while_the_broker_is_away(
+    people: People, broker: Broker, console: Console, path: str, shows: str
+) -> None:
+    """The server that is up again knows nothing of the broker then: less than the page does."""
+    people.expected += ["503", "Failed to load resource", "WebSocket", "ERR_CONNECTION_REFUSED"]
+    broker.do(lambda memory: (limited(memory, "orders", 10), memory.fill("orders", 20)))
+    page = await opened(await people.page("ada"), path)
+    await expect(page.locator("main .loading:visible")).to_have_count(0)
+    await expect(page.locator("main")).to_contain_text(shows)
+    broker.lose()
+    lost = page.locator("#banner-lost")
+    await expect(lost).to_contain_text("Shown as of")
+    [as_of] = re.findall(r"as of \d\d:\d\d:\d\d", await lost.inner_text())
+    before = await page.locator("main").inner_text()
+    console.stop()
+    await expect(page.locator("#connection-text")).to_have_text("Reconnecting…")
+    await asyncio.to_thread(close_links)
+    console.start()
+    await expect(page.locator("#connection-text")).to_have_text("Disconnected")
+    await expect(lost).to_contain_text(as_of)
+    assert await page.locator("main").inner_text() == before
+    if path == "/":  # what is asked for from now on the server does not know
+        await page.get_by_role("searchbox").fill("pay")
+        await expect(lost).to_contain_text("Nothing is known yet")
+        await expect(page.locator("[data-total] .total-value")).to_have_text(["\u2013"] * 7)
+        await expect(page.locator("#queue-rows")).to_be_hidden()
+        await page.get_by_role("searchbox").fill("")
+    broker.come_back()
+    await expect(lost).to_be_hidden()
+    await expect(page.locator("main")).to_contain_text(shows)
+    assert await was_not_reloaded(page)
 
 
 async def is_off(button: Locator) -> None:

@@ -76,6 +76,27 @@ async def test_producer_without_credit_that_nothing_blocks_is_shown_to_wait_and_
     assert await was_not_reloaded(page)
 
 
+#: The texts of cells that are wider than their cell: they would lie over the next one, or be cut off.
+TOO_WIDE = """() => [...document.querySelectorAll(".producers-table :is(td, th), .consumers-table :is(td, th)")]
+    .filter((cell) => cell.checkVisibility() && cell.clientWidth > 1 && cell.scrollWidth > cell.clientWidth)
+    .map((cell) => cell.innerText)"""
+
+
+async def test_each_cell_of_the_producers_has_room_for_what_it_says(people: People, broker: Broker) -> None:
+    def busy(memory: InMemoryBroker) -> None:
+        crowded(memory)
+        memory.attach_consumer("orders", 10)
+
+    broker.do(busy)
+    page = await opened(await people.page("ada"), PAGE)
+    await expect(page.locator("#producers tr[data-state=WAITING]")).to_have_count(1)
+    found = []
+    for width in (390, 900, 1280, 1440, 2560):
+        await page.set_viewport_size({"width": width, "height": 900})
+        found += [(width, text) for text in await page.evaluate(TOO_WIDE)]
+    assert not found
+
+
 @pytest.mark.domain("4 hung producer")
 async def test_blocked_producer_has_its_why_and_is_released_before_the_operators_eyes(
     people: People, broker: Broker

@@ -6,11 +6,12 @@
 //   state    {state: "connecting" | "live" | "lost" | "signed-out", since: ms, retryAt: ms | null}
 //            live: from the first snapshot on; a socket that is open shows nothing of now yet
 //   broker   {connected, since, error}      asOf (ms, or null) is in what `beat` tells before it
-//   snapshot the frame; `state` and `broker` say after it that it is of now
+//   snapshot the frame; `state` and `broker` say after it that it is of now. None that knows nothing follows one that does,
+//            until something else is watched
 //   events   {events: [...], reset: bool}   reset: older events have expired, start a new list; the first may be empty:
 //                                           there are none yet
-//   beat     {at, asOf}                     any frame; asOf: what the server knows of the broker is as of then, ms, null if
-//                                           it knows nothing, undefined if the frame does not say
+//   beat     {at, asOf}                     any frame; asOf: what is known of the broker is as of then, ms, null if nothing
+//                                           is, undefined if the frame does not say, or knows less than the page has
 
 const SILENCE = 12_000; // a heartbeat comes every 5 s: two missing ones and a bit
 const PAUSES = [250, 500, 1000, 2000, 4000, 8000];
@@ -22,6 +23,7 @@ export class Live extends EventTarget {
   #lastEvent = null;
   #lastFrame = 0;
   #lastSnapshot = 0;
+  #known = false; // the page has a snapshot of what is watched that says something
   #failures = 0;
   #retry = null;
   #silence = null;
@@ -56,6 +58,7 @@ export class Live extends EventTarget {
   /** Watch something else from now on, such as {watch: "overview", search: "ord"}. */
   watch(message) {
     this.#watch = message;
+    this.#known = false;
     if (this.#socket === null && this.#retry === null) this.#open();
     else this.#sendWatch();
   }
@@ -87,12 +90,15 @@ export class Live extends EventTarget {
     this.#lastFrame = Date.now();
     this.#failures = 0;
     this.#watchSilence();
-    this.#tell("beat", { at: this.#lastFrame, asOf: frame.as_of });
+    // A server that was restarted while the broker is away knows nothing of it: what the page has is more, and stays.
+    const less = frame.as_of === null && this.#known;
+    this.#tell("beat", { at: this.#lastFrame, asOf: less ? undefined : frame.as_of });
     if (frame.type === "snapshot") {
       if (frame.n <= this.#lastSnapshot) return; // overtaken: a newer whole truth is on the page already
       this.#lastSnapshot = frame.n;
+      this.#known ||= frame.as_of !== null;
       // First what is so, then that it is of now: whatever draws at the second has the first.
-      this.#tell("snapshot", frame);
+      if (!less) this.#tell("snapshot", frame);
       this.#become("live");
       this.#tell("broker", { connected: frame.connected !== false, since: frame.since ?? frame.at, error: frame.error ?? "" });
     } else if (frame.type === "events") {

@@ -210,6 +210,8 @@ function inOrder(queues) {
 
 // -- the whole --------------------------------------------------------------------------------------------------
 
+const TOTALS = ["queues", "overfull_queues", "stopped_queues", "blocked_producers", "consumers", "connections", "depth"];
+
 function total(name, text, title, hot = false) {
   const element = document.querySelector(`[data-total="${name}"]`);
   setText(element.firstElementChild, text);
@@ -221,7 +223,10 @@ const render = drawing(() => {
   if (!snapshot) return;
   const { totals, queues, total: all, page, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
+    for (const name of TOTALS) total(name, "–", null);
+    setText(document.querySelector('[data-total="depth"] .total-name'), "messages");
     setText(document.getElementById("queues-count"), "");
+    pager.show(1, 0);
     conditions.unknown("not known");
     fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, `${UNKNOWN} Is it running? The console keeps trying, and shows its queues as soon as it answers.`));
     delete empty.dataset.shown;
