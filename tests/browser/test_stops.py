@@ -69,7 +69,7 @@ async def test_staged_start_lets_producers_in_and_halts_when_the_queue_climbs(pe
     await expect(banner).to_contain_text("Producers of queue orders are being started in stages")
     await expect(banner).to_contain_text("halts above 40 %")
     await expect(banner).not_to_contain_text("consumers are down")
-    await expect(row(page, "orders").locator(".state")).to_have_text("Being started in stages")
+    await expect(row(page, "orders").locator(".state")).to_have_text("Staged start")
     timeline = await opened(await people.page("ben"), "/timeline/")
     await expect(timeline.locator("#banner-stops")).to_contain_text("being started in stages")
 

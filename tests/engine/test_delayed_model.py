@@ -70,7 +70,8 @@ def came(body: bytes) -> int:
 
 @dataclass
 class Expected:
-    """`wall`: its delivery time as a time of day. `steady`: the same in the engine's time, of one with a delay."""
+    """`wall`: its delivery time as a time of day, 0 if it has none. `steady`: the same in the engine's time, of one with
+    a delay."""
 
     number: int
     durable: bool
@@ -214,7 +215,7 @@ class DelayedModel(RuleBasedStateMachine):
                 stored,
                 priority,
                 self.now + ttl * STEP if ttl else float("inf"),
-                wall or self.now + self.ahead + delay * STEP,
+                wall or (self.now + self.ahead + delay * STEP if delay else 0),
                 self.now + delay * STEP if delay else None,
                 not stored,
                 behind,

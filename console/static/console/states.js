@@ -7,7 +7,7 @@ const QUEUE = {
   OVERFULL: ["Overfull", "overfull"],
   STOPPED: ["Stopped", "stopped"],
   OVERFULL_STOPPED: ["Overfull, stopped", "overfull-stopped"],
-  STARTING: ["Being started in stages", "start"],
+  STARTING: ["Staged start", "start"],
 };
 const PRODUCER = { RUNNING: ["Running", "running"], WAITING: ["Waiting for credit", "waiting"], BLOCKED: ["Blocked", "blocked"] };
 
