@@ -1,4 +1,4 @@
-"""What the README shows must work."""
+"""What the README files show must work, and what they name must be there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.amqp.broker_thread import BrokerThread
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+FILES = sorted(path for path in ROOT.rglob("README.md") if not {".venv", "node_modules"} & set(path.parts))
 
 
 def test_the_client_of_the_readme_sends_and_receives(tmp_path: Path) -> None:
@@ -20,3 +24,39 @@ def test_the_client_of_the_readme_sends_and_receives(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"hello {number}" for number in range(10)]
+
+
+def headings(path: Path) -> set[str]:
+    """The anchors that a heading of the file can be linked by."""
+    found = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 -]", "", each.lower()).replace(" ", "-") for each in found}
+
+
+def test_each_folder_with_decisions_has_its_readme() -> None:
+    folders = {str(path.parent.relative_to(ROOT)) for path in FILES}
+    assert {".", "bench", "brokers", "console", "console/history", "tests", "tests/interop"} <= folders
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_link_leads_to_a_file_and_to_a_heading(path: Path) -> None:
+    text = path.read_text()
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    for link in links:
+        name, _, anchor = link.partition("#")
+        if "://" in name:
+            continue
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), link
+        assert not anchor or anchor in headings(target), link
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_file_of_the_project_that_is_named_is_there(path: Path) -> None:
+    """In code quotes: a path from the top of the project or from the file's own folder, or the name of a module."""
+    text = re.sub(r"^(?:    |```).*?$", "", path.read_text(), flags=re.MULTILINE)
+    folders = {each.name for top in (ROOT, path.parent) for each in top.iterdir() if each.is_dir()}
+    for name in re.findall(r"`(?:uv run )?([\w./-]+)`", text):
+        if name.partition("/")[0] in folders and "/" in name:
+            assert (ROOT / name).exists() or (path.parent / name).exists(), name
+        elif re.fullmatch(r"[a-z_]+\.py", name):
+            assert any(any((ROOT / top).rglob(name)) for top in ("brokers", "console", "tests", "bench")), name
