@@ -1,5 +1,5 @@
-"""A call takes only what its description declares. A misspelt filter must not quietly mean "all of them", nor a
-misspelt end of a stop "for ever"."""
+"""A call takes only what its description declares, in the types that it declares. A misspelt filter must not quietly
+mean "all of them", nor a misspelt end of a stop "for ever"."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 from brokers import input_limits as limits
 from brokers.admin import InvalidValue
 from brokers.input_checks import shortened
+from console.api.body_types import wrong_types
 
 #: Declared by calls that take names of attributes, too: those say themselves which there are (`reading.where_in`).
 ANY = "(attribute)"
@@ -26,8 +27,8 @@ _COMPARED = 64
 
 
 class AskedView(APIView):
-    """A view that refuses parameters after the `?`, and fields of a body, that it does not declare. Raises
-    InvalidValue."""
+    """A view that refuses parameters after the `?`, and fields of a body, that it does not declare, and fields of other
+    types than it declares. Raises InvalidValue."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
@@ -50,6 +51,7 @@ class AskedView(APIView):
     def _wrong_fields(self, request: Request) -> Iterator[tuple[str, str]]:
         fields = self._fields(request)
         if isinstance(request.data, Mapping):
+            yield from wrong_types(request.data, fields)
             yield from itertools.islice(_unknown_fields(request.data, fields), limits.NAMED)
 
     def _parameters(self, request: Request) -> list[OpenApiParameter]:

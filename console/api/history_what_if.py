@@ -16,6 +16,7 @@ from console.api import schema
 from console.api.asked import AskedView
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_in, range_in
 from console.api.reading import MOST_AT_ONCE, body_of, choice_in, number_in
+from console.api.schema import MomentField
 from console.history import advice
 from console.history.durations import DAY
 from console.history.minute_traffic import Recorded
@@ -57,8 +58,8 @@ WhatIfRequest = type(
         "broker": serializers.CharField(required=False, help_text="Left out: the first configured one."),
         "virtualhost": serializers.CharField(required=False, help_text="Left out: default."),
         "queue": serializers.CharField(help_text="The queue's name."),
-        "from": serializers.CharField(required=False, help_text="As for series; left out: a week before `until`."),
-        "until": serializers.CharField(required=False, help_text="As for series; left out: now."),
+        "from": MomentField(required=False, help_text="As for series; left out: a week before `until`."),
+        "until": MomentField(required=False, help_text="As for series; left out: now."),
         "candidates": WhatIfLimits(many=True, required=False, help_text=f"At most {MOST_CANDIDATES}."),
     },
 )

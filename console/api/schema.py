@@ -59,6 +59,13 @@ def number_field(says: str, **options: Any) -> serializers.IntegerField:
     return serializers.IntegerField(help_text=says, **options)
 
 
+@extend_schema_field(
+    {"oneOf": [{"type": "integer", "format": "int64"}, {"type": "string", "example": "2026-11-22T09:30:00Z"}]}
+)
+class MomentField(serializers.JSONField):
+    """ms since the epoch, or ISO 8601 with a zone."""
+
+
 def object_field() -> serializers.CharField:
     return text_field("Object name, such as type=Queue,virtualhost=default,name=orders.")
 

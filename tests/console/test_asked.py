@@ -11,12 +11,15 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.test import APIClient
 from rest_framework.views import APIView
 
+from brokers.managed import object_name
 from console.api.asked import AskedView
 from console.api.urls import urlpatterns
 from console.audit.models import AuditEntry
 from tests.console.conftest import Broker
 
 pytestmark = pytest.mark.django_db
+
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +86,30 @@ def test_field_that_there_is_not_is_refused_by_its_name_and_nothing_is_done(
     assert (answer.status_code, answer.json()) == (400, says)
     assert broker.memory.engine.last_event == before
     assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize("only", ["true", "false", 1, 0, [], {}])
+def test_start_whose_only_is_no_boolean_lifts_no_stop_inside_its_scope(
+    only: Any, as_operator: APIClient, broker: Broker
+) -> None:
+    """A text "true" passed for false, and lifted every stop that was to stay."""
+    broker.do(lambda memory: memory.management.create(ORDERS, {}))
+    for scope in ("type=Broker", str(ORDERS)):
+        body = {"scope": scope, "reason": "an incident"}
+        assert as_operator.post("/api/v1/stop-producers/", body, format="json").status_code == 200
+    answer = as_operator.post(
+        "/api/v1/start-producers/", {"scope": "type=Broker", "reason": "over", "only": only}, format="json"
+    )
+    assert answer.status_code == 400
+    assert answer.json() == {"only": [f"only is {only!r}: it must be true or false"]}
+    assert len(broker.do(lambda memory: memory.management.read(object_name("Broker"))["stops"])) == 2
+
+
+def test_types_inside_lists_and_objects_are_looked_at_too(as_operator: APIClient) -> None:
+    answer = as_operator.post(
+        "/api/v1/stop-producers/", {"scope": "type=Broker", "reason": "x", "queues": ["a", 5]}, format="json"
+    )
+    assert answer.json() == {"queues": ["queues, item 2: queues is 5: it must be text"]}
 
 
 def test_who_may_not_ask_is_told_that_and_no_names(client: Any) -> None:

@@ -146,6 +146,48 @@ def test_no_field_of_a_call_is_answered_by_a_fault(value: Any, boss: APIClient, 
                 watch.check_fields(answer, f"{method} {path} {str(given)[:200]}")
 
 
+#: A value of each type of JSON.
+OF_EACH_TYPE: dict[str, Any] = {
+    "boolean": True,
+    "integer": 1,
+    "number": 1.5,
+    "string": "true",
+    "array": [],
+    "object": {},
+}
+
+
+def types_of(operation: dict[str, Any]) -> dict[str, set[str]]:
+    """The types that each field of the body may have by the description; those that may be anything are left out."""
+
+    def types(schema: dict[str, Any]) -> set[str]:
+        if "$ref" in schema:
+            schema = operation["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+        parts = [each for key in ("oneOf", "anyOf", "allOf") for each in schema.get(key, ())]
+        found = {schema["type"]} if "type" in schema else set[str]().union(*map(types, parts))
+        return found | ({"integer"} if "number" in found else set())
+
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    if "$ref" in body:
+        body = operation["schemas"][body["$ref"].rsplit("/", 1)[1]]
+    return {name: found for name, schema in body.get("properties", {}).items() if (found := types(schema))}
+
+
+@pytest.mark.domain("8 no input kills")
+def test_each_field_of_a_call_with_a_value_of_another_type_is_refused_by_its_name(boss: APIClient) -> None:
+    tried = 0
+    for method, path, operation in operations():
+        for name, types in types_of(operation).items():
+            for other in OF_EACH_TYPE.keys() - types:
+                given = ({"version": 1} if "version" in fields_of(operation) else {}) | {name: OF_EACH_TYPE[other]}
+                answer = boss.generic(method, path, json.dumps(given).encode(), content_type="application/json")
+                what = f"{method} {path}: {name} is {OF_EACH_TYPE[other]!r}, not {types}: {answer.content[:200]!r}"
+                assert answer.status_code == 400, what
+                assert name in answer.json(), what
+                tried += 1
+    assert tried > 300
+
+
 @pytest.mark.domain("8 no input burns")
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
 def test_no_body_of_a_call_is_answered_by_a_fault(body: bytes, boss: APIClient, watch: Watch) -> None:

@@ -70,8 +70,8 @@ def came(body: bytes) -> int:
 
 @dataclass
 class Expected:
-    """`wall`: its delivery time as a time of day, 0 if it has none. `steady`: the same in the engine's time, of one with
-    a delay."""
+    """`wall`: its delivery time as a time of day, 0 if it has none. `steady`: the same in the engine's time, of one
+    with a delay."""
 
     number: int
     durable: bool
