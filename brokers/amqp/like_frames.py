@@ -23,8 +23,9 @@ _BEGINNINGS = {
 }
 _WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}  # bytes after the constructor of a number
 _HEAD = 8
-#: So many shapes are kept of one connection.
-_MOST_SHAPES = 64
+#: So many shapes are kept of one connection, each of at most so many bytes: a peer can fill no more memory with them,
+#: and those of nearly all clients have less than a hundred.
+_MOST_SHAPES, _LARGEST = 64, 512
 
 frame_size = struct.Struct(">I").unpack_from
 
@@ -73,7 +74,7 @@ class Shapes:
     def keep(self, data: bytes, at: int, body: int, stop: int) -> None:
         """Keep that of the frame at `at`, whose well-formed performative is from `body` to `stop`, if it begins as most
         do."""
-        if body != at + _HEAD or body + 3 > stop:
+        if body != at + _HEAD or not body + 3 <= stop <= at + _LARGEST:
             return
         beginning = _BEGINNINGS.get(data[body + 2])
         match = beginning.match(data, body, stop) if beginning else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import struct
+import tracemalloc
 from collections.abc import Iterable
 from unittest import mock
 
@@ -186,6 +188,24 @@ def test_frames_that_differ_in_numbers_and_tag_alone_are_walked_once() -> None:
         assert walk.call_count == 4
         check.take(disposition(1, 1, b"\x00\x53\x26\x45"))
         assert walk.call_count == 5
+
+
+def test_shapes_of_one_connection_take_little_memory_whatever_it_sends() -> None:
+    """A transfer's state may fill a frame, and each byte of it would be a place to compare."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        check = FrameCheck(MAX_FRAME)
+        check.take(AMQP_HEADER)
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(200):
+            text = b"\xb1" + struct.pack(">I", 60_000) + bytes(60_000)
+            fields = b"\x52" + bytes([number]) + b"\x43\xa0\x011\x43\x42\x42\x40" + text
+            check.take(framed(b"\x00\x53\x14\xd0" + struct.pack(">II", len(fields) + 4, 8) + fields))
+            check.take(transfer(number, b"x" * (number % 100)))
+        assert tracemalloc.get_traced_memory()[0] - before < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_run_of_like_frames_is_compared_at_once() -> None:
