@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
 
 import requests
 from requests.auth import AuthBase
@@ -106,7 +105,3 @@ def _cause(error: BaseException) -> str:
         if not isinstance(inner, BaseException) or inner is error:
             return str(error).rpartition(": ")[2].rstrip(".") or type(error).__name__
         error = inner
-
-
-def in_path(text: str) -> str:
-    return quote(text, safe="")

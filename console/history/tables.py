@@ -142,13 +142,6 @@ class Tables:
             condition = f"{layout.partition} = DATE'{partition}'"
             self._commit_by_spark(name, rows, {"replaceWhere": condition, "dataChange": "false"}, "overwrite")
 
-    def gather_files(self, name: str, partitions: Collection[dt.date]) -> None:
-        """The same, quickly and unsorted: for partitions that are still written to."""
-        layout = LAYOUTS[name]
-        table = self._table(name)
-        for partition in sorted(partitions):
-            table.optimize.compact(partition_filters=[(layout.partition, "=", str(partition))])
-
     def forget(self, name: str, before: dt.date) -> int:
         """Drop the partitions that end before that day; return how many rows went."""
         layout = LAYOUTS[name]
