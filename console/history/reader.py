@@ -2,7 +2,7 @@
 
 A table is opened once in a process; its list of files is brought up to date when its log has grown, at most every
 `FRESH_SECONDS`. A query names the time that it is about, so only the files of those days (and of those brokers, kinds
-and names, as far as the files' statistics tell) are read. DuckDB reads them, with a connection for each thread.
+and names, as far as the files' statistics tell) are read. DuckDB reads them (`query_database.py`).
 
 Nothing here knows what rows mean, and nothing here writes. Spark is not needed.
 """
@@ -15,6 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +25,7 @@ import duckdb
 
 from console.history.layout import LAYOUTS, Layout, table_url
 from console.history.object_store import ObjectStore, StoreError
+from console.history.query_database import Connection, QueryDatabase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,12 +33,9 @@ if TYPE_CHECKING:
 
 #: A list of files is believed for so long.
 FRESH_SECONDS = 1.0
-_MEMORY = "512MB"
-_THREADS = 2
 
 Row = dict[str, Any]
 T = TypeVar("T")
-_Connection = duckdb.DuckDBPyConnection
 #: What is raised for a file that cannot be read; on a store DuckDB passes on what pyarrow told it.
 _UNREADABLE = (duckdb.IOException,)
 _UNREADABLE_ON_A_STORE = (duckdb.IOException, StoreError, duckdb.InvalidInputException)
@@ -183,15 +182,12 @@ class Reader:
         self._store = ObjectStore(url) if "://" in url else None
         self._unreadable = _UNREADABLE_ON_A_STORE if self._store else _UNREADABLE
         self._tables = {name: _Table(url, name) for name in LAYOUTS}
-        self._own = threading.local()
-        self._database: _Connection | None = None
-        self._opening = threading.Lock()
+        self._database = QueryDatabase()
         self._condition: Callable[[str], str] | None = None
 
     def only(self, condition: Callable[[str], str]) -> Reader:
         """The same tables, in which only those rows are there that meet a condition in SQL: `condition(table)`, "" for
         all of them."""
-        self._cursor().close()  # so that both have one database
         narrower = copy.copy(self)
         narrower._condition = condition
         return narrower
@@ -235,7 +231,7 @@ class Reader:
         """
         asked = _Question(sql, dict(parameters or {}), begin, end, where or {}, tuple(optional))
         # What is registered for a query on an object store goes with its connection.
-        return self._answer(asked, _as_rows, self._cursor if self._store else self._connection)
+        return self._answer(asked, _as_rows, self._own if self._store else self._database.connection)
 
     def batches(
         self,
@@ -249,24 +245,24 @@ class Reader:
     ) -> pa.RecordBatchReader:
         """As `rows`, a part at a time: for downloads. Raises before there is a first part."""
 
-        def opened(connection: _Connection, text: str, given: dict[str, Any]) -> pa.RecordBatchReader:
+        def opened(connection: Connection, text: str, given: dict[str, Any]) -> pa.RecordBatchReader:
             return connection.sql(text, params=given).to_arrow_reader(rows)
 
         asked = _Question(sql, dict(parameters or {}), begin, end, where or {})
-        return self._answer(asked, opened, self._cursor)
+        return self._answer(asked, opened, self._own)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _answer(
         self,
         asked: _Question,
-        read: Callable[[_Connection, str, dict[str, Any]], T],
-        connection: Callable[[], _Connection],
+        read: Callable[[Connection, str, dict[str, Any]], T],
+        connection: Callable[[], AbstractContextManager[Connection]],
     ) -> T:
         for anew in (False, True):
-            on = connection()
             try:
-                return read(on, self._with_sources(asked, on, anew=anew), asked.parameters)
+                with connection() as on:
+                    return read(on, self._with_sources(asked, on, anew=anew), asked.parameters)
             except self._unreadable as error:
                 # A file that is gone was dropped by a newer version of its table: ask for that.
                 if anew:
@@ -275,7 +271,7 @@ class Reader:
                 raise HistoryBroken(f"The history cannot be read: {first_line(error)}") from error
         raise AssertionError("unreachable")
 
-    def _with_sources(self, asked: _Question, connection: _Connection, *, anew: bool) -> str:
+    def _with_sources(self, asked: _Question, connection: Connection, *, anew: bool) -> str:
         sql = asked.sql
         bounds = (
             None if asked.begin is None else moment(asked.begin),
@@ -298,34 +294,19 @@ class Reader:
         # The condition is of this console's own making, its texts quoted.
         return f"(SELECT * FROM {source} WHERE {condition})" if condition else source  # noqa: S608
 
-    def _source(self, name: str, paths: list[str], connection: _Connection) -> str:
+    def _source(self, name: str, paths: list[str], connection: Connection) -> str:
         if not paths:
             return _without_rows(name)
         if self._store is not None:
             connection.register(f"files_of_{name}", self._store.rows(paths))
             return f"files_of_{name}"
+        self._database.note(paths)
         quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
         return f"read_parquet([{quoted}], hive_partitioning = false)"
 
-    def _connection(self) -> _Connection:
-        if getattr(self._own, "connection", None) is None:
-            self._own.connection = self._cursor()
-        connection: _Connection = self._own.connection
-        return connection
-
-    def _cursor(self) -> _Connection:
-        """A connection of its own to the one database of this process, which keeps the footers of files it has read."""
-        with self._opening:
-            if self._database is None:
-                settings: dict[str, str | bool | int | float | list[str]] = {
-                    "threads": _THREADS,
-                    "memory_limit": _MEMORY,
-                    "autoinstall_known_extensions": False,
-                    "autoload_known_extensions": False,
-                }
-                self._database = duckdb.connect(":memory:", config=settings)
-                self._database.execute("SET GLOBAL parquet_metadata_cache = true; SET GLOBAL TimeZone = 'UTC'")
-            return self._database.cursor()
+    def _own(self) -> AbstractContextManager[Connection]:
+        """A connection that lasts as long as what was made of it: nobody else uses it, and nothing closes it."""
+        return nullcontext(self._database.cursor())
 
 
 @lru_cache(maxsize=4)
@@ -338,7 +319,7 @@ def moment(ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
 
 
-def _as_rows(connection: _Connection, sql: str, given: dict[str, Any]) -> list[Row]:
+def _as_rows(connection: Connection, sql: str, given: dict[str, Any]) -> list[Row]:
     cursor = connection.execute(sql, given)
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
