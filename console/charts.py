@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 Unit = Literal["messages", "bytes"]
 
+#: An axis of amounts goes up to this at least: a single message would otherwise be 1,000 "m" of one.
+LEAST_RANGE = {"include": [0, 5]}
+
 #: Fields of a sample that a figure of a unit shows, besides `at` (ms since the epoch) and `overfull`.
 LINES: tuple[tuple[str, str, str, str, float], ...] = (
     ("effective_capacity_{unit}", "Capacity", "var(--chart-capacity)", "solid", 1.5),
@@ -119,6 +122,7 @@ def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[
             **axis,
             "rangemode": "tozero",
             "fixedrange": True,
+            "autorangeoptions": LEAST_RANGE,
             "tickformat": "~s",
             "ticksuffix": "B" if unit == "bytes" else "",
             "title": {"text": "", "standoff": 4},

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from console.charts import LEAST_RANGE
+
 Unit = Literal["messages", "bytes"]
 
 _AXIS = {
@@ -130,6 +132,7 @@ def queue_figure(unit: Unit) -> dict[str, Any]:
             "domain": [0.24, 1],
             "rangemode": "tozero",
             "fixedrange": True,
+            "autorangeoptions": LEAST_RANGE,
             "tickformat": "~s",
             "ticksuffix": "B" if unit == "bytes" else "",
         },
@@ -162,7 +165,13 @@ def rates_figure() -> dict[str, Any]:
         **_LAYOUT,
         "height": 220,
         "xaxis": {**_AXIS, "type": "date", "showgrid": False},
-        "yaxis": {**_AXIS, "rangemode": "tozero", "fixedrange": True, "tickformat": "~s"},
+        "yaxis": {
+            **_AXIS,
+            "rangemode": "tozero",
+            "fixedrange": True,
+            "autorangeoptions": LEAST_RANGE,
+            "tickformat": "~s",
+        },
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         "yaxis3": {
             **_AXIS,

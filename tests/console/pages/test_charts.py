@@ -63,6 +63,15 @@ def test_samples_become_the_traces_that_their_fields_name() -> None:
     assert found["effective_resume_messages"]["y"] == [8, 8, None]
 
 
+@pytest.mark.parametrize("unit", ["messages", "bytes"])
+def test_an_axis_of_amounts_divides_no_message_into_thousandths(unit: Any) -> None:
+    sample = {"at": 1, "state": "NORMAL", f"depth_{unit}": 1}
+    for figure in (depth_figure(unit, [sample]), queue_figure(unit)):
+        axis = go.Figure(figure).layout.yaxis
+        assert axis.autorangeoptions.include == (0, 5)
+        assert axis.range is None  # or that would hold
+
+
 def test_a_limit_of_zero_is_no_line() -> None:
     assert traces(depth_figure("messages", SAMPLES))["effective_capacity_messages"]["y"] == [10, 10, None]
 
