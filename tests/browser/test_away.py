@@ -138,6 +138,7 @@ async def test_what_the_page_has_stays_dated_when_the_console_is_restarted_while
     people.expected += ["503", "Failed to load resource", "WebSocket", "ERR_CONNECTION_REFUSED"]
     broker.do(lambda memory: (limited(memory, "orders", 10), memory.fill("orders", 20)))
     page = await opened(await people.page("ada"), path)
+    await page.wait_for_load_state("networkidle")
     await expect(page.locator("main .loading:visible")).to_have_count(0)
     await expect(page.locator("main")).to_contain_text(shows)
     broker.lose()
