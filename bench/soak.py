@@ -132,7 +132,7 @@ def until_history_answers(port: int, password: str) -> None:
             said = error.read(500).decode(errors="replace")
             if error.code != 404 or time.monotonic() > limit:
                 raise Failed(f"the history answers {error.code}: {said}") from None
-        time.sleep(1)
+        time.sleep(1)  # the first tables are announced by nothing else than that they can be read
 
 
 def sign_out(browser: Browser) -> None:
@@ -322,7 +322,7 @@ def soak(options: argparse.Namespace) -> bool:
             thread.start()
         began = time.monotonic()
         for step in range(1, int(options.minutes * 60 / options.every) + 1):
-            time.sleep(max(0.0, began + step * options.every - time.monotonic()))
+            time.sleep(max(0.0, began + step * options.every - time.monotonic()))  # a sample at each step of the clock
             minute = (time.monotonic() - began) / 60
             for row, value in up.sample().items():
                 points.setdefault(row, []).append((minute, value))

@@ -83,11 +83,9 @@ class FrameCheck:
                     at += size * count
                     alike, most = 0, _FIRST_RUN
                 continue
-            stop = self._whole(data, at)
-            if stop is None:
+            if (whole := self._whole(data, at)) is None:
                 return
-            size = int.from_bytes(data[at : at + 4], "big")
-            body = at + data[at + 4] * 4
+            size, body, stop = whole
             if body < at + size:
                 try:
                     _Walk(data).value(body, at + size, 0)
@@ -98,9 +96,9 @@ class FrameCheck:
             at += size
         self._passed = at - end
 
-    def _whole(self, data: bytes, at: int) -> int | None:
-        """Where what is to be looked at ends, of the frame at `at`; None if nothing more of the data can be looked at,
-        or need be."""
+    def _whole(self, data: bytes, at: int) -> tuple[int, int, int] | None:
+        """Of the frame at `at`: its size, where its body begins, and where what is to be looked at ends. None if
+        nothing more of the data can be looked at, or need be."""
         there = len(data) - at
         size = int.from_bytes(data[at : at + 4], "big")
         body = at + (data[at + 4] * 4 if there > 4 else _HEAD)
@@ -114,7 +112,7 @@ class FrameCheck:
             self._held = data[at:]
             self._passed = 0
             return None
-        return stop
+        return size, body, stop
 
 
 def _stop(data: bytes, at: int, end: int) -> int:

@@ -1,9 +1,9 @@
 """The DuckDB database that the queries of this process run in, one after another of them.
 
 DuckDB keeps the footer of each Parquet file that it has read, which makes the next query of that file several times
-as quick, and gives none of them back, not even of files that have been deleted since: 38 KB for each in DuckDB 2.0, as
-long as the database is there. The pipeline writes new files every few seconds. So a database that has read
-`MOST_FILES` is replaced by a new one, and is gone when the last query in it has ended.
+as quick, and gives none of them back, not even of files that have been deleted since: 38 KB for one of 25 columns in
+DuckDB 2.0, as long as the database is there. The pipeline writes new files every few seconds. So a database that has
+read `MOST_FILES` is replaced by a new one, and is gone when the last query in it has ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import duckdb
 
-#: Some 75 MB of footers. A queue's month has thirty files, all tables of a year three thousand.
+#: Some 75 MB of footers; a queue's month has some thirty files.
 MOST_FILES = 2000
 _MEMORY = "512MB"
 _THREADS = 2

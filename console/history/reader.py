@@ -305,7 +305,7 @@ class Reader:
         return f"read_parquet([{quoted}], hive_partitioning = false)"
 
     def _own(self) -> AbstractContextManager[Connection]:
-        """A connection that lasts as long as what was made of it: nobody else uses it, and nothing closes it."""
+        """A connection that lasts as long as what was made of it: no other query uses it, and nothing closes it."""
         return nullcontext(self._database.cursor())
 
 

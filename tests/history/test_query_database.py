@@ -75,7 +75,7 @@ def test_a_query_in_a_database_that_is_replaced_meanwhile_comes_to_its_end(
         download = database.cursor()
         database.note(f"{number}.parquet" for number in range(11))
         assert total(connection, kept) == total(download, kept) == 190
-    with pytest.raises(duckdb.ConnectionException):  # nobody gets it again
+    with pytest.raises(duckdb.ConnectionException):  # no other query gets it
         connection.execute("SELECT 1")
     assert total(download, kept) == 190
 
