@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from django.contrib.auth.models import Group, User
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from brokers.managed import object_name
 from tests.browser.chromium import MISSING, PATH
@@ -152,6 +152,24 @@ async def test_theme_is_remembered_before_anything_is_drawn(people: People) -> N
     await expect(page.locator("#connection-text")).to_have_text("Live")  # its scripts have run
     await page.locator("#theme").click()  # as the system has it
     assert await page.evaluate(colour) == light
+
+
+@pytest.mark.parametrize("late", ["frame", "objects"])
+async def test_click_before_the_scripts_have_come_is_done_when_they_have(people: People, late: str) -> None:
+    page = await people.page("ada")
+    come = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await come.wait()
+        await route.continue_()
+
+    await page.route(f"**/console/{late}*.js", later)  # the other of the two is there at once
+    await page.goto("/objects/", wait_until="commit")
+    await page.get_by_role("button", name="Keyboard shortcuts").click()
+    come.set()
+    await expect(page.locator("dialog")).to_contain_text("This list")
+    await expect(page.locator("#connection-text")).to_have_text("Live")
+    await expect(page.locator("dialog")).to_have_count(1)
 
 
 async def test_stop_in_force_is_said_on_pages_without_queues(people: People, broker: Broker) -> None:
