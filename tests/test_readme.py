@@ -13,7 +13,10 @@ from tests.amqp.broker_thread import BrokerThread
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-FILES = sorted(path for path in ROOT.rglob("README.md") if not {".venv", "node_modules"} & set(path.parts))
+PAGES = {"README.md", "DOMAIN.md", "CHANGELOG.md"}
+FILES = sorted(
+    path for path in ROOT.rglob("*.md") if path.name in PAGES and not {".venv", "node_modules"} & set(path.parts)
+)
 
 
 def test_the_client_of_the_readme_sends_and_receives(tmp_path: Path) -> None:
