@@ -119,7 +119,7 @@ def installed() -> Iterator[Installation]:
 
 
 async def create_queues(of: Installation, queues: int) -> None:
-    from brokers.managed import object_name
+    from brokers.model import object_name
 
     names: list[tuple[str, dict[str, Any]]] = [(f"busy.{n}", _RING) for n in range(BUSY)]
     names += [(f"crossed.{n}", {"capacity_bytes": 50, "flow_resume_bytes": 0}) for n in range(CROSSED)]

@@ -51,7 +51,7 @@ class Measurement:
         return dict(json.loads(output))
 
     async def create(self, name: str, capacity: int) -> Any:
-        from brokers.managed import object_name
+        from brokers.model import object_name
 
         queue = object_name("Queue", virtualhost="default", name=name)
         await self.management.create(queue, {"capacity_messages": capacity})
@@ -106,7 +106,7 @@ class Measurement:
 
     async def stop_all(self, producers: int, capacity: int, seconds: int) -> list[str]:
         """One row of the second table."""
-        from brokers.managed import object_name
+        from brokers.model import object_name
 
         for number in range(QUEUES):
             await self.create(f"stop.{capacity}.{number}", capacity)

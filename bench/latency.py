@@ -110,7 +110,7 @@ class Events:
 
 
 async def measure(port: int, amqp_port: int, data: Path, password: str, crossings: int) -> list[float]:
-    from brokers.managed import object_name
+    from brokers.model import object_name
 
     broker = await admin(amqp_port, data)
     host = await broker.read(object_name("VirtualHost", name="default"))

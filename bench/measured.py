@@ -129,7 +129,7 @@ async def admin(port: int, data: Path) -> Any:
 
 async def limit(port: int, data: Path, capacity: int) -> None:
     """Give our virtual host's queues a capacity in messages."""
-    from brokers.managed import object_name
+    from brokers.model import object_name
 
     broker = await admin(port, data)
     host = await broker.read(object_name("VirtualHost", name="default"))

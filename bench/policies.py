@@ -22,14 +22,14 @@ DEPTH = 10  # messages of a queue that holds any
 
 
 def policy(pattern: str) -> Any:
-    from brokers.managed import object_name
+    from brokers.model import object_name
 
     return object_name("Policy", virtualhost="default", pattern=pattern)
 
 
 async def build(queues: int, patterns: int) -> Any:
     """Queues `areaN.REGION.queueN`; patterns `areaN.>`, `areaN.REGION.>`, then `areaN.*.queueN`, ten to an area."""
-    from brokers.managed import object_name
+    from brokers.model import object_name
     from brokers.testing import InMemoryBroker
 
     broker = InMemoryBroker()
@@ -53,7 +53,7 @@ async def build(queues: int, patterns: int) -> Any:
 
 async def measure(queues: int, patterns: int, repeat: int) -> list[list[str]]:
     from brokers.engine.queue import Queue
-    from brokers.managed import object_name
+    from brokers.model import object_name
 
     broker = await build(queues, patterns)
     rows: list[list[str]] = []

@@ -29,7 +29,7 @@ def limit_and_prepare(port: int, data: Path) -> None:
 
 
 async def _prepare(port: int, data: Path) -> None:
-    from brokers.managed import object_name
+    from brokers.model import object_name
 
     queues: list[tuple[str, dict[str, object]]] = []
     if has_durable_queues():
@@ -46,14 +46,14 @@ def has_durable_queues() -> bool:
     """Whether our broker says that it stores messages."""
     import measured  # noqa: F401  (makes `brokers` importable)
 
-    from brokers.managed import TYPES
+    from brokers.model import TYPES
 
     durable = TYPES["Queue"].attribute("durable")
     return durable is not None and (durable.creatable or durable.writable)
 
 
 def can_turn_flow_control_off() -> bool:
-    from brokers.managed import TYPES
+    from brokers.model import TYPES
 
     declared = TYPES["Queue"].attribute("flow_control")
     return declared is not None and declared.writable

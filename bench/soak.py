@@ -285,7 +285,7 @@ class Load:
 
 
 async def create_queues(up: Up) -> None:
-    from brokers.managed import object_name
+    from brokers.model import object_name
 
     broker = await admin(up.amqp_port, up.data)
     for name in QUEUES:

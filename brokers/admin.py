@@ -1,7 +1,7 @@
 """THE interface between a console and any broker: one Protocol, frozen snapshots, and the errors it may raise.
 
 A driver in `brokers/drivers/` speaks it to a real broker over the wire; `brokers/testing.py` has it in memory. One
-contract suite (`tests/drivers/`) holds both to it. Objects and their attributes are those of `brokers/managed.py`.
+contract suite (`tests/drivers/`) holds both to it. Objects and their attributes are those of `brokers/model/`.
 
 All methods are coroutines of one event loop. Nothing here knows a socket, Django or a particular broker.
 """
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from brokers.managed import ManagedType, ObjectName
+from brokers.model import ManagedType, ObjectName
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """How much may come in at once: one table for every call, form, socket message, file and management request.
 
 The limits are far above what people and their scripts need and far below what could occupy or end a process. What
-checks them is `input_checks.py` for values and texts, `names.py` for what is created, and a thin adapter at each door:
-`console/intake/` for HTTP, forms, JSON, YAML and sockets, `server/management_node.py` for AMQP.
+checks them is `input_checks.py` for values and texts, `model/new_names.py` for what is created, and a thin adapter at
+each door: `console/intake/` for HTTP, forms, JSON, YAML and sockets, `server/management_node.py` for AMQP.
 """
 
 from __future__ import annotations

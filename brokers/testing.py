@@ -32,7 +32,7 @@ from brokers.engine.subscription import Wish
 from brokers.engine.subscriptions import everything
 from brokers.engine.turn import Drain, Effect
 from brokers.engine.virtualhost import DEFAULT
-from brokers.managed import TYPES, ManagedType, ObjectName
+from brokers.model import TYPES, ManagedType, ObjectName
 from brokers.server.passwords import Passwords
 
 T = TypeVar("T")

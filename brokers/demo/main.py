@@ -21,7 +21,7 @@ from proton.reactor import Container
 from brokers.admin import AdminError, AlreadyExists, BrokerAdmin, BrokerUnreachable, NotFound
 from brokers.demo.scenes import QUEUES, Stage, cast
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 
 TICK = 0.1  # seconds
 

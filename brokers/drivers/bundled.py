@@ -29,7 +29,7 @@ from brokers.admin import (
 from brokers.drivers.amqp_client import AmqpClient, ConnectionLost, LinkEnded, SignInRefused
 from brokers.drivers.amqp_values import encodable, plain
 from brokers.drivers.streams import EventStream, SampleStream
-from brokers.managed import TYPES, ManagedType, ObjectName
+from brokers.model import TYPES, ManagedType, ObjectName
 
 _MANAGEMENT = "$management"
 

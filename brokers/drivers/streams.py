@@ -15,7 +15,7 @@ from proton import Described, Message, ProtonException, symbol
 from brokers.admin import AdminError, BrokerUnreachable, Event, EventsExpired, NotAllowed, Samples
 from brokers.drivers.amqp_client import AmqpClient, LinkEnded
 from brokers.drivers.amqp_values import plain
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 
 _T = TypeVar("_T")
 

@@ -17,7 +17,7 @@ from brokers.engine.events import user_words
 from brokers.engine.names import MAX_NAME
 from brokers.engine.rights import EVERY, MANAGE, NOBODY, RIGHTS, Rights, parse_grants
 from brokers.engine.turn import Keep
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

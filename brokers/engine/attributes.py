@@ -1,6 +1,6 @@
 """Where the declared attributes of managed objects come from: one small function each.
 
-`brokers/managed.py` declares; this reads. A test holds the two to each other. Values are plain: numbers, text, lists
+`brokers/model/` declares; this reads. A test holds the two to each other. Values are plain: numbers, text, lists
 and maps, None where an attribute is nullable.
 """
 

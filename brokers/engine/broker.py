@@ -36,7 +36,7 @@ from brokers.engine.temporary import Temporary, check_not_gone
 from brokers.engine.transaction import Transactions
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 
 
 class Broker:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.admin import InvalidValue
 from brokers.engine.events import connection_subject
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.consumer import Consumer

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from brokers.managed import NOTIFICATIONS, ObjectName
+from brokers.model import NOTIFICATIONS, ObjectName
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from brokers.engine.receipt import Outcome, Receipt
 from brokers.engine.stops import Scope, Stop
 from brokers.engine.turn import CreditChanged, Drain, Settled, Turn
 from brokers.engine.usage import Resource, Usage
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.transaction import Enrolment, Transaction

@@ -1,6 +1,6 @@
 """The managed objects of a broker: found by name, queried, and shown as values. Nothing here changes anything.
 
-The errors are those of `brokers.admin`. Which types and attributes there are stands in `brokers/managed.py`, and where
+The errors are those of `brokers.admin`. Which types and attributes there are stands in `brokers/model/`, and where
 their values come from in `attributes.py`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from brokers.admin import InvalidValue, ManagedObject, NotFound, Page
 from brokers.engine.attributes import GETTERS
 from brokers.engine.broker import Broker
-from brokers.managed import TYPES, Kind, ManagedType, ObjectName, object_name
+from brokers.model import TYPES, Kind, ManagedType, ObjectName, object_name
 
 MAX_PAGE = 1000
 

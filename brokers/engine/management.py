@@ -2,7 +2,7 @@
 and shown is `managed_objects.py`; here is what changes them.
 
 This is what the management node speaks AMQP about and what the in-memory admin interface calls directly: the errors
-are those of `brokers.admin`. Which types, attributes and operations there are stands in `brokers/managed.py`; what an
+are those of `brokers.admin`. Which types, attributes and operations there are stands in `brokers/model/`; what an
 operation does is one function here.
 """
 
@@ -29,7 +29,7 @@ from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.stops import End, Scope, StopOutcome
 from brokers.engine.subscription import Subscription
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
-from brokers.managed import TYPES, ObjectName, check_arguments, check_attributes
+from brokers.model import TYPES, ObjectName, check_arguments, check_attributes
 
 _STOPPABLE = ("Broker", "VirtualHost", "Exchange", "Queue")
 _WITH_POLICY = ("Broker", "VirtualHost", "Exchange", "Policy", "Queue")

@@ -1,10 +1,10 @@
-"""What a queue, an exchange or a virtual host may be called that is created here: the rule is `brokers/names.py`."""
+"""What a queue, an exchange or a virtual host may be called that is created here: see `model/new_names.py`."""
 
 from __future__ import annotations
 
 from brokers.admin import InvalidValue
 from brokers.input_limits import NAME as MAX_NAME
-from brokers.names import new_name_fault as name_fault
+from brokers.model.new_names import new_name_fault as name_fault
 
 __all__ = ["MAX_NAME", "check_name", "name_fault"]
 

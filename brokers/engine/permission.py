@@ -12,7 +12,7 @@ from typing import Any
 from brokers.admin import ManagedObject, NotAllowed, Page
 from brokers.engine.management import Management
 from brokers.engine.rights import MANAGE, Rights
-from brokers.managed import TYPES, ObjectName
+from brokers.model import TYPES, ObjectName
 
 
 def virtualhost_of(name: ObjectName) -> str:

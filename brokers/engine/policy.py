@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from brokers.managed import POLICY, ObjectName, object_name
-from brokers.patterns import Rank, fixed_words, match_rank, matches, pattern_fault
+from brokers.model import POLICY, ObjectName, object_name
+from brokers.model.patterns import Rank, fixed_words, match_rank, matches, pattern_fault
 
 __all__ = [
     "BROKER",

@@ -23,8 +23,8 @@ from brokers.engine.overflow import WAYS
 from brokers.engine.policy import FIELDS, NOTHING, Fields, Layers, Policies, Policy, Setting, Value, fields, settings
 from brokers.engine.queue import Queue
 from brokers.engine.virtualhost import VirtualHost
-from brokers.managed import TYPES, ObjectName, check_attributes
-from brokers.policy_operations import MOST_CHANGES, MOST_QUEUES
+from brokers.model import TYPES, ObjectName, check_attributes
+from brokers.model.policy_operations import MOST_CHANGES, MOST_QUEUES
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

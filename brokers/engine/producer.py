@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.engine.connection import Connection
 from brokers.engine.flow import stop_reason
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.queue import Queue

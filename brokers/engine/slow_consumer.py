@@ -2,9 +2,9 @@
 
 A consumer of a subscription is slow when its subscription's queue is at or above one of the policy's triggers: `depth`
 in bytes, `messageAge` in ms of the oldest message that is not acknowledged, `messageCount`. Of several policies the one
-with the best match of the topic counts, then of the subscription's name; both are matched as policies of queues are
-(`brokers/patterns.py`). Wildcards of what a client subscribed to stand for themselves there: `stocks.*` in a policy
-covers the subscription to `stocks.>`, `stocks.ibm` does not.
+with the best match of the topic counts, then of the subscription's name; both are matched as policies of queues
+are (`brokers/model/patterns.py`). Wildcards of what a client subscribed to stand for themselves there: `stocks.*` in a
+policy covers the subscription to `stocks.>`, `stocks.ibm` does not.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from brokers.admin import InvalidValue
 from brokers.engine.subscription import Subscription
-from brokers.managed import ObjectName, object_name
-from brokers.patterns import Rank, match_rank, matches, pattern_fault
+from brokers.model import ObjectName, object_name
+from brokers.model.patterns import Rank, match_rank, matches, pattern_fault
 
 Value = int | str
 

@@ -17,7 +17,7 @@ from brokers.engine.policy import pattern_fault
 from brokers.engine.queue import Queue
 from brokers.engine.stops import NO_END, End, Halt, Scope, Stop, StopOutcome
 from brokers.engine.turn import Keep
-from brokers.managed import object_name
+from brokers.model import object_name
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from brokers.engine.pacing import Stage
-from brokers.managed import ObjectName, object_name
-from brokers.patterns import matches, pattern_contains
+from brokers.model import ObjectName, object_name
+from brokers.model.patterns import matches, pattern_contains
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.connection import Connection

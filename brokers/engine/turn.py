@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.engine.events import Fact, text
 from brokers.engine.message import PLAIN, Header, Message
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 
 if TYPE_CHECKING:
     from brokers.engine.connection import Connection

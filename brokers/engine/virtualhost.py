@@ -10,7 +10,7 @@ from brokers.engine.slow_consumer import SlowConsumerPolicy
 from brokers.engine.store import Store
 from brokers.engine.subscription import Subscription
 from brokers.engine.usage import Resource, Usage
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 
 DEFAULT = "default"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from brokers.admin import Event
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from brokers.server.checksums import texts_checksum
 from brokers.server.sqlite_file import failures_named, is_damage, open_sqlite, transaction
 

@@ -29,7 +29,7 @@ from brokers.engine.permission import ManagementAs
 from brokers.engine.rights import Rights
 from brokers.input_checks import readable, readable_sentences, shortened, value_faults
 from brokers.input_limits import TEXT
-from brokers.managed import TYPES, ObjectName
+from brokers.model import TYPES, ObjectName
 from brokers.server.values import from_amqp, to_amqp
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from brokers.engine.events import Fact
 from brokers.engine.management import Management
 from brokers.engine.turn import Keep
 from brokers.engine.usage import Resource
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.data_lock import claim
 from brokers.server.event_journal import EventJournal

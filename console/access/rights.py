@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from brokers.managed import POLICY, TYPES, ObjectName
+from brokers.model import POLICY, TYPES, ObjectName
 
 
 class Role(StrEnum):

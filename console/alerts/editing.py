@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from brokers.admin import InvalidValue, NotFound, StaleVersion
 from brokers.input_checks import label_fault
-from brokers.patterns import pattern_fault
+from brokers.model.patterns import pattern_fault
 from console.alerts.addresses import network_of, url_of
 from console.alerts.models import (
     AllowedNetwork,

@@ -20,7 +20,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerAdmin, Event, Page
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from console.alerts.judging import UNREACHABLE, Judged, Seen, judge
 from console.alerts.models import Alert, AlertState, Delivery, Notification, Position, Rule, Silence
 from console.alerts.plain import DEAD_LETTERS, PLAIN, Row, dead_letter_queues, of_rule

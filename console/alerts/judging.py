@@ -12,8 +12,8 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brokers.managed import ObjectName
-from brokers.patterns import matches
+from brokers.model import ObjectName
+from brokers.model.patterns import matches
 from console.alerts.models import Alert, AlertState, Rule, Silence
 
 #: A broker that the console cannot reach is told like a condition of the broker.

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.alerts.judging import Seen, within
 from console.alerts.models import Rule
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.access.rights import Rights, Role, host_of
 from console.alerts.models import Notification, Rule, Silence
 from console.operations.of_console import sees_scope, slugs

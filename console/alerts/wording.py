@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.http import urlencode
 
-from brokers.managed import NOTIFICATIONS, ObjectName
+from brokers.model import NOTIFICATIONS, ObjectName
 from console.alerts.judging import UNREACHABLE
 from console.alerts.models import Alert, Notification
 from console.alerts.plain import PLAIN

@@ -59,7 +59,7 @@ def _rule(view: PersonalView, number: int) -> Rule:
 class KindsView(PersonalView):
     @extend_schema(responses={200: shapes.AlertKind(many=True)}, summary="What rules can be about")
     def get(self, request: Request) -> Response:
-        from brokers.managed import NOTIFICATIONS
+        from brokers.model import NOTIFICATIONS
 
         return Response(
             [{"kind": kind, "title": title, "event": kind in NOTIFICATIONS} for kind, title in titles().items()]

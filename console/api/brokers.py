@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.managed import ManagedType
+from brokers.model import ManagedType
 from console.api import schema
 from console.api.reading import BrokerView, PersonalView
 from console.links.link import BrokerLink

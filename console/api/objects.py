@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.admin import AdminError, InvalidValue, ManagedObject, StaleVersion
-from brokers.managed import TYPES, ObjectName
+from brokers.model import TYPES, ObjectName
 from console import operations
 from console.api import schema
 from console.api.reading import (

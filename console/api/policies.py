@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.admin import InvalidValue, ManagedObject
-from brokers.managed import ObjectName
-from brokers.patterns import match_rank
+from brokers.model import ObjectName
+from brokers.model.patterns import match_rank
 from console import operations
 from console.api import policies_schema, schema
 from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, name_in, number_in, one_of, text_in

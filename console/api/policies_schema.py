@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from brokers.managed import POLICY, TYPES
+from brokers.model import POLICY, TYPES
 from console.api.schema import REASON, VERSION, number_field, object_field, shape_of, text_field
 
 PolicyChange = shape_of(

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.managed import TYPES, ObjectName, object_name
+from brokers.model import TYPES, ObjectName, object_name
 from console.api import policies_schema, schema
 from console.api.objects import update
 from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, number_in, text_in, version_in, where_in

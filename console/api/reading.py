@@ -12,7 +12,7 @@ from rest_framework.request import Request
 
 from brokers.admin import InvalidValue, NotFound
 from brokers.input_checks import whole_number
-from brokers.managed import TYPES, Attribute, Kind, ManagedType, ObjectName
+from brokers.model import TYPES, Attribute, Kind, ManagedType, ObjectName
 from console.access.people import rights_in
 from console.access.rights import Rights
 from console.api.asked import AskedView

@@ -1,5 +1,5 @@
 """The shapes of requests and answers, for the OpenAPI description. Those of managed objects are derived from
-`brokers/managed.py`, so that a new attribute is described here without a line of its own."""
+`brokers/model/`, so that a new attribute is described here without a line of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema_field
 from rest_framework import serializers
 
-from brokers.managed import TYPES, Attribute, Kind
+from brokers.model import TYPES, Attribute, Kind
 from console.api.asked import ANY
 from console.audit.models import AuditEntry
 from console.conditions.detectors import DETECTORS

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound
-from brokers.managed import QUEUE_STATES
+from brokers.model import QUEUE_STATES
 from console import operations
 from console.access.rights import Rights
 from console.api import schema, stops_schema

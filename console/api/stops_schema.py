@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from brokers.managed import QUEUE_STATES, TYPES
+from brokers.model import QUEUE_STATES, TYPES
 from console.api.schema import REASON, number_field, object_field, shape_of, text_field
 
 _BROKERS = serializers.ListField(

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.admin import InvalidValue
-from brokers.managed import NOTIFICATIONS, TYPES
+from brokers.model import NOTIFICATIONS, TYPES
 from console.api import schema
 from console.api.reading import BrokerView, choice_in, number_in, snapshot_of, time_in
 from console.audit.models import AuditEntry

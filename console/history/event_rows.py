@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from brokers.admin import Event
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.history.landing import SCHEMAS
 from console.history.log_lines import read_text
 

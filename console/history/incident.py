@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from brokers.managed import ObjectName
-from brokers.patterns import matches
+from brokers.model import ObjectName
+from brokers.model.patterns import matches
 from console.history.reader import Reader
 from console.history.scopes import covers
 

@@ -51,7 +51,7 @@ EVENTS = pa.schema(
         _required("number", pa.int64()),  # unique in its run; a recorder's grow by one, a log's are hashes of its lines
         _required("at", _TIME),
         _required("sequence", pa.int64()),  # the order of events of one broker and one `at`
-        _required("kind", pa.string()),  # a notification declared in brokers/managed.py, or one of LOG_KINDS
+        _required("kind", pa.string()),  # a notification declared in brokers/model/, or one of LOG_KINDS
         pa.field(
             "object", pa.string()
         ),  # the managed object's name, such as type=Queue,virtualhost=default,name=orders

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from brokers.managed import NOTIFICATIONS, object_name
+from brokers.model import NOTIFICATIONS, object_name
 
 Columns = dict[str, Any]
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.history.durations import HOUR, MINUTE
 from console.history.event_rows import Row, table
 from console.history.landing import MAX_ROWS, SCHEMAS, Landing, part

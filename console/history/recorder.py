@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired, ManagedObject, Samples
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.history import recorder_position
 from console.history.event_rows import Row, event_row, sample_row, table
 from console.history.landing import Landing, LandingError, part

@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from brokers.patterns import matches, pattern_contains
+from brokers.model.patterns import matches, pattern_contains
 
 _HOST = re.compile(r'("(?:[^"\\]|\\.)*"|[^ /]+)(.*)', re.DOTALL)
 

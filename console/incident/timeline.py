@@ -21,7 +21,7 @@ from django.db.models import Q, QuerySet
 from brokers.admin import Event
 from brokers.input_checks import shortened
 from brokers.input_limits import TEXT
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.audit.models import AuditEntry
 from console.links.link import BrokerLink
 from console.links.queue_table import queue_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokers.admin import BrokerAdmin, ManagedObject, NotFound
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from console.incident.drain import UNITS, doing, drain_rate, estimate
 from console.links.link import BrokerLink
 from console.links.trends import NO_RATES, Rates

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from console.links.queue_table import must_be_read, queue_of, queue_values, text_of
 from console.links.state import BrokerState
 

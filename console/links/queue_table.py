@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from brokers.admin import Event, ManagedObject
-from brokers.managed import TYPES, ObjectName
+from brokers.model import TYPES, ObjectName
 
 Row = Mapping[str, Any]
 

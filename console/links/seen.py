@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Any, TypeVar
 
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotAllowed, NotFound, Page, Samples
-from brokers.managed import TYPES, Kind, ManagedType, ObjectName, object_name
+from brokers.model import TYPES, Kind, ManagedType, ObjectName, object_name
 from console.access.rights import host_of
 from console.conditions.standing import Condition
 from console.links.event_window import Tail

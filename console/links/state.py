@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from brokers.steady_clock import SteadyClock
 from console.conditions.detectors import of_broker, of_host
 from console.conditions.standing import Condition, Standing

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from brokers.admin import SAMPLED
-from brokers.managed import TYPES
+from brokers.model import TYPES
 from console.conditions.standing import Condition
 from console.links.queue_table import Row
 

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from brokers.admin import SAMPLED, BrokerAdmin, Event, ManagedObject, NotFound
-from brokers.managed import POLICY, QUEUE_STATES, ObjectName
+from brokers.model import POLICY, QUEUE_STATES, ObjectName
 from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.incident.why import why
 from console.links.link import BrokerLink

@@ -21,7 +21,7 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.managed import TYPES, ObjectName
+from brokers.model import TYPES, ObjectName
 from console.access.rights import Need, needed
 from console.audit.models import AuditEntry, Outcome
 from console.brokers import BrokerLink

@@ -19,8 +19,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound, StaleVersion
-from brokers.managed import QUEUE_STATES, TYPES, ObjectName, check_attributes, object_name
-from brokers.patterns import matches, pattern_fault
+from brokers.model import QUEUE_STATES, TYPES, ObjectName, check_attributes, object_name
+from brokers.model.patterns import matches, pattern_fault
 from console.access.rights import Need, Role, host_of
 from console.brokers import BrokerLink, link
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from brokers.admin import InvalidValue
-from brokers.managed import TYPES, ObjectName, check_attributes
+from brokers.model import TYPES, ObjectName, check_attributes
 from console.brokers import BrokerLink
 
 

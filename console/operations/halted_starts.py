@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import DatabaseError, connection
 
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.access.rights import host_of
 from console.audit.models import AuditEntry, Outcome
 from console.brokers import BrokerLink

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from brokers.admin import BrokerUnreachable, InvalidValue, ManagedObject, NotFound, StaleVersion
-from brokers.managed import TYPES, ObjectName, Operation
-from brokers.names import new_name_fault
+from brokers.model import TYPES, ObjectName, Operation
+from brokers.model.new_names import new_name_fault
 from console.brokers import BrokerLink
 from console.operations.actor import Actor
 from console.operations.attempt import as_detail, attempt, require_reason, without_secrets

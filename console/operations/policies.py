@@ -1,7 +1,7 @@
 """Changes of flow-control policies: told beforehand, made one after the other, and put in order.
 
 A policy is what a broker, a virtual host, an exchange, a destination policy (a pattern) or a queue sets of the declared
-fields (`brokers/policy_fields.py`). Nothing of it is kept here: the broker has it.
+fields (`brokers/model/policy_fields.py`). Nothing of it is kept here: the broker has it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.managed import POLICY, TYPES, ObjectName, object_name
-from brokers.patterns import match_rank
+from brokers.model import POLICY, TYPES, ObjectName, object_name
+from brokers.model.patterns import match_rank
 from console.brokers import BrokerLink
 from console.operations.actor import Actor
 from console.operations.objects import create_object, delete_object, update_object

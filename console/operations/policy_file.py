@@ -27,8 +27,8 @@ from typing import Any
 import yaml
 
 from brokers.admin import InvalidValue
-from brokers.managed import TYPES, ObjectName, object_name
-from brokers.patterns import pattern_fault
+from brokers.model import TYPES, ObjectName, object_name
+from brokers.model.patterns import pattern_fault
 from console.intake.yaml_text import compose
 from console.operations.policies import FIELDS, SCOPES, set_fields
 

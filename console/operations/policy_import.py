@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokers.admin import BrokerAdmin, InvalidValue, ManagedObject, StaleVersion
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.brokers import BrokerLink
 from console.operations.actor import Actor
 from console.operations.policies import (

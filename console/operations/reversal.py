@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from brokers.admin import InvalidValue
-from brokers.managed import TYPES, ObjectName
+from brokers.model import TYPES, ObjectName
 from console.audit.models import AuditEntry, Outcome
 from console.brokers import BrokerLink
 from console.operations.actor import Actor

@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault
-from brokers.managed import QUEUE_STATES, ObjectName
+from brokers.model import QUEUE_STATES, ObjectName
 from console.access.rights import Grant, Role
 from console.links.link import BrokerLink
 from console.live.overview import matching

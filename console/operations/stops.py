@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokers.admin import InvalidValue, NotFound
-from brokers.managed import TYPES, ObjectName
-from brokers.patterns import matches, pattern_fault
+from brokers.model import TYPES, ObjectName
+from brokers.model.patterns import matches, pattern_fault
 from console.brokers import BrokerLink
 from console.links.queue_table import Row
 from console.operations.actor import Actor

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from brokers.admin import InvalidValue
 from brokers.input_checks import shortened
 from brokers.input_limits import TEXT
-from brokers.managed import POLICY, TYPES, ObjectName
+from brokers.model import POLICY, TYPES, ObjectName
 from console.access.people import rights_in
 from console.audit.models import AuditEntry, Outcome
 from console.audit.search import EXACT, AuditSearch

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from brokers.managed import POLICY, QUEUE_STATES
+from brokers.model import POLICY, QUEUE_STATES
 from console.access.people import rights_in
 from console.access.rights import Role
 from console.bulk.models import BulkEdit

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from brokers.managed import QUEUE_STATES
+from brokers.model import QUEUE_STATES
 from console.pages.frame import frame
 
 

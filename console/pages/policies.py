@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from brokers.admin import AdminError
-from brokers.managed import POLICY, ObjectName, object_name
+from brokers.model import POLICY, ObjectName, object_name
 from console.access.people import rights_in
 from console.access.rights import host_of
 from console.operations import export_policies

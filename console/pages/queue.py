@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from brokers.managed import POLICY, object_name
+from brokers.model import POLICY, object_name
 from console.charts import depth_figure
 from console.pages.frame import check_sees, frame
 

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from brokers.managed import POLICY
+from brokers.model import POLICY
 from console.access.people import rights_in
 from console.pages.frame import frame
 from console.schedules.editing import sees

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from brokers.managed import NOTIFICATIONS, TYPES
+from brokers.model import NOTIFICATIONS, TYPES
 from console.pages.frame import frame
 
 #: What people do: the operations that change something, and what is done to objects themselves.

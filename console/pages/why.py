@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.access.rights import host_of
 from console.pages.frame import broker_of, check_sees, frame
 

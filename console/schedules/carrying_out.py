@@ -18,7 +18,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerUnreachable, NotFound, StaleVersion
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from console.brokers import BrokerLink, UnknownBroker, link
 from console.operations.actor import Actor
 from console.operations.objects import update_object

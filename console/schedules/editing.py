@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from brokers.admin import InvalidValue, NotFound, StaleVersion
 from brokers.input_checks import label_fault
-from brokers.managed import TYPES, ObjectName, check_attributes
+from brokers.model import TYPES, ObjectName, check_attributes
 from console.access.rights import Need, Rights, Role, host_of, needed
 from console.brokers import UnknownBroker, link
 from console.operations.actor import Actor

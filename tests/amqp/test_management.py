@@ -21,7 +21,7 @@ from proton.utils import LinkDetached, SendException
 
 from brokers.amqp.nodes import MAX_WAITING
 from brokers.input_checks import value_faults
-from brokers.managed import TYPES
+from brokers.model import TYPES
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import Crowd, Managing, ReplyTo, connected, fill, managing
 from tests.amqp.frames import encode

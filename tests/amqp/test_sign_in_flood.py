@@ -14,7 +14,7 @@ import pytest
 
 from brokers.amqp.sign_in_attempts import FREE
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.amqp.broker_thread import BrokerThread
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -13,7 +13,7 @@ from proton.reactor import LinkOption
 from proton.utils import LinkDetached
 
 from brokers.engine.choosing import LOOKS
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import Copy, Crowd, bodies, connected, fill, managing
 from tests.amqp.test_outcomes import modify

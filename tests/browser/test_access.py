@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connections
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.access.models import RoleGrant
 from console.access.rights import Role
 from tests.browser.chromium import MISSING, PATH

@@ -14,7 +14,7 @@ from django.db import connections
 from django.urls import URLPattern
 from playwright.async_api import Page, expect
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.alerts import editing as alerts
 from console.brokers import link

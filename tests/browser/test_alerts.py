@@ -11,7 +11,7 @@ from django.db import connections
 from django.utils import timezone
 from playwright.async_api import Route, expect
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.alerts import tasks
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import AllowedNetwork, Delivery

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.brokers import close_links
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, Console, People

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from playwright.async_api import Route, expect
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People, connections
 from tests.browser.test_overview import limited, opened

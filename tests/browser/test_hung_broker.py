@@ -28,7 +28,7 @@ from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.alerts.models import Rule
 from console.brokers import Pace, close_links, connect_bundled, link
 from console.bulk.models import BulkEdit, BulkEditRow

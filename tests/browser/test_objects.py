@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from brokers.managed import TYPES, object_name
+from brokers.model import TYPES, object_name
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People
 from tests.browser.test_overview import limited, opened

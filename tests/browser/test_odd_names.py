@@ -11,7 +11,7 @@ import pytest
 from django.urls import resolve, reverse
 from playwright.async_api import Page, expect
 
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, Console, People

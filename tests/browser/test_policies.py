@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from brokers.managed import POLICY, ObjectName, object_name
+from brokers.model import POLICY, ObjectName, object_name
 from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People

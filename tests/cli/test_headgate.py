@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from brokers.cli import looking, names, shown
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from console.access.rights import Grant, Role
 from console.audit.models import AuditEntry
 from tests.browser.conftest import Console
@@ -301,7 +301,7 @@ def test_the_command_is_installed_and_stands_alone() -> None:
         check=True,
     )
     assert "django" not in loaded.stdout
-    assert "brokers.managed" not in loaded.stdout
+    assert "brokers.model" not in loaded.stdout
 
 
 @pytest.mark.parametrize("text", ["orders", "a/b", 'odd, "name"', " spaced "])

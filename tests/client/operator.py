@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.amqp.broker_thread import WITHIN, BrokerThread, wait_until
 from tests.amqp.clients import bodies, connected, fill, managing
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, Samples
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from brokers.testing import InMemoryBroker
 
 

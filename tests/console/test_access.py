@@ -20,7 +20,7 @@ from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from console.access.models import RoleGrant
 from console.access.rights import Grant, Role
 from console.alerts import editing as alerts

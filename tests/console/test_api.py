@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from rest_framework.test import APIClient
 
-from brokers.managed import TYPES, object_name
+from brokers.model import TYPES, object_name
 from brokers.testing import InMemoryBroker
 from console.audit.models import AuditEntry
 from tests.console.conftest import Broker, until

@@ -11,7 +11,7 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.test import APIClient
 from rest_framework.views import APIView
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.api.asked import AskedView
 from console.api.urls import urlpatterns
 from console.audit.models import AuditEntry

@@ -10,7 +10,7 @@ import pytest
 from django.forms.models import model_to_dict
 from rest_framework.test import APIClient
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.audit.models import AuditEntry
 from tests.console.conftest import Broker, until
 

@@ -11,7 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from console.audit.models import AuditEntry
 from console.bulk import tasks
 from console.bulk.models import BulkEdit, State

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokers.admin import Event
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.links.event_window import EventWindow
 
 BROKER = object_name("Broker")

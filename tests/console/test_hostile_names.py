@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
 from brokers.engine.names import name_fault
-from brokers.managed import object_name
-from brokers.names import new_name_fault
+from brokers.model import object_name
+from brokers.model.new_names import new_name_fault
 from brokers.testing import InMemoryBroker
 from console.name_paths import escaped, unescaped
 from tests.console.conftest import Broker

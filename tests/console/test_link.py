@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from brokers.admin import BrokerUnreachable, NotFound
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.brokers import UnknownBroker, link, links
 from tests.console.conftest import Broker, until, until_async

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.test import Client
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.asgi import application
 from console.live import consumer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from brokers.admin import SAMPLED
-from brokers.managed import TYPES, Kind
+from brokers.model import TYPES, Kind
 from console.live.overview import BadSort, overview
 
 _ZERO: dict[Kind, Any] = {Kind.STRING: "", Kind.INTEGER: 0, Kind.NUMBER: 0.0, Kind.LIST: []}

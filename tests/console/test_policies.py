@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from rest_framework.test import APIClient
 
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from console.audit.models import AuditEntry
 from console.operations import is_revertible
 from tests.console.conftest import Broker, until

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
 from brokers.admin import InvalidValue
-from brokers.managed import POLICY, Kind, ObjectName, object_name
-from brokers.patterns import pattern_fault
+from brokers.model import POLICY, Kind, ObjectName, object_name
+from brokers.model.patterns import pattern_fault
 from console.audit.models import AuditEntry
 from console.operations.policy_file import read, written
 from tests.console.conftest import Broker

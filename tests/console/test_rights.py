@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.managed import TYPES, ObjectName, object_name
+from brokers.model import TYPES, ObjectName, object_name
 from console.access.rights import Grant, Need, Rights, Role, host_of, needed
 
 QUEUE = object_name("Queue", virtualhost="red", name="orders")

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from rest_framework.test import APIClient
 
-from brokers.managed import POLICY, TYPES
+from brokers.model import POLICY, TYPES
 
 
 @pytest.fixture(scope="module")

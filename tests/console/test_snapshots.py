@@ -12,7 +12,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, Samples
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.brokers import Pace
 from console.links.queue_table import QueueTable

@@ -28,7 +28,7 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.managed import NOTIFICATIONS, TYPES, ObjectName, object_name
+from brokers.model import NOTIFICATIONS, TYPES, ObjectName, object_name
 
 T = TypeVar("T")
 

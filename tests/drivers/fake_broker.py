@@ -13,7 +13,7 @@ from typing import Any
 from proton import Collector, Condition, Connection, Delivery, Described, Event, Link, Message, Transport, symbol
 
 from brokers.amqp.sasl import SaslServer
-from brokers.managed import TYPES
+from brokers.model import TYPES
 
 Answer = Callable[[Message], Message | None]
 

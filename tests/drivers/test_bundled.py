@@ -21,7 +21,7 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import TYPES, ObjectName
+from brokers.model import TYPES, ObjectName
 from tests.drivers.fake_broker import FakeBroker, Peer, after_filter, answer_to
 
 QUEUE = ObjectName.parse("type=Queue,virtualhost=default,name=orders")

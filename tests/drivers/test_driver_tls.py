@@ -11,7 +11,7 @@ import pytest
 
 from brokers.admin import BrokerUnreachable, NotAllowed
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.server.listening import TlsAddress
 from brokers.server.service import SECRET, Service
 from brokers.server.tls import TlsFiles

@@ -11,7 +11,7 @@ from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.management import Management
 from brokers.engine.turn import Close
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.engine.plainly import Plainly
 
 

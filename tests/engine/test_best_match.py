@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from brokers.engine.policy import Policies, Policy
-from brokers.patterns import matches
+from brokers.model.patterns import matches
 
 words = st.sampled_from(["a", "b", "a-", "*"])  # "a-" sorts before "a.": neighbours of a prefix
 names = st.lists(st.sampled_from(["a", "b", "a-", "a/"]), min_size=1, max_size=4).map(".".join)

@@ -12,7 +12,7 @@ from brokers.engine import deep_queue, durable_queue
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.message import NEVER, PLAIN, Header
 from brokers.engine.queue import Message
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
 

@@ -20,8 +20,8 @@ from brokers.engine.flow import State
 from brokers.engine.limits import InvalidPolicy, Limits, resolve
 from brokers.engine.policy import BUILT_IN, FIELDS, Policy, Setting, Value, explain
 from brokers.engine.queue import Queue
-from brokers.managed import POLICY
-from brokers.patterns import matches
+from brokers.model import POLICY
+from brokers.model.patterns import matches
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_best_match import naive_rank
 

@@ -17,7 +17,7 @@ from brokers.engine.events import (
     underfull_words,
 )
 from brokers.engine.stops import Scope
-from brokers.managed import NOTIFICATIONS, TYPES
+from brokers.model import NOTIFICATIONS, TYPES
 from tests.engine.simulation import START, Simulation
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})*)"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brokers.engine.flow import TABLE, Change, Input, State, measure, overfull_reason, step, stop_reason
 from brokers.engine.limits import UNLIMITED, Limits
-from brokers.managed import QUEUE_STATES
+from brokers.model import QUEUE_STATES
 
 EVERY = list(product(State, Input))
 

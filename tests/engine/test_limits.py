@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brokers.engine.limits import UNLIMITED, InvalidPolicy, Limits, resolve
 from brokers.engine.policy import BROKER, OWN, VIRTUALHOST, inherit
-from brokers.managed import parse_level
+from brokers.model import parse_level
 
 LARGEST = (1 << 63) - 1
 

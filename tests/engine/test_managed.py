@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from brokers.managed import (
+from brokers.model import (
     TYPES,
     Kind,
     ObjectName,

@@ -16,7 +16,7 @@ from brokers.engine.management import Management
 from brokers.engine.stops import Scope
 from brokers.engine.subscription import Wish
 from brokers.engine.turn import Close
-from brokers.managed import TYPES, Kind, ObjectName, object_name
+from brokers.model import TYPES, Kind, ObjectName, object_name
 from tests.engine.plainly import Plainly
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_managed import anything, names

@@ -12,7 +12,7 @@ from brokers.engine.overflow import WAYS, Outcome, Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
 from brokers.engine.turn import Settled
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 
 NAME = object_name("Queue", virtualhost="default", name="q")

@@ -13,7 +13,7 @@ from brokers.engine.management import Management
 from brokers.engine.permission import ManagementAs
 from brokers.engine.rights import ALL, Rights, parse_grants
 from brokers.engine.subscription import Wish
-from brokers.managed import TYPES, ObjectName, object_name
+from brokers.model import TYPES, ObjectName, object_name
 from tests.engine.plainly import Plainly
 
 USERS = {

@@ -18,8 +18,8 @@ from brokers.engine.policy import (
     explain,
     inherit,
 )
-from brokers.managed import POLICY
-from brokers.patterns import matches, pattern_contains, pattern_fault
+from brokers.model import POLICY
+from brokers.model.patterns import matches, pattern_contains, pattern_fault
 
 LAYERS = (OWN, VIRTUALHOST, BROKER)
 

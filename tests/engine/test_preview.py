@@ -12,7 +12,7 @@ from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, N
 from brokers.engine.flow import State
 from brokers.engine.management import Management
 from brokers.engine.policy import explain
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from tests.engine.simulation import Simulation
 
 BROKER = object_name("Broker")

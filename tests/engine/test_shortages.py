@@ -10,7 +10,7 @@ import pytest
 from brokers.admin import InvalidValue
 from brokers.engine.message import Header
 from brokers.engine.usage import Resource
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
 

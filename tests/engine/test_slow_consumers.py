@@ -13,7 +13,7 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.management import Management
 from brokers.engine.slow_consumer import SlowConsumerPolicy, best
 from brokers.engine.turn import Detach
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.engine.simulation import Simulation
 from tests.engine.test_subscriptions import Publisher, durable, restarted, subscribe, wish
 

@@ -17,7 +17,7 @@ from brokers.engine.outlet import Outlet
 from brokers.engine.stops import Scope
 from brokers.engine.subscription import Arrivals, Subscription, Wish, queue_name
 from brokers.engine.turn import Detach
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.engine.simulation import START, Simulation
 
 

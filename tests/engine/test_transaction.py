@@ -19,7 +19,7 @@ from brokers.engine.stops import Scope
 from brokers.engine.transaction import MOST_OPEN, ROLLED_BACK, TIMED_OUT, Acknowledgement, State, Transaction
 from brokers.engine.turn import Discharged, Effect, Settled
 from brokers.engine.uncommitted import COMMIT_WAIT_MS
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
 

@@ -41,7 +41,7 @@ from proton import Message, uint
 from proton.utils import BlockingConnection
 
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.amqp.frames import ATTACH, BEGIN, CLOSE, frame
 from tests.faults import recordings
 from tests.faults.mutation import Mutator, code_of

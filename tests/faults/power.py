@@ -32,7 +32,7 @@ from proton.reactor import Container
 
 from brokers.admin import AdminError
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.server.event_journal import EventJournal
 from tests.faults.disk import Disk, Operation, read_log
 from tests.faults.nursery import nursery

@@ -10,7 +10,7 @@ from pathlib import Path
 from proton.reactor import Container
 
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import ObjectName, object_name
+from brokers.model import ObjectName, object_name
 from tests.faults.nursery import Nursery
 from tests.faults.traffic import Look
 

@@ -23,7 +23,7 @@ from proton.utils import BlockingConnection, SendException
 from scramp import ScramClient
 
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 from tests.amqp.frames import AMQP_HEADER, CLOSE, FLOW, OPEN, SASL_HEADER, TRANSFER, Peer, described, frame
 from tests.faults.nursery import nursery
 from tests.faults.recordings import FOLDER, NAME, PASSWORD, frames, write

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.history.landing import EVENTS, KEYS, Landing, LandingError
 from console.history.recorder import Recorder, Rhythm

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.history.landing import Landing
 from tests.up.running import Running, free_port, wait_until
 

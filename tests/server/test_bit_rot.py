@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.server import service
 from brokers.server.event_journal import DAMAGED, EventJournal, Expired
 from brokers.server.message_store import MessageStore

@@ -15,7 +15,7 @@ from proton.utils import BlockingConnection, LinkDetached
 
 from brokers.admin import BrokerUnreachable, Event, NotAllowed
 from brokers.drivers.bundled import BundledBroker
-from brokers.managed import object_name
+from brokers.model import object_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT = 30.0

@@ -13,7 +13,7 @@ from proton import Message
 from brokers.drivers.bundled import BundledBroker
 from brokers.engine.pacing import stage
 from brokers.engine.stops import End, Scope
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from brokers.steady_clock import STEP_MS, SteadyClock, time_of_day
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import connected

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from brokers.admin import Event
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from brokers.server.event_journal import EventJournal, Expired
 from brokers.server.sqlite_file import StoreError
 
@@ -157,7 +157,7 @@ def test_a_damaged_file_is_named(path: Path) -> None:
 
 def test_a_process_killed_in_mid_append_leaves_no_gap_and_no_number_twice(path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from brokers.managed import ObjectName\n"
+        "import sys; from pathlib import Path; from brokers.model import ObjectName\n"
         "from brokers.server.event_journal import EventJournal\n"
         "journal = EventJournal(Path(sys.argv[1])); name = ObjectName.parse('type=Broker')\n"
         "while True:\n"

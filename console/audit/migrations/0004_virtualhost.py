@@ -5,7 +5,7 @@ from django.conf import settings
 from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.access.rights import host_of
 
 

@@ -13,7 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.management.base import BaseCommand, CommandError
 
 from brokers.admin import AdminError, InvalidValue
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.brokers import BrokerLink, UnknownBroker, close_links, link
 from console.operations import Actor, PolicyChange
 from console.operations.policy_import import Difference, apply_file, difference, export_policies, previewed

@@ -1,4 +1,4 @@
-// The syntax of object names (`type=Queue,virtualhost=default,name=orders`), as brokers/managed.py has it.
+// The syntax of object names (`type=Queue,virtualhost=default,name=orders`), as brokers/model/object_names.py has it.
 
 const PAIR = /([a-z_]+)=("(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)/sy;
 

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.alerts import editing, tasks
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState, Notification, Position, Receiver, Rule

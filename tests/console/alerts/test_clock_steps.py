@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from brokers.managed import ObjectName
+from brokers.model import ObjectName
 from console.alerts import editing
 from console.alerts.evaluator import Evaluator
 from console.alerts.judging import OVERLOOKED, Seen, judge

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import Alert, Notification, Rule
 from console.alerts.plain import PLAIN, dead_letter_queues, of_rule

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.incident import timeline
 from tests.console.conftest import Broker, until

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from brokers.engine.consumer import Consumer
 from brokers.engine.message import Header
-from brokers.managed import object_name
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.live.consumer import LiveConsumer
 from tests.console.conftest import Broker

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django_celery_beat.models import ClockedSchedule, PeriodicTask
 from rest_framework.test import APIClient
 
-from brokers.managed import object_name
+from brokers.model import object_name
 from console.audit.models import AuditEntry
 from console.operations import Actor, Aim, start_producers, stop_producers, update_object
 from console.schedules import carrying_out, editing, wakeups

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokers.model import Attribute, Kind, Operation
+from brokers.model.declarations import Attribute, Kind, Operation
 
 _A = Attribute
 

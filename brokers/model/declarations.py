@@ -1,7 +1,7 @@
 """What managed objects are made of: types with attributes, operations and notifications, and the checking of values.
 
 The spirit is JMX's: objects have a name made of keys, attributes that can be read and sometimes written, operations
-that can be called, and notifications that can be watched. Which types there are stands in `brokers/managed.py`.
+that can be called, and notifications that can be watched. Which types there are stands in `types.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The declared fields of a flow-control policy, for every scope that may set them."""
+"""The declared fields of a flow-control policy, for every scope that may set them, and the notification of a change."""
 
 from __future__ import annotations
 
-from brokers.model import Attribute, Kind
+from brokers.model.declarations import Attribute, Kind, Notification
 
 _A = Attribute
 
@@ -132,4 +132,8 @@ POLICY: tuple[Attribute, ...] = (
         writable=True,
         nullable=True,
     ),
+)
+
+POLICY_CHANGED = Notification(
+    "policy-changed", "HGT-1003", "An attribute of the object was changed, or a destination policy came or went."
 )

@@ -1,0 +1,107 @@
+"""The declared managed types of what clients open: connections, producers and consumers."""
+
+from __future__ import annotations
+
+from brokers.model.declarations import Attribute, Kind, ManagedType, Notification, Operation
+from brokers.model.stop_operations import ACTOR, REASON
+from brokers.model.versions import VERSION
+
+_A = Attribute
+
+PRODUCER_STATES = ("RUNNING", "BLOCKED")
+
+CONNECTION = ManagedType(
+    "Connection",
+    "An AMQP connection of a client.",
+    ("virtualhost", "id"),
+    (
+        _A("virtualhost", Kind.STRING, "The virtual host it opened."),
+        _A("id", Kind.INTEGER, "Number of the connection since the broker started."),
+        _A("remote_address", Kind.STRING, "The peer's host and port."),
+        _A("container_id", Kind.STRING, "The name that the client gave itself."),
+        _A("user", Kind.STRING, "Who signed in; anonymous if nobody did."),
+        _A("opened", Kind.TIMESTAMP, "When it was opened.", "ms"),
+        _A("producers", Kind.INTEGER, "Producers on it.", "producers"),
+        _A("consumers", Kind.INTEGER, "Consumers on it.", "consumers"),
+        _A("open_transactions", Kind.INTEGER, "Transactions it has begun and not ended.", "transactions"),
+        _A("oldest_transaction", Kind.TIMESTAMP, "When the oldest of them began.", "ms", nullable=True),
+        _A("idle_timeout", Kind.INTEGER, "The client's idle time-out. 0: none.", "ms"),
+        VERSION,
+    ),
+    (Operation("close", "End the connection.", (REASON, ACTOR), (), "destroy"),),
+    (
+        Notification("connection-opened", "CON-1001", "A client opened a connection."),
+        Notification("connection-closed", "CON-1002", "A connection ended."),
+        Notification(
+            "transaction-timed-out",
+            "CON-1011",
+            "A transaction held messages for too long, and was rolled back.",
+        ),
+    ),
+    searched=("remote_address", "container_id", "user"),
+)
+
+PRODUCER = ManagedType(
+    "Producer",
+    "A sending link of a client, and whether flow control holds it.",
+    ("virtualhost", "id"),
+    (
+        _A("virtualhost", Kind.STRING, "The virtual host it publishes in."),
+        _A("id", Kind.INTEGER, "Number of the link since the broker started."),
+        _A("queue", Kind.NAME, "The queue it publishes to."),
+        _A("connection", Kind.NAME, "The connection it belongs to."),
+        _A("link", Kind.STRING, "The link's name, as the client chose it."),
+        _A("client", Kind.STRING, "User, container and address of the client, for people."),
+        _A("state", Kind.STRING, "Whether flow control holds it.", choices=PRODUCER_STATES),
+        _A("reasons", Kind.LIST, "Why it is blocked: queue-overfull:NAME, operator-stop:SCOPE."),
+        _A("blocked_since", Kind.TIMESTAMP, "When it was blocked; None while it runs.", "ms", nullable=True),
+        _A("blocked_ms", Kind.INTEGER, "How long it has been blocked in all.", "ms"),
+        _A("blocked_count", Kind.INTEGER, "How often it was blocked.", "times"),
+        _A("release", Kind.STRING, "What would release it, in words; empty while it runs."),
+        _A(
+            "waits_for",
+            Kind.STRING,
+            "What it waits for while nothing blocks it and it has no credit, in words; else empty.",
+        ),
+        _A(
+            "waiting_since",
+            Kind.TIMESTAMP,
+            "Since when it has been without credit, once that has lasted a moment; None if it is blocked.",
+            "ms",
+            nullable=True,
+        ),
+        _A("unsettled_messages", Kind.INTEGER, "Messages it has sent that are not settled yet.", "messages"),
+        _A("draining", Kind.BOOLEAN, "Its credit was taken back; what was on its way may still arrive."),
+        _A("credit", Kind.INTEGER, "Messages it may send now.", "messages"),
+        _A("messages", Kind.INTEGER, "Messages it has published.", "messages"),
+        _A("bytes", Kind.INTEGER, "Bytes it has published.", "bytes"),
+        VERSION,
+    ),
+    (),
+    (
+        Notification("producer-blocked", "CHN-1005", "Flow control holds the producer."),
+        Notification("producer-released", "CHN-1006", "The producer's last reason to be blocked has gone."),
+        Notification("producer-detached", "HGT-1005", "The broker ended a link that broke the protocol."),
+    ),
+    searched=("queue", "link", "client"),
+)
+
+CONSUMER = ManagedType(
+    "Consumer",
+    "A receiving link of a client.",
+    ("virtualhost", "id"),
+    (
+        _A("virtualhost", Kind.STRING, "The virtual host it consumes in."),
+        _A("id", Kind.INTEGER, "Number of the link since the broker started."),
+        _A("queue", Kind.NAME, "The queue it consumes from."),
+        _A("connection", Kind.NAME, "The connection it belongs to."),
+        _A("link", Kind.STRING, "The link's name, as the client chose it."),
+        _A("client", Kind.STRING, "User, container and address of the client, for people."),
+        _A("browsing", Kind.BOOLEAN, "It reads copies and removes nothing."),
+        _A("credit", Kind.INTEGER, "Messages it is ready to take.", "messages"),
+        _A("unacknowledged_messages", Kind.INTEGER, "Messages it got and has not settled.", "messages"),
+        _A("messages", Kind.INTEGER, "Messages sent to it.", "messages"),
+        VERSION,
+    ),
+    searched=("queue", "link", "client"),
+)

@@ -1,0 +1,226 @@
+"""The declared managed types of queues, of the policies for patterns of queues, and of exchanges."""
+
+from __future__ import annotations
+
+from brokers.model.declarations import Attribute, Kind, ManagedType, Notification, Operation
+from brokers.model.policy_fields import POLICY, POLICY_CHANGED
+from brokers.model.policy_operations import EXPLAIN
+from brokers.model.stop_operations import ACTOR, REASON, STARTED, STOPPED, stop_and_start
+from brokers.model.topic_types import SLOW_CONSUMER
+from brokers.model.versions import VERSION
+
+_A = Attribute
+
+QUEUE_STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
+
+_BINDING = (
+    _A("queue", Kind.STRING, "The queue's name; it is in the exchange's virtual host.", required=True),
+    _A("key", Kind.STRING, "The binding key. Not set: empty."),
+    ACTOR,
+)
+
+QUEUE = ManagedType(
+    "Queue",
+    "A first-in first-out queue with producers, consumers and a flow-control policy.",
+    ("virtualhost", "name"),
+    (
+        _A("virtualhost", Kind.STRING, "The virtual host it belongs to.", creatable=True, required=True),
+        _A("name", Kind.STRING, "The queue's name.", creatable=True, required=True),
+        _A(
+            "durable",
+            Kind.BOOLEAN,
+            "Durable messages in it are stored before they are accepted, and outlive the broker.",
+            creatable=True,
+        ),
+        _A(
+            "temporary_for",
+            Kind.STRING,
+            "The connection that a temporary queue was made for, with which it goes. Empty: none.",
+        ),
+        _A("state", Kind.STRING, "The flow-control state.", choices=QUEUE_STATES),
+        _A("depth_messages", Kind.INTEGER, "Messages held, acquired ones included.", "messages"),
+        _A("depth_bytes", Kind.INTEGER, "Bytes held, acquired messages included.", "bytes"),
+        _A("unacknowledged_messages", Kind.INTEGER, "Messages sent to consumers and not settled.", "messages"),
+        _A(
+            "delayed_messages",
+            Kind.INTEGER,
+            "Messages whose delivery time has not come, part of the depth: no consumer can have them.",
+            "messages",
+        ),
+        _A("delayed_bytes", Kind.INTEGER, "Their bytes, part of the depth.", "bytes"),
+        _A("next_delivery_time", Kind.TIMESTAMP, "When the next of them is due.", "ms", nullable=True),
+        _A(
+            "uncommitted_messages",
+            Kind.INTEGER,
+            "Messages of open transactions, part of the depth.",
+            "messages",
+        ),
+        _A("uncommitted_bytes", Kind.INTEGER, "Bytes of open transactions, part of the depth.", "bytes"),
+        _A(
+            "parked_messages",
+            Kind.INTEGER,
+            "Messages that were sent and wait for room, unsettled: not part of the depth.",
+            "messages",
+        ),
+        _A("parked_bytes", Kind.INTEGER, "Bytes of parked messages: they count as memory.", "bytes"),
+        *POLICY,
+        _A("effective_capacity_bytes", Kind.INTEGER, "Capacity in force. 0: no limit.", "bytes"),
+        _A("effective_stop_bytes", Kind.INTEGER, "Stop level in force. 0: no limit.", "bytes"),
+        _A("effective_resume_bytes", Kind.INTEGER, "Resume level in force.", "bytes"),
+        _A("effective_capacity_messages", Kind.INTEGER, "Capacity in force. 0: no limit.", "messages"),
+        _A("effective_stop_messages", Kind.INTEGER, "Stop level in force. 0: no limit.", "messages"),
+        _A("effective_resume_messages", Kind.INTEGER, "Resume level in force.", "messages"),
+        _A("producers", Kind.INTEGER, "Attached producers.", "producers"),
+        _A("blocked_producers", Kind.INTEGER, "Producers that are blocked now.", "producers"),
+        _A(
+            "waiting_producers",
+            Kind.INTEGER,
+            "Producers without credit that nothing blocks: they wait for their turn.",
+            "producers",
+        ),
+        _A("draining_producers", Kind.INTEGER, "Producers whose credit is being taken back.", "producers"),
+        _A("consumers", Kind.INTEGER, "Attached consumers.", "consumers"),
+        _A("credit", Kind.INTEGER, "Credit handed out to producers or not yet back from them.", "messages"),
+        _A("rate_in", Kind.NUMBER, "Messages enqueued in the last second.", "messages/s"),
+        _A("rate_out", Kind.NUMBER, "Messages dequeued in the last second.", "messages/s"),
+        _A("enqueued_messages", Kind.INTEGER, "Messages ever enqueued.", "messages"),
+        _A("dequeued_messages", Kind.INTEGER, "Messages ever dequeued.", "messages"),
+        _A("overfull_since", Kind.TIMESTAMP, "When it became overfull, if it is.", "ms", nullable=True),
+        _A("stopped_since", Kind.TIMESTAMP, "When it was stopped, if it is.", "ms", nullable=True),
+        _A("rejected_messages", Kind.INTEGER, "Messages rejected because it was full.", "messages"),
+        _A("longest_wait_ms", Kind.INTEGER, "The longest that it has held a producer or a message.", "ms"),
+        _A("dropped_messages", Kind.INTEGER, "Messages that a ring queue has dropped.", "messages"),
+        _A("expired_messages", Kind.INTEGER, "Messages that went because their time was up.", "messages"),
+        _A(
+            "dead_lettered_messages",
+            Kind.INTEGER,
+            "Messages moved to the dead-letter queue: rejected, or their deliveries failed too often.",
+            "messages",
+        ),
+        _A(
+            "discarded_messages",
+            Kind.INTEGER,
+            "Messages removed for the same reasons, there being no dead-letter queue.",
+            "messages",
+        ),
+        _A("overfull_count", Kind.INTEGER, "How often it became overfull.", "times"),
+        _A("overfull_ms", Kind.INTEGER, "How long it has been overfull in all.", "ms"),
+        _A("stops", Kind.LIST, "Operator stops that hold it: maps of scope, reason, actor, since (ms)."),
+        _A("policy", Kind.STRING, "Pattern of the policy that matches it best, if any does.", nullable=True),
+        _A("bindings", Kind.LIST, "What it is bound to: maps of exchange, key."),
+        VERSION,
+    ),
+    (
+        *stop_and_start("the queue", pattern=False),
+        EXPLAIN,
+        Operation(
+            "check",
+            "Tell which limits would be in force with these attributes, or what is wrong with them. Changes nothing.",
+            (_A("attributes", Kind.MAP, "Policy attributes as for an update.", required=True),),
+            (_A("effective", Kind.MAP, "Effective attribute -> its value with these attributes."),),
+        ),
+        Operation(
+            "purge",
+            "Remove every message that no consumer has acquired.",
+            (REASON, ACTOR),
+            (_A("messages", Kind.INTEGER, "Messages removed.", "messages"),),
+            "destroy",
+        ),
+    ),
+    (
+        Notification("queue-created", "QUE-1001", "The queue was created."),
+        Notification("queue-deleted", "QUE-1002", "The queue was deleted."),
+        Notification("queue-overfull", "QUE-1003", "The queue went above its stop level."),
+        Notification("queue-underfull", "QUE-1004", "The queue came down to its resume level."),
+        Notification("queue-dropped", "QUE-1005", "A full ring queue dropped its oldest messages."),
+        Notification("queue-purged", "HGT-1004", "An operator removed the queue's messages."),
+        Notification("queue-dead-lettered", "HGT-1011", "Messages were moved to the dead-letter queue."),
+        Notification(
+            "queue-discarded", "HGT-1012", "Messages that consumers gave up were removed: no dead-letter queue."
+        ),
+        SLOW_CONSUMER,
+        POLICY_CHANGED,
+        STOPPED,
+        STARTED,
+    ),
+    creatable=True,
+    deletable=True,
+)
+
+POLICY_FOR_PATTERN = ManagedType(
+    "Policy",
+    "A flow-control policy for the queues of a virtual host whose names match a pattern. Of several the best"
+    " match counts: the longest literal prefix, then fewer wildcards, then the higher priority.",
+    ("virtualhost", "pattern"),
+    (
+        _A("virtualhost", Kind.STRING, "The virtual host it belongs to.", creatable=True, required=True),
+        _A(
+            "pattern",
+            Kind.STRING,
+            "The queues it is for: * stands for one word, > or # for any number of words at the end.",
+            creatable=True,
+            required=True,
+        ),
+        _A("priority", Kind.INTEGER, "Decides between patterns that match equally well.", writable=True),
+        *POLICY,
+        _A("queues", Kind.INTEGER, "Queues that it is the best match of.", "queues"),
+        VERSION,
+    ),
+    (EXPLAIN,),
+    (POLICY_CHANGED,),
+    creatable=True,
+    deletable=True,
+)
+
+EXCHANGE = ManagedType(
+    "Exchange",
+    "Routes messages by their routing key to the queues that are bound to it, which inherit its policy.",
+    ("virtualhost", "name"),
+    (
+        _A("virtualhost", Kind.STRING, "The virtual host it belongs to.", creatable=True, required=True),
+        _A("name", Kind.STRING, "The exchange's name.", creatable=True, required=True),
+        _A(
+            "exchange_type",
+            Kind.STRING,
+            "direct: to queues bound with the very key. topic: where the binding key matches, * being one word,"
+            " # or > any number of words. fanout: to every bound queue.",
+            creatable=True,
+            required=True,
+            choices=("direct", "topic", "fanout"),
+        ),
+        *POLICY,
+        _A("queues", Kind.INTEGER, "Queues that are bound to it.", "queues"),
+        _A("bindings", Kind.LIST, "Its bindings: maps of queue, key."),
+        _A("stops", Kind.LIST, "Operator stops of all that is bound to it: maps as those of a queue."),
+        VERSION,
+    ),
+    (
+        *stop_and_start("every queue that is bound to the exchange", pattern=False),
+        EXPLAIN,
+        Operation(
+            "bind",
+            "Bind a queue with a key. Idempotent; the queue inherits the exchange's policy at once.",
+            _BINDING,
+            (_A("changed", Kind.BOOLEAN, "False when it was bound so already."),),
+            "change",
+        ),
+        Operation(
+            "unbind",
+            "Remove the binding of a queue with a key. Idempotent.",
+            _BINDING,
+            (_A("changed", Kind.BOOLEAN, "False when there was no such binding."),),
+            "change",
+        ),
+    ),
+    (
+        Notification("exchange-created", "EXH-1001", "The exchange was created."),
+        Notification("exchange-deleted", "EXH-1002", "The exchange was deleted."),
+        Notification("binding-created", "BND-1001", "A queue was bound to the exchange."),
+        Notification("binding-deleted", "BND-1002", "A binding was removed."),
+        POLICY_CHANGED,
+        STOPPED,
+        STARTED,
+    ),
+    creatable=True,
+    deletable=True,
+)

@@ -1,0 +1,73 @@
+"""The declared managed type of the broker's users."""
+
+from __future__ import annotations
+
+from brokers.model.declarations import Attribute, Kind, ManagedType, Notification, Operation
+from brokers.model.stop_operations import ACTOR, REASON
+from brokers.model.versions import VERSION
+
+_A = Attribute
+
+USER = ManagedType(
+    "User",
+    "Who may sign in to the broker, and what the user may do there. Only administrators see and change users.",
+    ("name",),
+    (
+        _A("name", Kind.STRING, "What the user signs in as.", creatable=True, required=True),
+        _A(
+            "password",
+            Kind.STRING,
+            "Never shown. A user made without one gets a generated password, told once, unless it has a"
+            " certificate_subject.",
+            writable=True,
+            secret=True,
+        ),
+        _A("has_password", Kind.BOOLEAN, "A password signs in."),
+        _A(
+            "certificate_subject",
+            Kind.STRING,
+            "Subject of the client certificate that signs in as this user (EXTERNAL), as RFC 4514 writes it:"
+            " CN=anna,O=Example. Not set: none does.",
+            writable=True,
+            nullable=True,
+        ),
+        _A(
+            "administrator",
+            Kind.BOOLEAN,
+            "Manages the broker, its users and every virtual host. To publish and consume it needs grants.",
+            writable=True,
+        ),
+        _A(
+            "grants",
+            Kind.LIST,
+            'Rights per virtual host: texts such as "default:publish,consume". The rights are publish, consume'
+            " and manage; * is every virtual host.",
+            writable=True,
+        ),
+        _A("connections", Kind.INTEGER, "Open connections of the user.", "connections"),
+        VERSION,
+    ),
+    (
+        Operation(
+            "renew-password",
+            "Give the user a generated password, which the answer tells this once, and end its connections.",
+            (REASON, ACTOR),
+            (
+                _A(
+                    "password",
+                    Kind.STRING,
+                    "The new password. It is not kept anywhere: note it now.",
+                    secret=True,
+                ),
+            ),
+            "destroy",
+        ),
+    ),
+    (
+        Notification("user-created", "USR-1001", "The user was created."),
+        Notification("user-changed", "USR-1002", "The user's password, certificate or rights were changed."),
+        Notification("user-deleted", "USR-1003", "The user was deleted."),
+    ),
+    creatable=True,
+    deletable=True,
+)
