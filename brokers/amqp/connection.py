@@ -21,7 +21,7 @@ from brokers.amqp.links import Link
 from brokers.amqp.nodes import Refused, Replies
 from brokers.amqp.sasl import SaslServer
 from brokers.engine.connection import Connection, ContainerInUse
-from brokers.engine.temporary import TooMany
+from brokers.engine.services.temporary import TooMany
 
 #: A client must send something at least this often, ms; Proton asks for half of it.
 IDLE_TIMEOUT_MS = 60_000

@@ -14,7 +14,7 @@ from brokers.amqp import proton as pn
 from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, IncomingLink
 from brokers.amqp.links import UNKNOWN_TRANSACTION, ConsumerLink
 from brokers.amqp.proton import ACCEPTED, delivery_settle, delivery_update, link_credit, link_flow
-from brokers.engine.transaction import MOST_OPEN, State, Transaction
+from brokers.engine.services.transaction import MOST_OPEN, State, Transaction
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection

@@ -31,7 +31,7 @@ from brokers.amqp.proton import (
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.receipt import Outcome
-from brokers.engine.transaction import ROLLED_BACK, State, Transaction
+from brokers.engine.services.transaction import ROLLED_BACK, State, Transaction
 from brokers.engine.usage import Resource, Usage
 
 if TYPE_CHECKING:

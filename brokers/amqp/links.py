@@ -27,7 +27,7 @@ from brokers.amqp.proton import (
 )
 from brokers.engine.consumer import Consumer
 from brokers.engine.queue import Message
-from brokers.engine.transaction import Acknowledgement, State
+from brokers.engine.services.transaction import Acknowledgement, State
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection

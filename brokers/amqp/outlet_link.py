@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from brokers.amqp import proton as pn
 from brokers.amqp.incoming import NO_MEMORY, RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
-from brokers.engine.outlet import Outlet, Parcel
 from brokers.engine.queue import Queue
 from brokers.engine.receipt import Outcome
-from brokers.engine.transaction import Transaction
+from brokers.engine.services.outlet import Outlet, Parcel
+from brokers.engine.services.transaction import Transaction
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection

@@ -25,8 +25,8 @@ from brokers.amqp.links import ConsumerLink
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.message import sequence_of
+from brokers.engine.services.subscriptions import everything
 from brokers.engine.subscription import Subscription, Wish
-from brokers.engine.subscriptions import everything
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection

@@ -11,29 +11,29 @@ from itertools import count, groupby
 from typing import Any
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
-from brokers.engine.accounts import Accounts
 from brokers.engine.connection import ANONYMOUS, Connection, ContainerInUse
 from brokers.engine.consumer import Consumer
-from brokers.engine.dead_letters import DeadLetters
 from brokers.engine.deep_queue import DeepQueue
 from brokers.engine.durable_queue import DurableQueue
-from brokers.engine.enforcement import Enforcement
 from brokers.engine.events import queue_subject
 from brokers.engine.groups import Groups
 from brokers.engine.names import check_name
 from brokers.engine.policy import Value
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
-from brokers.engine.records import Records
-from brokers.engine.routing import Routing, Target
-from brokers.engine.shortages import Shortages
-from brokers.engine.slow_consumers import SlowConsumers
-from brokers.engine.stopping import Stopping
+from brokers.engine.services.accounts import Accounts
+from brokers.engine.services.dead_letters import DeadLetters
+from brokers.engine.services.enforcement import Enforcement
+from brokers.engine.services.records import Records
+from brokers.engine.services.routing import Routing, Target
+from brokers.engine.services.shortages import Shortages
+from brokers.engine.services.slow_consumers import SlowConsumers
+from brokers.engine.services.stopping import Stopping
+from brokers.engine.services.subscriptions import Subscriptions
+from brokers.engine.services.temporary import Temporary, check_not_gone
+from brokers.engine.services.transaction import Transactions
 from brokers.engine.stops import Scope, Stop
 from brokers.engine.store import Store, Stores
-from brokers.engine.subscriptions import Subscriptions
-from brokers.engine.temporary import Temporary, check_not_gone
-from brokers.engine.transaction import Transactions
 from brokers.engine.turn import Close, Detach, Keep, Turn
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.model import ObjectName, object_name

@@ -11,7 +11,7 @@ from brokers.model import ObjectName, object_name
 if TYPE_CHECKING:
     from brokers.engine.consumer import Consumer
     from brokers.engine.producer import Producer
-    from brokers.engine.transaction import Transaction
+    from brokers.engine.services.transaction import Transaction
 
 ANONYMOUS = "anonymous"
 

@@ -28,7 +28,7 @@ from brokers.engine.usage import Resource, Usage
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
-    from brokers.engine.transaction import Enrolment, Transaction
+    from brokers.engine.services.transaction import Enrolment, Transaction
 
 
 class Gate:

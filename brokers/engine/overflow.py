@@ -30,7 +30,7 @@ from brokers.engine.receipt import Outcome, Receipt
 if TYPE_CHECKING:
     from brokers.engine.gate import Gate
     from brokers.engine.producer import Producer
-    from brokers.engine.transaction import Enrolment
+    from brokers.engine.services.transaction import Enrolment
 
 
 class Verdict(Enum):

@@ -13,17 +13,17 @@ from brokers.engine.choosing import dispatch_chosen
 from brokers.engine.consumer import BATCH, Consumer
 from brokers.engine.contents import Contents
 from brokers.engine.credit import Late
-from brokers.engine.dead_letters import MAXIMUM, REJECTED
 from brokers.engine.flow import State
 from brokers.engine.groups import Groups
 from brokers.engine.line import Line
 from brokers.engine.message import NEVER, Message, sequence_of
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
+from brokers.engine.services.dead_letters import MAXIMUM, REJECTED
 from brokers.engine.turn import CreditChanged, Turn
 
 if TYPE_CHECKING:
-    from brokers.engine.transaction import Enrolment
+    from brokers.engine.services.transaction import Enrolment
 
 __all__ = ["BATCH", "Message", "Queue"]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from brokers.engine.gate import Gate
     from brokers.engine.limits import Limits
     from brokers.engine.producer import Producer
-    from brokers.engine.transaction import Enrolment
+    from brokers.engine.services.transaction import Enrolment
 
 
 def blocked_producers(gate: Gate, limits: Limits) -> int:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from brokers.engine.producer import Producer
     from brokers.engine.queue import Queue
     from brokers.engine.receipt import Outcome
+    from brokers.engine.services.transaction import Transaction
     from brokers.engine.store import Store
-    from brokers.engine.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from brokers.engine.receipt import Outcome
 from brokers.engine.turn import Turn
 
 if TYPE_CHECKING:
-    from brokers.engine.transaction import Enrolment, Transaction
+    from brokers.engine.services.transaction import Enrolment, Transaction
 
 
 COMMIT_WAIT_MS = 1000

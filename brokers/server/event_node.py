@@ -15,7 +15,7 @@ from proton import Message, symbol
 
 from brokers.admin import Event
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
-from brokers.engine.permission import virtualhost_of
+from brokers.engine.management.permission import virtualhost_of
 from brokers.engine.rights import MANAGE, Rights
 from brokers.server.event_journal import EventJournal, Expired
 from brokers.server.values import to_amqp

@@ -15,7 +15,7 @@ from typing import cast
 from brokers.amqp import proton as pn
 from brokers.amqp.connection import AmqpConnection
 from brokers.amqp.container import Container
-from brokers.engine.certificates import subject_of
+from brokers.engine.services.certificates import subject_of
 from brokers.loopback import is_loopback
 
 log = logging.getLogger("headgate.broker")

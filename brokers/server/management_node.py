@@ -1,6 +1,6 @@
 """`$management`: the AMQP Management working draft, over the engine's management of managed objects.
 
-Requests are read, checked and answered here; what they do is `engine/management.py`. Extensions to the draft: the
+Requests are read, checked and answered here; what they do is `engine/management/`. Extensions to the draft: the
 attributes `where`, `search` and `sort` in the body of a QUERY and `total` in its answer, the application properties
 `version` of UPDATE and DELETE and `actor` of these and CREATE, and the application property `error` of an answer that
 is not a success.
@@ -24,8 +24,8 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.amqp.nodes import NodeSource, NodeTarget
-from brokers.engine.management import Management
-from brokers.engine.permission import ManagementAs
+from brokers.engine.management.permission import ManagementAs
+from brokers.engine.management.requests import Management
 from brokers.engine.rights import Rights
 from brokers.input_checks import readable, readable_sentences, shortened, value_faults
 from brokers.input_limits import TEXT

@@ -8,8 +8,8 @@ from proton import Message
 
 from brokers.admin import SAMPLED
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
-from brokers.engine.attributes import GETTERS
 from brokers.engine.broker import Broker
+from brokers.engine.management.attributes import GETTERS
 from brokers.engine.queue import Queue
 from brokers.engine.rights import MANAGE
 

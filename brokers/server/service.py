@@ -21,7 +21,7 @@ from brokers.amqp.container import MOST_UNOPENED, Container
 from brokers.engine.broker import Broker
 from brokers.engine.credit import HOLD_MS
 from brokers.engine.events import Fact
-from brokers.engine.management import Management
+from brokers.engine.management.requests import Management
 from brokers.engine.turn import Keep
 from brokers.engine.usage import Resource
 from brokers.model import object_name

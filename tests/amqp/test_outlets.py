@@ -9,7 +9,7 @@ import pytest
 from proton import Message
 from proton.utils import SendException
 
-from brokers.engine.outlet import WINDOW
+from brokers.engine.services.outlet import WINDOW
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import connected, managing
 

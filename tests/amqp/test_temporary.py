@@ -12,7 +12,7 @@ from proton import Message, symbol
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
-from brokers.engine import temporary
+from brokers.engine.services import temporary
 from tests.amqp.broker_thread import WITHIN, BrokerThread
 from tests.amqp.clients import Crowd, bodies, connected, managing, until
 

@@ -9,7 +9,7 @@ import pytest
 from brokers.admin import NotAllowed
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.management import Management
+from brokers.engine.management.requests import Management
 from brokers.engine.turn import Close
 from brokers.model import object_name
 from tests.engine.plainly import Plainly

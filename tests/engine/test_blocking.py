@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from brokers.engine.blocking import ALL_QUEUES
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.outlet import Outlet
 from brokers.engine.queue import Queue
+from brokers.engine.services.outlet import Outlet
 from brokers.engine.stops import Scope
 from brokers.engine.usage import Resource
 from brokers.testing import InMemoryBroker

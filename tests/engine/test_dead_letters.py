@@ -10,7 +10,7 @@ from brokers.engine.consumer import Consumer
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.message import Header
 from brokers.engine.queue import Queue
-from brokers.engine.transaction import Acknowledgement
+from brokers.engine.services.transaction import Acknowledgement
 from tests.engine.fake_store import FakeStore, FakeStores
 from tests.engine.simulation import Simulation
 

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound, StaleVersion
-from brokers.engine.attributes import GETTERS, TYPE_OF
-from brokers.engine.managed_objects import MAX_PAGE
-from brokers.engine.management import Management
+from brokers.engine.management.attributes import GETTERS, TYPE_OF
+from brokers.engine.management.queries import MAX_PAGE
+from brokers.engine.management.requests import Management
 from brokers.engine.stops import Scope
 from brokers.engine.subscription import Wish
 from brokers.engine.turn import Close

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brokers.engine.broker import Broker
 from brokers.engine.message import Header
-from brokers.engine.outlet import Outlet, Parcel
+from brokers.engine.services.outlet import Outlet, Parcel
 from brokers.engine.usage import Resource
 from tests.engine.fake_store import FakeStores
 from tests.engine.simulation import Sender, Simulation

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from brokers.engine.outlet import Outlet, Parcel
 from brokers.engine.receipt import Outcome
+from brokers.engine.services.outlet import Outlet, Parcel
 from brokers.engine.turn import Detach
 from brokers.testing import InMemoryBroker
 

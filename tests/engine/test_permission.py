@@ -9,8 +9,8 @@ import pytest
 
 from brokers.admin import AdminError, NotAllowed
 from brokers.engine.broker import Broker
-from brokers.engine.management import Management
-from brokers.engine.permission import ManagementAs
+from brokers.engine.management.permission import ManagementAs
+from brokers.engine.management.requests import Management
 from brokers.engine.rights import ALL, Rights, parse_grants
 from brokers.engine.subscription import Wish
 from brokers.model import TYPES, ObjectName, object_name

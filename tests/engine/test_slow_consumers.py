@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound, StaleVersion
 from brokers.engine.consumer import Consumer
-from brokers.engine.management import Management
+from brokers.engine.management.requests import Management
 from brokers.engine.slow_consumer import SlowConsumerPolicy, best
 from brokers.engine.turn import Detach
 from brokers.model import object_name

@@ -12,8 +12,8 @@ from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.consumer import Consumer
-from brokers.engine.management import Management
-from brokers.engine.outlet import Outlet
+from brokers.engine.management.requests import Management
+from brokers.engine.services.outlet import Outlet
 from brokers.engine.stops import Scope
 from brokers.engine.subscription import Arrivals, Subscription, Wish, queue_name
 from brokers.engine.turn import Detach

@@ -10,13 +10,13 @@ import pytest
 from brokers.engine.durable_queue import DurableQueue
 from brokers.engine.flow import State as QueueState
 from brokers.engine.message import PLAIN, Header
-from brokers.engine.outlet import Outlet, Parcel
 from brokers.engine.overflow import Verdict
 from brokers.engine.producer import Producer
 from brokers.engine.queue import Queue
 from brokers.engine.receipt import Outcome
+from brokers.engine.services.outlet import Outlet, Parcel
+from brokers.engine.services.transaction import MOST_OPEN, ROLLED_BACK, TIMED_OUT, Acknowledgement, State, Transaction
 from brokers.engine.stops import Scope
-from brokers.engine.transaction import MOST_OPEN, ROLLED_BACK, TIMED_OUT, Acknowledgement, State, Transaction
 from brokers.engine.turn import Discharged, Effect, Settled
 from brokers.engine.uncommitted import COMMIT_WAIT_MS
 from brokers.model import object_name

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from brokers.engine.message import PLAIN, Header
 from brokers.engine.queue import Message, Queue
-from brokers.engine.transaction import Acknowledgement, State, Transaction
+from brokers.engine.services.transaction import Acknowledgement, State, Transaction
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStores
 

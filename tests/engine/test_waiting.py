@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from brokers.engine.attributes import GETTERS
 from brokers.engine.credit import HOLD_MS
 from brokers.engine.gate import State
+from brokers.engine.management.attributes import GETTERS
 from brokers.engine.pacing import Stage
 from brokers.engine.stops import Scope
 from tests.engine.simulation import Simulation

@@ -30,7 +30,7 @@ from brokers.engine.receipt import Outcome
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker
     from brokers.engine.connection import Connection
-    from brokers.engine.transaction import Enrolment, Transaction
+    from brokers.engine.services.transaction import Enrolment, Transaction
 
 #: Messages that a client may have with an outlet that have no outcome yet; fewer if a limit on memory has no room for
 #: so many, but one in any case.

@@ -15,8 +15,8 @@ from brokers.engine.exchange import ROUTERS, Exchange, key_fault
 from brokers.engine.names import MAX_NAME, check_name
 from brokers.engine.policy import Value
 from brokers.engine.queue import Queue
+from brokers.engine.services.temporary import check_not_gone
 from brokers.engine.stops import Scope, Stop
-from brokers.engine.temporary import check_not_gone
 from brokers.engine.turn import Keep
 from brokers.engine.virtualhost import VirtualHost
 

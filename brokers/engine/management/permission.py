@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from brokers.admin import ManagedObject, NotAllowed, Page
-from brokers.engine.management import Management
+from brokers.engine.management.requests import Management
 from brokers.engine.rights import MANAGE, Rights
 from brokers.model import TYPES, ObjectName
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, StaleVersion
 from brokers.engine import flow, scarcity
-from brokers.engine.attributes import effective
-from brokers.engine.enforcement import check_pattern
 from brokers.engine.exchange import Exchange
 from brokers.engine.flow import Input, State
 from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.management.attributes import effective
 from brokers.engine.overflow import WAYS
 from brokers.engine.policy import FIELDS, NOTHING, Fields, Layers, Policies, Policy, Setting, Value, fields, settings
 from brokers.engine.queue import Queue
+from brokers.engine.services.enforcement import check_pattern
 from brokers.engine.virtualhost import VirtualHost
 from brokers.model import TYPES, ObjectName, check_attributes
 from brokers.model.policy_operations import MOST_CHANGES, MOST_QUEUES

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from brokers.admin import InvalidValue, ManagedObject, NotFound, Page
-from brokers.engine.attributes import GETTERS
 from brokers.engine.broker import Broker
+from brokers.engine.management.attributes import GETTERS
 from brokers.model import TYPES, Kind, ManagedType, ObjectName, object_name
 
 MAX_PAGE = 1000

@@ -1,0 +1,1 @@
+"""What a broker does across its queues: routing, subscriptions, transactions, policies, stops, limits, accounts."""
