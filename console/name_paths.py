@@ -3,7 +3,7 @@
 Browsers and proxies resolve `.` and `..` and merge empty parts, also percent-encoded ones, and a slash cannot stand in
 one part of a path, nor a control character anywhere. A name with any of these is written `~~` and then its UTF-8 bytes,
 each but letters, digits, `-` and `_` as `~` and two hex digits: `..` is `~~~2E~2E`. Every other name is written as it
-is. `static/console/objectname.js` has the same.
+is. `static/console/core/object_names.js` has the same.
 """
 
 from __future__ import annotations

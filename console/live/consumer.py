@@ -45,7 +45,7 @@ _EVENTS_IN_A_FRAME = 500
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """What it takes and sends is the contract with `static/console/live.js`."""
+    """What it takes and sends is the contract with `static/console/core/live.js`."""
 
     link: BrokerLink
 

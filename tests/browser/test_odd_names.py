@@ -75,9 +75,9 @@ async def is_of(page: Page, name: str) -> None:
 async def test_scripts_and_server_write_the_same_address(people: People) -> None:
     page = await opened(await people.page("ada"))
     written = await page.evaluate(
-        """async (names) => {
+        r"""async (names) => {
             const script = document.querySelector("script[type=module][src]").src;
-            const { queueUrl } = await import(script.replace(/[^/]*$/, "objectname.js"));
+            const { queueUrl } = await import(script.replace(/[^/]*\/[^/]*$/, "core/object_names.js"));
             return names.flatMap((name) => [queueUrl("default", name), queueUrl(name, "orders")]);
         }""",
         NAMES,

@@ -1,0 +1,204 @@
+// A queue's past as charts: depth with its levels, spans shaded, what operators did marked; and its rates.
+
+import { plain, TimeChart } from "../widgets/charts.js";
+import { clock, duration, exact, exactAmount, moment } from "../core/format.js";
+import { stopInWords } from "../core/object_names.js";
+import { edited } from "./events.js";
+
+const SYMBOLS = { "policy-changed": "diamond", "producers-stopped": "octagon", "producers-started": "triangle-right", "queue-purged": "x" };
+const WORDS = { "policy-changed": "Policy changed", "producers-stopped": "Producers stopped", "producers-started": "Producers started", "queue-purged": "Purged" };
+const RESOLUTIONS = { raw: "as recorded, second by second", minute: "one point a minute", hour: "one point an hour", day: "one point a day (UTC)" };
+
+/** What a chart's points are, in words. */
+export function resolutionInWords(series) {
+  const text = RESOLUTIONS[series.resolution] ?? series.resolution;
+  return series.resolution === "raw" ? `Depth ${text}` : `Mean depth, ${text}; zoom in for more`;
+}
+
+const trace = (figure, meta) => figure.data.find((one) => one.meta === meta);
+
+function putSpans(figure, meta, spans) {
+  const bars = trace(figure, meta);
+  if (!bars) return;
+  if (!spans.length) {
+    // Its word stays in the legend only where there is something to explain.
+    bars.visible = false;
+    return;
+  }
+  bars.x = spans.map((span) => (span.from + span.until) / 2);
+  bars.width = spans.map((span) => span.until - span.from);
+  bars.y = spans.map(() => 1);
+  bars.text = spans.map((span) => span.text);
+}
+
+/** The parts of a stretch of time, ms, in which somebody recorded; `series` has the range and what nobody recorded. */
+export function recorded(from, until, series) {
+  const parts = [];
+  let at = Math.max(from, series.from);
+  const end = Math.min(until, series.until);
+  for (const [begin, over] of series.unwatched) {
+    if (over <= at || begin >= end) continue;
+    if (begin > at) parts.push([at, begin]);
+    at = over;
+  }
+  if (at < end) parts.push([at, end]);
+  return parts;
+}
+
+/** Episodes as spans with words, where somebody recorded: what nobody saw is shown as no data. */
+function spansOf(episodes, kind, series, now) {
+  return episodes
+    .filter((episode) => episode.kind === kind)
+    .flatMap((episode) => {
+      const until = episode.end ?? now;
+      const lasted = episode.end === null ? `since ${clock(episode.start)}, not over` : duration(episode.end - episode.start);
+      const why = kind === "stopped" ? `${plain(stopInWords(episode.scope))}: ${plain(episode.reason || "no reason given")} – ${plain(episode.actor || "somebody")}` : `${exact(episode.producers)} producers held`;
+      const word = kind === "stopped" ? "Stopped" : "Overfull";
+      return recorded(episode.start, until, series).map(([from, to]) => ({ from, until: to, text: `${word} ${lasted}; ${why}` }));
+    });
+}
+
+/** Two hundred texts on one chart are none: what they have in common is left out. */
+function markText(event) {
+  const who = event.actor ? ` by ${plain(event.actor)}` : "";
+  const why = event.reason ? `<br>“${plain(event.reason)}”` : "";
+  const what = event.kind === "policy-changed" ? edited(event).map((line) => `<br>${plain(line)}`).join("") : event.scope ? `: ${plain(stopInWords(event.scope))}` : "";
+  return `<b>${WORDS[event.kind] ?? event.kind}</b>${what}${who}${why}<br>${moment(event.at)}`;
+}
+
+export class QueueChart {
+  #depth;
+  #rates;
+  #figures;
+  #shown = null;
+  #element;
+
+  /** `figures`: {messages, bytes, rates}; `rates`: its element, or null. */
+  constructor(element, figures, { rates = null, zoomed, widen } = {}) {
+    this.#element = element;
+    this.#figures = figures;
+    this.unit = "messages";
+    this.#depth = new TimeChart(element, figures.messages, { zoomed, widen });
+    this.#rates = rates ? new TimeChart(rates, figures.rates, { zoomed, widen }) : null;
+  }
+
+  use(unit) {
+    this.unit = unit;
+    if (!this.#shown) return;
+    this.#depth.figure(this.#figures[unit]);
+  }
+
+  clear() {
+    this.#shown = null;
+    this.#depth.clear();
+    this.#rates?.clear();
+  }
+
+  /** `height`: px, for a page that has several. */
+  show(series, episodes, marks, { height } = {}) {
+    // Plotly carries axes over from one drawing to the next: one that had nothing to show has no length to go on from.
+    const alike = (shown) => [shown.series.resolution, ...["messages", "bytes"].map((unit) => shown.series[unit].some((value) => value !== null))].join();
+    if (this.#shown && alike(this.#shown) !== alike({ series })) this.#depth.clear();
+    this.#shown = { series, episodes, marks };
+    this.#depth.figure(this.#figures[this.unit]);
+    this.#depth.show(series.from, series.until, (figure) => this.#putDepth(figure, height));
+    if (["rate_in", "rate_out", "blocked_producers"].every((name) => series[name].every((value) => value === null))) this.#rates?.clear();
+    else this.#rates?.show(series.from, series.until, (figure) => this.#putRates(figure));
+    const all = series.unwatched.length === 1 && series.unwatched[0][0] <= series.from && series.unwatched[0][1] >= Math.min(series.until, Date.now() - 60_000);
+    this.#element.setAttribute("aria-label", all ? "No data in this range" : `Depth of the queue in ${this.unit} from ${moment(series.from)} to ${moment(series.until)}, with ${exact(episodes.length)} episodes and ${exact(marks.length)} edits and actions`);
+  }
+
+  #spans(figure) {
+    const { series, episodes } = this.#shown;
+    const gaps = series.unwatched.map(([from, until]) => ({ from, until, text: `No data: nobody recorded for ${duration(until - from)}` }));
+    putSpans(figure, "unwatched", gaps);
+    const now = Date.now();
+    putSpans(figure, "overfull", spansOf(episodes, "overfull", series, now));
+    putSpans(figure, "stopped", spansOf(episodes, "stopped", series, now));
+  }
+
+  #putDepth(figure, height) {
+    const { series, marks } = this.#shown;
+    const { unit } = this;
+    this.#spans(figure);
+    const x = series.at;
+    const raw = series.resolution === "raw";
+    const put = (meta, values) => {
+      const line = trace(figure, meta);
+      line.x = x;
+      line.y = values;
+      if (!values || values.every((value) => value === null)) line.visible = false;
+    };
+    const held = series.held;
+    const values = series[unit];
+    put(unit, held ? values.map((value, index) => (held[index] ? value : null)) : values);
+    put(`told_${unit}`, held?.some((one) => !one) ? values.map((value, index) => (held[index] ? null : value)) : values.map(() => null));
+    if (raw) trace(figure, unit).line.shape = "hv";
+    put(`${unit}_max`, raw ? null : series[`${unit}_max`]);
+    put(`${unit}_p95`, raw ? null : series[`${unit}_p95`]);
+    const limits = Object.fromEntries(["capacity", "stop", "resume"].map((level) => [level, series[`${level}_${unit}`].map((value) => value || null)]));
+    for (const [level, line] of Object.entries(limits)) put(`${level}_${unit}`, line);
+    // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
+    if (String(limits.stop) === String(limits.capacity)) trace(figure, `stop_${unit}`).visible = false;
+    if (String(limits.resume) === String(limits.stop)) trace(figure, `resume_${unit}`).visible = false;
+    if (!raw) for (const line of [trace(figure, unit), trace(figure, `${unit}_max`)]) line.mode = x.length < 40 ? "lines+markers" : "lines";
+    this.#putMarks(figure, marks.filter((mark) => mark.at >= series.from && mark.at < series.until));
+    for (const meta of ["overfull_ms", "stopped_ms"]) {
+      const bars = trace(figure, `share-${meta}`);
+      const shares = raw ? [] : series[meta].map((value) => (value === null ? null : Math.min(1, value / series.step_ms)));
+      if (!shares.some((share) => share)) {
+        bars.visible = false;
+        continue;
+      }
+      bars.x = series.at.map((at) => at + series.step_ms / 2);
+      bars.width = series.step_ms;
+      bars.y = shares;
+    }
+    if (raw || !["overfull_ms", "stopped_ms"].some((meta) => trace(figure, `share-${meta}`).visible !== false)) {
+      figure.layout.yaxis.domain = [0, 1];
+      figure.layout.yaxis3.visible = false;
+      figure.layout.xaxis.anchor = "y";
+      figure.layout.annotations = [];
+    }
+    if (height) figure.layout.height = height;
+  }
+
+  #putMarks(figure, marks) {
+    const dots = trace(figure, "marks");
+    const lines = trace(figure, "mark-lines");
+    if (!marks.length) {
+      dots.visible = false;
+      lines.visible = false;
+      return;
+    }
+    dots.x = marks.map((mark) => mark.at);
+    dots.y = marks.map(() => 0.96);
+    dots.text = marks.map(markText);
+    dots.marker.symbol = marks.map((mark) => SYMBOLS[mark.kind] ?? "circle");
+    lines.x = marks.flatMap((mark) => [mark.at, mark.at, null]);
+    lines.y = marks.flatMap(() => [0, 1, null]);
+  }
+
+  #putRates(figure) {
+    const { series } = this.#shown;
+    const gaps = series.unwatched.map(([from, until]) => ({ from, until, text: "No data" }));
+    putSpans(figure, "unwatched", gaps);
+    const x = series.at;
+    const most = Math.max(1, ...series.blocked_producers.map((value) => value ?? 0));
+    figure.layout.yaxis3.range = [0, most * 1.15];
+    figure.layout.yaxis3.dtick = Math.ceil(most / 3);
+    for (const meta of ["rate_in", "rate_out", "blocked_producers"]) {
+      const line = trace(figure, meta);
+      line.x = x;
+      line.y = series[meta];
+      if (series[meta].every((value) => value === null)) line.visible = false;
+    }
+  }
+}
+
+/** The greatest depth of a series, in words. */
+export function peakInWords(series, unit) {
+  const raw = series.resolution === "raw";
+  const values = (raw ? series[unit] : series[`${unit}_max`]).filter((value) => value !== null);
+  return values.length ? exactAmount(Math.max(...values), unit) : "–";
+}

@@ -1,0 +1,95 @@
+// One queue's past: its depth and levels, its episodes, and what operators did.
+
+import { fill, h, setAttribute, setText } from "../core/elements.js";
+import { duration, exact, plural } from "../core/format.js";
+import { settings } from "../pages/frame.js";
+import { peakInWords, QueueChart, recorded, resolutionInWords } from "./chart.js";
+import { ask, begin, incidentUrl, Loading, repeat, showNothing, whatIfUrl } from "./data.js";
+import { Episodes, setCount } from "./episodes.js";
+import { showEvents } from "./events.js";
+import { Range } from "./range.js";
+import { addressMoment } from "../widgets/moment_field.js";
+
+const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
+/** Spans that one chart can tell apart; the longest ones, if there are more. */
+const MOST_SPANS = 500;
+const byId = (id) => document.getElementById(id);
+const { key } = settings;
+const about = { broker: key.broker, virtualhost: key.virtualhost, queue: key.queue };
+const range = new Range(byId("range"), { initial: "24h" });
+const loading = new Loading();
+const zooming = { zoomed: (from, until) => range.set(from, until), widen: () => range.widen() };
+const chart = new QueueChart(byId("chart"), settings.figures, { rates: byId("rates"), ...zooming });
+const episodes = new Episodes(byId("episodes"), { told: (n) => setCount(byId("episodes-count"), n) });
+
+let unit = null;
+
+function showUnit(chosen) {
+  unit = chosen;
+  for (const button of document.querySelectorAll("[data-unit]")) setAttribute(button, "aria-pressed", String(button.dataset.unit === chosen));
+  chart.use(chosen);
+}
+
+for (const button of document.querySelectorAll("[data-unit]")) button.addEventListener("click", () => { showUnit(button.dataset.unit); facts(); });
+
+let shown = null;
+
+function facts() {
+  if (!shown) return;
+  const { series, spans } = shown;
+  const sum = (name) => (series[name].some((value) => value !== null) ? series[name].reduce((all, value) => all + (value ?? 0), 0) : null);
+  const within = (episode) => recorded(episode.start, episode.end ?? Date.now(), series).reduce((all, [from, until]) => all + until - from, 0);
+  const overfull = spans.results.filter((episode) => episode.kind === "overfull");
+  const whole = spans.count <= spans.results.length;
+  const overfullTime = whole ? overfull.reduce((all, episode) => all + within(episode), 0) : sum("overfull_ms");
+  const lost = whole ? overfull.reduce((all, episode) => all + (episode.blocked_ms ?? 0), 0) : sum("blocked_ms");
+  const unwatched = series.unwatched.reduce((all, [from, until]) => all + until - from, 0);
+  const seen = Math.max(0, Math.min(Date.now(), series.until) - series.from - unwatched);
+  const unknown = series.known === 0 && !spans.count;
+  const rows = [
+    ["Overfull", unknown || overfullTime === null ? "–" : `${duration(overfullTime)}${seen ? ` (${((overfullTime / seen) * 100).toFixed(1)} % of the time)` : ""}`, overfullTime === null ? "" : `${exact(Math.round(overfullTime))} ms`],
+    ["Blocked producer time", unknown || lost === null ? "–" : duration(lost), "Time of all producers that flow control held, in the episodes of this range"],
+    ["Peak", peakInWords(series, unit ?? "messages"), "Greatest depth that was seen"],
+    ["Nobody recorded", unwatched ? duration(unwatched) : "all was recorded", `${exact(unwatched)} ms`],
+  ];
+  fill(byId("facts"), rows.flatMap(([name, value, title]) => [h("dt", {}, name), h("dd", { title }, value)]));
+}
+
+function show([series, spans, marks]) {
+  shown = { series, spans };
+  const some = (name) => series[name].some((value) => value);
+  if (unit === null) showUnit(!some("capacity_messages") && some("capacity_bytes") ? "bytes" : "messages");
+  const empty = series.known === 0 && !spans.count;
+  setText(byId("resolution"), empty ? "" : `${resolutionInWords(series)}${spans.count > spans.results.length ? `; the ${exact(MOST_SPANS)} longest of ${plural(spans.count, "episode")} shaded` : ""}`);
+  if (empty) {
+    chart.clear();
+    showNothing(byId("chart"), h("strong", {}, "No data in this range."), " Nobody recorded then, or the queue did not exist. Choose another range.");
+  } else {
+    chart.show(series, spans.results, marks.results);
+  }
+  facts();
+  byId("actions-note").hidden = marks.count > 0;
+  if (!marks.count) setText(byId("actions-note"), "Nobody edited its limits or stopped its producers in this range.");
+  showEvents(byId("actions"), [...marks.results].reverse());
+}
+
+function load() {
+  range.renew();
+  const asked = { ...about, ...range.query };
+  loading.load("chart", (signal) => Promise.all([
+    ask("series", asked, signal),
+    ask("episodes", { ...asked, page_size: MOST_SPANS, sort: "-duration" }, signal),
+    ask("events", { ...asked, kind: MARKS, page_size: 200, order: "ascending" }, signal),
+  ]), show, byId("chart"), () => { chart.clear(); load(); });
+  episodes.show(asked);
+  const fixed = { from: addressMoment(range.from), until: addressMoment(range.until) };
+  byId("incident").href = incidentUrl(about, fixed);
+  byId("what-if").href = whatIfUrl(about);
+}
+
+range.addEventListener("change", load);
+repeat(load, () => range.live && !byId("history").hidden, 15_000);
+begin((known) => {
+  const ours = known.brokers.find((one) => one.broker === key.broker);
+  if (ours) range.known = [ours];
+}, load);

@@ -1,0 +1,216 @@
+// The range of time that a history page is about: chosen by a length until now, by two moments or by zooming in, and
+// kept in the page's address, so that Back undoes a zoom and a link shows the same.
+
+import { h, setAttribute } from "../core/elements.js";
+import { moment } from "../core/format.js";
+import { addressMoment, MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+/** name in the address -> [label, ms] */
+export const LENGTHS = {
+  "15m": ["15 min", 15 * MINUTE],
+  "1h": ["1 h", HOUR],
+  "6h": ["6 h", 6 * HOUR],
+  "24h": ["24 h", DAY],
+  "7d": ["7 d", 7 * DAY],
+  "30d": ["30 d", 30 * DAY],
+  "90d": ["90 d", 90 * DAY],
+  "1y": ["1 y", 365 * DAY],
+};
+const LEAST = 10_000;
+const MOST = 1190 * DAY;
+
+/** Fires "change" whenever the range is another one; the page then asks for its data anew. */
+export class Range extends EventTarget {
+  from = 0;
+  until = 0;
+  /** Name of a length until now; null for two fixed moments. */
+  length = null;
+  #box;
+  #buttons = new Map();
+  #inputs;
+  #moments;
+  #words;
+  /** First and last moment of which anything is known, ms. */
+  #known = null;
+  /** Nobody has asked for a length yet, nor for two moments. */
+  #free = false;
+  #lengths;
+
+  /**
+   * `initial`: name of a length, `lengths`: those that are offered. `fixed`: the page is about two moments; lengths
+   * are shortcuts to such.
+   */
+  constructor(box, { initial = "24h", fixed = false, lengths = Object.keys(LENGTHS) } = {}) {
+    super();
+    this.#lengths = lengths;
+    this.#box = box;
+    this.fixed = fixed;
+    this.initial = initial;
+    this.#build();
+    this.#read();
+    addEventListener("popstate", () => {
+      this.#read();
+      this.#tell();
+    });
+  }
+
+  /**
+   * The brokers of the API that the page is about. Lengths end with the last moment of which something is known if that
+   * is long ago; and as long as nobody has chosen one, a young history is shown from its beginning on.
+   */
+  set known(brokers) {
+    if (!brokers.length) return;
+    this.#known = { first: Math.min(...brokers.map((one) => one.first)), last: Math.max(...brokers.map((one) => one.last)) };
+    if (this.#free) this.length = this.#fitting();
+    if (this.length) this.#toLength(this.length);
+    if (this.fixed) this.length = null;
+    this.#show();
+  }
+
+  /** Whether it ends now, so that looking again may show more. */
+  get live() {
+    return Boolean(this.length) && this.until > Date.now() - 5 * MINUTE;
+  }
+
+  /** Parameters of a call. */
+  get query() {
+    return { from: Math.floor(this.from), until: Math.ceil(this.until) };
+  }
+
+  /** Move the end to now. */
+  renew() {
+    if (this.length) this.#toLength(this.length);
+    this.#show();
+  }
+
+  /** Two moments, from a zoom or the form. */
+  set(from, until) {
+    if (until - from < LEAST) {
+      const middle = (from + until) / 2;
+      [from, until] = [middle - LEAST / 2, middle + LEAST / 2];
+    }
+    this.length = null;
+    this.from = Math.max(until - MOST, from, 0);
+    this.until = until;
+    this.#write();
+    this.#tell();
+  }
+
+  widen() {
+    const span = this.until - this.from;
+    this.set(this.from - span / 2, Math.min(this.until + span / 2, Math.max(this.until, Date.now())));
+  }
+
+  move(direction) {
+    const step = ((this.until - this.from) / 2) * direction;
+    this.set(this.from + step, this.until + step);
+  }
+
+  choose(length) {
+    this.#free = false;
+    this.length = length;
+    this.#toLength(length);
+    if (this.fixed) this.length = null;
+    this.#write();
+    this.#tell();
+  }
+
+  #end() {
+    const now = Date.now();
+    // An imported log may have ended years ago.
+    return this.#known && this.#known.last < now - DAY ? this.#known.last + MINUTE : now;
+  }
+
+  /** The shortest length that shows all that is known, up to the usual one. */
+  #fitting() {
+    const span = this.#end() - this.#known.first;
+    const usual = this.#lengths.slice(0, this.#lengths.indexOf(this.initial) + 1);
+    return usual.find((name) => LENGTHS[name][1] >= span) ?? this.initial;
+  }
+
+  #toLength(length) {
+    this.until = this.#end();
+    this.from = this.until - LENGTHS[length][1];
+  }
+
+  #read() {
+    const search = new URLSearchParams(location.search);
+    const from = readMoment(search.get("from"));
+    const until = readMoment(search.get("until"));
+    if (from !== null && until !== null && from < until) {
+      this.#free = false;
+      this.length = null;
+      this.from = from;
+      this.until = until;
+    } else {
+      const asked = search.get("range");
+      this.#free = !this.#lengths.includes(asked);
+      this.length = this.#free ? (this.#known ? this.#fitting() : this.initial) : asked;
+      this.#toLength(this.length);
+      if (this.fixed) this.length = null;
+    }
+    this.#show();
+  }
+
+  #write() {
+    const url = new URL(location.href);
+    for (const name of ["range", "from", "until"]) url.searchParams.delete(name);
+    if (this.length) url.searchParams.set("range", this.length);
+    else {
+      url.searchParams.set("from", addressMoment(this.from));
+      url.searchParams.set("until", addressMoment(this.until));
+    }
+    history.pushState(null, "", url);
+    this.#show();
+  }
+
+  #tell() {
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #build() {
+    const lengths = h("div", { class: "segmented lengths", role: "group", "aria-label": "Length of the range" });
+    for (const name of this.#lengths) {
+      const [label] = LENGTHS[name];
+      const button = h("button", { type: "button", data: { length: name }, on: { click: () => this.choose(name) } }, label);
+      this.#buttons.set(name, button);
+      lengths.append(button);
+    }
+    const input = (name, label) => {
+      const field = h("input", { type: "datetime-local", step: "1", required: true, name });
+      return [h("label", { class: "moment" }, h("span", { class: "sr" }, label), field), field];
+    };
+    const [fromLabel, from] = input("from", "From");
+    const [untilLabel, until] = input("until", "Until");
+    this.#inputs = [from, until];
+    this.#moments = [new MomentField(from), new MomentField(until)];
+    const form = h("form", { class: "moments", on: { submit: (event) => this.#submitted(event) } },
+      fromLabel, h("span", { class: "muted", "aria-hidden": "true" }, "–"), untilLabel, h("button", { type: "submit" }, "Show"));
+    const step = (label, words, act) => h("button", { type: "button", title: words, "aria-label": words, on: { click: act } }, label);
+    const steps = h("div", { class: "segmented", role: "group", "aria-label": "Move the range" },
+      step("◀", "Earlier by half", () => this.move(-1)), step("Wider", "Twice as long", () => this.widen()), step("▶", "Later by half", () => this.move(1)));
+    this.#words = h("span", { class: "sr", role: "status" });
+    this.#box.append(lengths, steps, form, zoneElement(), this.#words);
+  }
+
+  #submitted(event) {
+    event.preventDefault();
+    const [from, until] = this.#moments.map((field) => field.ms);
+    const wrong = from === null || until === null ? "Two moments are needed." : from >= until ? "The first must be before the second." : until - from > MOST ? "At most three years." : "";
+    this.#inputs[0].setCustomValidity(wrong);
+    if (wrong) this.#inputs[0].reportValidity();
+    else this.set(from, until);
+  }
+
+  #show() {
+    const length = this.length;
+    for (const [name, button] of this.#buttons) setAttribute(button, "aria-pressed", String(name === length));
+    this.#inputs[0].setCustomValidity("");
+    this.#moments[0].ms = this.from;
+    this.#moments[1].ms = this.until;
+    this.#words.textContent = `${moment(this.from)} to ${moment(this.until)}`;
+  }
+}

@@ -1,0 +1,29 @@
+// The pages of access and tokens are plain forms; this puts times into the viewer's zone, and a secret that is told once
+// under the cursor.
+
+import { moment } from "../core/format.js";
+import { watch } from "./frame.js";
+
+for (const element of document.querySelectorAll("time[data-local]")) element.textContent = moment(Date.parse(element.dateTime));
+
+const secret = document.getElementById("secret");
+if (secret) {
+  const range = document.createRange();
+  range.selectNodeContents(secret);
+  const selection = getSelection();
+  selection.removeAllRanges();
+  selection.addRange(range);
+}
+// Sent again by a reload, a form would do again what it did.
+if (secret || document.querySelector(".notice.error")) history.replaceState(null, "", location.href);
+
+// Asked by the server; as a dialog it cannot be overlooked, and Escape means no.
+const question = document.getElementById("question");
+if (question) {
+  question.removeAttribute("open"); // close() would say so later, to the listener below
+  question.showModal();
+  document.getElementById("question-cancel").focus();
+  question.addEventListener("close", () => location.replace(location.href));
+}
+
+watch({ watch: "objects", object: "" });

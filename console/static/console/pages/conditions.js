@@ -1,0 +1,60 @@
+// Everything that looks wrong now, in pages, filtered by object, kind and severity; live.
+
+import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
+import { Conditions } from "../widgets/conditions.js";
+import { fill, h, setText } from "../core/elements.js";
+import { count } from "../core/format.js";
+import { live, settings, watch } from "./frame.js";
+import { Pager, storedSize } from "../widgets/pager.js";
+
+const byId = (id) => document.getElementById(id);
+const NAMES = ["search", "kind", "severity"];
+const list = new Conditions(byId("conditions"));
+const empty = byId("conditions-empty");
+const given = new URLSearchParams(location.search);
+const pager = new Pager(byId("conditions-pager"), { what: "condition", size: storedSize(), turn: ask });
+let snapshot = null;
+
+for (const name of NAMES) byId(name).value = given.get(name) ?? "";
+
+function ask(page = 1) {
+  const asked = Object.fromEntries(NAMES.map((name) => [name, byId(name).value.trim()]));
+  const kept = new URLSearchParams(Object.entries({ broker: given.get("broker") ?? "", ...asked, page: page > 1 ? page : "" }).filter(([, value]) => value));
+  history.replaceState(null, "", kept.size ? `?${kept}` : location.pathname);
+  watch({ watch: "conditions", ...asked, page, page_size: pager.size });
+}
+
+const render = drawing(() => {
+  if (!snapshot) return;
+  const { results, count: total, page, kinds } = snapshot.data;
+  list.show(results);
+  const unknown = !snapshot.connected && snapshot.as_of === null;
+  setText(byId("conditions-count"), unknown ? "" : count(total));
+  for (const option of byId("kind").options) {
+    if (option.value) setText(option, unknown ? settings.kinds[option.value] : `${settings.kinds[option.value]} (${count(kinds[option.value] ?? 0)})`);
+  }
+  pager.show(page, total);
+  empty.hidden = total > 0;
+  if (total) return;
+  if (unknown) fill(empty, h("p", {}, h("strong", {}, UNKNOWN)), h("p", {}, "Conditions are shown as soon as it answers."));
+  else if (NAMES.some((name) => byId(name).value)) fill(empty, h("p", {}, h("strong", {}, `No condition matches${atThatTime() && ` what was known${atThatTime()}`}.`)), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every condition")));
+  else fill(empty, h("p", {}, h("strong", {}, `No active conditions${atThatTime()}.`)), h("p", {}, atThatTime() ? "New ones are shown as soon as it answers." : "New ones are shown within a second."));
+});
+
+function clear() {
+  for (const name of NAMES) byId(name).value = "";
+  ask();
+}
+
+let pause = 0;
+byId("filters").addEventListener("submit", (event) => event.preventDefault());
+byId("search").addEventListener("input", () => {
+  clearTimeout(pause);
+  pause = setTimeout(ask, 150);
+});
+for (const name of ["kind", "severity"]) byId(name).addEventListener("change", () => ask());
+live.addEventListener("snapshot", (event) => {
+  snapshot = event.detail;
+  render();
+});
+ask(Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1));

@@ -1,0 +1,215 @@
+// One managed object: its attributes, operations and notifications, all of it made from its declared type.
+
+import { ApiError, objectPath, post } from "../core/api.js";
+import { UNKNOWN } from "../core/away.js";
+import { AttributesForm } from "../widgets/attributes_form.js";
+import { deletion } from "../widgets/creation.js";
+import { fill, h, icon } from "../core/elements.js";
+import { Feed } from "../widgets/event_feed.js";
+import { field } from "../widgets/fields.js";
+import { words } from "../core/format.js";
+import { hostOf, settings, unlessAllowed } from "./frame.js";
+import { objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
+import { valueNode } from "../widgets/values.js";
+
+const UNSEEN = new Set(["actor"]); // the server says on whose behalf a call is made
+
+/** Fills `panel`. `seen`: the events so far; `opened(name, tab)` is told which tab is shown. */
+export class ObjectPanel {
+  #panel;
+  #name;
+  #type;
+  #seen;
+  #opened;
+  #object = null;
+  #rows = new Map();
+  #editing = null;
+  #tab;
+  #bodies = {};
+  #tabs = {};
+
+  constructor(panel, name, type, tab, { seen, opened }) {
+    this.#panel = panel;
+    this.#name = name;
+    this.#type = type;
+    this.#seen = seen;
+    this.#opened = opened;
+    this.#bodies = {
+      attributes: h("div", { class: "tab-body", role: "tabpanel" }, h("p", { class: "loading" }, "Asking the broker…")),
+      operations: h("div", { class: "tab-body", role: "tabpanel" }, this.#operations()),
+      notifications: h("div", { class: "tab-body", role: "tabpanel" }, this.#notifications()),
+    };
+    const counts = { attributes: type.attributes.length, operations: type.operations.length, notifications: type.notifications.length };
+    const bar = h("div", { class: "tabs", role: "tablist" });
+    for (const key of Object.keys(this.#bodies)) {
+      this.#tabs[key] = h("button", { type: "button", role: "tab", id: `tab-${key}`, on: { click: () => this.open(key) } }, words(key), " ", h("small", { class: "muted" }, String(counts[key])));
+      this.#bodies[key].setAttribute("aria-labelledby", `tab-${key}`);
+      bar.append(this.#tabs[key]);
+    }
+    bar.addEventListener("keydown", (event) => {
+      const keys = Object.keys(this.#bodies);
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = keys[(keys.indexOf(this.#tab) + step + keys.length) % keys.length];
+      this.open(next);
+      this.#tabs[next].focus();
+    });
+    const why = ["Queue", "Producer"].includes(type.name) ? h("a", { class: "button", href: whyUrl(name) }, "Why blocked?") : null;
+    const own = objectUrl(name).startsWith("/objects/") ? null : h("a", { class: "button", href: objectUrl(name) }, "Open its page");
+    fill(this.#panel, h("header", { class: "card-head object-head" },
+      h("div", {}, h("h2", {}, shortName(name)), h("p", { class: "muted object-name" }, name)), why, own),
+      h("p", { class: "card-text muted" }, type.description), bar, ...Object.values(this.#bodies));
+    this.open(this.#bodies[tab] ? tab : "attributes");
+  }
+
+  get name() {
+    return this.#name;
+  }
+
+  open(tab) {
+    this.#tab = tab;
+    for (const [key, body] of Object.entries(this.#bodies)) {
+      body.hidden = key !== tab;
+      this.#tabs[key].setAttribute("aria-selected", String(key === tab));
+      this.#tabs[key].tabIndex = key === tab ? 0 : -1;
+    }
+    this.#opened(this.#name, tab);
+  }
+
+  /** The broker does not answer: what the object is like is not known, if that was never shown. */
+  unknown() {
+    if (!this.#object) fill(this.#bodies.attributes, h("div", { class: "empty" }, h("p", {}, UNKNOWN)));
+  }
+
+  /** A whole new truth of the object; null: it is gone. */
+  arrived(object) {
+    if (!object) {
+      this.#panel.classList.add("gone");
+      if (!this.#object) fill(this.#bodies.attributes, h("div", { class: "empty" }, h("p", {}, h("strong", {}, "It is not there any more."))));
+      return;
+    }
+    this.#panel.classList.remove("gone");
+    const first = this.#object === null;
+    this.#object = object;
+    if (this.#editing) {
+      this.#editing.arrived(object);
+      return;
+    }
+    if (first || !this.#rows.size) this.#drawAttributes();
+    for (const declared of this.#type.attributes) {
+      const row = this.#rows.get(declared.name);
+      const value = object.attributes[declared.name];
+      const text = JSON.stringify(value);
+      if (!row || row.text === text) continue;
+      row.text = text;
+      fill(row.cell, valueNode(declared, value));
+    }
+  }
+
+  // -- attributes
+
+  #drawAttributes() {
+    this.#rows = new Map();
+    const writable = this.#type.attributes.some((a) => a.writable);
+    const edit = h("button", { type: "button", class: "quiet", ...unlessAllowed(this.#type.name, "update", hostOf(this.#name)), on: { click: () => this.#edit() } }, icon("pencil"), "Edit");
+    const body = h("tbody", {}, this.#type.attributes.map((declared) => {
+      const cell = h("td", { class: "wrap value", "data-label": "Value" });
+      this.#rows.set(declared.name, { cell, text: undefined });
+      return h("tr", {}, h("th", { scope: "row" }, h("span", {}, words(declared.name)), declared.writable ? h("span", { class: "tag" }, "writable") : null),
+        cell, h("td", { class: "muted small wrap", "data-label": "Meaning" }, declared.description));
+    }));
+    fill(this.#bodies.attributes, writable ? h("div", { class: "tab-actions" }, edit) : null, h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Attributes" }, h("table", { class: "grid attributes-table" },
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Attribute"), h("th", { scope: "col" }, "Value"), h("th", { scope: "col" }, "Meaning"))), body)));
+  }
+
+  #edit() {
+    const done = (saved) => {
+      this.#editing = null;
+      this.#rows = new Map();
+      const object = saved ?? this.#object;
+      this.#object = null;
+      this.arrived(object);
+    };
+    this.#editing = new AttributesForm(this.#name, this.#type, this.#object, done);
+    fill(this.#bodies.attributes, this.#editing.element);
+    this.#editing.focus();
+  }
+
+  // -- operations
+
+  #operations() {
+    const forms = this.#type.operations.map((operation) => this.#operation(operation));
+    if (this.#type.deletable) forms.push(deletion(this.#name, () => this.#object?.version));
+    return forms.length ? forms : h("div", { class: "empty" }, h("p", {}, "This type has no operations."));
+  }
+
+  #operation(operation) {
+    const fields = operation.arguments.filter((a) => !UNSEEN.has(a.name)).map((a) => field({ ...a, nullable: false }, { hint: a.description }));
+    const answer = h("div", { class: "operation-answer", "aria-live": "polite" });
+    const acts = operation.effect !== "read";
+    const destroys = operation.effect === "destroy";
+    const sure = destroys ? h("label", { class: "sure" }, h("input", { type: "checkbox" }), h("span", {}, "I know that this cannot be undone")) : null;
+    const button = h("button", { type: "submit", class: destroys ? "danger" : acts ? "primary" : "", ...(acts ? unlessAllowed(this.#type.name, "call", hostOf(this.#name)) : {}) }, `Call ${operation.name}`);
+    const form = h("form", { class: "operation", novalidate: true },
+      h("h3", {}, h("code", {}, operation.name), h("span", { class: `tag effect-${operation.effect}` }, { read: "changes nothing", change: "can be undone", destroy: "cannot be undone" }[operation.effect] ?? operation.effect)),
+      h("p", { class: "muted" }, operation.description), fields.map((f) => f.element), sure, h("div", { class: "form-actions start" }, button), answer);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (!fields.map((f) => f.check()).every(Boolean)) return;
+      if (destroys && !sure.firstChild.checked) {
+        fill(answer, h("p", { class: "wrong" }, "Tick the box first: this cannot be undone."));
+        sure.firstChild.focus();
+        return;
+      }
+      const values = Object.fromEntries(fields.map((f) => [f.declared.name, f.read()]).filter(([, value]) => value !== undefined && value !== ""));
+      button.disabled = true;
+      fill(answer, h("p", { class: "loading" }, "Calling…"));
+      try {
+        const result = await post(`${objectPath(settings.broker, this.#name)}operations/${encodeURIComponent(operation.name)}/`, { arguments: values });
+        fill(answer, this.#answer(operation, result.result ?? result.returns ?? result));
+        if (sure) sure.firstChild.checked = false;
+      } catch (error) {
+        if (error instanceof ApiError) for (const f of fields) f.wrong(error.fields[f.declared.name] ?? "");
+        fill(answer, h("p", { class: "wrong" }, error.message));
+      } finally {
+        button.disabled = false;
+      }
+    });
+    return form;
+  }
+
+  #answer(operation, result) {
+    if (!operation.returns?.length) return h("p", { class: "done" }, icon("running"), " Done.");
+    return h("dl", { class: "facts" }, operation.returns.flatMap((declared) => [h("dt", { title: declared.description }, words(declared.name)), h("dd", {}, valueNode(declared, result?.[declared.name]))]));
+  }
+
+  // -- notifications
+
+  #notifications() {
+    if (!this.#type.notifications.length) return h("div", { class: "empty" }, h("p", {}, "Objects of this type send no notifications."));
+    const list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Notifications, newest first" });
+    const below = h("input", { type: "checkbox" });
+    const keep = (event) => event.object === this.#name || (below.checked && isBelow(event, this.#name));
+    const note = h("span", { class: "muted" });
+    let feed = new Feed(list, note, { keep });
+    this.notified = (events, reset) => feed.add(events, reset);
+    below.addEventListener("change", () => {
+      feed = new Feed(list, note, { keep });
+      feed.add(this.#seen);
+    });
+    feed.add(this.#seen);
+    return [
+      h("dl", { class: "facts kinds" }, this.#type.notifications.flatMap((n) => [h("dt", {}, h("code", {}, n.name), " ", h("span", { class: "muted" }, n.code)), h("dd", {}, n.description)])),
+      h("div", { class: "tab-actions spread" }, h("label", { class: "sure" }, below, h("span", {}, "Those of objects beneath it too")), note),
+      list,
+    ];
+  }
+}
+
+/** Whether the event's object is beneath `name`: everything is beneath a root, and below what its keys name. */
+function isBelow(event, name) {
+  const above = parseName(name);
+  const object = parseName(event.object);
+  if (!Object.keys(above.keys).length) return true;
+  return object.keys[above.type.toLowerCase()] === Object.values(above.keys).at(-1) || event.attributes?.[above.type.toLowerCase()] === name;
+}

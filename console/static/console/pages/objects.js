@@ -1,0 +1,131 @@
+// The object browser: the tree on the left, and the chosen object's attributes, operations and notifications on the
+// right; all of it made from what the server declares.
+
+import { whenBack } from "../core/away.js";
+import { creation } from "../widgets/creation.js";
+import { fill, h, onNextFrame } from "../core/elements.js";
+import { pastAndPresent } from "../widgets/event_feed.js";
+import { live, settings, watch } from "./frame.js";
+import { Model } from "./managed_model.js";
+import { ObjectPanel } from "./object_panel.js";
+import { formatName, parseName, shortName } from "../core/object_names.js";
+import { Tree } from "./object_tree.js";
+
+const panel = document.getElementById("object");
+const search = document.getElementById("search");
+const found = document.getElementById("found");
+const treeList = document.getElementById("tree");
+
+let model = null;
+let tree = null;
+let shown = null; // the ObjectPanel on the page
+
+// -- the page ---------------------------------------------------------------------------------------------------
+
+let loadedAt = Infinity; // number of the newest event when the tree was made
+const seen = []; // the newest events, for an object that is chosen later
+
+function remember(name, tab) {
+  const given = new URLSearchParams(location.search);
+  given.set("object", name);
+  if (tab === "attributes") given.delete("tab");
+  else given.set("tab", tab);
+  const url = `?${given}`;
+  if (url === location.search) return;
+  if (new URLSearchParams(location.search).get("object") === name || !location.search) history.replaceState(null, "", url);
+  else history.pushState(null, "", url);
+}
+
+function choose(name, tab = "attributes") {
+  const parsed = parseName(name);
+  if (parsed) name = formatName(parsed.type, parsed.keys); // as the broker writes it: with quotes only where they are needed
+  const type = parsed && model.types.get(parsed.type);
+  if (!type) {
+    fill(panel, h("div", { class: "empty" }, h("p", {}, h("strong", {}, "There is no such object.")), h("p", { class: "muted" }, name)));
+    return;
+  }
+  shown = new ObjectPanel(panel, name, type, tab, { seen, opened: remember });
+  document.title = `${shortName(name)} · Headgate`;
+  watch({ watch: "objects", object: name });
+  tree.show(name);
+  if (matchMedia("(max-width: 760px)").matches && document.activeElement?.closest(".tree-card")) panel.scrollIntoView();
+}
+
+let latest = null;
+const render = onNextFrame(() => {
+  const object = latest?.data?.object ?? null;
+  if (latest && shown && (!object || object.name === shown.name)) shown.arrived(object);
+});
+live.addEventListener("snapshot", (event) => {
+  if (!event.detail.connected && !event.detail.data.object) {
+    shown?.unknown(); // which is not "gone"
+    return;
+  }
+  latest = event.detail;
+  render();
+});
+pastAndPresent(live, (events, reset) => {
+  if (loadedAt === Infinity) loadedAt = events.at(-1)?.number ?? 0;
+  if (reset) seen.length = 0;
+  seen.push(...events);
+  seen.splice(0, Math.max(0, seen.length - 1500));
+  shown?.notified?.(events, reset);
+  // Queues, and all else whose coming and going is told, come and go in the tree as well.
+  const moved = events.filter((e) => (e.kind.endsWith("-created") || e.kind.endsWith("-deleted")) && e.number > loadedAt);
+  for (const name of new Map(moved.map((e) => [parseName(e.object)?.type, e.object])).values()) tree?.refresh(name);
+});
+
+let pause = 0;
+let searching = null;
+search.addEventListener("input", () => {
+  clearTimeout(pause);
+  searching?.abort();
+  const text = search.value.trim();
+  found.hidden = !text;
+  treeList.hidden = Boolean(text);
+  if (!text) return;
+  pause = setTimeout(async () => {
+    searching = new AbortController();
+    try {
+      await tree?.search(text, found, searching.signal);
+    } catch (error) {
+      if (error.name !== "AbortError") fill(found, h("p", { class: "wrong" }, error.message));
+    }
+  }, 200);
+});
+
+addEventListener("popstate", () => {
+  const given = new URLSearchParams(location.search);
+  if (given.get("object")) choose(given.get("object"), given.get("tab") ?? "attributes");
+});
+
+let starting = false;
+
+async function start() {
+  if (starting) return;
+  starting = true;
+  try {
+    model = await Model.load(settings.broker);
+  } catch (error) {
+    starting = false;
+    fill(treeList, h("li", { class: "node-note" }, h("p", { class: "wrong" }, error.message), h("button", { type: "button", on: { click: start } }, "Try again")));
+    watch({ watch: "objects", object: "" });
+    return;
+  }
+  tree = new Tree(treeList, model, settings.broker, choose, (type, where) => {
+    shown = null;
+    fill(panel, creation(type, where, async (name) => {
+      await tree.refresh(name);
+      choose(name);
+    }));
+    panel.querySelector("input, select")?.focus();
+  });
+  const given = new URLSearchParams(location.search);
+  const root = `type=${model.roots()[0]?.name ?? "Broker"}`;
+  choose(given.get("object") ?? root, given.get("tab") ?? "attributes");
+  if (!given.get("object")) treeList.querySelector(".node")?.open();
+}
+
+start();
+// The broker was away when the page was opened: begin as soon as it is there.
+live.addEventListener("broker", (event) => event.detail.connected && start());

@@ -1,0 +1,289 @@
+// The overview: every queue, trouble on top, updated in place.
+
+import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
+import { ConditionsLine } from "../widgets/conditions.js";
+import { depthElement, setDepth } from "../widgets/depth.js";
+import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { Feed } from "../widgets/event_feed.js";
+import { showFirstSteps } from "./first_steps.js";
+import { bytes, count, exact, exactAmount, middle, rate } from "../core/format.js";
+import { acting, live, may, settings, showStops, watch } from "./frame.js";
+import { queueUrl, whyUrl } from "../core/object_names.js";
+import { Pager, storedSize } from "../widgets/pager.js";
+import { SavedChooser } from "../widgets/saved_selections.js";
+import { Selection } from "./selection.js";
+import { setState, stateWord } from "../widgets/states.js";
+import { openStopDialog } from "../widgets/stop_dialog.js";
+import { setSince, sinceElement } from "../core/times.js";
+
+const rows = document.getElementById("queue-rows");
+const table = document.getElementById("queues");
+const empty = document.getElementById("queues-empty");
+const search = document.getElementById("search");
+const states = document.getElementById("states");
+const heads = [...table.querySelectorAll("th[data-sort]")];
+const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
+
+const conditions = new ConditionsLine();
+const selection = new Selection(document.getElementById("selection"), (made) => saved.load(made.id));
+
+let snapshot = null;
+let order = [];
+
+// -- what is asked for, kept in the address ---------------------------------------------------------------------
+
+const asked = (() => {
+  const given = new URLSearchParams(location.search);
+  return { search: given.get("search") ?? "", states: new Set(given.getAll("state")), sort: given.get("sort") ?? "", page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1) };
+})();
+const pager = new Pager(document.getElementById("queues-pager"), { what: "queue", size: storedSize(), turn });
+
+/** Another search starts on its first page. */
+function ask(page = 1) {
+  asked.page = page;
+  const given = new URLSearchParams();
+  const broker = new URLSearchParams(location.search).get("broker");
+  if (broker) given.set("broker", broker);
+  if (asked.search) given.set("search", asked.search);
+  for (const state of asked.states) given.append("state", state);
+  if (asked.sort) given.set("sort", asked.sort);
+  if (asked.page > 1) given.set("page", asked.page);
+  const text = given.toString();
+  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  order = [];
+  showSelection();
+  watch({ watch: "overview", search: asked.search, states: [...asked.states], sort: asked.sort, page: asked.page, page_size: pager.size });
+}
+
+function turn(page) {
+  ask(page);
+  document.getElementById("queues-box").scrollTop = 0;
+}
+
+search.value = asked.search;
+let pause = 0;
+search.addEventListener("input", () => {
+  showSelection(); // what is typed is no longer what was counted
+  clearTimeout(pause);
+  pause = setTimeout(() => {
+    asked.search = search.value.trim();
+    ask();
+  }, 120);
+});
+document.getElementById("filters").addEventListener("submit", (event) => event.preventDefault());
+search.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && search.value) {
+    search.value = asked.search = "";
+    ask();
+  }
+});
+
+for (const state of settings.states) {
+  const box = h("input", { type: "checkbox", value: state, checked: asked.states.has(state) });
+  box.addEventListener("change", () => {
+    if (box.checked) asked.states.add(state);
+    else asked.states.delete(state);
+    ask();
+  });
+  const shape = state.toLowerCase().replace("_", "-");
+  states.append(h("label", { class: "chip", data: { state } }, box, icon(shape), h("span", {}, stateWord(state))));
+}
+
+for (const head of heads) {
+  const button = h("button", { type: "button", class: "sort" }, ...head.childNodes);
+  head.append(button);
+  button.addEventListener("click", () => {
+    const wanted = head.dataset.sort;
+    const turned = wanted.startsWith("-") ? wanted.slice(1) : wanted && `-${wanted}`;
+    asked.sort = asked.sort === wanted ? turned : wanted;
+    showSort();
+    ask();
+  });
+}
+
+function showSort() {
+  for (const head of heads) {
+    const name = head.dataset.sort.replace("-", "");
+    const mine = asked.sort.replace("-", "") === name;
+    setAttribute(head, "aria-sort", mine ? (asked.sort.startsWith("-") || !name ? "descending" : "ascending") : null);
+  }
+}
+
+/** What the filter says now, and how many queues that leaves if the newest snapshot is an answer to it. */
+function showSelection() {
+  const text = search.value.trim();
+  const chosen = [...asked.states];
+  const { search: answered, states: within, total: found } = snapshot?.data ?? {};
+  const current = snapshot !== null && answered === text && within?.length === chosen.length && chosen.every((state) => within.includes(state));
+  selection.filtered(text || chosen.length ? { search: text, states: chosen, total: current ? found : null } : null);
+}
+
+// -- selections that were saved ----------------------------------------------------------------------------------
+
+const saved = new SavedChooser(document.getElementById("saved-box"), (chosen) => {
+  selection.pick(chosen?.queues ?? []);
+  search.value = asked.search = chosen?.queues ? "" : chosen?.search ?? "";
+  asked.states = new Set(chosen?.queues ? [] : chosen?.states ?? []);
+  for (const box of states.querySelectorAll("input")) box.checked = asked.states.has(box.value);
+  ask();
+});
+for (const element of [search, states]) element.addEventListener("input", () => saved.forget());
+
+// -- rows -------------------------------------------------------------------------------------------------------
+
+function row(queue) {
+  const act = h("button", { type: "button", class: "quiet row-act", ...acting("operate", queue.virtualhost) });
+  act.addEventListener("click", () => openStopDialog(act.dataset.action, queue.object));
+  const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
+  return h(
+    "tr",
+    {},
+    cell("State", { class: "c-state" }, selection.box(queue.object, queue.name), h("span", { class: "state" })),
+    h("th", { scope: "row", class: "c-name" }, h("a", { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` }, middle(queue.name)), h("span", { class: "muted vh" }, queue.virtualhost)),
+    cell("Depth", { class: "c-depth" }, depthElement()),
+    cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object) }), h("span")),
+    cell("Consumers", { class: "num" }),
+    cell("In /s", { class: "num" }),
+    cell("Out /s", { class: "num" }),
+    cell("For", { class: "c-since" }, sinceElement()),
+    cell("", { class: "c-act" }, act),
+  );
+}
+
+function update(node, queue) {
+  const [state, , depth, blocked, consumers, rateIn, rateOut, since, act] = node.children;
+  setState(state.lastChild, queue.state, queue.starting);
+  node.dataset.state = queue.state;
+  setDepth(depth.firstChild, queue);
+  // Where somebody is held, the number leads to the page that says why.
+  const held = queue.blocked_producers > 0 || queue.state !== "NORMAL";
+  blocked.firstChild.hidden = !held;
+  blocked.lastChild.hidden = held;
+  setText(held ? blocked.firstChild : blocked.lastChild, `${count(queue.blocked_producers)} / ${count(queue.producers)}`);
+  setAttribute(blocked.firstChild, "aria-label", held ? `${count(queue.blocked_producers)} of ${count(queue.producers)} producers blocked: why ${queue.name} is blocked` : null);
+  setAttribute(blocked, "title", `${blockedTitle(queue)}${held ? ". Why?" : ""}`);
+  blocked.classList.toggle("hot", queue.blocked_producers > 0);
+  setText(consumers, count(queue.consumers));
+  consumers.classList.toggle("hot", queue.consumers === 0 && queue.depth_messages > 0);
+  setAttribute(consumers, "title", queue.consumers === 0 && queue.depth_messages > 0 ? "No consumers; messages wait" : null);
+  setText(rateIn, rate(queue.rate_in));
+  setText(rateOut, rate(queue.rate_out));
+  setSince(since.firstChild, earliest(queue.overfull_since, queue.stopped_since));
+  const stopped = queue.state.includes("STOPPED");
+  const action = stopped ? "start" : "stop";
+  const button = act.firstChild;
+  if (button.dataset.action !== action) {
+    button.dataset.action = action;
+    fill(button, icon(action), stopped ? "Start" : "Stop");
+    button.title = may("operate", queue.virtualhost) ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}` : "Acting needs the role of operator";
+    button.setAttribute("aria-label", `${stopped ? "Start" : "Stop"} producers of ${queue.name}`);
+  }
+}
+
+const earliest = (...times) => {
+  const known = times.filter((time) => time !== null && time !== undefined);
+  return known.length ? Math.min(...known) : null;
+};
+
+function blockedTitle(queue) {
+  const text = `${exactAmount(queue.blocked_producers, "producers")} blocked, of ${exact(queue.producers)}`;
+  return queue.draining_producers ? `${text}; ${exact(queue.draining_producers)} draining` : text;
+}
+
+const canPoint = matchMedia("(hover: hover)");
+
+/** While somebody points at a row or is in one, rows keep their places: nothing moves under the hand. */
+function held() {
+  return (canPoint.matches && rows.matches(":hover")) || rows.querySelector(":focus-visible") !== null;
+}
+
+function inOrder(queues) {
+  if (!held() || !order.length) {
+    order = queues.map((queue) => queue.object);
+    return queues;
+  }
+  const place = new Map(order.map((name, index) => [name, index]));
+  const sorted = [...queues].sort((a, b) => (place.get(a.object) ?? -1) - (place.get(b.object) ?? -1));
+  order = sorted.map((queue) => queue.object);
+  return sorted;
+}
+
+// -- the whole --------------------------------------------------------------------------------------------------
+
+const TOTALS = ["queues", "overfull_queues", "stopped_queues", "blocked_producers", "consumers", "connections", "depth"];
+
+function total(name, text, title, hot = false) {
+  const element = document.querySelector(`[data-total="${name}"]`);
+  setText(element.firstElementChild, text);
+  setAttribute(element, "title", title);
+  element.classList.toggle("hot", hot);
+}
+
+const render = drawing(() => {
+  if (!snapshot) return;
+  const { totals, queues, total: all, page, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
+  if (!snapshot.connected && totals?.queues === undefined) {
+    for (const name of TOTALS) total(name, "–", null);
+    setText(document.querySelector('[data-total="depth"] .total-name'), "messages");
+    setText(document.getElementById("queues-count"), "");
+    pager.show(1, 0);
+    conditions.unknown("not known");
+    fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, `${UNKNOWN} Is it running? The console keeps trying, and shows its queues as soon as it answers.`));
+    delete empty.dataset.shown;
+    empty.hidden = false;
+    table.hidden = true;
+    return;
+  }
+  total("queues", count(totals.queues), exactAmount(totals.queues, "queues"));
+  total("overfull_queues", count(totals.overfull_queues), null, totals.overfull_queues > 0);
+  total("stopped_queues", count(totals.stopped_queues), null, totals.stopped_queues > 0);
+  total("blocked_producers", `${count(totals.blocked_producers)} / ${count(totals.producers)}`, `${exact(totals.blocked_producers)} of ${exactAmount(totals.producers, "producers")} blocked`, totals.blocked_producers > 0);
+  total("consumers", count(totals.consumers), exactAmount(totals.consumers, "consumers"));
+  total("connections", count(totals.connections), exactAmount(totals.connections, "connections"));
+  total("depth", bytes(totals.depth_bytes), `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`);
+  setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
+  showStops(stops ?? []);
+  conditions.show(wrong, allWrong);
+  showSelection();
+  reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
+  setText(document.getElementById("queues-count"), count(all));
+  pager.show(page, all);
+  table.hidden = queues.length === 0;
+  empty.hidden = queues.length > 0;
+  if (!queues.length) showEmpty();
+});
+
+function showEmpty() {
+  const filtered = asked.search || asked.states.size;
+  const now = `${filtered ? "filtered" : "none"}${atThatTime()}`;
+  if (empty.dataset.shown === now) return;
+  empty.dataset.shown = now;
+  if (filtered) {
+    const clear = () => {
+      search.value = asked.search = "";
+      asked.states.clear();
+      for (const box of states.querySelectorAll("input")) box.checked = false;
+      ask();
+    };
+    fill(empty, h("p", {}, h("strong", {}, `No queue matches${atThatTime() && ` what was known${atThatTime()}`}.`)), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every queue")));
+  } else {
+    showFirstSteps(empty);
+  }
+}
+
+live.addEventListener("snapshot", (event) => {
+  snapshot = event.detail;
+  render();
+});
+live.addEventListener("refused", (event) => {
+  fill(empty, h("p", {}, h("strong", {}, "The server refused what was asked.")), h("p", {}, event.detail.detail ?? ""));
+  empty.hidden = false;
+});
+live.addEventListener("events", (event) => feed.add(event.detail.events, event.detail.reset));
+rows.addEventListener("pointerleave", render);
+
+document.getElementById("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
+document.getElementById("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
+
+showSort();
+ask(asked.page);

@@ -1,0 +1,281 @@
+// One queue: chart, facts, producers with their why, consumers, limits, events.
+
+import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core/away.js";
+import { DepthChart } from "../widgets/charts.js";
+import { ConditionsLine } from "../widgets/conditions.js";
+import { tellingUnit } from "../widgets/depth.js";
+import { fill, h, reconcile, setAttribute, setText } from "../core/elements.js";
+import { Feed, pastAndPresent } from "../widgets/event_feed.js";
+import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
+import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
+import { Limits } from "./queue_limits.js";
+import { objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
+import { setState } from "../widgets/states.js";
+import { openStopDialog } from "../widgets/stop_dialog.js";
+import { setSince, sinceElement } from "../core/times.js";
+import { reasonInWords } from "../widgets/values.js";
+
+const byId = (id) => document.getElementById(id);
+const editLimits = byId("edit-limits");
+const limits = new Limits(byId("limits"), (open) => {
+  editLimits.hidden = open;
+  if (!open) editLimits.focus();
+});
+const units = [...document.querySelectorAll("[data-unit]")];
+const chart = new DepthChart(byId("chart"), settings.figures, "messages");
+const ours = (event) => event.object === settings.object || event.attributes?.queue === settings.object || event.attributes?.queue === settings.name;
+const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
+
+const conditions = new ConditionsLine({ about: false });
+
+let snapshot = null;
+let drawn = false; // whether the page shows what the queue is, or was before it went
+let opened = Infinity; // from here on all of the depth is known, by the server's clock
+let unit = null;
+let held = []; // events that came before the first snapshot told the limits
+
+// -- chart ------------------------------------------------------------------------------------------------------
+
+function showUnit(chosen) {
+  unit = chosen;
+  for (const button of units) setAttribute(button, "aria-pressed", String(button.dataset.unit === chosen));
+  chart.show(chosen);
+}
+
+for (const button of units) button.addEventListener("click", () => showUnit(button.dataset.unit));
+
+const spans = [...document.querySelectorAll("[data-minutes]")];
+for (const button of spans) {
+  button.addEventListener("click", () => {
+    for (const other of spans) setAttribute(other, "aria-pressed", String(other === button));
+    chart.span(Number(button.dataset.minutes) * 60_000);
+  });
+}
+
+const LIMITS = ["messages", "bytes"].flatMap((of) => ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`));
+
+/** An event about the queue carries its depth and state just after it: a point of the chart. */
+function sampleOf(event, queue) {
+  const { state, depth_messages: messages, depth_bytes: size } = event.attributes ?? {};
+  if (state === undefined || messages === undefined) return null;
+  const limitsThen = Object.fromEntries(LIMITS.map((name) => [name, event.attributes[name] ?? queue[name]]));
+  return { at: event.at, state, depth_messages: messages, depth_bytes: size, ...limitsThen };
+}
+
+// -- rows -------------------------------------------------------------------------------------------------------
+
+const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
+
+function producerRow(producer) {
+  return h("tr", {},
+    cell("State", { class: "c-state" }, h("span", { class: "state" })),
+    h("th", { scope: "row", class: "c-client" }, h("a", { href: objectUrl(producer.object) }), h("small", { class: "muted" })),
+    cell("Why", { class: "wrap why" }, h("span"), h("small", { class: "muted" }), h("a", { href: whyUrl(producer.object), class: "small why-link", hidden: true }, "The whole chain")),
+    cell("For", {}, sinceElement()),
+    cell("In all", {}),
+    cell("Credit", { class: "num" }),
+    cell("Sent", { class: "num" }));
+}
+
+function updateProducer(node, producer) {
+  const [state, client, why, since, all, credit, sent] = node.children;
+  const waits = producer.state === "RUNNING" && producer.waits_for;
+  const shown = waits ? "WAITING" : producer.state;
+  node.dataset.state = shown;
+  setState(state.firstChild, shown);
+  setText(client.firstChild, producer.client || producer.link || `Producer ${producer.id}`);
+  setText(client.lastChild, producer.link ? `link ${producer.link}` : "");
+  const blocked = producer.state === "BLOCKED";
+  const reasons = (producer.reasons ?? []).map(reasonInWords).join("; ");
+  setText(why.firstChild, blocked ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.` : waits ? `Nothing blocks it. It waits for ${producer.waits_for}.` : "");
+  const draining = producer.draining ? "Draining: what was on its way may still arrive. " : "";
+  const release = blocked && producer.release ? `Released when ${producer.release.replace(/\.$/, "")}.` : "";
+  setText(why.children[1], draining + release);
+  why.lastChild.hidden = !blocked;
+  why.classList.toggle("vacant", !blocked && !draining && !waits);
+  setSince(since.firstChild, producer.blocked_since ?? producer.waiting_since);
+  setText(all, producer.blocked_count ? `${duration(producer.blocked_ms)}, ${producer.blocked_count === 1 ? "once" : `${exact(producer.blocked_count)} times`}` : "never");
+  setText(credit, count(producer.credit));
+  setText(sent, count(producer.messages));
+  setAttribute(sent, "title", `${exactAmount(producer.messages, "messages")}, ${exactAmount(producer.bytes, "bytes")}`);
+}
+
+function consumerRow(consumer) {
+  return h("tr", {},
+    h("th", { scope: "row", class: "c-client" }, h("a", { href: objectUrl(consumer.object) }), h("small", { class: "muted" })),
+    cell("Kind", {}), cell("Credit", { class: "num" }), cell("Unacknowledged", { class: "num" }), cell("Received", { class: "num" }));
+}
+
+function updateConsumer(node, consumer) {
+  const [client, kind, credit, waiting, received] = node.children;
+  setText(client.firstChild, consumer.client || consumer.link || `Consumer ${consumer.id}`);
+  setText(client.lastChild, consumer.link ? `link ${consumer.link}` : "");
+  setText(kind, consumer.browsing ? "browses" : "takes");
+  setText(credit, count(consumer.credit));
+  setText(waiting, count(consumer.unacknowledged_messages));
+  waiting.classList.toggle("hot", consumer.credit === 0 && consumer.unacknowledged_messages > 0);
+  setText(received, count(consumer.messages));
+}
+
+function list(name, items, row, update, none) {
+  if (items === undefined) {
+    byId(name).closest("table").hidden = byId(`${name}-rest`).hidden = true;
+    byId(`${name}-empty`).hidden = false;
+    fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
+    return;
+  }
+  items = items.map((item) => ({ ...(item.attributes ?? {}), ...item, object: item.object ?? item.name }));
+  reconcile(byId(name), items, (item) => item.object ?? item.id, row, update);
+  byId(name).closest("table").hidden = items.length === 0;
+  const empty = byId(`${name}-empty`);
+  empty.hidden = items.length > 0;
+  if (!items.length) fill(empty, h("p", {}, none));
+}
+
+// -- facts ------------------------------------------------------------------------------------------------------
+
+const FACTS = [
+  ["Messages", (q) => of(q, "messages"), (q) => exactAmount(q.depth_messages, "messages")],
+  ["Bytes", (q) => of(q, "bytes"), (q) => exactAmount(q.depth_bytes, "bytes")],
+  ["In, out", (q) => `${rate(q.rate_in)} /s, ${rate(q.rate_out)} /s`],
+  ["Producers", (q) => `${count(q.producers)}, ${count(q.blocked_producers)} blocked${q.waiting_producers ? `, ${count(q.waiting_producers)} waiting for credit` : ""}${q.draining_producers ? `, ${count(q.draining_producers)} draining` : ""}`],
+  ["Consumers", (q) => count(q.consumers)],
+  ["Unacknowledged", (q) => count(q.unacknowledged_messages)],
+  ["Parked", (q) => (q.parked_messages === undefined ? "not known" : q.parked_messages ? `${count(q.parked_messages)}, ${bytes(q.parked_bytes)}` : "none"), () => "Messages that were sent and wait for room, unsettled: they count as memory, not as depth"],
+  ["Credit out", (q) => count(q.credit), () => "Credit handed out to producers or not yet back from them"],
+  ["Overfull", (q) => (q.overfull_count === undefined ? "not known" : q.overfull_count ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all` : "never")],
+  ["Lifetime", (q) => (q.durable === undefined ? "not known" : q.temporary_for ? `temporary: ${shortName(q.temporary_for)}` : q.durable ? "durable" : "not durable"), (q) => q.temporary_for && "It goes with the link that made it, and only that link's connection consumes from it"],
+  ["Enqueued ever", (q) => count(q.enqueued_messages), (q) => exactAmount(q.enqueued_messages, "messages")],
+  ["Dequeued ever", (q) => count(q.dequeued_messages), (q) => exactAmount(q.dequeued_messages, "messages")],
+];
+
+function of(queue, what) {
+  const depth = queue[`depth_${what}`];
+  const capacity = queue[`effective_capacity_${what}`];
+  const text = what === "bytes" ? bytes(depth) : count(depth);
+  return capacity ? `${text} of ${what === "bytes" ? bytes(capacity) : count(capacity)} (${percent(depth, capacity)})` : text;
+}
+
+const facts = FACTS.map(([name, text, title]) => ({ text, title, node: h("dd", {}), name: h("dt", {}, name) }));
+byId("facts").append(...facts.flatMap((fact) => [fact.name, fact.node]));
+
+// -- the whole --------------------------------------------------------------------------------------------------
+
+const render = drawing(() => {
+  const data = snapshot?.data;
+  if (!data) return;
+  if (!data.gone && !data.queue) {
+    for (const name of ["producers", "consumers"]) fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
+    for (const fact of facts) setText(fact.node, "not known");
+    for (const id of ["limits", "chart"]) fill(byId(id), h("p", { class: "card-text muted" }, UNKNOWN));
+    setText(byId("queue-state"), "not known");
+    conditions.unknown("not known");
+    return;
+  }
+  const gone = byId("gone");
+  gone.hidden = !data.gone;
+  document.body.classList.toggle("queue-gone", Boolean(data.gone));
+  document.querySelector(".queue-grid").hidden = Boolean(data.gone) && !drawn;
+  if (data.gone) {
+    const now = atThatTime() ? `There was no such queue${atThatTime()}. ` : "There is no such queue now. ";
+    fill(gone, h("p", {}, h("strong", {}, now), "It was deleted, or never was. The page comes alive by itself when it is created. ", h("a", { href: "/" }, "To the overview")));
+    return;
+  }
+  const queue = data.queue;
+  drawn = true;
+  conditions.show(data.conditions ?? [], data.conditions?.length ?? 0);
+  setState(byId("queue-state"), queue.state, queue.stops?.some((stop) => stop.stage));
+  const since = [queue.overfull_since && ["overfull for ", queue.overfull_since], queue.stopped_since && ["stopped for ", queue.stopped_since]].filter(Boolean);
+  const sinceBox = byId("queue-since");
+  const text = JSON.stringify(since);
+  if (sinceBox.dataset.shown !== text) {
+    sinceBox.dataset.shown = text;
+    fill(sinceBox, since.map(([word, ms], index) => h("span", {}, index ? ", " : "", word, sinceElement(ms))));
+  }
+  const stops = byId("queue-stops");
+  const untold = (queue.stops ?? []).filter((stop) => !isOnBanner(stop));
+  const stopsText = JSON.stringify(untold);
+  if (stops.dataset.shown !== stopsText) {
+    stops.dataset.shown = stopsText;
+    stops.hidden = !untold.length;
+    fill(stops, h("div", { class: "banner-lines" }, stopLines(untold, 5)));
+  }
+  for (const fact of facts) {
+    setText(fact.node, fact.text(queue));
+    setAttribute(fact.node, "title", fact.title?.(queue));
+  }
+  setText(byId("producers-count"), queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "");
+  setText(byId("consumers-count"), queue.consumers ? count(queue.consumers) : "");
+  const blockedFirst = data.producers && [...data.producers].sort((a, b) => (a.state === b.state ? 0 : a.state === "BLOCKED" ? -1 : 1));
+  list("producers", blockedFirst, producerRow, updateProducer, atThatTime() ? `No producer was attached${atThatTime()}.` : "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.");
+  list("consumers", data.consumers, consumerRow, updateConsumer,
+    atThatTime() ? `No consumer was attached${atThatTime()}.` : queue.depth_messages ? `No consumer is attached: ${plural(queue.depth_messages, "message waits", "messages wait")}.` : "No consumer is attached.");
+  for (const name of ["producers", "consumers"]) {
+    if (!data[name]) continue;
+    const more = data[`${name}_total`] - data[name].length;
+    byId(`${name}-rest`).hidden = more <= 0;
+    setText(byId(`${name}-rest`), `${plural(more, "more is", "more are")} not shown; the object browser has them all.`);
+  }
+  limits.show(queue, data.explain);
+  const stopped = queue.state.includes("STOPPED");
+  byId("start").classList.toggle("primary", stopped);
+  byId("why").hidden = queue.state === "NORMAL" && !queue.blocked_producers;
+});
+
+live.addEventListener("snapshot", (event) => {
+  const first = snapshot === null;
+  // While the broker is away there is less to tell than what the page has: it stays, marked as of when.
+  if (!event.detail.connected && snapshot?.data.queue) return;
+  snapshot = event.detail;
+  const queue = snapshot.data.queue;
+  if (snapshot.connected) chart.hold(null); // what comes now is behind the gap
+  if (queue) {
+    const at = snapshot.connected ? snapshot.at : snapshot.as_of;
+    const since = Math.min(snapshot.data.unchanged_since ?? at, at);
+    const alone = opened === Infinity && since < at;
+    opened = Math.min(opened, since);
+    if (unit === null) {
+      const telling = queue.effective_capacity_messages ? "messages" : queue.effective_capacity_bytes ? "bytes" : tellingUnit(queue);
+      showUnit(telling);
+    }
+    const sample = { state: queue.state, depth_messages: queue.depth_messages, depth_bytes: queue.depth_bytes, ...Object.fromEntries(LIMITS.map((name) => [name, queue[name]])) };
+    if (alone) chart.add({ ...sample, at: since }); // nothing of the queue has changed since then
+    chart.add({ ...sample, at });
+    if (first || held.length) {
+      for (const old of held) addPoint(old, queue);
+      held = [];
+    }
+  }
+  render();
+});
+
+function addPoint(event, queue) {
+  if (event.kind === "broker-ready") {
+    // The broker was away before: what was drawn last does not hold until here.
+    chart.add({ at: event.at, state: null, past: event.at < opened });
+    return;
+  }
+  if (event.object !== settings.object) return;
+  const sample = sampleOf(event, queue);
+  if (sample) chart.add({ ...sample, past: event.at < opened });
+}
+
+pastAndPresent(live, (events, reset) => {
+  feed.add(events, reset);
+  const queue = snapshot?.data?.queue;
+  if (queue) for (const one of events) addPoint(one, queue);
+  else held.push(...events);
+});
+
+addEventListener("headgate-stops", render);
+const hold = () => away() && chart.hold(shownAsOf() ?? 0);
+whenAway(hold);
+hold();
+byId("queue-timeline").href = timelineUrl(settings.object);
+byId("why").href = whyUrl(settings.object);
+byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;
+byId("stop").addEventListener("click", () => openStopDialog("stop", settings.object));
+byId("start").addEventListener("click", () => openStopDialog("start", settings.object));
+editLimits.addEventListener("click", () => limits.edit());
+
+watch({ watch: "queue", object: settings.object });

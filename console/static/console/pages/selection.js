@@ -1,0 +1,74 @@
+// Queues that are picked one by one, or all that the filter leaves: what to do with them.
+
+import { fill, h, icon } from "../core/elements.js";
+import { count, plural } from "../core/format.js";
+import { may } from "./frame.js";
+import { inWords, openSaveDialog } from "../widgets/saved_selections.js";
+import { openStopDialog } from "../widgets/stop_dialog.js";
+
+const BROKER = "type=Broker";
+
+export class Selection {
+  #bar;
+  #picked = new Set();
+  #matching = null; // {search, states, total} while a filter is on; total null: not counted yet
+  #shown = "";
+  #saved;
+
+  /** `bar`: the element to show the actions in; `saved(selection)`: it was saved under a name. */
+  constructor(bar, saved) {
+    this.#bar = bar;
+    this.#saved = saved;
+  }
+
+  /** A box that picks a queue. */
+  box(object, name) {
+    const box = h("input", { type: "checkbox", class: "pick", value: object, "aria-label": `Select ${name}`, checked: this.#picked.has(object) });
+    box.addEventListener("change", () => {
+      if (box.checked) this.#picked.add(object);
+      else this.#picked.delete(object);
+      this.#show();
+    });
+    return box;
+  }
+
+  /** The filter as it is now and how many queues it leaves (null: not known yet); null: no filter. */
+  filtered(matching) {
+    this.#matching = matching;
+    this.#show();
+  }
+
+  clear() {
+    this.pick([]);
+  }
+
+  /** Pick these queues and no others. */
+  pick(objects) {
+    this.#picked = new Set(objects);
+    for (const box of document.querySelectorAll("input.pick")) box.checked = this.#picked.has(box.value);
+    this.#show();
+  }
+
+  #show() {
+    const picked = this.#picked.size;
+    const matching = picked ? null : this.#matching;
+    const text = JSON.stringify([picked, matching]);
+    if (text === this.#shown) return;
+    this.#shown = text;
+    const counting = matching !== null && matching.total === null;
+    this.#bar.hidden = !picked && !counting && !matching?.total;
+    if (this.#bar.hidden) return;
+    const number = picked || matching.total;
+    const filter = matching && { search: matching.search, states: matching.states };
+    const label = picked ? plural(picked, "selected queue") : `${plural(number, "queue")} with ${inWords(filter)}`;
+    const aim = picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: filter, label };
+    const act = (action, look) => {
+      const refused = may("operate") ? null : "true"; // it stays in reach and says why
+      return h("button", { type: "button", class: look, disabled: counting, "aria-disabled": refused, data: { acts: "" }, on: { click: () => openStopDialog(action, aim) } }, icon(action), `${action === "stop" ? "Stop" : "Start"} producers${counting ? "" : ` of ${plural(number, "queue")}`}`);
+    };
+    fill(this.#bar, h("span", {}, counting ? "Counting…" : picked ? `${count(picked)} selected` : `${count(number)} ${number === 1 ? "queue matches" : "queues match"}`),
+      act("stop", "danger"), act("start", ""),
+      h("button", { type: "button", class: "quiet", disabled: counting, on: { click: () => openSaveDialog(picked ? { queues: [...this.#picked].sort() } : filter, this.#saved) } }, "Save…"),
+      picked ? h("button", { type: "button", class: "quiet", on: { click: () => this.clear() } }, "Clear") : null);
+  }
+}

@@ -1,0 +1,211 @@
+// The timeline: one stream of events and of what people did. What is asked for is in the address, so that a link shows
+// the same; the server searches, this module shows, and asks for what is new when the socket says that something is.
+
+import { get, query } from "../core/api.js";
+import { shownAsOf, whenAway } from "../core/away.js";
+import { fill, h, icon, reconcile, setText } from "../core/elements.js";
+import { SHAPES, said } from "../widgets/event_feed.js";
+import { clock, moment, plural, words } from "../core/format.js";
+import { live, toast, watch } from "./frame.js";
+import { MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
+import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
+import { reasonInWords } from "../widgets/values.js";
+
+const MOST = 2000; // entries kept in the page
+const byId = (id) => document.getElementById(id);
+const form = byId("filters");
+const FIELDS = ["search", "queue", "producer", "actor", "kind", "told_by", "from", "until"];
+const TIMES = new Set(["from", "until"]);
+
+let entries = null; // null: not known
+let at = { before_event: 0, before_audit: 0, newest_event: 0, newest_audit: 0, more: false };
+let asking = null;
+
+// -- what is asked for ------------------------------------------------------------------------------------------
+
+const moments = Object.fromEntries([...TIMES].map((name) => [name, new MomentField(form.elements[name])]));
+byId("zone").append(zoneElement());
+
+const given = new URLSearchParams(location.search);
+for (const name of FIELDS) {
+  const value = given.get(name);
+  if (!value) continue;
+  const queue = name === "queue" && parseName(value);
+  if (TIMES.has(name)) moments[name].ms = readMoment(value);
+  else if (queue) form.elements[name].value = formatName(queue.type, queue.keys); // as the broker writes it
+  else form.elements[name].value = value;
+}
+
+function asked() {
+  const values = {};
+  for (const name of FIELDS) {
+    const value = TIMES.has(name) ? moments[name].address : form.elements[name].value.trim();
+    if (value) values[name] = value;
+  }
+  return values;
+}
+
+function keepInAddress(values) {
+  const address = new URLSearchParams(Object.entries(values));
+  const broker = new URLSearchParams(location.search).get("broker");
+  if (broker) address.set("broker", broker);
+  const text = address.toString();
+  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  const file = (as) => `/api/v1/timeline/download/${query({ ...values, as, broker: broker ?? "" })}`;
+  byId("as-csv").href = file("csv");
+  byId("as-json").href = file("json");
+  byId("clear").hidden = Object.keys(values).length === 0;
+}
+
+// -- asking -----------------------------------------------------------------------------------------------------
+
+async function ask({ older = false } = {}) {
+  const values = asked();
+  keepInAddress(values);
+  asking?.abort();
+  asking = new AbortController();
+  byId("older").disabled = true;
+  if (!older) setText(byId("note"), "Searching…");
+  try {
+    const from = older ? { before_event: at.before_event, before_audit: at.before_audit } : {};
+    const answer = await get(`timeline/${query({ ...values, ...from, count: 100 })}`, asking.signal);
+    at = { ...answer, ...(older ? { newest_event: at.newest_event, newest_audit: at.newest_audit } : {}) };
+    entries = older ? [...(entries ?? []), ...answer.entries] : answer.entries;
+    asking = null;
+    show();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    asking = null;
+    setText(byId("note"), error.message);
+    byId("older").disabled = false;
+  }
+}
+
+let due = 0;
+let late = false;
+
+/** Something happened: ask for it, a little later, once. */
+function freshen() {
+  if (due || document.visibilityState !== "visible") {
+    late = document.visibilityState !== "visible";
+    return;
+  }
+  due = setTimeout(async () => {
+    try {
+      if (asking || !entries) return;
+      const asks = asked();
+      const answer = await get(`timeline/${query({ ...asks, after_event: at.newest_event, after_audit: at.newest_audit })}`);
+      if (JSON.stringify(asks) !== JSON.stringify(asked()) || asking) return;
+      at = { ...at, newest_event: answer.newest_event, newest_audit: answer.newest_audit };
+      const known = new Set(entries.map((entry) => entry.id));
+      const fresh = answer.entries.filter((entry) => !known.has(entry.id));
+      if (!fresh.length) return;
+      entries = [...fresh, ...entries].sort((a, b) => b.at - a.at).slice(0, MOST);
+      show();
+    } catch {
+      // The frame says that the connection is lost; what is missed now comes with the next question.
+    } finally {
+      due = 0;
+    }
+  }, 250);
+}
+
+live.addEventListener("events", freshen);
+live.addEventListener("beat", () => {
+  if (Date.now() - lastBeat > 5000) {
+    lastBeat = Date.now();
+    freshen(); // what people were refused leaves no event
+  }
+});
+let lastBeat = Date.now();
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "visible" && late) freshen();
+});
+
+// -- showing ----------------------------------------------------------------------------------------------------
+
+function show() {
+  if (!entries) return;
+  const filtered = Object.keys(asked()).length > 0;
+  const list = byId("entries");
+  reconcile(list, entries, (entry) => entry.id, line);
+  list.hidden = entries.length === 0;
+  const empty = byId("entries-empty");
+  empty.hidden = entries.length > 0;
+  if (!entries.length) {
+    fill(empty, h("p", {}, h("strong", {}, at.more ? "Nothing in what has been searched so far." : filtered ? "Nothing matches." : "Nothing has happened yet.")),
+      h("p", {}, at.more ? "Search further back, or widen the filter." : filtered ? "Widen the filter: what matches turns up here as it happens." : "Events of the broker and what people do turn up here as they happen."));
+  }
+  setText(byId("note"), `${plural(entries.length, "entry", "entries")}${at.more ? ", older ones not shown" : ""}. ${shownAsOf() ? `Events as of ${clock(shownAsOf())}.` : "New ones turn up by themselves."}`);
+  const older = byId("older");
+  older.hidden = !at.more;
+  older.disabled = false;
+  setText(older, entries.length ? "Older" : "Search further back");
+  setText(byId("searched"), at.searched_to ? `searched back to ${clock(at.searched_to)}` : "");
+}
+
+const MINE = { "stop-producers": "stopped", "start-producers": "start", update: "pencil", create: "pencil", delete: "close" };
+
+function about(entry) {
+  if (!entry.object.startsWith("type=")) return h("span", {}, entry.object);
+  const name = parseName(entry.object);
+  const target = name?.type === "Producer" && entry.queue ? entry.queue : entry.object;
+  return h("a", { href: objectUrl(target) }, shortName(target));
+}
+
+/** Why, in words: what people typed, or what blocks a producer. */
+function reasonOf(entry) {
+  if (entry.told_by === "people" || !entry.kind.startsWith("producer-")) return entry.reason;
+  return entry.reason.split(/, (?=[a-z]+-[a-z-]+(?::|$))/).filter(Boolean).map(reasonInWords).join("; ");
+}
+
+function line(entry) {
+  const people = entry.told_by === "people";
+  const why = reasonOf(entry);
+  const bad = people && entry.outcome !== "done";
+  return h("li", { class: "event", data: { kind: entry.kind, toldBy: entry.told_by } },
+    h("time", { class: "clock", datetime: new Date(entry.at).toISOString(), title: moment(entry.at) }, clock(entry.at)),
+    h("span", { class: "event-icon" }, icon(people ? (MINE[entry.kind] ?? "user") : (SHAPES[entry.kind] ?? "info"))),
+    h("div", { class: "event-body" },
+      h("p", { class: "event-head" }, h("strong", {}, words(entry.kind)), " ", about(entry),
+        entry.actor ? h("span", { class: "muted" }, " by ", h("button", { type: "button", class: "quiet inline", title: `Only what ${entry.actor} did`, on: { click: () => set("actor", entry.actor) } }, entry.actor)) : null,
+        people ? h("span", { class: `tag outcome-${entry.outcome}` }, bad ? entry.outcome : "audit") : null,
+        entry.queue ? h("button", { type: "button", class: "quiet inline only", title: `Only what is about ${shortName(entry.queue)}`, on: { click: () => set("queue", entry.queue) } }, "only this queue") : null),
+      entry.producer ? h("p", { class: "event-text" }, entry.producer) : null,
+      why ? h("p", {}, why) : null,
+      h("p", { class: "event-text", title: `${entry.text}\n${people ? "Audit row" : "Event"} ${entry.number}` }, people ? entry.text : said(entry.text))));
+}
+
+function set(name, value) {
+  form.elements[name].value = value;
+  ask();
+}
+
+// -- controls ---------------------------------------------------------------------------------------------------
+
+let pause = 0;
+form.addEventListener("input", () => {
+  clearTimeout(pause);
+  pause = setTimeout(() => ask(), 300);
+});
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask();
+});
+byId("clear").addEventListener("click", () => {
+  for (const name of FIELDS) form.elements[name].value = "";
+  ask();
+});
+byId("older").addEventListener("click", () => ask({ older: true }));
+byId("share").addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    toast("The link is copied: it shows this search to whoever may sign in.");
+  } catch {
+    toast(`The link is the address of this page: ${location.href}`);
+  }
+});
+
+whenAway((gone) => (gone ? show() : ask()));
+watch({ watch: "objects", object: "" });
+ask();

@@ -1,0 +1,107 @@
+// Conditions that the console has raised by itself: what it saw, and what to do.
+
+import { atThatTime, away } from "../core/away.js";
+import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { count } from "../core/format.js";
+import { objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
+import { setSince, sinceElement } from "../core/times.js";
+
+/** Shows conditions in `list`. `about`: each names its object and leads there. */
+export class Conditions {
+  #list;
+  #about;
+
+  constructor(list, { about = true } = {}) {
+    this.#list = list;
+    this.#about = about;
+  }
+
+  show(conditions) {
+    this.#list.hidden = conditions.length === 0;
+    reconcile(this.#list, conditions, (condition) => `${condition.kind} ${condition.object}`, (condition) => this.#item(condition), update);
+  }
+
+  #item(condition) {
+    const queue = parseName(condition.object)?.type === "Queue";
+    return h("li", { class: "condition" }, icon(condition.severity === "trouble" ? "overfull" : "info"),
+      h("div", { class: "condition-body" },
+        h("p", { class: "condition-head" }, h("strong", {}, condition.title), this.#about ? [" ", h("a", { href: objectUrl(condition.object) }, shortName(condition.object))] : null,
+          h("span", { class: "muted" }, " for ", sinceElement())),
+        h("p", { class: "condition-saw" }), h("p", { class: "condition-advice muted" })),
+      queue && location.pathname !== "/why/" ? h("a", { class: "button", href: whyUrl(condition.object), "aria-label": `Why ${shortName(condition.object)} is blocked` }, "Why?") : null);
+  }
+}
+
+function update(node, condition) {
+  const [, body] = node.children;
+  const [head, saw, advice] = body.children;
+  setAttribute(node, "data-severity", condition.severity);
+  setSince(head.querySelector("time"), condition.since);
+  setText(saw, condition.saw);
+  setText(advice, condition.advice);
+}
+
+/**
+ * The line of conditions above a page's content (templates/console/conditions_line.html): how many, and the worst. The
+ * list unfolds over the content, because conditions come and go while a person points at what is below them.
+ */
+export class ConditionsLine {
+  #about;
+  #list;
+  #conditions;
+  #named = null;
+  #card = document.getElementById("conditions-card");
+  #count = document.getElementById("conditions-count");
+  #worst = document.getElementById("conditions-worst");
+  #unfold = document.getElementById("conditions-unfold");
+  #all = document.getElementById("conditions-all");
+
+  constructor({ about = true } = {}) {
+    this.#about = about;
+    this.#list = document.getElementById("conditions");
+    this.#conditions = new Conditions(this.#list, { about });
+    this.#unfold.addEventListener("click", () => this.#open(this.#list.hidden));
+    document.addEventListener("pointerdown", (event) => {
+      if (!this.#card.contains(event.target)) this.#open(false);
+    });
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || this.#list.hidden) return;
+      const within = this.#card.contains(document.activeElement);
+      this.#open(false);
+      if (within) this.#unfold.focus();
+    });
+  }
+
+  /** `conditions`: the worst first. `total`: of all there are. `none`: what to say if there are none. */
+  show(conditions, total, none = away() ? (atThatTime() && `none${atThatTime()}`) || "not known" : "No active conditions") {
+    const open = !this.#list.hidden;
+    this.#conditions.show(conditions);
+    setText(this.#count, total ? count(total) : none);
+    this.#unfold.hidden = conditions.length === 0;
+    this.#all.hidden = total === 0;
+    this.#name(conditions[0]);
+    this.#open(open);
+  }
+
+  unknown(text) {
+    this.show([], 0, text);
+  }
+
+  /** Names the worst condition. What the console saw changes each second: only the name is announced. */
+  #name(worst) {
+    const key = worst ? `${worst.severity} ${worst.kind} ${worst.object}` : "";
+    if (this.#named !== key) {
+      this.#named = key;
+      setAttribute(this.#worst, "data-severity", worst?.severity);
+      fill(this.#worst.firstElementChild, worst ? [icon(worst.severity === "trouble" ? "overfull" : "info"), h("strong", {}, worst.title), ...(this.#about ? [" ", h("a", { href: objectUrl(worst.object) }, shortName(worst.object))] : [])] : []);
+    }
+    setText(this.#worst.lastElementChild, worst?.saw ?? "");
+    setAttribute(this.#worst.lastElementChild, "title", worst?.saw);
+  }
+
+  #open(open) {
+    this.#list.hidden = !open || this.#unfold.hidden;
+    setAttribute(this.#unfold, "aria-expanded", String(!this.#list.hidden));
+    setText(this.#unfold, this.#list.hidden ? "Show" : "Hide");
+  }
+}

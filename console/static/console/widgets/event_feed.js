@@ -1,0 +1,149 @@
+// The event feed: newest first, like events in a row folded into one line.
+
+import { get } from "../core/api.js";
+import { away, UNKNOWN, whenAway } from "../core/away.js";
+import { atMostEvery, fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { clock, moment, words } from "../core/format.js";
+import { objectUrl, parseName, queueUrl, shortName } from "../core/object_names.js";
+
+const KEPT = 200;
+const AGAIN = 2000; // ms until the past is asked for again while the broker does not answer
+const REDRAWN = 250; // ms: a thousand events a second are not read one by one
+export const SHAPES = {
+  "queue-overfull": "overfull",
+  "queue-underfull": "normal",
+  "producer-blocked": "blocked",
+  "producer-released": "running",
+  "producers-stopped": "stopped",
+  "producers-started": "start",
+  "policy-changed": "pencil",
+};
+
+/** The log line without its subject and code: the line above says them in words, the title has the whole. */
+export const said = (text) => text.replace(/^(?:MESSAGE\s+)?(?:\[[^\]]*\]\s*)+/, "").replace(/^[A-Z]{3}-\d{4} : /, "");
+
+/** What an event is about, for people: a producer's queue says more than its number. */
+export function subject(event) {
+  const name = parseName(event.object);
+  const queue = event.attributes?.queue;
+  if (name?.type === "Producer" && queue) return String(queue).startsWith("type=") ? shortName(queue) : String(queue);
+  return shortName(event.object);
+}
+
+function target(event) {
+  const name = parseName(event.object);
+  const queue = event.attributes?.queue;
+  if (name?.type === "Producer" && queue) {
+    return String(queue).startsWith("type=") ? objectUrl(queue) : queueUrl(name.keys.virtualhost, String(queue));
+  }
+  return objectUrl(event.object);
+}
+
+export class Feed {
+  #list;
+  #note;
+  #keep;
+  #lines = [];
+  #linked;
+  #draw;
+  #known = false; // whether no line means that there was no event
+
+  /** `keep(event)`: whether it belongs into this feed. `linked`: subjects are links. */
+  constructor(list, note, { keep = () => true, linked = true } = {}) {
+    this.#list = list;
+    this.#note = note;
+    this.#keep = keep;
+    this.#linked = linked;
+    this.#draw = atMostEvery(REDRAWN, () => this.#render());
+    whenAway(() => this.#render());
+    this.#render();
+  }
+
+  clear() {
+    this.#lines = [];
+    this.#render();
+  }
+
+  /** More events; an empty list as the first says that there are none. */
+  add(events, reset = false) {
+    this.#known = true;
+    if (reset) {
+      this.#lines = [];
+      if (this.#note) setText(this.#note, "older ones are no longer kept");
+    }
+    for (const event of events) {
+      if (!this.#keep(event)) continue;
+      const top = this.#lines[0];
+      if (top && top.event.kind === event.kind && subject(top.event) === subject(event) && event.kind.startsWith("producer-")) {
+        top.times += 1;
+        top.event = event;
+      } else {
+        this.#lines.unshift({ key: event.number, event, times: 1 });
+      }
+    }
+    this.#lines.length = Math.min(this.#lines.length, KEPT);
+    this.#draw();
+  }
+
+  #render() {
+    if (!this.#lines.length) {
+      this.#list._nodes = new Map();
+      const none = this.#known && !away() ? "No event yet. What happens at the broker turns up here." : away() ? UNKNOWN : "Loading…";
+      fill(this.#list, h("li", { class: "empty" }, h("p", {}, none)));
+      return;
+    }
+    if (!this.#list._nodes?.size) fill(this.#list);
+    reconcile(this.#list, this.#lines, (line) => line.key, () => this.#line(), (node, line) => this.#update(node, line));
+  }
+
+  #line() {
+    return h("li", { class: "event" }, h("time", { class: "clock" }), h("span", { class: "event-icon" }),
+      h("div", { class: "event-body" }, h("p", { class: "event-head" }), h("p", { class: "event-text" })));
+  }
+
+  #update(node, { event, times }) {
+    if (node.dataset.number === String(event.number)) return;
+    node.dataset.number = event.number;
+    node.dataset.kind = event.kind;
+    const [time, shape, body] = node.children;
+    setText(time, clock(event.at));
+    setAttribute(time, "datetime", new Date(event.at).toISOString());
+    setAttribute(time, "title", moment(event.at));
+    if (!shape.firstChild) fill(shape, icon(SHAPES[event.kind] ?? "info"));
+    const about = this.#linked ? h("a", { href: target(event) }, subject(event)) : h("span", { class: "muted" }, subject(event));
+    fill(body.firstChild, h("strong", {}, words(event.kind)), " ", about, times > 1 ? h("span", { class: "times" }, ` ×${times}`) : null);
+    setText(body.lastChild, said(event.text));
+    setAttribute(body.lastChild, "title", `${event.text}\nNumber ${event.number}`);
+  }
+}
+
+/**
+ * Every event once, in order: the newest ones of the past, then those that come. `tell(events, reset)` is called with
+ * the past as soon as it has come (or cannot be had), and from then on with what arrives.
+ */
+export function pastAndPresent(live, tell) {
+  let waiting = [];
+  let last = 0;
+  live.addEventListener("events", ({ detail: { events, reset } }) => {
+    if (waiting) {
+      waiting.push(...events);
+      return;
+    }
+    if (reset) last = 0;
+    const fresh = events.filter((event) => event.number > last);
+    if (fresh.length) last = fresh.at(-1).number;
+    tell(fresh, reset);
+  });
+  const begin = (past) => {
+    const known = new Map([...past, ...waiting].map((event) => [event.number, event]));
+    const all = [...known.values()].sort((a, b) => a.number - b.number);
+    waiting = null;
+    if (all.length) last = all.at(-1).number;
+    tell(all, false);
+  };
+  const ask = () => get("events/?count=1000").then((answer) => begin(answer.events), (error) => {
+    if (error.status === 503) setTimeout(ask, AGAIN);
+    else begin([]);
+  });
+  ask();
+}

@@ -1,0 +1,108 @@
+// The keys that act, in one registry: what is listed under `?` is what works. None acts while somebody types.
+
+import { h } from "../core/elements.js";
+
+const ROWS = "main table tbody tr, main #entries > li, main #conditions > li";
+
+/** Sections of the list; each key: `keys` (the first is shown, several for a sequence such as "g o"), `says`, `act`, and `when` it is
+ * there at all. */
+const REGISTRY = [];
+const SECTIONS = ["Anywhere", "Go to", "In a list", "On this page"];
+let begun = ""; // the first key of a sequence
+let forget = 0;
+
+/** Make a key act: {section, keys: ["j", "ArrowDown"], says: "the next row", when: () => bool, act: () => void}. */
+export function register(key) {
+  REGISTRY.push({ section: "On this page", when: () => true, ...key });
+}
+
+const visible = (element) => element && element.getClientRects().length > 0;
+const first = (selector) => [...document.querySelectorAll(selector)].find(visible);
+
+/** A key that presses a button or a link of the page, if it has that. */
+function presses(section, keys, says, selector) {
+  register({ section, keys, says, when: () => Boolean(first(selector)), act: () => first(selector).click() });
+}
+
+// -- rows -------------------------------------------------------------------------------------------------------
+
+const rows = () => [...document.querySelectorAll(ROWS)].filter((row) => visible(row) && row.querySelector("a[href], button"));
+
+/** What of a row takes the focus: its name, and where that is no link, the first thing that can be used. */
+const handle = (row) => row.querySelector("th a[href]") ?? row.querySelector("a[href], button:not([disabled]), summary");
+
+function move(step) {
+  const all = rows();
+  const at = all.findIndex((row) => row.contains(document.activeElement));
+  const next = at === -1 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + step));
+  const target = handle(all[next]);
+  target?.focus();
+  target?.scrollIntoView({ block: "nearest" });
+}
+
+const inRow = () => rows().find((row) => row.contains(document.activeElement));
+
+register({ section: "In a list", keys: ["j", "ArrowDown"], says: "Next row", when: () => rows().length > 0, act: () => move(1) });
+register({ section: "In a list", keys: ["k", "ArrowUp"], says: "Row before", when: () => rows().length > 0, act: () => move(-1) });
+register({ section: "In a list", keys: ["x"], says: "Pick the row", when: () => Boolean(first("input.pick")), act: () => inRow()?.querySelector("input.pick")?.click() });
+register({ section: "In a list", keys: ["s"], says: "Stop or start the producers of the row", when: () => Boolean(first(".row-act")), act: () => inRow()?.querySelector(".row-act")?.click() });
+presses("In a list", ["["], "Page before", '[data-key="["]:not(:disabled)');
+presses("In a list", ["]"], "Next page", '[data-key="]"]:not(:disabled)');
+
+// -- anywhere -----------------------------------------------------------------------------------------------------
+
+register({
+  section: "Anywhere", keys: ["/"], says: "Search", when: () => visible(document.getElementById("search")),
+  act() {
+    const search = document.getElementById("search");
+    search.focus();
+    search.select();
+  },
+});
+register({ section: "Anywhere", keys: ["?"], says: "This list", act: showKeys });
+presses("Anywhere", ["t"], "Theme: system, light, dark", "#theme");
+presses("On this page", ["S"], "Stop all producers", "#stop-all");
+presses("On this page", ["A"], "Start all producers", "#start-all");
+for (const [key, name] of [["o", "Overview"], ["p", "Policies"], ["s", "Schedules"], ["l", "Alerts"], ["t", "Timeline"], ["h", "History"], ["b", "Objects"], ["a", "Audit"], ["i", "API"]]) {
+  const link = () => [...document.querySelectorAll(".nav a")].find((a) => a.textContent.trim() === name);
+  register({ section: "Go to", keys: [`g ${key}`], says: name, when: () => Boolean(link()), act: () => link().click() });
+}
+
+// -- listening, and the list ----------------------------------------------------------------------------------------
+
+addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  // Somebody types, or an element has arrow keys of its own.
+  if (event.target.closest?.('input:not([type="checkbox"]), textarea, select, dialog, [contenteditable], [role="tree"], [role="tablist"]')) return;
+  // Arrows scroll the page until somebody is in a row.
+  if (event.key.startsWith("Arrow") && !inRow()) return;
+  const typed = begun ? `${begun} ${event.key}` : event.key;
+  clearTimeout(forget);
+  begun = "";
+  const key = REGISTRY.find(({ keys, when }) => keys.includes(typed) && when());
+  if (key) {
+    event.preventDefault();
+    key.act();
+  } else if (REGISTRY.some(({ keys }) => keys.some((each) => each.startsWith(`${typed} `)))) {
+    begun = typed;
+    forget = setTimeout(() => (begun = ""), 1500);
+  }
+});
+
+const SHOWN = { ArrowDown: "↓", ArrowUp: "↑" };
+const shown = (keys) => keys.map((key, at) => [at ? " or " : "", ...key.split(" ").flatMap((one, n) => [n ? " then " : "", h("kbd", {}, SHOWN[one] ?? one)])]).flat();
+
+/** The dialog that lists the keys that act on this page. */
+export function showKeys() {
+  if (document.getElementById("keys-dialog")) return;
+  const close = h("button", { type: "submit", class: "primary" }, "Close");
+  const dialog = h("dialog", { class: "dialog", id: "keys-dialog", "aria-labelledby": "keys-title" },
+    h("form", { method: "dialog" }, h("h2", { id: "keys-title" }, "Keyboard"),
+      SECTIONS.map((section) => [section, REGISTRY.filter((key) => key.section === section && key.when())]).filter(([, keys]) => keys.length).map(([section, keys]) =>
+        h("section", {}, h("h3", {}, section), h("dl", { class: "keys" }, keys.flatMap((key) => [h("dt", {}, shown(key.keys)), h("dd", {}, key.says)])))),
+      h("div", { class: "dialog-actions" }, close)));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  close.focus();
+}

@@ -1,0 +1,32 @@
+// The states of queues and producers: a word, a shape and a colour each, so that none is told by colour alone.
+
+import { fill, h, icon } from "../core/elements.js";
+
+const QUEUE = {
+  NORMAL: ["Normal", "normal"],
+  OVERFULL: ["Overfull", "overfull"],
+  STOPPED: ["Stopped", "stopped"],
+  OVERFULL_STOPPED: ["Overfull, stopped", "overfull-stopped"],
+  STARTING: ["Staged start", "start"],
+};
+const PRODUCER = { RUNNING: ["Running", "running"], WAITING: ["Waiting for credit", "waiting"], BLOCKED: ["Blocked", "blocked"] };
+
+export const stateWord = (state) => (QUEUE[state] ?? PRODUCER[state] ?? [state])[0];
+
+/**
+ * Show `state` in an element of class "state"; touches it only if it changed. `starting`: a queue whose producers are
+ * being started in stages.
+ */
+export function setState(element, state, starting = false) {
+  const shown = starting && state === "NORMAL" ? "STARTING" : state;
+  if (element.dataset.state === shown) return;
+  element.dataset.state = shown;
+  const [word, shape] = QUEUE[shown] ?? PRODUCER[shown] ?? [shown, "info"];
+  fill(element, icon(shape), h("span", {}, word));
+}
+
+export function stateElement(state) {
+  const element = h("span", { class: "state" });
+  setState(element, state);
+  return element;
+}

@@ -1,0 +1,58 @@
+// Values of attributes for people, by their declared kind and unit.
+
+import { h, icon } from "../core/elements.js";
+import { bytes, duration, exact, rate } from "../core/format.js";
+import { objectUrl, scopeInWords, shortName } from "../core/object_names.js";
+import { stateElement } from "./states.js";
+import { clockElement, sinceElement } from "../core/times.js";
+
+/** A node (or text) for a value. `declared` has kind, unit, nullable. */
+export function valueNode(declared, value) {
+  if (declared.secret && !value) return h("span", { class: "muted" }, "never shown");
+  if (value === null || value === undefined) return h("span", { class: "muted" }, "not set");
+  if (declared.name === "state") return stateElement(value);
+  if (declared.name === "stops") return stopsNode(value);
+  switch (declared.kind) {
+    case "boolean":
+      return value ? "yes" : "no";
+    case "timestamp":
+      return h("span", {}, clockElement(value), h("span", { class: "muted" }, " (", sinceElement(value), " ago)"));
+    case "name":
+      return String(value).startsWith("type=") ? h("a", { href: objectUrl(value) }, shortName(value)) : String(value);
+    case "integer":
+      if (declared.unit === "bytes" && value >= 1000) return h("span", {}, exact(value), h("span", { class: "muted" }, ` bytes (${bytes(value)})`));
+      if (declared.unit === "ms") return h("span", { title: `${exact(value)} ms` }, duration(value));
+      return withUnit(exact(value), declared.unit);
+    case "number":
+      return h("span", { title: String(value) }, withUnit(rate(value), declared.unit));
+    case "level":
+      return typeof value === "number" ? withUnit(exact(value), declared.unit) : value;
+    case "list":
+      if (!value.length) return h("span", { class: "muted" }, "none");
+      return value.every((item) => typeof item !== "object") ? value.join(", ") : json(value);
+    case "map":
+      return json(value);
+    default:
+      return value === "" ? h("span", { class: "muted" }, "empty") : String(value);
+  }
+}
+
+const withUnit = (text, unit) => (unit ? h("span", {}, text, h("span", { class: "muted" }, ` ${unit}`)) : text);
+
+const json = (value) => h("pre", { class: "json" }, JSON.stringify(value, null, 2));
+
+function stopsNode(stops) {
+  if (!stops.length) return h("span", { class: "muted" }, "none");
+  return h("ul", { class: "plain-list" }, stops.map((stop) =>
+    h("li", {}, icon("stopped"), ` ${scopeInWords(stop.scope)}: ${stop.reason || "no reason given"} `,
+      h("span", { class: "muted" }, `– ${stop.actor || (stop.halted ? "the broker" : "an unknown user")}, for `, sinceElement(stop.since)))));
+}
+
+/** "queue-overfull:orders" -> "queue orders is overfull" */
+export function reasonInWords(reason) {
+  const [kind, ...rest] = reason.split(":");
+  const name = rest.join(":");
+  if (kind === "queue-overfull") return `queue ${name.startsWith("type=") ? shortName(name) : name} is overfull`;
+  if (kind === "operator-stop") return `an operator stopped ${name ? scopeInWords(name) : "it"}`;
+  return reason.replaceAll("-", " ");
+}
