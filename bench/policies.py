@@ -52,7 +52,7 @@ async def build(queues: int, patterns: int) -> Any:
 
 
 async def measure(queues: int, patterns: int, repeat: int) -> list[list[str]]:
-    from brokers.engine.queue import Queue
+    from brokers.engine.queues.queue import Queue
     from brokers.model import object_name
 
     broker = await build(queues, patterns)

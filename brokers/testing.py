@@ -22,15 +22,15 @@ from brokers.admin import (
 )
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.consumer import Consumer
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.turn import Drain, Effect
 from brokers.engine.management.attributes import GETTERS
 from brokers.engine.management.requests import Management
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Message
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.queue import Message
 from brokers.engine.rights import ALL
 from brokers.engine.services.subscriptions import everything
 from brokers.engine.subscription import Wish
-from brokers.engine.turn import Drain, Effect
 from brokers.engine.virtualhost import DEFAULT
 from brokers.model import TYPES, ManagedType, ObjectName
 from brokers.server.passwords import Passwords

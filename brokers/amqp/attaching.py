@@ -33,7 +33,7 @@ from brokers.amqp.subscribing import (
 from brokers.amqp.temporary import TemporarySource, TemporaryTarget, TemporaryTopicTarget, describe_dynamic
 from brokers.engine.connection import Connection
 from brokers.engine.exchange import Exchange
-from brokers.engine.queue import Queue
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.outlet import Outlet
 from brokers.engine.subscription import Subscription
 

@@ -21,9 +21,9 @@ from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.amqp.sign_in_attempts import SignInAttempts
 from brokers.engine.broker import Broker
-from brokers.engine.events import Fact
+from brokers.engine.flow.turn import Close, CreditChanged, Detach, Discharged, Drain, Effect, Keep, Removed, Settled
 from brokers.engine.rights import Rights
-from brokers.engine.turn import Close, CreditChanged, Detach, Discharged, Drain, Effect, Keep, Removed, Settled
+from brokers.engine.values.events import Fact
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection

@@ -8,7 +8,7 @@ is decoded, so that it costs nothing how deep or strange the other values are.
 
 from __future__ import annotations
 
-from brokers.engine.message import LATEST
+from brokers.engine.values.message import LATEST
 
 #: No delivery time and no delay.
 NONE = (0, 0)

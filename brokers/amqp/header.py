@@ -7,7 +7,7 @@ nothing is raised: a producer must not be able to break its consumers' delivery.
 from __future__ import annotations
 
 from brokers.amqp.delivery_time import NAMES, NONE, asked_time, with_delivery_time
-from brokers.engine.message import HIGHEST_PRIORITY, PLAIN, USUAL_PRIORITY, Header
+from brokers.engine.values.message import HIGHEST_PRIORITY, PLAIN, USUAL_PRIORITY, Header
 
 #: How a header section may begin: its descriptor as a small number, a number, a symbol.
 _DESCRIPTORS = (b"\x00\x53\x70", b"\x00\x80" + (0x70).to_bytes(8, "big"), b"\x00\xa3\x10amqp:header:list")

@@ -28,11 +28,11 @@ from brokers.amqp.proton import (
     link_recv,
     unpack,
 )
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.receipt import Outcome
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.receipt import Outcome
+from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.services.transaction import ROLLED_BACK, State, Transaction
-from brokers.engine.usage import Resource, Usage
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection

@@ -25,8 +25,8 @@ from brokers.amqp.proton import (
     link_credit,
     link_send,
 )
-from brokers.engine.consumer import Consumer
-from brokers.engine.queue import Message
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.queue import Message
 from brokers.engine.services.transaction import Acknowledgement, State
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from brokers.amqp import proton as pn
 from brokers.amqp.incoming import NO_MEMORY, RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
-from brokers.engine.queue import Queue
-from brokers.engine.receipt import Outcome
+from brokers.engine.flow.receipt import Outcome
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.outlet import Outlet, Parcel
 from brokers.engine.services.transaction import Transaction
 

@@ -24,9 +24,9 @@ from brokers.amqp.filters import SELECTOR, selector_of
 from brokers.amqp.links import ConsumerLink
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.message import sequence_of
 from brokers.engine.services.subscriptions import everything
 from brokers.engine.subscription import Subscription, Wish
+from brokers.engine.values.message import sequence_of
 
 if TYPE_CHECKING:
     from brokers.amqp.connection import AmqpConnection

@@ -12,15 +12,14 @@ from typing import Any
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.connection import ANONYMOUS, Connection, ContainerInUse
-from brokers.engine.consumer import Consumer
-from brokers.engine.deep_queue import DeepQueue
-from brokers.engine.durable_queue import DurableQueue
-from brokers.engine.events import queue_subject
-from brokers.engine.groups import Groups
-from brokers.engine.names import check_name
-from brokers.engine.policy import Value
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Queue
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.turn import Close, Detach, Keep, Turn
+from brokers.engine.ports import Store, Stores
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.deep_queue import DeepQueue
+from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues.groups import Groups
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.accounts import Accounts
 from brokers.engine.services.dead_letters import DeadLetters
 from brokers.engine.services.enforcement import Enforcement
@@ -32,9 +31,10 @@ from brokers.engine.services.stopping import Stopping
 from brokers.engine.services.subscriptions import Subscriptions
 from brokers.engine.services.temporary import Temporary, check_not_gone
 from brokers.engine.services.transaction import Transactions
-from brokers.engine.stops import Scope, Stop
-from brokers.engine.store import Store, Stores
-from brokers.engine.turn import Close, Detach, Keep, Turn
+from brokers.engine.values.events import queue_subject
+from brokers.engine.values.names import check_name
+from brokers.engine.values.policy import Value
+from brokers.engine.values.stops import Scope, Stop
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.model import ObjectName, object_name
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import InvalidValue
-from brokers.engine.events import connection_subject
+from brokers.engine.values.events import connection_subject
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
-    from brokers.engine.consumer import Consumer
-    from brokers.engine.producer import Producer
+    from brokers.engine.flow.producer import Producer
+    from brokers.engine.queues.consumer import Consumer
     from brokers.engine.services.transaction import Transaction
 
 ANONYMOUS = "anonymous"

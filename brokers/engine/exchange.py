@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from brokers.engine.policy import Value
+from brokers.engine.values.policy import Value
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
-    from brokers.engine.queue import Queue
+    from brokers.engine.queues.queue import Queue
 
 #: Routing keys come from clients: a topic exchange remembers the routes of so many of them.
 REMEMBERED = 10_000

@@ -21,7 +21,7 @@ from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.connection import Connection
-    from brokers.engine.queue import Queue
+    from brokers.engine.queues.queue import Queue
 
 PREFIX = "subscriptions"
 

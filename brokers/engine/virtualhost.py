@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from brokers.engine.exchange import Exchange
-from brokers.engine.metering import Meter
-from brokers.engine.policy import Policies, Value
-from brokers.engine.queue import Queue
+from brokers.engine.flow.metering import Meter
+from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.ports import Store
+from brokers.engine.queues.queue import Queue
 from brokers.engine.slow_consumer import SlowConsumerPolicy
-from brokers.engine.store import Store
 from brokers.engine.subscription import Subscription
-from brokers.engine.usage import Resource, Usage
+from brokers.engine.values.policy import Policies, Value
 from brokers.model import ObjectName, object_name
 
 DEFAULT = "default"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brokers.engine.store import Place
+from brokers.engine.ports import Place
 from brokers.server.sqlite_file import StoreError
 
 #: Values in a row: queue, number, size, body, expiry, mark and checksum of a message.

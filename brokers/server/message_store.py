@@ -29,7 +29,7 @@ from functools import lru_cache
 from pathlib import Path
 from zlib import crc32
 
-from brokers.engine.store import Place
+from brokers.engine.ports import Place
 from brokers.server.checksums import PLACE, body_checksum, place_mark
 from brokers.server.disk_reserve import DiskReserve
 from brokers.server.message_groups import COLUMNS, Changes, Group, Whole, Written, together

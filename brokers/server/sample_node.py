@@ -10,7 +10,7 @@ from brokers.admin import SAMPLED
 from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
 from brokers.engine.broker import Broker
 from brokers.engine.management.attributes import GETTERS
-from brokers.engine.queue import Queue
+from brokers.engine.queues.queue import Queue
 from brokers.engine.rights import MANAGE
 
 #: Queues in one message.

@@ -19,11 +19,11 @@ from pathlib import Path
 from brokers.admin import AdminError
 from brokers.amqp.container import MOST_UNOPENED, Container
 from brokers.engine.broker import Broker
-from brokers.engine.credit import HOLD_MS
-from brokers.engine.events import Fact
+from brokers.engine.flow.credit import HOLD_MS
+from brokers.engine.flow.turn import Keep
+from brokers.engine.flow.usage import Resource
 from brokers.engine.management.requests import Management
-from brokers.engine.turn import Keep
-from brokers.engine.usage import Resource
+from brokers.engine.values.events import Fact
 from brokers.model import object_name
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.data_lock import claim

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from brokers.admin import AdminError
 from brokers.engine.broker import Broker
-from brokers.engine.names import check_name
+from brokers.engine.values.names import check_name
 from brokers.engine.virtualhost import VirtualHost
 from brokers.server.checksums import body_checksum, place_mark
 from brokers.server.config_store import ConfigStore

@@ -50,7 +50,7 @@ class ReadableStore(MessageStore):
 
 
 class VirtualHostStores:
-    """See the module; `brokers.engine.store.Stores` for the engine. Within a running loop. `written` is called with the
+    """See the module; `brokers.engine.ports.Stores` for the engine. Within a running loop. `written` is called with the
     name of the virtual host, or `TEMP`, and what became of a group."""
 
     def __init__(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from brokers.engine.queue import Queue
+from brokers.engine.queues.queue import Queue
 from brokers.server.listening import TlsAddress
 from brokers.server.service import SECRET, Service
 

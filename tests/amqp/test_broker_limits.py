@@ -8,7 +8,7 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import SendException
 
-from brokers.engine.usage import Resource
+from brokers.engine.flow.usage import Resource
 from brokers.server.service import Service
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import connected, managing

@@ -15,7 +15,7 @@ from proton.reactor import DurableSubscription, Selector
 from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.delivery_time import MOST_LOOKED_AT
 from brokers.amqp.header import at_delivery_time, header
-from brokers.engine.message import LATEST
+from brokers.engine.values.message import LATEST
 from brokers.model import object_name
 from brokers.steady_clock import time_of_day
 from tests.amqp.broker_thread import BrokerThread

@@ -9,7 +9,7 @@ import pytest
 from proton import ConnectionException
 from proton.utils import LinkDetached
 
-from brokers.engine.stops import Scope
+from brokers.engine.values.stops import Scope
 from brokers.server import event_node
 from brokers.server.config_store import StoreError
 from tests.amqp.broker_thread import BrokerThread, wait_until

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from brokers.engine.stops import Scope
+from brokers.engine.values.stops import Scope
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import Answer, Crowd, Publisher, connected, managing, steady
 from tests.amqp.frames import ATTACH, DETACH, DISPOSITION, FLOW, TRANSFER, Peer

@@ -133,7 +133,7 @@ def test_a_ring_drops_its_oldest_and_blocks_nobody(broker: BrokerThread) -> None
 
 
 def test_an_operator_s_stop_holds_producers_whatever_the_way(broker: BrokerThread) -> None:
-    from brokers.engine.stops import Scope
+    from brokers.engine.values.stops import Scope
 
     for way in ("hold", "reject", "reject-after", "ring"):
         more = {"overflow": "ring"} if way == "ring" else {"mechanism": way}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from proton import Message
 
-from brokers.engine.usage import Resource
+from brokers.engine.flow.usage import Resource
 from brokers.server.machine import Memory
 from brokers.server.service import Service
 from tests.amqp.broker_thread import BrokerThread, wait_until

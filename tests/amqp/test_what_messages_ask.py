@@ -12,7 +12,7 @@ from proton import ConnectionException, Delivery, Described, Message, symbol, ul
 from proton.reactor import LinkOption
 from proton.utils import LinkDetached
 
-from brokers.engine.choosing import LOOKS
+from brokers.engine.queues.choosing import LOOKS
 from brokers.model import object_name
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import Copy, Crowd, bodies, connected, fill, managing

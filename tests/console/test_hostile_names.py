@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
-from brokers.engine.names import name_fault
+from brokers.engine.values.names import name_fault
 from brokers.model import object_name
 from brokers.model.new_names import new_name_fault
 from brokers.testing import InMemoryBroker

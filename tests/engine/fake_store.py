@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from brokers.engine.broker import Broker
-from brokers.engine.store import Place
+from brokers.engine.ports import Place
 
 
 class FakeStore:

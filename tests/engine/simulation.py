@@ -13,12 +13,12 @@ from typing import Any
 
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.consumer import Consumer
-from brokers.engine.events import Fact
-from brokers.engine.overflow import Outcome, Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Message, Queue
-from brokers.engine.turn import Close, CreditChanged, Drain, Effect, Settled
+from brokers.engine.flow.overflow import Outcome, Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.turn import Close, CreditChanged, Drain, Effect, Settled
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.values.events import Fact
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 
 START = 1_700_000_000_000

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from brokers.engine.backlog import HERE, STORE, Backlog, Entry
-from brokers.engine.message import NEVER
+from brokers.engine.queues.backlog import HERE, STORE, Backlog, Entry
+from brokers.engine.values.message import NEVER
 
 
 class BacklogModel(RuleBasedStateMachine):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from brokers.engine.policy import Policies, Policy
+from brokers.engine.values.policy import Policies, Policy
 from brokers.model.patterns import matches
 
 words = st.sampled_from(["a", "b", "a-", "*"])  # "a-" sorts before "a.": neighbours of a prefix

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.blocking import ALL_QUEUES
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.queue import Queue
+from brokers.engine.flow.blocking import ALL_QUEUES
+from brokers.engine.flow.usage import Resource
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.outlet import Outlet
-from brokers.engine.stops import Scope
-from brokers.engine.usage import Resource
+from brokers.engine.values.stops import Scope
 from brokers.testing import InMemoryBroker
 from tests.engine.simulation import Simulation
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.engine.credit import DRAIN_MS, FIRST_GRANT, GRACE_MS, HOLD_MS, UNSEEN_BYTES
-from brokers.engine.flow import State
-from brokers.engine.overflow import Outcome
-from brokers.engine.queue import Queue
-from brokers.engine.stops import Scope
+from brokers.engine.flow.credit import DRAIN_MS, FIRST_GRANT, GRACE_MS, HOLD_MS, UNSEEN_BYTES
+from brokers.engine.flow.overflow import Outcome
+from brokers.engine.flow.table import State
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.stops import Scope
 from tests.engine.simulation import SWEEP, Sender, Simulation, body
 
 MINUTE = 60_000

@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from brokers.engine.consumer import Consumer
-from brokers.engine.durable_queue import DurableQueue
-from brokers.engine.message import Header
-from brokers.engine.queue import Queue
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.transaction import Acknowledgement
+from brokers.engine.values.message import Header
 from tests.engine.fake_store import FakeStore, FakeStores
 from tests.engine.simulation import Simulation
 

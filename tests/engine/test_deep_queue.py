@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from brokers.engine.deep_queue import LOAD_MESSAGES, LOADS, DeepQueue
+from brokers.engine.queues.deep_queue import LOAD_MESSAGES, LOADS, DeepQueue
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.backlog import HERE
-from brokers.engine.consumer import Consumer
-from brokers.engine.deep_queue import LOAD_MESSAGES, DeepQueue
-from brokers.engine.delayed import Delayed
-from brokers.engine.line import Line
-from brokers.engine.message import DELAYED, NEVER, PLAIN, Header
-from brokers.engine.overflow import Verdict
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.queues.backlog import HERE
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.deep_queue import LOAD_MESSAGES, DeepQueue
+from brokers.engine.queues.delayed import Delayed
+from brokers.engine.queues.lanes import Line
+from brokers.engine.values.message import DELAYED, NEVER, PLAIN, Header
 from tests.engine.fake_store import FakeStore
 from tests.engine.simulation import START, SWEEP, Simulation
 from tests.engine.test_subscriptions import subscribe, wish

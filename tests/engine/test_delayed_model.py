@@ -14,12 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from brokers.engine import deep_queue, durable_queue
-from brokers.engine.consumer import Consumer
-from brokers.engine.deep_queue import DeepQueue
-from brokers.engine.durable_queue import DurableQueue
-from brokers.engine.message import PLAIN, Header
-from brokers.engine.queue import Message
+from brokers.engine.queues import deep_queue, durable_queue
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.deep_queue import DeepQueue
+from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues.queue import Message
+from brokers.engine.values.message import PLAIN, Header
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
 

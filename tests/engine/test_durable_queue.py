@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from brokers.engine import deep_queue, durable_queue
-from brokers.engine.durable_queue import DurableQueue
-from brokers.engine.message import NEVER, PLAIN, Header
-from brokers.engine.queue import Message
+from brokers.engine.queues import deep_queue, durable_queue
+from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues.queue import Message
+from brokers.engine.values.message import NEVER, PLAIN, Header
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores

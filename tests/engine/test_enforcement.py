@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.broker import Broker
-from brokers.engine.flow import State
-from brokers.engine.limits import InvalidPolicy, Limits, resolve
-from brokers.engine.policy import BUILT_IN, FIELDS, Policy, Setting, Value, explain
-from brokers.engine.queue import Queue
+from brokers.engine.flow.table import State
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services import enforcement
+from brokers.engine.values.limits import InvalidPolicy, Limits, resolve
+from brokers.engine.values.policy import BUILT_IN, FIELDS, Policy, Setting, Value, explain
 from brokers.model import POLICY
 from brokers.model.patterns import matches
 from tests.engine.simulation import START, Simulation

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.events import (
+from brokers.engine.values.events import (
     connection_subject,
     dropped_words,
     overfull_words,
@@ -16,7 +16,7 @@ from brokers.engine.events import (
     text,
     underfull_words,
 )
-from brokers.engine.stops import Scope
+from brokers.engine.values.stops import Scope
 from brokers.model import NOTIFICATIONS, TYPES
 from tests.engine.simulation import START, Simulation
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from brokers.engine.credit import DRAIN_MS, GRACE_MS, HOLD_MS
-from brokers.engine.queue import Queue
+from brokers.engine.flow.credit import DRAIN_MS, GRACE_MS, HOLD_MS
+from brokers.engine.queues.queue import Queue
 from tests.engine.simulation import SWEEP, Sender, Simulation
 
 #: What a client needs to read, send and be read, ms.

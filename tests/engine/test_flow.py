@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.flow import TABLE, Change, Input, State, measure, overfull_reason, step, stop_reason
-from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.flow.table import TABLE, Change, Input, State, measure, overfull_reason, step, stop_reason
+from brokers.engine.values.limits import UNLIMITED, Limits
 from brokers.model import QUEUE_STATES
 
 EVERY = list(product(State, Input))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.limits import UNLIMITED, InvalidPolicy, Limits, resolve
-from brokers.engine.policy import BROKER, OWN, VIRTUALHOST, inherit
+from brokers.engine.values.limits import UNLIMITED, InvalidPolicy, Limits, resolve
+from brokers.engine.values.policy import BROKER, OWN, VIRTUALHOST, inherit
 from brokers.model import parse_level
 
 LARGEST = (1 << 63) - 1

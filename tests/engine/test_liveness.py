@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from brokers.engine.flow import State
-from brokers.engine.limits import UNLIMITED
-from brokers.engine.probing import FEWEST_PROBES, PROBE_MS, Probes
-from brokers.engine.queue import Queue
-from brokers.engine.stops import Scope
+from brokers.engine.flow.probing import FEWEST_PROBES, PROBE_MS, Probes
+from brokers.engine.flow.table import State
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.limits import UNLIMITED
+from brokers.engine.values.stops import Scope
 from tests.engine.simulation import SWEEP, Sender, Simulation
 
 #: ms until a producer that wants to send is accepted or blocked, beside 100 idle producers, and beside 1,000.

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound, StaleVersion
+from brokers.engine.flow.turn import Close
 from brokers.engine.management.attributes import GETTERS, TYPE_OF
 from brokers.engine.management.queries import MAX_PAGE
 from brokers.engine.management.requests import Management
-from brokers.engine.stops import Scope
 from brokers.engine.subscription import Wish
-from brokers.engine.turn import Close
+from brokers.engine.values.stops import Scope
 from brokers.model import TYPES, Kind, ObjectName, object_name
 from tests.engine.plainly import Plainly
 from tests.engine.simulation import START, Simulation

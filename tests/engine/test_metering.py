@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers.engine.broker import Broker
-from brokers.engine.message import Header
+from brokers.engine.flow.usage import Resource
 from brokers.engine.services.outlet import Outlet, Parcel
-from brokers.engine.usage import Resource
+from brokers.engine.values.message import Header
 from tests.engine.fake_store import FakeStores
 from tests.engine.simulation import Sender, Simulation
 

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from brokers.admin import InvalidValue
-from brokers.engine.consumer import Consumer
-from brokers.engine.credit import GRACE_MS, draining
-from brokers.engine.flow import State
-from brokers.engine.message import NEVER, PLAIN, Header, number_of, rank_of
-from brokers.engine.overflow import Verdict
-from brokers.engine.policy import Value
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Message, Queue
-from brokers.engine.stops import Scope
+from brokers.engine.flow.credit import GRACE_MS, draining
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.table import State
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.values.message import NEVER, PLAIN, Header, number_of, rank_of
+from brokers.engine.values.policy import Value
+from brokers.engine.values.stops import Scope
 from tests.engine.simulation import Sender, Simulation, origin
 
 QUEUES = (("default", "orders.eu"), ("other", "stocks"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from brokers.engine.receipt import Outcome
+from brokers.engine.flow.receipt import Outcome
+from brokers.engine.flow.turn import Detach
 from brokers.engine.services.outlet import Outlet, Parcel
-from brokers.engine.turn import Detach
 from brokers.testing import InMemoryBroker
 
 

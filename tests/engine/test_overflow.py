@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from brokers.admin import InvalidValue
-from brokers.engine.overflow import WAYS, Outcome, Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Queue
-from brokers.engine.turn import Settled
+from brokers.engine.flow.overflow import WAYS, Outcome, Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.turn import Settled
+from brokers.engine.queues.queue import Queue
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.policy import (
+from brokers.engine.values.policy import (
     BROKER,
     BUILT,
     BUILT_IN,

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound, StaleVersion
-from brokers.engine.flow import State
+from brokers.engine.flow.table import State
 from brokers.engine.management.requests import Management
-from brokers.engine.policy import explain
+from brokers.engine.values.policy import explain
 from brokers.model import ObjectName, object_name
 from tests.engine.simulation import Simulation
 

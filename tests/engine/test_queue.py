@@ -8,8 +8,8 @@ from types import FrameType
 
 import pytest
 
-from brokers.engine.consumer import Consumer
-from brokers.engine.queue import BATCH, Message, Queue
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.queue import BATCH, Message, Queue
 from tests.engine.simulation import Simulation
 
 

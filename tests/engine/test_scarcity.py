@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.engine.message import PLAIN, Header
-from brokers.engine.overflow import Verdict
-from brokers.engine.queue import Queue
-from brokers.engine.receipt import Outcome
-from brokers.engine.usage import Resource
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.receipt import Outcome
+from brokers.engine.flow.usage import Resource
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.message import PLAIN, Header
 from tests.engine.fake_store import FakeStore, FakeStores
 from tests.engine.simulation import Sender, Simulation
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from brokers.admin import InvalidValue
-from brokers.engine.message import Header
-from brokers.engine.usage import Resource
+from brokers.engine.flow.usage import Resource
+from brokers.engine.values.message import Header
 from brokers.model import ObjectName, object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound, StaleVersion
-from brokers.engine.consumer import Consumer
+from brokers.engine.flow.turn import Detach
 from brokers.engine.management.requests import Management
+from brokers.engine.queues.consumer import Consumer
 from brokers.engine.slow_consumer import SlowConsumerPolicy, best
-from brokers.engine.turn import Detach
 from brokers.model import object_name
 from tests.engine.simulation import Simulation
 from tests.engine.test_subscriptions import Publisher, durable, restarted, subscribe, wish

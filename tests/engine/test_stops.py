@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from brokers.admin import InvalidValue, NotFound
 from brokers.engine.broker import Broker
-from brokers.engine.flow import State
-from brokers.engine.pacing import Stage
-from brokers.engine.stops import End, Halt, Scope, Stop
+from brokers.engine.flow.pacing import Stage
+from brokers.engine.flow.table import State
+from brokers.engine.values.stops import End, Halt, Scope, Stop
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_policy import patterns
 

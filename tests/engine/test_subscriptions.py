@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.consumer import Consumer
+from brokers.engine.flow.turn import Detach
 from brokers.engine.management.requests import Management
+from brokers.engine.queues.consumer import Consumer
 from brokers.engine.services.outlet import Outlet
-from brokers.engine.stops import Scope
 from brokers.engine.subscription import Arrivals, Subscription, Wish, queue_name
-from brokers.engine.turn import Detach
+from brokers.engine.values.stops import Scope
 from brokers.model import object_name
 from tests.engine.simulation import START, Simulation
 

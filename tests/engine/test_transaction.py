@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from brokers.engine.durable_queue import DurableQueue
-from brokers.engine.flow import State as QueueState
-from brokers.engine.message import PLAIN, Header
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Queue
-from brokers.engine.receipt import Outcome
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.receipt import Outcome
+from brokers.engine.flow.table import State as QueueState
+from brokers.engine.flow.turn import Discharged, Effect, Settled
+from brokers.engine.flow.uncommitted import COMMIT_WAIT_MS
+from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.outlet import Outlet, Parcel
 from brokers.engine.services.transaction import MOST_OPEN, ROLLED_BACK, TIMED_OUT, Acknowledgement, State, Transaction
-from brokers.engine.stops import Scope
-from brokers.engine.turn import Discharged, Effect, Settled
-from brokers.engine.uncommitted import COMMIT_WAIT_MS
+from brokers.engine.values.message import PLAIN, Header
+from brokers.engine.values.stops import Scope
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from brokers.engine.message import PLAIN, Header
-from brokers.engine.queue import Message, Queue
+from brokers.engine.queues.queue import Message, Queue
 from brokers.engine.services.transaction import Acknowledgement, State, Transaction
+from brokers.engine.values.message import PLAIN, Header
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStores
 

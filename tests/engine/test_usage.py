@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.limits import InvalidPolicy
-from brokers.engine.usage import NO_LEVELS, TABLE, Change, Input, Levels, Resource, Usage, limit_levels, store_levels
+from brokers.engine.flow.usage import (
+    NO_LEVELS,
+    TABLE,
+    Change,
+    Input,
+    Levels,
+    Resource,
+    Usage,
+    limit_levels,
+    store_levels,
+)
+from brokers.engine.values.limits import InvalidPolicy
 
 BEGAN, ENDED = Change.OVERFULL_BEGAN, Change.OVERFULL_ENDED
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from brokers.engine.credit import HOLD_MS
-from brokers.engine.gate import State
+from brokers.engine.flow.credit import HOLD_MS
+from brokers.engine.flow.gate import State
+from brokers.engine.flow.pacing import Stage
 from brokers.engine.management.attributes import GETTERS
-from brokers.engine.pacing import Stage
-from brokers.engine.stops import Scope
+from brokers.engine.values.stops import Scope
 from tests.engine.simulation import Simulation
 from tests.engine.test_liveness import Market, bound
 

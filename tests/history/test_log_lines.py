@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.engine.events import dropped_words, overfull_words, queue_subject, text, underfull_words
+from brokers.engine.values.events import dropped_words, overfull_words, queue_subject, text, underfull_words
 from console.history.log_lines import Unreadable, may_tell, read_line
 
 SUBJECT = "[vh(/test)/qu(MyQueue)]"

@@ -11,8 +11,8 @@ import pytest
 from proton import Message
 
 from brokers.drivers.bundled import BundledBroker
-from brokers.engine.pacing import stage
-from brokers.engine.stops import End, Scope
+from brokers.engine.flow.pacing import stage
+from brokers.engine.values.stops import End, Scope
 from brokers.model import ObjectName
 from brokers.steady_clock import STEP_MS, SteadyClock, time_of_day
 from tests.amqp.broker_thread import BrokerThread

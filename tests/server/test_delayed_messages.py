@@ -14,8 +14,8 @@ import pytest
 from proton import Message, symbol, timestamp
 from proton.utils import BlockingConnection
 
-from brokers.engine import durable_queue
-from brokers.engine.message import DELAYED
+from brokers.engine.queues import durable_queue
+from brokers.engine.values.message import DELAYED
 from brokers.server import store_salvage
 from brokers.server.store_command import main
 from brokers.server.store_identity import CONFIG, FOLDER, file_name

@@ -10,8 +10,8 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import SendException
 
-from brokers.engine import durable_queue
-from brokers.engine.durable_queue import DurableQueue
+from brokers.engine.queues import durable_queue
+from brokers.engine.queues.durable_queue import DurableQueue
 from brokers.server.message_groups import Group, Written
 from brokers.server.message_store import MessageStore
 from brokers.server.service import Service

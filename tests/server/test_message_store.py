@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from brokers.engine.message import number_of
+from brokers.engine.values.message import number_of
 from brokers.server.message_groups import Written
 from brokers.server.message_store import DROP_ROWS, PAGE_BYTES, MessageStore
 from brokers.server.sqlite_file import StoreError

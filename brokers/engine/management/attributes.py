@@ -11,22 +11,22 @@ from typing import Any
 
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.consumer import Consumer
-from brokers.engine.credit import draining
 from brokers.engine.exchange import Exchange
-from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.flow.credit import draining
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.usage import Resource
 from brokers.engine.management.waiting import waiting_producers, waits, waits_for
-from brokers.engine.message import NEVER
-from brokers.engine.policy import FIELDS, Policy
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Queue
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.accounts import User
 from brokers.engine.services.shortages import LIMITS, STORE_LIMITS
 from brokers.engine.slow_consumer import FIELDS as SLOW_FIELDS
 from brokers.engine.slow_consumer import SlowConsumerPolicy
-from brokers.engine.stops import Stop
 from brokers.engine.subscription import Subscription
-from brokers.engine.usage import Resource
+from brokers.engine.values.limits import UNLIMITED, Limits
+from brokers.engine.values.message import NEVER
+from brokers.engine.values.policy import FIELDS, Policy
+from brokers.engine.values.stops import Stop
 from brokers.engine.virtualhost import VirtualHost
 
 Getter = Callable[[Broker, Any], Any]

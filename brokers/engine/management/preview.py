@@ -13,15 +13,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, StaleVersion
-from brokers.engine import flow, scarcity
 from brokers.engine.exchange import Exchange
-from brokers.engine.flow import Input, State
-from brokers.engine.limits import UNLIMITED, Limits
+from brokers.engine.flow import scarcity, table
+from brokers.engine.flow.overflow import WAYS
+from brokers.engine.flow.table import Input, State
 from brokers.engine.management.attributes import effective
-from brokers.engine.overflow import WAYS
-from brokers.engine.policy import FIELDS, NOTHING, Fields, Layers, Policies, Policy, Setting, Value, fields, settings
-from brokers.engine.queue import Queue
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.enforcement import check_pattern
+from brokers.engine.values.limits import UNLIMITED, Limits
+from brokers.engine.values.policy import (
+    FIELDS,
+    NOTHING,
+    Fields,
+    Layers,
+    Policies,
+    Policy,
+    Setting,
+    Value,
+    fields,
+    settings,
+)
 from brokers.engine.virtualhost import VirtualHost
 from brokers.model import TYPES, ObjectName, check_attributes
 from brokers.model.policy_operations import MOST_CHANGES, MOST_QUEUES
@@ -339,7 +350,7 @@ def _after(queue: Queue, limits: Limits) -> tuple[bool, int]:
     """(whether it would be overfull, messages that it would drop) as soon as these limits hold."""
     if limits.ring:
         return False, _excess(queue, limits)
-    seen = flow.measure(limits, queue.depth_bytes, queue.depth_messages)
+    seen = table.measure(limits, queue.depth_bytes, queue.depth_messages)
     return queue.state.overfull if seen is None else seen is Input.ABOVE_STOP, 0
 
 

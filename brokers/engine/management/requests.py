@@ -15,19 +15,19 @@ from typing import Any
 from brokers.admin import InvalidValue, ManagedObject, NotAllowed, NotFound, Page, StaleVersion
 from brokers.engine.broker import Broker, queue_fact
 from brokers.engine.connection import Connection
-from brokers.engine.events import policy_words
 from brokers.engine.exchange import Exchange
+from brokers.engine.flow.pacing import stage
 from brokers.engine.management.attributes import GETTERS, effective
 from brokers.engine.management.preview import Preview
 from brokers.engine.management.queries import ManagedObjects, declared_type
-from brokers.engine.pacing import stage
-from brokers.engine.policy import FIELDS, Layers, Policy, explain, fields
-from brokers.engine.queue import Queue
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.shortages import LIMITS, STORE_LIMITS, check_limits, check_store_limits
 from brokers.engine.slow_consumer import FIELDS as SLOW_FIELDS
 from brokers.engine.slow_consumer import SlowConsumerPolicy
-from brokers.engine.stops import End, Scope, StopOutcome
 from brokers.engine.subscription import Subscription
+from brokers.engine.values.events import policy_words
+from brokers.engine.values.policy import FIELDS, Layers, Policy, explain, fields
+from brokers.engine.values.stops import End, Scope, StopOutcome
 from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.model import TYPES, ObjectName, check_arguments, check_attributes
 

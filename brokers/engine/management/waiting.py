@@ -13,8 +13,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from brokers.engine.producer import Producer
-    from brokers.engine.queue import Queue
+    from brokers.engine.flow.producer import Producer
+    from brokers.engine.queues.queue import Queue
 
 
 def waits(producer: Producer) -> bool:

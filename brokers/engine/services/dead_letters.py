@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from brokers.admin import AdminError
-from brokers.engine.events import Fact, dead_letter_words
-from brokers.engine.message import Message
+from brokers.engine.values.events import Fact, dead_letter_words
+from brokers.engine.values.message import Message
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker
-    from brokers.engine.consumer import Consumer
-    from brokers.engine.queue import Queue
+    from brokers.engine.queues.consumer import Consumer
+    from brokers.engine.queues.queue import Queue
 
 #: Why a message was given up.
 MAXIMUM, REJECTED = "maximum-deliveries", "rejected"

@@ -12,10 +12,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
-from brokers.engine.events import policy_words
 from brokers.engine.exchange import Exchange
-from brokers.engine.limits import InvalidPolicy, Limits, resolve
-from brokers.engine.policy import (
+from brokers.engine.flow.turn import Keep
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.events import policy_words
+from brokers.engine.values.limits import InvalidPolicy, Limits, resolve
+from brokers.engine.values.policy import (
     FIELDS,
     NOTHING,
     Fields,
@@ -27,8 +29,6 @@ from brokers.engine.policy import (
     pattern_fault,
     settings,
 )
-from brokers.engine.queue import Queue
-from brokers.engine.turn import Keep
 from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from brokers.engine.blocking import fan_out_changed
-from brokers.engine.credit import UNSEEN_BYTES, UNSEEN_LARGEST
-from brokers.engine.limits import UNLIMITED
-from brokers.engine.metering import Footprint
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Queue
-from brokers.engine.receipt import Outcome
+from brokers.engine.flow.blocking import fan_out_changed
+from brokers.engine.flow.credit import UNSEEN_BYTES, UNSEEN_LARGEST
+from brokers.engine.flow.metering import Footprint
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.receipt import Outcome
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.limits import UNLIMITED
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from brokers.engine.queue import Queue
-from brokers.engine.stops import Stop
-from brokers.engine.turn import Keep
+from brokers.engine.flow.turn import Keep
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.stops import Stop
 from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.exchange import ROUTERS, Exchange, key_fault
-from brokers.engine.names import MAX_NAME, check_name
-from brokers.engine.policy import Value
-from brokers.engine.queue import Queue
+from brokers.engine.flow.turn import Keep
+from brokers.engine.queues.queue import Queue
 from brokers.engine.services.temporary import check_not_gone
-from brokers.engine.stops import Scope, Stop
-from brokers.engine.turn import Keep
+from brokers.engine.values.names import MAX_NAME, check_name
+from brokers.engine.values.policy import Value
+from brokers.engine.values.stops import Scope, Stop
 from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from brokers.admin import InvalidValue
-from brokers.engine.limits import InvalidPolicy
-from brokers.engine.metering import Meter
-from brokers.engine.usage import (
+from brokers.engine.flow.metering import Meter
+from brokers.engine.flow.usage import (
     NO_LEVELS,
     STORE_OVERFULL_WORDS,
     STORE_UNDERFULL_WORDS,
@@ -25,11 +24,12 @@ from brokers.engine.usage import (
     limit_levels,
     store_levels,
 )
+from brokers.engine.values.limits import InvalidPolicy
 from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker
-    from brokers.engine.queue import Queue
+    from brokers.engine.queues.queue import Queue
 
 #: The attributes that limit each resource of the broker: the limit itself, and what its percentages are of.
 LIMITS: Mapping[Resource, tuple[str, str]] = {

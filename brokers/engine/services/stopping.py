@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import InvalidValue
-from brokers.engine.credit import draining
-from brokers.engine.pacing import Stage
-from brokers.engine.policy import pattern_fault
-from brokers.engine.queue import Queue
-from brokers.engine.stops import NO_END, End, Halt, Scope, Stop, StopOutcome
-from brokers.engine.turn import Keep
+from brokers.engine.flow.credit import draining
+from brokers.engine.flow.pacing import Stage
+from brokers.engine.flow.turn import Keep
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.policy import pattern_fault
+from brokers.engine.values.stops import NO_END, End, Halt, Scope, Stop, StopOutcome
 from brokers.model import object_name
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from brokers.admin import InvalidValue, NotAllowed, NotFound
 from brokers.engine.exchange import Exchange
-from brokers.engine.queue import Queue
+from brokers.engine.queues.queue import Queue
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

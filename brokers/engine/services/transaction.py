@@ -16,12 +16,12 @@ from collections.abc import Collection
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from brokers.engine.consumer import Consumer
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Message
-from brokers.engine.turn import Discharged
-from brokers.engine.uncommitted import UncommittedGate
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.turn import Discharged
+from brokers.engine.flow.uncommitted import UncommittedGate
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.queue import Message
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from brokers.engine.consumer import Consumer
-from brokers.engine.message import Header
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.values.message import Header
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.live.consumer import LiveConsumer

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brokers.engine.producer import Producer
-    from brokers.engine.turn import Turn
+    from brokers.engine.flow.producer import Producer
+    from brokers.engine.flow.turn import Turn
 
 #: What Qpid's Java broker writes where a queue's name would stand, for a store that is full.
 ALL_QUEUES = "** All Queues **"

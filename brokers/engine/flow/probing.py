@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from brokers.engine.producer import Producer
+    from brokers.engine.flow.producer import Producer
 
 #: How long a producer keeps its probe, at the least, while others wait for one.
 PROBE_MS = 250

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.connection import Connection
-from brokers.engine.message import number_of, rank_of
+from brokers.engine.values.message import number_of, rank_of
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
-    from brokers.engine.queue import Queue
+    from brokers.engine.queues.queue import Queue
 
 
 #: How many messages one of several consumers gets at a time.

@@ -1,7 +1,7 @@
 """The flow control of one destination: its depth against its limits, its stops, and the producers it holds.
 
 A gate knows how deep its destination is, not what is in it. What its depth says, or an operator asks for, goes through
-the table in `flow.py`; what that means for credit is told by `credit.py`. `queue.py` puts messages behind it.
+the table in `table.py`; what that means for credit is told by `credit.py`. `queues/` puts messages behind it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from brokers.engine import blocking, flow, scarcity
-from brokers.engine.credit import CreditLedger
-from brokers.engine.events import overfull_words, queue_subject, underfull_words
-from brokers.engine.flow import Change, Input, State
-from brokers.engine.limits import UNLIMITED, Limits
-from brokers.engine.metering import Meter
-from brokers.engine.overflow import PARKING, WAYS, Overflow, Reject, Verdict, Waiting
-from brokers.engine.pacing import Pacer
-from brokers.engine.parked import Parked
-from brokers.engine.policy import Setting, Value
-from brokers.engine.producer import Producer
-from brokers.engine.receipt import Outcome, Receipt
-from brokers.engine.stops import Scope, Stop
-from brokers.engine.turn import CreditChanged, Drain, Settled, Turn
-from brokers.engine.usage import Resource, Usage
+from brokers.engine.flow import blocking, scarcity, table
+from brokers.engine.flow.credit import CreditLedger
+from brokers.engine.flow.metering import Meter
+from brokers.engine.flow.overflow import PARKING, WAYS, Overflow, Reject, Verdict, Waiting
+from brokers.engine.flow.pacing import Pacer
+from brokers.engine.flow.parked import Parked
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.receipt import Outcome, Receipt
+from brokers.engine.flow.table import Change, Input, State
+from brokers.engine.flow.turn import CreditChanged, Drain, Settled, Turn
+from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.values.events import overfull_words, queue_subject, underfull_words
+from brokers.engine.values.limits import UNLIMITED, Limits
+from brokers.engine.values.policy import Setting, Value
+from brokers.engine.values.stops import Scope, Stop
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
@@ -248,8 +248,8 @@ class Gate:
 
     def reasons(self) -> list[str]:
         """Every reason that blocks all producers of this queue now."""
-        reasons = [flow.overfull_reason(self.name)] if self.state.overfull and self.overflow.blocks else []
-        reasons.extend(flow.stop_reason(str(scope)) for scope in self.stops)
+        reasons = [table.overfull_reason(self.name)] if self.state.overfull and self.overflow.blocks else []
+        reasons.extend(table.stop_reason(str(scope)) for scope in self.stops)
         return reasons
 
     def set_limits(self, limits: Limits, settings: Mapping[str, Setting]) -> None:
@@ -283,7 +283,7 @@ class Gate:
         """Another way of being full is in force: what the one before held is let go, and nothing is lost."""
         self.full = None
         before.left(self)
-        reason = flow.overfull_reason(self.name)
+        reason = table.overfull_reason(self.name)
         if self.limits.ring:
             self.drop_excess()
             self.feed(Input.AT_RESUME)
@@ -322,7 +322,7 @@ class Gate:
 
     def measure(self) -> None:
         """Look at the depth, and act on what it says."""
-        seen = flow.measure(self.limits, self.depth_bytes, self.depth_messages)
+        seen = table.measure(self.limits, self.depth_bytes, self.depth_messages)
         if seen is Input.ABOVE_STOP:
             self.overflow.above(self)
         elif seen is not None:
@@ -338,7 +338,7 @@ class Gate:
             return False
         self.feed(Input.STOP)
         if self.ledger.members:  # of ten thousand queues that are stopped, most have nobody
-            self._hold_all(flow.stop_reason(str(stop.scope)))
+            self._hold_all(table.stop_reason(str(stop.scope)))
         self.touch()
         return True
 
@@ -352,7 +352,7 @@ class Gate:
         if not self.stops:
             self.feed(Input.START)
         if self.ledger.members:
-            self._free_all(flow.stop_reason(str(scope)))
+            self._free_all(table.stop_reason(str(scope)))
         self.touch()
         return True
 
@@ -405,7 +405,7 @@ class Gate:
 
     def feed(self, seen: Input) -> None:
         """Put an input through the table, and do what the change means."""
-        self.state, change = flow.step(self.state, seen)
+        self.state, change = table.step(self.state, seen)
         if change is not None:
             self._CHANGES[change](self)
             self.touch()
@@ -425,7 +425,7 @@ class Gate:
         elif limits.bounded and (excess := -self.room()) > 0:  # the limit was lowered, or messages have grown
             self._withdraw(excess)
         if overflow.blocks:
-            self._hold_all(flow.overfull_reason(self.name))
+            self._hold_all(table.overfull_reason(self.name))
 
     def _overfull_ended(self) -> None:
         limits, now = self.limits, self.turn.now
@@ -441,7 +441,7 @@ class Gate:
             self._review_all()  # what a queue spools depends on it
         if self.overflow.blocks and self.ledger.members:
             self.waited(lasted)
-        self._free_all(flow.overfull_reason(self.name))
+        self._free_all(table.overfull_reason(self.name))
         self.overflow.resumed(self)
         self.let_in_while_room()
 
@@ -474,8 +474,8 @@ class Gate:
 
     def _cause(self, reason: str) -> str:
         """What the log names as the cause: the queue, if it is overfull or stopped for itself."""
-        own = reason == flow.overfull_reason(self.name) or any(
-            scope.queue and reason == flow.stop_reason(str(scope)) for scope in self.stops
+        own = reason == table.overfull_reason(self.name) or any(
+            scope.queue and reason == table.stop_reason(str(scope)) for scope in self.stops
         )
         return self.name if own else blocking.ALL_QUEUES
 

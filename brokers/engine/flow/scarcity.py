@@ -18,18 +18,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from brokers.engine import blocking
-from brokers.engine.flow import State
-from brokers.engine.message import NEVER
-from brokers.engine.overflow import Overflow, Verdict, Waiting
-from brokers.engine.receipt import Outcome
-from brokers.engine.usage import Resource
+from brokers.engine.flow import blocking
+from brokers.engine.flow.overflow import Overflow, Verdict, Waiting
+from brokers.engine.flow.receipt import Outcome
+from brokers.engine.flow.table import State
+from brokers.engine.flow.usage import Resource
+from brokers.engine.values.message import NEVER
 
 if TYPE_CHECKING:
-    from brokers.engine.gate import Gate
-    from brokers.engine.limits import Limits
-    from brokers.engine.producer import Producer
+    from brokers.engine.flow.gate import Gate
+    from brokers.engine.flow.producer import Producer
     from brokers.engine.services.transaction import Enrolment
+    from brokers.engine.values.limits import Limits
 
 
 def blocked_producers(gate: Gate, limits: Limits) -> int:

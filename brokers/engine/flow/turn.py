@@ -10,21 +10,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from brokers.engine.events import Fact, text
-from brokers.engine.message import PLAIN, Header, Message
+from brokers.engine.values.events import Fact, text
+from brokers.engine.values.message import PLAIN, Header, Message
 from brokers.model import ObjectName
 
 if TYPE_CHECKING:
     from brokers.engine.connection import Connection
-    from brokers.engine.consumer import Consumer
-    from brokers.engine.contents import Contents
-    from brokers.engine.deep_queue import DeepQueue
-    from brokers.engine.durable_queue import DurableQueue
-    from brokers.engine.producer import Producer
-    from brokers.engine.queue import Queue
-    from brokers.engine.receipt import Outcome
+    from brokers.engine.flow.producer import Producer
+    from brokers.engine.flow.receipt import Outcome
+    from brokers.engine.ports import Store
+    from brokers.engine.queues.consumer import Consumer
+    from brokers.engine.queues.contents import Contents
+    from brokers.engine.queues.deep_queue import DeepQueue
+    from brokers.engine.queues.durable_queue import DurableQueue
+    from brokers.engine.queues.queue import Queue
     from brokers.engine.services.transaction import Transaction
-    from brokers.engine.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from brokers.engine.flow import State
-from brokers.engine.gate import Gate
-from brokers.engine.overflow import Verdict
-from brokers.engine.receipt import Outcome
-from brokers.engine.turn import Turn
+from brokers.engine.flow.gate import Gate
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.receipt import Outcome
+from brokers.engine.flow.table import State
+from brokers.engine.flow.turn import Turn
 
 if TYPE_CHECKING:
     from brokers.engine.services.transaction import Enrolment, Transaction

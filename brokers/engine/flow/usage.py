@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from brokers.engine.limits import InvalidPolicy
+from brokers.engine.values.limits import InvalidPolicy
 
 Value = int | str
 

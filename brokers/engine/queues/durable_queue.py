@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 
-from brokers.engine.backlog import STORE, Entry
-from brokers.engine.consumer import Consumer
-from brokers.engine.deep_queue import DeepQueue
-from brokers.engine.line import Line
-from brokers.engine.message import DELAYED, NEVER, Header, sequence_of
-from brokers.engine.metering import Meter
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Message, Queue
-from brokers.engine.receipt import Outcome, Receipt
-from brokers.engine.store import Store
-from brokers.engine.turn import Removed, Turn
-from brokers.engine.usage import Resource, Usage
+from brokers.engine.flow.metering import Meter
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.receipt import Outcome, Receipt
+from brokers.engine.flow.turn import Removed, Turn
+from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.ports import Store
+from brokers.engine.queues.backlog import STORE, Entry
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.deep_queue import DeepQueue
+from brokers.engine.queues.lanes import Line
+from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.values.message import DELAYED, NEVER, Header, sequence_of
 
 #: Above so many messages ready, or bytes in memory, further bodies stay in the store.
 READY_MESSAGES = 4096

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from brokers.engine.choosing import dispatch_chosen
-from brokers.engine.consumer import BATCH, Consumer
-from brokers.engine.contents import Contents
-from brokers.engine.credit import Late
-from brokers.engine.flow import State
-from brokers.engine.groups import Groups
-from brokers.engine.line import Line
-from brokers.engine.message import NEVER, Message, sequence_of
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
+from brokers.engine.flow.credit import Late
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.table import State
+from brokers.engine.flow.turn import CreditChanged, Turn
+from brokers.engine.queues.choosing import dispatch_chosen
+from brokers.engine.queues.consumer import BATCH, Consumer
+from brokers.engine.queues.contents import Contents
+from brokers.engine.queues.groups import Groups
+from brokers.engine.queues.lanes import Line
 from brokers.engine.services.dead_letters import MAXIMUM, REJECTED
-from brokers.engine.turn import CreditChanged, Turn
+from brokers.engine.values.message import NEVER, Message, sequence_of
 
 if TYPE_CHECKING:
     from brokers.engine.services.transaction import Enrolment

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from brokers.engine.limits import Limits
+from brokers.engine.values.limits import Limits
 
 
 class State(Enum):

@@ -11,22 +11,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from brokers.engine.backlog import HERE, STORE, Entry
-from brokers.engine.delayed import Delayed
-from brokers.engine.events import dropped_words
-from brokers.engine.expiry import Deadlines
-from brokers.engine.gate import level
-from brokers.engine.line import Line
-from brokers.engine.message import LATEST, NEVER, PLAIN, Header, Message, number_of, rank_of, sequence_of
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.receipt import Receipt
-from brokers.engine.turn import Turn
-from brokers.engine.uncommitted import UncommittedGate
+from brokers.engine.flow.gate import level
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.receipt import Receipt
+from brokers.engine.flow.turn import Turn
+from brokers.engine.flow.uncommitted import UncommittedGate
+from brokers.engine.queues.backlog import HERE, STORE, Entry
+from brokers.engine.queues.delayed import Delayed
+from brokers.engine.queues.expiry import Deadlines
+from brokers.engine.queues.lanes import Line
+from brokers.engine.values.events import dropped_words
+from brokers.engine.values.message import LATEST, NEVER, PLAIN, Header, Message, number_of, rank_of, sequence_of
 
 if TYPE_CHECKING:
-    from brokers.engine.consumer import Consumer
-    from brokers.engine.durable_queue import Unsafe
+    from brokers.engine.queues.consumer import Consumer
+    from brokers.engine.queues.durable_queue import Unsafe
 
 #: Looked up for every message: members of an enumeration are slow to reach by their class.
 TAKEN = Verdict.TAKEN

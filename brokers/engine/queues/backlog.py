@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
-from brokers.engine.message import NEVER
+from brokers.engine.values.message import NEVER
 
 #: Where a body is: in memory, in the message store, in the temp store.
 HERE, STORE, TEMP = 0, 1, 2

@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 
-from brokers.engine.backlog import Backlog
-from brokers.engine.message import Message
+from brokers.engine.queues.backlog import Backlog
+from brokers.engine.values.message import Message
 
 
 def _number(message: Message) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from brokers.engine.consumer import Consumer
+    from brokers.engine.queues.consumer import Consumer
 
 BUCKETS = 1024
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from brokers.engine.producer import Producer
+    from brokers.engine.flow.producer import Producer
 
 
 class Outcome(Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from brokers.engine.message import NEVER
+from brokers.engine.values.message import NEVER
 
 #: So many messages that have gone may be in the heap before it is made anew.
 _SLACK = 1024

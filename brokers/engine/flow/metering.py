@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from brokers.engine.limits import UNLIMITED
-from brokers.engine.usage import Resource, Usage
+from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.values.limits import UNLIMITED
 
 if TYPE_CHECKING:
-    from brokers.engine.store import Store
+    from brokers.engine.ports import Store
 
 
 class Meter:

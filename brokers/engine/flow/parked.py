@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from brokers.engine.overflow import Waiting
+    from brokers.engine.flow.overflow import Waiting
 
 
 class Parked:

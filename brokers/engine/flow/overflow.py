@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from brokers.engine.flow import Input
-from brokers.engine.message import NEVER
-from brokers.engine.receipt import Outcome, Receipt
+from brokers.engine.flow.receipt import Outcome, Receipt
+from brokers.engine.flow.table import Input
+from brokers.engine.values.message import NEVER
 
 if TYPE_CHECKING:
-    from brokers.engine.gate import Gate
-    from brokers.engine.producer import Producer
+    from brokers.engine.flow.gate import Gate
+    from brokers.engine.flow.producer import Producer
     from brokers.engine.services.transaction import Enrolment
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush
 
-from brokers.engine.backlog import TEMP, Entry
-from brokers.engine.message import NEVER
+from brokers.engine.queues.backlog import TEMP, Entry
+from brokers.engine.values.message import NEVER
 
 #: So many messages that have gone may be in the heap before it is built from those that are there.
 _SLACK = 1024

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from brokers.engine.consumer import BATCH, Consumer
-from brokers.engine.message import Message
+from brokers.engine.queues.consumer import BATCH, Consumer
+from brokers.engine.values.message import Message
 
 if TYPE_CHECKING:
-    from brokers.engine.queue import Queue
+    from brokers.engine.queues.queue import Queue
 
 #: Messages that are looked at in one turn, and at a time.
 LOOKS, LOOK = 256, 64

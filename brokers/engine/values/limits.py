@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from brokers.engine.names import name_fault
-from brokers.engine.policy import BROKER, BUILT, OWN, VIRTUALHOST, Setting
+from brokers.engine.values.names import name_fault
+from brokers.engine.values.policy import BROKER, BUILT, OWN, VIRTUALHOST, Setting
 
 #: Stands for "no limit" in `Limits.stop_*` and `resume_*`: above every depth, so that comparing needs no special case.
 UNLIMITED = 1 << 63

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from brokers.engine.connection import Connection
-from brokers.engine.flow import stop_reason
+from brokers.engine.flow.table import stop_reason
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
-    from brokers.engine.queue import Queue
-    from brokers.engine.receipt import Receipt
-    from brokers.engine.usage import Resource
+    from brokers.engine.flow.receipt import Receipt
+    from brokers.engine.flow.usage import Resource
+    from brokers.engine.queues.queue import Queue
 
 
 class Producer:

@@ -40,10 +40,10 @@ from collections import deque
 from collections.abc import Iterable
 from enum import Enum
 
-from brokers.engine.limits import UNLIMITED, Limits
-from brokers.engine.metering import Footprint, Meter
-from brokers.engine.probing import Probes
-from brokers.engine.producer import Producer
+from brokers.engine.flow.metering import Footprint, Meter
+from brokers.engine.flow.probing import Probes
+from brokers.engine.flow.producer import Producer
+from brokers.engine.values.limits import UNLIMITED, Limits
 
 HOLD_MS = 50
 DRAIN_MS = 100

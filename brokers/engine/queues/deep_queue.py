@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections import deque
 from operator import itemgetter
 
-from brokers.engine.backlog import HERE, TEMP, Entry
-from brokers.engine.consumer import Consumer
-from brokers.engine.line import Line
-from brokers.engine.message import NEVER, number_of, rank_of, sequence_of
-from brokers.engine.metering import Meter
-from brokers.engine.overflow import Verdict
-from brokers.engine.producer import Producer
-from brokers.engine.queue import Message, Queue
-from brokers.engine.receipt import Receipt
-from brokers.engine.turn import Turn
-from brokers.engine.usage import Resource, Usage
+from brokers.engine.flow.metering import Meter
+from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.receipt import Receipt
+from brokers.engine.flow.turn import Turn
+from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.queues.backlog import HERE, TEMP, Entry
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.lanes import Line
+from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.values.message import NEVER, number_of, rank_of, sequence_of
 
 #: What is loaded at a time.
 LOAD_MESSAGES = 512

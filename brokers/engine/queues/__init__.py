@@ -1,0 +1,1 @@
+"""Queues: what is in them, in which order, and who gets it."""
