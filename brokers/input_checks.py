@@ -91,25 +91,28 @@ def value_faults(value: Any) -> dict[str, str]:
         if seen > limits.VALUES:
             wrong["detail"] = f"there are more than {limits.VALUES:,} values in it: send less at once"
             break
-        if isinstance(one, str):
-            field = _last_name(path)
-            most = limits.TEXTS.get(field, limits.TEXT)
-            fault = plain_fault(field, one, most) if field == "reason" else text_fault(field, one, most)
-            if fault:
-                wrong[_place(path)] = fault
-        elif isinstance(one, float | int) and not isinstance(one, bool):
-            if fault := _number_fault(_last_name(path), one):
-                wrong[_place(path)] = fault
-        elif isinstance(one, Mapping | list | tuple):
-            if depth >= limits.DEPTH:
-                wrong[_place(path)] = f"{_last_name(path)} is deeper than {limits.DEPTH} lists and objects"
-            elif isinstance(one, Mapping):
-                _enter_map(one, path, depth, waiting, wrong)
-            elif len(one) > limits.VALUES:
-                wrong[_place(path)] = f"{_last_name(path)} has {len(one):,} values: {limits.VALUES:,} at most"
-            else:
-                waiting.extend((each, (number, path), depth + 1) for number, each in enumerate(one))
+        if fault := _own_fault(one, path, depth):
+            wrong[_place(path)] = fault
+        elif isinstance(one, Mapping):
+            _enter_map(one, path, depth, waiting, wrong)
+        elif isinstance(one, list | tuple):
+            waiting.extend((each, (number, path), depth + 1) for number, each in enumerate(one))
     return wrong
+
+
+def _own_fault(one: Any, path: _Path, depth: int) -> str | None:
+    """What is wrong with a value, apart from what is inside it."""
+    field = _last_name(path)
+    if isinstance(one, str):
+        most = limits.TEXTS.get(field, limits.TEXT)
+        return plain_fault(field, one, most) if field == "reason" else text_fault(field, one, most)
+    if isinstance(one, float | int) and not isinstance(one, bool):
+        return _number_fault(field, one)
+    if isinstance(one, Mapping | list | tuple) and depth >= limits.DEPTH:
+        return f"{field} is deeper than {limits.DEPTH} lists and objects"
+    if isinstance(one, list | tuple) and len(one) > limits.VALUES:
+        return f"{field} has {len(one):,} values: {limits.VALUES:,} at most"
+    return None
 
 
 def _enter_map(

@@ -91,27 +91,16 @@ def judge(
     what is not seen is not there."""
     judged = Judged()
     known: dict[Key, Alert] = {(alert.kind, alert.object): alert for alert in alerts}
-    seen: Mapping[Key, Seen] = {(each.kind, each.object): each for each in conditions if _is_meant(rule, broker, each)}
-    for key, each in seen.items():
+    present: Mapping[Key, Seen] = {
+        (each.kind, each.object): each for each in conditions if _is_meant(rule, broker, each)
+    }
+    for key, each in present.items():
         alert = known.get(key)
         if alert is None:
             alert = known[key] = Alert(rule=rule, broker=broker, object=each.object, kind=each.kind)
-            _begin(alert, each, now)
-        elif alert.state not in (AlertState.PENDING, AlertState.FIRING) or (
-            alert.state == AlertState.PENDING and not _within(OVERLOOKED, alert.seen, now)
-        ):
-            _begin(alert, each, now)
-        elif each.since is not None and alert.state == AlertState.PENDING and each.since > alert.since:
-            _begin(alert, each, now)  # it ended and began again between two looks
-        fires = alert.state == AlertState.PENDING and now - alert.since >= dt.timedelta(seconds=rule.holds)
-        if fires:
-            alert.state, alert.untold, alert.told_firing = AlertState.FIRING, True, False
-        # What it saw changes with every look: it is kept when it matters, and now and then.
-        if fires or alert.pk is None or alert.since == now or now - alert.seen >= dt.timedelta(seconds=REFRESH):
-            _describe(alert, each, now)
-            judged.change(alert)
+        _judge_condition(rule, alert, each, now, judged)
     for key, alert in known.items():
-        if key not in seen and alert.state in (AlertState.PENDING, AlertState.FIRING) and settled:
+        if key not in present and alert.state in (AlertState.PENDING, AlertState.FIRING) and settled:
             _end(rule, alert, now, judged)
     for each in events:
         if _is_meant(rule, broker, each):
@@ -119,13 +108,34 @@ def judge(
             alert = known.get(key)
             if alert is None:
                 alert = known[key] = Alert(rule=rule, broker=broker, object=each.object, kind=each.kind)
-            if alert.count == 0:
-                alert.since = now
-            alert.state, alert.untold, alert.count = AlertState.HAPPENED, True, alert.count + 1
-            _describe(alert, each, now)
-            judged.change(alert)
+            _judge_event(alert, each, now, judged)
     _decide(rule, broker, known.values(), silences, judged, now=now)
     return judged
+
+
+def _judge_condition(rule: Rule, alert: Alert, condition: Seen, now: dt.datetime, judged: Judged) -> None:
+    """The alert of a condition that is present: begun, begun again, or firing after its pending period."""
+    pending = alert.state == AlertState.PENDING
+    ended = alert.state not in (AlertState.PENDING, AlertState.FIRING)  # or never began
+    overlooked = pending and not _within(OVERLOOKED, alert.seen, now)
+    began_again = pending and condition.since is not None and condition.since > alert.since  # between two looks
+    if ended or overlooked or began_again:
+        _begin(alert, condition, now)
+    fires = alert.state == AlertState.PENDING and now - alert.since >= dt.timedelta(seconds=rule.holds)
+    if fires:
+        alert.state, alert.untold, alert.told_firing = AlertState.FIRING, True, False
+    # What it saw changes with every look: it is kept when it matters, and now and then.
+    if fires or alert.pk is None or alert.since == now or now - alert.seen >= dt.timedelta(seconds=REFRESH):
+        _describe(alert, condition, now)
+        judged.change(alert)
+
+
+def _judge_event(alert: Alert, event: Seen, now: dt.datetime, judged: Judged) -> None:
+    if alert.count == 0:
+        alert.since = now
+    alert.state, alert.untold, alert.count = AlertState.HAPPENED, True, alert.count + 1
+    _describe(alert, event, now)
+    judged.change(alert)
 
 
 def _within(seconds: float, then: dt.datetime, now: dt.datetime, *, end: bool = True) -> bool:

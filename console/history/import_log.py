@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from console.history.event_rows import Row, table
 from console.history.landing import Landing, part
-from console.history.log_lines import Unreadable, has_code, may_tell, read_line
+from console.history.log_lines import Columns, Unreadable, has_code, may_tell, read_line
 from console.history.log_times import LogTimes
 
 #: Events of one file in the landing folder.
@@ -71,6 +71,13 @@ class Report:
         if len(kept) < _OF_EACH:
             kept.append(line[:_TEXT])
 
+    def passed_over(self, code: str | None) -> None:
+        """A line that is no event; with a code, an operational message of another kind."""
+        if code:
+            self.other_messages[code] += 1
+        else:
+            self.other_lines += 1
+
     def saw(self, at: int) -> None:
         self.first = at if self.first is None else min(self.first, at)
         self.last = at if self.last is None else max(self.last, at)
@@ -112,9 +119,32 @@ class LogImport:
         self._landing.publish("coverage", table("coverage", [row]), f"log~{part(self._broker)}~{first}-{last}")
 
     def _rows(self, path: Path, report: Report, progress: Progress) -> Iterator[Row]:
-        times = LogTimes(self._zone, _written(path))
+        """Its events as rows: those of one ms are numbered, and so are equal ones close to each other."""
         seen: dict[tuple[int, str], int] = {}
         since, at_before, sequence = 0, -1, 0
+        for at, columns in self._events(path, report, progress):
+            if at != at_before:
+                at_before, sequence = at, 0
+                if not -_REPEATS < at - since < _REPEATS:
+                    since = at
+                    seen.clear()
+            text = columns["text"]
+            again = seen.get((at, text), 0)
+            seen[at, text] = again + 1
+            report.events[columns["kind"]] += 1
+            yield columns | {
+                "broker": self._broker,
+                "run": "log",
+                "number": self._number(at, text, again),
+                "at": at,
+                "sequence": sequence,
+                "source": "log",
+            }
+            sequence += 1
+
+    def _events(self, path: Path, report: Report, progress: Progress) -> Iterator[tuple[int, Columns]]:
+        """Its events, each with its time in ms; the report counts all that is none."""
+        times = LogTimes(self._zone, _written(path))
         last_line = b""
         for lines in _blocks(path, report, progress):
             if not report.lines:
@@ -132,10 +162,7 @@ class LogImport:
                     report.failed(line, "unknown form")
                     continue
                 if read is None:
-                    if code := has_code(line):
-                        report.other_messages[code] += 1
-                    else:
-                        report.other_lines += 1
+                    report.passed_over(has_code(line))
                     continue
                 start, columns = read
                 at = times.read(line[:start])
@@ -146,24 +173,7 @@ class LogImport:
                 if self._before is not None and at >= self._before:
                     report.skipped += 1
                     continue
-                if at != at_before:
-                    at_before, sequence = at, 0
-                    if not -_REPEATS < at - since < _REPEATS:
-                        since = at
-                        seen.clear()
-                text = columns["text"]
-                again = seen.get((at, text), 0)
-                seen[at, text] = again + 1
-                report.events[columns["kind"]] += 1
-                yield columns | {
-                    "broker": self._broker,
-                    "run": "log",
-                    "number": self._number(at, text, again),
-                    "at": at,
-                    "sequence": sequence,
-                    "source": "log",
-                }
-                sequence += 1
+                yield at, columns
         self._see([last_line], times, report)
 
     def _see(self, lines: list[bytes], times: LogTimes, report: Report) -> None:

@@ -29,35 +29,45 @@ def compose(text: str, field: str = "yaml") -> Any:
 
 
 def _measure(text: str, field: str) -> None:
-    """Raises InvalidValue, YAMLError. `sizes`: nodes that each anchor stands for; `open_`: for each map or list that is
-    being read, its anchor and how many nodes there were before it."""
-    nodes = 0
-    sizes: dict[str, int] = {}
-    open_: list[tuple[str | None, int]] = []
-
-    def fault(event: Any, sentence: str) -> InvalidValue:
-        return InvalidValue({field: f"line {event.start_mark.line + 1}: {sentence}"})
-
+    """Raises InvalidValue, YAMLError."""
+    measure = _Measure()
     for event in yaml.parse(text, Loader=_Loader):
+        if fault := measure.take(event):
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise InvalidValue({field: f"line {line}: {fault}"})
+
+
+class _Measure:
+    """Counts the nodes of a file, aliases expanded, and how deep they are nested, by the parser's events."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._sizes: dict[str, int] = {}  # nodes that each anchor stands for
+        #: For each map or list that is being read: its anchor, and how many nodes there were before it.
+        self._open: list[tuple[str | None, int]] = []
+
+    def take(self, event: yaml.Event) -> str:
+        """What is wrong with the file up to here; empty: nothing."""
+        fault = ""
         match event:
             case yaml.ScalarEvent():
-                nodes += 1
-                if says := text_fault("a name or value", event.value, limits.TEXT):
-                    raise fault(event, says)
+                self._nodes += 1
+                fault = text_fault("a name or value", event.value, limits.TEXT) or ""
                 if event.anchor is not None:
-                    sizes[event.anchor] = 1
+                    self._sizes[event.anchor] = 1
             case yaml.CollectionStartEvent():
-                open_.append((event.anchor, nodes))
-                nodes += 1
-                if len(open_) > limits.FILE_DEPTH:
-                    raise fault(event, f"more than {limits.FILE_DEPTH} maps and lists inside each other")
+                self._open.append((event.anchor, self._nodes))
+                self._nodes += 1
+                if len(self._open) > limits.FILE_DEPTH:
+                    fault = f"more than {limits.FILE_DEPTH} maps and lists inside each other"
             case yaml.CollectionEndEvent():
-                anchor, before = open_.pop()
+                anchor, before = self._open.pop()
                 if anchor is not None:
-                    sizes[anchor] = nodes - before
+                    self._sizes[anchor] = self._nodes - before
             case yaml.AliasEvent(anchor=str(name)):
-                if name in {anchor for anchor, _ in open_}:
-                    raise fault(event, f"*{shortened(name)} is inside what it stands for")
-                nodes += sizes.get(name, 1)
-        if nodes > limits.FILE_NODES:
-            raise fault(event, f"the file has more than {limits.FILE_NODES:,} names and values")
+                if name in {anchor for anchor, _ in self._open}:
+                    fault = f"*{shortened(name)} is inside what it stands for"
+                self._nodes += self._sizes.get(name, 1)
+        if not fault and self._nodes > limits.FILE_NODES:
+            fault = f"the file has more than {limits.FILE_NODES:,} names and values"
+        return fault

@@ -22,6 +22,7 @@ from brokers.admin import AdminError, InvalidValue
 from brokers.input_checks import readable_sentences, shortened
 from console.access.people import rights_of
 from console.intake.json_text import read_json
+from console.links.event_window import Tail
 from console.links.link import BrokerLink
 from console.links.readers import Subscription
 from console.links.state import Status
@@ -214,24 +215,27 @@ class LiveConsumer(AsyncWebsocketConsumer):
             except AdminError:
                 return  # the link was lost in this moment; when it is back the rest is sent
             if self._position != position:
-                continue  # the page asked anew while the journal was read
-            if tail.expired_before is not None:
-                await self._frame({"type": "events-expired", "first": tail.expired_before})
-                self._position = tail.expired_before - 1
-            if tail.position is not None:
-                self._position = tail.position
-            if tail.events:
-                texts = ",".join(map(event_text, tail.events))
-                self._events_begun = True
-                await self._send_text(f'{{"type":"events","n":{self._next()},"events":[{texts}]}}')
-            full = len(tail.events) == _EVENTS_IN_A_FRAME
-            self._last_events = float("-inf") if full else time.monotonic()
+                continue  # the page asked for others while the journal was read
+            await self._send_tail(tail)
             if tail.position is None and tail.expired_before is None:
                 return
         if not self._events_begun and self._position >= self.link.newest_event:
             # A page that has had none yet learns that there are none: it need not guess.
             self._events_begun = True
             await self._frame({"type": "events", "events": []})
+
+    async def _send_tail(self, tail: Tail) -> None:
+        if tail.expired_before is not None:
+            await self._frame({"type": "events-expired", "first": tail.expired_before})
+            self._position = tail.expired_before - 1
+        if tail.position is not None:
+            self._position = tail.position
+        if tail.events:
+            texts = ",".join(map(event_text, tail.events))
+            self._events_begun = True
+            await self._send_text(f'{{"type":"events","n":{self._next()},"events":[{texts}]}}')
+        full = len(tail.events) == _EVENTS_IN_A_FRAME
+        self._last_events = float("-inf") if full else time.monotonic()
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 

@@ -138,16 +138,7 @@ def carry_out(number: int, now: dt.datetime | None = None, *, by: Actor | None =
         run.state, run.tries = RunState.ENDING, 1
     beginning = run.state == RunState.BEGINNING
     try:
-        said = _too_late(run, now) if beginning else ""
-        if said:
-            run.state = RunState.MISSED
-        elif beginning:
-            said = _begin(_actor(run), run, now)
-            run.began, run.tries = now, 0
-            run.state = RunState.OPEN if run.ends is not None else RunState.DONE
-        else:
-            said = _end(by or _actor(run), run)
-            run.state = RunState.DONE
+        said = _attempt(run, now, by)
     except (BrokerUnreachable, StaleVersion) as error:  # later it may fare better
         said = str(error)
         run.retry_at = now + dt.timedelta(seconds=min(FIRST * 2 ** min(run.tries, 10), LONGEST))
@@ -165,6 +156,21 @@ def carry_out(number: int, now: dt.datetime | None = None, *, by: Actor | None =
         if run.state in (RunState.DONE, RunState.FAILED, RunState.MISSED):
             run.finished = now
         run.save()
+    return said
+
+
+def _attempt(run: Run, now: dt.datetime, by: Actor | None) -> str:
+    """Begins or ends it; what came of it. Its state is the one after it."""
+    if run.state != RunState.BEGINNING:
+        said = _end(by or _actor(run), run)
+        run.state = RunState.DONE
+        return said
+    if late := _too_late(run, now):
+        run.state = RunState.MISSED
+        return late
+    said = _begin(_actor(run), run, now)
+    run.began, run.tries = now, 0
+    run.state = RunState.OPEN if run.ends is not None else RunState.DONE
     return said
 
 

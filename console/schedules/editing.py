@@ -208,6 +208,24 @@ def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
     name = given.get("name", "")
     if not isinstance(name, str) or label_fault("name", name.strip(), 100):
         raise InvalidValue({"name": "name must be text of 1 to 100 characters, in one line"})
+    work = _checked_work(by, given)
+    lasts = given.get("lasts", 0)
+    if isinstance(lasts, bool) or not isinstance(lasts, int) or not 0 <= lasts <= MOST_MINUTES:
+        raise InvalidValue(
+            {"lasts": f"lasts is {lasts!r}: it must be a whole number of minutes from 0 to {MOST_MINUTES:,}"}
+        )
+    if work["action"] == Action.START and lasts:
+        raise InvalidValue({"lasts": "a start has no end: leave it at 0"})
+    times = _checked_times(given)
+    paused = given.get("paused", False)
+    reason = given.get("reason", "")
+    if not isinstance(paused, bool) or not isinstance(reason, str):
+        raise InvalidValue({"paused": "paused must be true or false, and reason text"})
+    return {"name": name.strip(), **work, "reason": reason.strip(), **times, "lasts": lasts, "paused": paused}
+
+
+def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to be done, and to what; the permission for it is checked."""
     try:
         broker = link(_slug(given))
     except UnknownBroker as error:
@@ -230,37 +248,24 @@ def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
         Aim(target, pattern).check()
         attributes = {}
     by.check(broker.slug, need_of(str(action), target, attributes), target)
-    lasts = given.get("lasts", 0)
-    if isinstance(lasts, bool) or not isinstance(lasts, int) or not 0 <= lasts <= MOST_MINUTES:
-        raise InvalidValue(
-            {"lasts": f"lasts is {lasts!r}: it must be a whole number of minutes from 0 to {MOST_MINUTES:,}"}
-        )
-    if action == Action.START and lasts:
-        raise InvalidValue({"lasts": "a start has no end: leave it at 0"})
-    rule = _rule(given)
-    if rule.once is None and not upcoming(rule, timezone.now(), 1):
-        raise InvalidValue({"hour": "that is never due: there is no such day"})
-    if rule.once is not None and given.get("paused") is not True and not upcoming(rule, timezone.now(), 1):
-        raise InvalidValue({"once": f"{given.get('once')} has passed"})
-    paused = given.get("paused", False)
-    reason = given.get("reason", "")
-    if not isinstance(paused, bool) or not isinstance(reason, str):
-        raise InvalidValue({"paused": "paused must be true or false, and reason text"})
-    times = {field: str(given.get(field, "0" if field == "minute" else "*")).strip() for field in _CRON}
     return {
-        "name": name.strip(),
         "broker": broker.slug,
         "action": action,
         "target": str(target),
         "pattern": pattern.strip(),
         "attributes": attributes,
-        "reason": reason.strip(),
-        "zone": str(given.get("zone")).strip(),
-        "once": str(given.get("once") or "").strip(),
-        **times,
-        "lasts": lasts,
-        "paused": paused,
     }
+
+
+def _checked_times(given: Mapping[str, Any]) -> dict[str, Any]:
+    """When it is due; never, or in the past, is refused."""
+    rule = _rule(given)
+    if rule.once is None and not upcoming(rule, timezone.now(), 1):
+        raise InvalidValue({"hour": "that is never due: there is no such day"})
+    if rule.once is not None and given.get("paused") is not True and not upcoming(rule, timezone.now(), 1):
+        raise InvalidValue({"once": f"{given.get('once')} has passed"})
+    times = {field: str(given.get(field, "0" if field == "minute" else "*")).strip() for field in _CRON}
+    return {"zone": str(given.get("zone")).strip(), "once": str(given.get("once") or "").strip(), **times}
 
 
 def _policy(target: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -255,7 +255,6 @@ def test_the_log_of_a_channel_begins_with_its_first_cause_and_ends_with_its_last
             blocked = not blocked
         blocked = blocked and now if what == "close" else blocked
         assert blocked == now
-        for outlet in outlets.values():
-            for tap in outlet.taps.values():
-                assert tap.producer.blocked == (tap.producer.blocked_since is not None)
-                assert tap.producer.blocked >= bool(tap.producer.queue.reasons())
+        for tap in (tap for outlet in outlets.values() for tap in outlet.taps.values()):
+            assert tap.producer.blocked == (tap.producer.blocked_since is not None)
+            assert tap.producer.blocked >= bool(tap.producer.queue.reasons())

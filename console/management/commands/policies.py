@@ -53,24 +53,33 @@ class Command(BaseCommand):
 
     def _act(self, broker: BrokerLink, options: dict[str, Any]) -> None:
         if options["action"] == "export":
-            text = export_policies(broker)
-            if options["file"] == "-":
-                self.stdout.write(text, ending="")
-            else:
-                Path(options["file"]).write_text(text)
+            self._export(broker, options)
             return
         text = sys.stdin.read() if options["file"] == "-" else Path(options["file"]).read_text()
         if options["action"] == "diff":
-            found = difference(broker, text, prune=options["prune"])
-            preview, problems = previewed(broker, found)
-            if options["json"]:
-                self._json(found, problems=problems, preview=preview)
-            else:
-                self._tell(found, problems)
-                self._effects(preview)
-            if found.changes or problems:
-                sys.exit(1)
-            return
+            self._diff(broker, text, options)
+        else:
+            self._apply(broker, text, options)
+
+    def _export(self, broker: BrokerLink, options: dict[str, Any]) -> None:
+        text = export_policies(broker)
+        if options["file"] == "-":
+            self.stdout.write(text, ending="")
+        else:
+            Path(options["file"]).write_text(text)
+
+    def _diff(self, broker: BrokerLink, text: str, options: dict[str, Any]) -> None:
+        found = difference(broker, text, prune=options["prune"])
+        preview, problems = previewed(broker, found)
+        if options["json"]:
+            self._json(found, problems=problems, preview=preview)
+        else:
+            self._tell(found, problems)
+            self._effects(preview)
+        if found.changes or problems:
+            sys.exit(1)
+
+    def _apply(self, broker: BrokerLink, text: str, options: dict[str, Any]) -> None:
         user = User.objects.filter(username=options["user"], is_active=True).first()
         if user is None:
             raise CommandError(f"there is no user {options['user']!r}")
