@@ -5,18 +5,20 @@ One function for the two directions; rights are checked here, and the link is op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from brokers.admin import AdminError, NotFound
 from brokers.amqp import proton as pn
 from brokers.amqp.coordinator import CoordinatorLink
 from brokers.amqp.filters import read_filters
 from brokers.amqp.incoming import IncomingLink, ProducerLink
+from brokers.amqp.link_context import LinkContext
 from brokers.amqp.links import ConsumerLink, Link
-from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
+from brokers.amqp.nodes import Node, NodeSource, NodeTarget
 from brokers.amqp.outlet_link import OutletLink, Route
 from brokers.amqp.properties import properties
+from brokers.amqp.refusals import Refused
 from brokers.amqp.subscribing import (
     SCHEME,
     TEMPORARY_TOPIC,
@@ -37,25 +39,25 @@ from brokers.engine.queues.queue import Queue
 from brokers.engine.services.outlet import Outlet
 from brokers.engine.subscription import Subscription
 
-if TYPE_CHECKING:
-    from brokers.amqp.connection import AmqpConnection
-
 #: How a receiver asks for message groups: by a capability of its source or, where a client can set none (JMS), by this
 #: at the end of the address, unless a queue has that very name.
 GROUPS, GROUPS_PARAMETER = "message-groups", "?message-groups=true"
 
 
-def attach(connection: AmqpConnection, pointer: Any, engine: Connection) -> Link:
-    """Open the link and make what stands for it here. Raises AdminError or Refused: then it is not open yet."""
-    attaching = _Attaching(connection, engine)
+def attach(context: LinkContext, pointer: Any, engine: Connection, *, channel: int, nodes: Mapping[str, Node]) -> Link:
+    """Open the link and make what stands for it here. `channel`: the number of its session on the connection; `nodes`:
+    addresses that are not queues. Raises AdminError or Refused: then it is not open yet."""
+    attaching = _Attaching(context, engine, channel, nodes)
     return attaching.source(pointer) if pn.link_is_sender(pointer) else attaching.target(pointer)
 
 
 class _Attaching:
-    def __init__(self, connection: AmqpConnection, engine: Connection) -> None:
-        self.connection = connection
-        self.container = connection.container
+    def __init__(self, context: LinkContext, engine: Connection, channel: int, nodes: Mapping[str, Node]) -> None:
+        self.context = context
+        self.broker = context.broker
         self.engine = engine
+        self.channel = channel
+        self.nodes = nodes
 
     def source(self, pointer: Any) -> Link:
         """The client receives."""
@@ -70,23 +72,21 @@ class _Attaching:
         if not address:
             raise Refused("amqp:not-implemented", "the source has no address: a consumer needs a queue")
         self._check_right("consume")
-        self.container.broker.temporary.check_consumer(
-            self.engine, address.removeprefix(SCHEME), durable=is_durable(remote)
-        )
-        wish = wish_of(self.container.broker, self.engine, pointer)
+        self.broker.temporary.check_consumer(self.engine, address.removeprefix(SCHEME), durable=is_durable(remote))
+        wish = wish_of(self.broker, self.engine, pointer)
         if wish is not None:
-            subscription = self.container.broker.subscriptions.subscribe(self.engine, wish)
+            subscription = self.broker.subscriptions.subscribe(self.engine, wish)
             pn.terminus_copy(pn.link_source(pointer), remote)
             confirm(pointer, wish)
             return self._open_subscriber(pointer, subscription)
         filters = read_filters(pn.terminus_filters(remote))
         grouped = GROUPS in pn.terminus_capabilities(remote)
         plain = address.removesuffix(GROUPS_PARAMETER)
-        if plain != address and address not in self.container.broker.virtualhosts[self.engine.virtualhost].queues:
+        if plain != address and address not in self.broker.virtualhosts[self.engine.virtualhost].queues:
             address, grouped = plain, True
-        queue = self.container.broker.find_or_create_queue(self.engine, address)
+        queue = self.broker.find_or_create_queue(self.engine, address)
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
-        link = ConsumerLink(self.connection, pointer, presettled=_presettled(pointer))
+        link = ConsumerLink(self.context, pointer, presettled=_presettled(pointer))
         pn.terminus_copy(pn.link_source(pointer), remote)
         pn.set_terminus_filter(pn.link_source(pointer), filters.applied)  # what is not confirmed is not applied
         return self._open_consumer(pointer, link, queue, browsing=browsing, selects=filters.selects, grouped=grouped)
@@ -97,14 +97,14 @@ class _Attaching:
         self._check_right("consume")
         name, everybody = subscription_name(pn.link_name(pointer)), is_global(pn.link_name(pointer))
         try:
-            subscription = self.container.broker.subscriptions.named(self.engine, name, everybody=everybody)
+            subscription = self.broker.subscriptions.named(self.engine, name, everybody=everybody)
         except NotFound as missing:
             raise NotFound(f"the source has no address, and {missing}") from None
         describe(pointer, subscription.wish)
         return self._open_subscriber(pointer, subscription)
 
     def _open_subscriber(self, pointer: Any, subscription: Subscription) -> Link:
-        link = SubscriberLink(self.connection, pointer, subscription, presettled=_presettled(pointer))
+        link = SubscriberLink(self.context, pointer, subscription, presettled=_presettled(pointer))
         # Qpid JMS asks for copies on durable subscriptions: what a subscription has is a copy already.
         self._open_consumer(pointer, link, subscription.queue, browsing=False)
         link.consumer.oldest = link.oldest
@@ -125,7 +125,7 @@ class _Attaching:
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
         pn.link_open(pointer)
-        link.consumer = self.container.broker.attach_consumer(
+        link.consumer = self.broker.attach_consumer(
             self.engine,
             queue,
             pn.link_name(pointer),
@@ -145,32 +145,32 @@ class _Attaching:
         if pn.terminus_is_dynamic(remote):
             return self._attach_dynamic_target(pointer)
         if address.startswith("$"):
-            node_target = NodeTarget(self.connection, pointer)
+            node_target = NodeTarget(self.context, pointer)
             self._node(address).open_target(node_target)
             self._open_target(node_target, remote)
             node_target.top_up()
             return node_target
         self._check_right("publish")
-        broker, name, channel = self.container.broker, pn.link_name(pointer), self._channel(pointer)
+        broker, name, channel = self.broker, pn.link_name(pointer), self.channel
         topic = topic_name(remote)
         if topic is None:
             target = broker.resolve_target(self.engine, address) if address else None
         else:
             target = broker.resolve_target(self.engine, topic, topic=True)
         if isinstance(target, Queue):
-            link = ProducerLink(self.connection, pointer)
+            link = ProducerLink(self.context, pointer)
             self._open_target(link, remote)
             link.producer = broker.attach_producer(self.engine, target, name, channel, link)
             return link
         route = self._route_to(*target, topic=topic is not None) if target else self._route_by_message()
-        outlet_link = OutletLink(self.connection, pointer, route)
+        outlet_link = OutletLink(self.context, pointer, route)
         self._open_target(outlet_link, remote)
         outlet_link.outlet = Outlet(broker, self.engine, name, channel, outlet_link.settled)
         outlet_link.open()
         return outlet_link
 
     def _attach_coordinator(self, pointer: Any) -> Link:
-        link = CoordinatorLink(self.connection, pointer)
+        link = CoordinatorLink(self.context, pointer)
         pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
         pn.add_target_capabilities(pointer, *CoordinatorLink.CAPABILITIES)
         pn.terminus_copy(pn.link_source(pointer), pn.link_remote_source(pointer))
@@ -181,9 +181,6 @@ class _Attaching:
         link.open()
         return link
 
-    def _channel(self, pointer: Any) -> int:
-        return self.connection.sessions.get(pn.link_session(pointer), 0)
-
     def _route_to(self, exchange: Exchange, key: str | None, *, topic: bool) -> Route:
         """To an exchange, with the key of the address or else the subject of each message."""
         return lambda body: self._find(exchange, properties(body).subject if key is None else key, body, topic=topic)
@@ -193,7 +190,7 @@ class _Attaching:
         found = exchange.route(key)
         if not found and not topic:
             return "no queue is bound for this message's routing key"
-        return self.container.broker.subscriptions.wanting(found, body, self.engine)
+        return self.broker.subscriptions.wanting(found, body, self.engine)
 
     def _route_by_message(self) -> Route:
         """No target address: each message says where it goes to (the anonymous terminus)."""
@@ -204,7 +201,7 @@ class _Attaching:
                 return f"the message's to is {found.to!r}: it must be the name of a queue or an exchange"
             topic = found.topic or found.to.startswith(SCHEME)
             try:
-                target = self.container.broker.resolve_target(
+                target = self.broker.resolve_target(
                     self.engine, found.to.removeprefix(SCHEME) if topic else found.to, topic=topic
                 )
             except AdminError as refused:
@@ -231,41 +228,41 @@ class _Attaching:
 
     def _attach_dynamic_source(self, pointer: Any) -> Link:
         """A temporary queue of its own; answers of nodes can be sent there, too, to those who may ask them."""
-        user = self.connection.user
-        if user is None or not self.container.rights(user).manages_something:
+        user = self.context.user
+        if user is None or not self.broker.accounts.rights(user).manages_something:
             self._check_right("consume")
-        queue = self.container.broker.temporary.create_queue(self.engine)
-        link = TemporarySource(self.connection, pointer, presettled=_presettled(pointer))
+        queue = self.broker.temporary.create_queue(self.engine)
+        link = TemporarySource(self.context, pointer, presettled=_presettled(pointer))
         describe_dynamic(pn.link_source(pointer), pn.link_remote_source(pointer), queue.name)
         filters = read_filters(pn.terminus_filters(pn.link_remote_source(pointer)))
         pn.set_terminus_filter(pn.link_source(pointer), filters.applied)
         self._open_consumer(pointer, link, queue, browsing=False, selects=filters.selects)
-        self.connection.reply_links[queue.name] = link
+        self.context.replies[queue.name] = link
         return link
 
     def _attach_dynamic_target(self, pointer: Any) -> Link:
         """A temporary queue or topic: for its connection to consume from, for others to send to."""
         self._check_right("consume")
-        temporary, remote = self.container.broker.temporary, pn.link_remote_target(pointer)
+        temporary, remote = self.broker.temporary, pn.link_remote_target(pointer)
         capabilities = pn.terminus_capabilities(remote)
-        name, channel = pn.link_name(pointer), self._channel(pointer)
+        name, channel = pn.link_name(pointer), self.channel
         if TOPIC in capabilities or TEMPORARY_TOPIC in capabilities:
             exchange = temporary.create_topic(self.engine)
-            topic = TemporaryTopicTarget(self.connection, pointer, self._route_to(exchange, None, topic=True))
+            topic = TemporaryTopicTarget(self.context, pointer, self._route_to(exchange, None, topic=True))
             topic.exchange = exchange
             self._open_target(topic, remote, dynamic=exchange.name)
-            topic.outlet = Outlet(self.container.broker, self.engine, name, channel, topic.settled)
+            topic.outlet = Outlet(self.broker, self.engine, name, channel, topic.settled)
             topic.open()
             return topic
         queue = temporary.create_queue(self.engine)
-        link = TemporaryTarget(self.connection, pointer)
+        link = TemporaryTarget(self.context, pointer)
         self._open_target(link, remote, dynamic=queue.name)
-        link.producer = self.container.broker.attach_producer(self.engine, queue, name, channel, link)
+        link.producer = self.broker.attach_producer(self.engine, queue, name, channel, link)
         return link
 
     def _attach_node_source(self, pointer: Any, address: str) -> Link:
         reply_to = pn.terminus_address(pn.link_remote_target(pointer))
-        link = NodeSource(self.connection, pointer, reply_to)
+        link = NodeSource(self.context, pointer, reply_to)
         remote = pn.link_remote_source(pointer)
         self._node(address).open_source(link, pn.terminus_filter(remote))
         if reply_to:
@@ -276,7 +273,7 @@ class _Attaching:
 
     def _take_replies(self, link: NodeSource) -> None:
         """Replies for the link's address go to it, until it ends or another takes them."""
-        links, address = self.connection.reply_links, link.address
+        links, address = self.context.replies, link.address
         links[address] = link
         link.on_end.append(lambda: links.pop(address) if links.get(address) is link else None)
 
@@ -285,28 +282,28 @@ class _Attaching:
         pn.link_set_snd_settle_mode(pointer, pn.SND_SETTLED)
         pn.link_open(pointer)
 
-    def _node(self, address: str) -> Any:
-        node = self.container.nodes.get(address)
+    def _node(self, address: str) -> Node:
+        node = self.nodes.get(address)
         if node is None:
             raise Refused("amqp:not-found", f"there is no node {address}")
-        if self.connection.user is None:
+        if self.context.user is None:
             raise Refused("amqp:unauthorized-access", f"{address} is for users who signed in")
-        if not self.container.rights(self.connection.user).manages_something:
+        if not self.broker.accounts.rights(self.context.user).manages_something:
             raise Refused(
-                "amqp:unauthorized-access", f"user {self.connection.user} has not the right to manage: no {address}"
+                "amqp:unauthorized-access", f"user {self.context.user} has not the right to manage: no {address}"
             )
-        self.connection.wire.prefer()
+        self.context.prefer()
         return node
 
     def _check_right(self, right: str) -> None:
         """Nobody who signed in may less than an anonymous client."""
-        if self.connection.user is None or self.container.broker.virtualhosts[self.engine.virtualhost].anonymous:
+        if self.context.user is None or self.broker.virtualhosts[self.engine.virtualhost].anonymous:
             return
         host = self.engine.virtualhost
-        if not self.container.rights(self.connection.user).may(right, host):
+        if not self.broker.accounts.rights(self.context.user).may(right, host):
             raise Refused(
                 "amqp:unauthorized-access",
-                f"user {self.connection.user} has not the right to {right} in virtual host {host}",
+                f"user {self.context.user} has not the right to {right} in virtual host {host}",
             )
 
 

@@ -1,8 +1,8 @@
 """What all connections share: the engine, the nodes, and the turn that follows each input.
 
 A turn hands acquired messages to consumers, credit to producers and effects to links until nothing is left to do, then
-has the facts journaled and the records kept, and only then lets the connection write that the turn's input came from:
-nobody is told that his change is made before it is safe. What follows from it for others (less credit, above all) does
+has the facts journaled and the records stored, and only then lets the connection write that the turn's input came from:
+no client hears that its change is made before it is safe. What follows from it for others (less credit, above all) does
 not wait for the disk.
 """
 
@@ -10,29 +10,43 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from brokers.amqp.coordinator import CoordinatorLink
 from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.filters import compile_selector
 from brokers.amqp.header import at_delivery_time, header
 from brokers.amqp.incoming import ProducerLink
+from brokers.amqp.link_context import Drainable
 from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.amqp.sign_in_attempts import SignInAttempts
 from brokers.engine.broker import Broker
 from brokers.engine.flow.turn import Close, CreditChanged, Detach, Discharged, Drain, Effect, Keep, Removed, Settled
-from brokers.engine.rights import Rights
 from brokers.engine.values.events import Fact
-
-if TYPE_CHECKING:
-    from brokers.amqp.connection import AmqpConnection
-    from brokers.amqp.coordinator import CoordinatorLink
 
 Settle = Callable[[list[Fact], list[Keep]], bool]
 
 #: Connections that have not opened yet, at most; the server has fewer where there are fewer file descriptors.
 MOST_UNOPENED = 5_000
+
+
+class ServedConnection(Protocol):
+    """What the container asks of a connection. `flush`: write what there is to write."""
+
+    user: str | None
+    writable: bool
+    flush: Callable[[], None]
+
+    def abandon(self) -> None:
+        """End the socket without another word."""
+
+    def tick(self, now: int) -> None:
+        """`now`: ms of any steady clock, above 0."""
+
+    def end(self, condition: str, description: str, *, orderly: bool = False) -> None:
+        """Close our end, with an error."""
 
 
 class Container:
@@ -56,26 +70,31 @@ class Container:
         broker.turn.at_delivery_time = at_delivery_time
         broker.subscriptions.compile = compile_selector
         broker.temporary.unguessable = lambda: secrets.token_hex(16)
-        self.connections: set[AmqpConnection] = set()
-        self.unwritten: set[AmqpConnection] = set()
-        self.speaking: AmqpConnection | None = None  # this turn's input came from it
-        self.asking: set[AmqpConnection] = set()  # sent a request to a node in this turn
-        self.draining: set[ConsumerLink] = set()
-        self.hasty: set[AmqpConnection] = set()  # to be ticked more often than once a second
-        #: What a user who signed in may do now.
-        self.rights: Callable[[str], Rights] = broker.accounts.rights
+        self.connections: set[ServedConnection] = set()
+        self.unwritten: set[ServedConnection] = set()
+        self.current: ServedConnection | None = None  # this turn's input came from it
+        self.requesters: set[ServedConnection] = set()  # sent a request to a node in this turn
+        self.draining: set[Drainable] = set()
+        self.ticked_often: set[ServedConnection] = set()  # more than once a second
         self.attempts = SignInAttempts()
-        self.unopened: dict[AmqpConnection, None] = {}  # that have not signed in and said open, the oldest first
+        self.unopened: dict[ServedConnection, None] = {}  # that have not signed in and said open, the oldest first
         self.most_unopened = MOST_UNOPENED
 
-    def add_unopened(self, connection: AmqpConnection) -> None:
-        """The oldest goes when there are too many: who means it takes milliseconds, so a flood of connections that say
-        nothing keeps nobody else out."""
+    def add_unopened(self, connection: ServedConnection) -> None:
+        """The oldest ends when there are too many: signing in takes milliseconds, so a flood of connections that say
+        nothing keeps no other client out."""
         self.unopened[connection] = None
         if len(self.unopened) > self.most_unopened:
             oldest = next(iter(self.unopened))
             del self.unopened[oldest]
             oldest.abandon()
+
+    def forget(self, connection: ServedConnection) -> None:
+        """Its socket has gone."""
+        self.connections.discard(connection)
+        self.unopened.pop(connection, None)
+        self.unwritten.discard(connection)
+        self.ticked_often.discard(connection)
 
     def begin(self) -> None:
         """Before any input: set the engine's time."""
@@ -85,7 +104,7 @@ class Container:
         """After any input: see the module."""
         turn = self.broker.turn
         touched, changed = turn.touched, turn.changed
-        more: list[ConsumerLink] = []
+        more: list[Drainable] = []
         while touched or turn.effects or self.draining:
             # Before anything is handed out: a client hears of a rollback before it gets again what that put back.
             for effect in turn.take_effects():
@@ -108,14 +127,14 @@ class Container:
                     link.finish_drain()
         unwritten = self.unwritten
         if turn.facts or turn.dropped or turn.keep:
-            for connection in [c for c in unwritten if c is not self.speaking]:
+            for connection in [c for c in unwritten if c is not self.current]:
                 unwritten.discard(connection)
                 connection.flush()
             if not self.settle(turn.take_facts(), turn.take_keep()):
-                for connection in self.asking:
-                    connection.abandon()  # it must not be told that its change is made
-        self.asking.clear()
-        self.speaking = None
+                for connection in self.requesters:
+                    connection.abandon()  # it must not hear that its change is made
+        self.requesters.clear()
+        self.current = None
         self.commit()
         while unwritten:
             unwritten.pop().flush()
@@ -136,8 +155,8 @@ class Container:
             case Removed(consumer, count):
                 cast(ConsumerLink, consumer.handle).confirm(count)
             case Discharged(transaction):
-                cast("CoordinatorLink", transaction.handle).discharged(transaction)
+                cast(CoordinatorLink, transaction.handle).discharged(transaction)
             case Detach(link, condition, description):
                 cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
             case Close(connection, condition, description):
-                cast("AmqpConnection", connection.handle).end(condition, description)
+                cast(ServedConnection, connection.handle).end(condition, description)

@@ -6,18 +6,16 @@ ends with the link that it was declared on; what was not discharged by then is r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proton import Described
 
 from brokers.amqp import proton as pn
 from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, IncomingLink
+from brokers.amqp.link_context import LinkContext
 from brokers.amqp.links import UNKNOWN_TRANSACTION, ConsumerLink
 from brokers.amqp.proton import ACCEPTED, delivery_settle, delivery_update, link_credit, link_flow
 from brokers.engine.services.transaction import MOST_OPEN, State, Transaction
-
-if TYPE_CHECKING:
-    from brokers.amqp.connection import AmqpConnection
 
 #: Requests that a client may send before they are answered.
 CREDIT = 64
@@ -37,16 +35,13 @@ class CoordinatorLink(IncomingLink):
     CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
     max_size = 4096
 
-    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
-        super().__init__(connection, pointer)
+    def __init__(self, context: LinkContext, pointer: Any) -> None:
+        super().__init__(context, pointer)
         self.discharging: dict[Transaction, tuple[Any, bool]] = {}
 
     def open(self) -> None:
         """The link is open: give the client credit, and look from now on at the state of each of its messages."""
-        self.connection.transacted = True
-        for link in self.connection.links.values():
-            if isinstance(link, IncomingLink):
-                link.plain = False
+        self.context.begin_transactions()
         self._top_up()
 
     def on_delivery(self, delivery: Any) -> None:
@@ -85,7 +80,7 @@ class CoordinatorLink(IncomingLink):
         delivery_settle(delivery)
 
     def _declare(self, delivery: Any, global_id: Any) -> None:
-        engine = self.connection.engine
+        engine = self.context.engine
         assert engine is not None
         if global_id is not None:
             self.reject(delivery, NOT_IMPLEMENTED, "distributed transactions are not supported")
@@ -95,7 +90,7 @@ class CoordinatorLink(IncomingLink):
                 delivery, "amqp:not-allowed", "a declaration must not be sent settled: nobody would learn the id"
             )
             return
-        transaction = self.connection.container.broker.transactions.declare(engine, self)
+        transaction = self.context.broker.transactions.declare(engine, self)
         if transaction is None:
             self.reject(delivery, RESOURCE_LIMIT, f"the connection has {MOST_OPEN:,} transactions open")
             return
@@ -113,7 +108,7 @@ class CoordinatorLink(IncomingLink):
         else:
             pn.link_advance(self.pointer)
             self.discharging[transaction] = (delivery, bool(failed))
-        transactions = self.connection.container.broker.transactions
+        transactions = self.context.broker.transactions
         if failed:
             transactions.roll_back(transaction)
         else:
@@ -136,20 +131,20 @@ class CoordinatorLink(IncomingLink):
             condition, text = transaction.fault or (UNKNOWN_TRANSACTION, "the transaction is over")
             self.reject(delivery, condition, text)
         self._top_up()
-        self.connection.dirty()
+        self.context.dirty()
         if failed:
-            self.connection.frame()  # a client hears of its rollback before it gets the messages again
+            self.context.frame()  # a client hears of its rollback before it gets the messages again
 
     def _top_up(self) -> None:
         credit = link_credit(self.pointer)
         if not self.closing and not self.far_ahead and credit <= CREDIT // 2:
             link_flow(self.pointer, CREDIT - credit - len(self.discharging))
-        self.connection.dirty()
+        self.context.dirty()
 
     def let_go(self) -> None:
         super().let_go()
         self.discharging.clear()
-        transactions = self.connection.container.broker.transactions
+        transactions = self.context.broker.transactions
         for transaction in [t for t in self._transactions.values() if t.handle is self]:
             transactions.roll_back(transaction)
 

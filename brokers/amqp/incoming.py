@@ -7,9 +7,10 @@ made.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokers.amqp import proton as pn
+from brokers.amqp.link_context import LinkContext
 from brokers.amqp.links import UNKNOWN_TRANSACTION, Link
 from brokers.amqp.proton import (
     ACCEPTED,
@@ -33,9 +34,6 @@ from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.receipt import Outcome
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.services.transaction import ROLLED_BACK, State, Transaction
-
-if TYPE_CHECKING:
-    from brokers.amqp.connection import AmqpConnection
 
 #: The largest message that is taken, in bytes; announced to clients, and held against them.
 MAX_MESSAGE_SIZE = 128 << 20
@@ -70,8 +68,8 @@ class IncomingLink(Link):
 
     max_size = MAX_MESSAGE_SIZE
 
-    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
-        super().__init__(connection, pointer)
+    def __init__(self, context: LinkContext, pointer: Any) -> None:
+        super().__init__(context, pointer)
         self.parts: list[bytes] = []
         self.plain = False
         self.size = 0
@@ -113,7 +111,7 @@ class IncomingLink(Link):
     @property
     def memory(self) -> Usage:
         """What messages in memory use, of all clients."""
-        return self.connection.container.broker.shortages.usages[Resource.MEMORY]
+        return self.context.broker.shortages.usages[Resource.MEMORY]
 
     def let_go(self) -> None:
         self.forget_parts()
@@ -173,14 +171,17 @@ class IncomingLink(Link):
 
     @property
     def _transactions(self) -> dict[bytes, Transaction]:
-        engine = self.connection.engine
+        engine = self.context.engine
         return {} if engine is None else engine.transactions
+
+    def watch_transactions(self) -> None:
+        self.plain = False
 
     def in_transaction(self, delivery: Any) -> bool:
         """Whether a whole message is in one; asked of every message unless the link is plain."""
         if delivery_remote_state(delivery) == TRANSACTIONAL:
             return True
-        self.plain = not self.connection.transacted
+        self.plain = not self.context.transacted
         return False
 
     def transaction_of(self, delivery: Any) -> Transaction | None:
@@ -205,8 +206,8 @@ class ProducerLink(IncomingLink):
 
     producer: Producer
 
-    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
-        super().__init__(connection, pointer)
+    def __init__(self, context: LinkContext, pointer: Any) -> None:
+        super().__init__(context, pointer)
         self.held: deque[Any] = deque()
 
     def on_delivery(self, delivery: Any) -> None:
@@ -279,10 +280,10 @@ class ProducerLink(IncomingLink):
                 self.accept(delivery)
             else:
                 self._reject(delivery, outcome)
-        self.connection.dirty()
+        self.context.dirty()
 
     def refuse(self, delivery: Any, condition: str, text: str) -> None:
-        self.connection.container.broker.refuse_producer(self.producer, condition, text)
+        self.context.broker.refuse_producer(self.producer, condition, text)
         super().refuse(delivery, condition, text)
 
     def _odd(self, delivery: Any) -> bytes | None:
@@ -322,15 +323,15 @@ class ProducerLink(IncomingLink):
         if not self.closing:
             more = self.producer.credit - link_credit(self.pointer)
             link_flow(self.pointer, more)
-            self.connection.dirty()
+            self.context.dirty()
 
     def drain(self) -> None:
         if not self.closing:
             pn.link_drain(self.pointer, 0)
-            self.connection.dirty()
+            self.context.dirty()
 
     def let_go(self) -> None:
         super().let_go()
         self.plain = False  # so that what still comes is looked at
         self.held.clear()
-        self.connection.container.broker.detach(self.producer)
+        self.context.broker.detach(self.producer)

@@ -8,10 +8,11 @@ message are written out flat: that is where the broker's speed is made.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokers.amqp import proton as pn
 from brokers.amqp.header import for_delivery
+from brokers.amqp.link_context import LinkContext
 from brokers.amqp.proton import (
     ACCEPTED,
     MODIFIED,
@@ -28,9 +29,6 @@ from brokers.amqp.proton import (
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
 from brokers.engine.services.transaction import Acknowledgement, State
-
-if TYPE_CHECKING:
-    from brokers.amqp.connection import AmqpConnection
 
 UNKNOWN_TRANSACTION = "amqp:transaction:unknown-id"
 
@@ -50,10 +48,10 @@ class Link:
     """What every link has. `closing`: our end is closed, and what still arrives is thrown away. `orderly`: nobody broke
     off: the client ended it, or the broker ends."""
 
-    __slots__ = ("closing", "connection", "orderly", "pointer")
+    __slots__ = ("closing", "context", "orderly", "pointer")
 
-    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
-        self.connection = connection
+    def __init__(self, context: LinkContext, pointer: Any) -> None:
+        self.context = context
         self.pointer = pointer
         self.closing = False
         self.orderly = False
@@ -66,6 +64,9 @@ class Link:
 
     def on_writable(self) -> None:
         """The peer reads again."""
+
+    def watch_transactions(self) -> None:
+        """The connection has transactions from now on."""
 
     def let_go(self) -> None:
         """The link has ended, from whichever side. Called once."""
@@ -80,7 +81,7 @@ class Link:
             self.let_go()
             pn.set_condition(pn.link_condition(self.pointer), condition, description, info)
             pn.link_close(self.pointer)
-            self.connection.dirty()
+            self.context.dirty()
 
 
 class ConsumerLink(Link):
@@ -92,8 +93,8 @@ class ConsumerLink(Link):
 
     consumer: Consumer
 
-    def __init__(self, connection: AmqpConnection, pointer: Any, *, presettled: bool) -> None:
-        super().__init__(connection, pointer)
+    def __init__(self, context: LinkContext, pointer: Any, *, presettled: bool) -> None:
+        super().__init__(context, pointer)
         self.presettled = presettled
         self.unsettled: dict[Any, Message] = {}
         self.acknowledged: dict[Any, Acknowledgement] = {}
@@ -125,12 +126,12 @@ class ConsumerLink(Link):
             else:
                 unsettled[delivery] = message
         self.tag = tag
-        self.connection.dirty()
+        self.context.dirty()
 
     def _told(self, message: Message, failed: int, expires: int | None) -> bytes:
         """The message as the receiver gets it: with its failed deliveries and what is left of its time to live."""
         if expires is not None:
-            left = max(1, expires - self.connection.container.broker.turn.now)
+            left = max(1, expires - self.context.broker.turn.now)
             return for_delivery(message[1], failed, left)
         return for_delivery(message[1], failed) if failed else message[1]
 
@@ -196,7 +197,7 @@ class ConsumerLink(Link):
                 self._settle_late(delivery)
             return
         identity, outcome, fields = pn.transactional_state(delivery)
-        engine = self.connection.engine
+        engine = self.context.engine
         transaction = engine.transactions.get(identity) if engine is not None else None
         if transaction is None or (transaction.state is not State.OPEN and transaction.fault is None):
             self.end(UNKNOWN_TRANSACTION, "a message was acknowledged in a transaction that is not open")
@@ -236,7 +237,7 @@ class ConsumerLink(Link):
             goes = acknowledgement.removes or acknowledgement.rejected
             delivery_update(delivery, ACCEPTED if goes else pn.RELEASED)
             delivery_settle(delivery)
-            self.connection.dirty()
+            self.context.dirty()
 
     def confirm(self, count: int) -> None:
         """The oldest `count` removals are safe."""
@@ -245,27 +246,27 @@ class ConsumerLink(Link):
             if delivery is not None:
                 delivery_update(delivery, ACCEPTED)
                 delivery_settle(delivery)
-        self.connection.dirty()
+        self.context.dirty()
 
     def on_flow(self) -> None:
         consumer = self.consumer
         consumer.credit = link_credit(self.pointer)
-        container = self.connection.container
-        container.broker.turn.touched.add(consumer.queue)
+        context = self.context
+        context.broker.turn.touched.add(consumer.queue)
         if pn.link_get_drain(self.pointer):
-            container.draining.add(self)
+            context.drain_later(self)
 
     def on_writable(self) -> None:
         if pn.link_get_drain(self.pointer):
-            self.connection.container.draining.add(self)
+            self.context.drain_later(self)
 
     def finish_drain(self) -> None:
         """Everything that could be sent has been: give back the rest of the credit. While the peer does not read,
         more could be sent later."""
-        if not self.closing and pn.link_get_drain(self.pointer) and self.connection.writable:
+        if not self.closing and pn.link_get_drain(self.pointer) and self.context.writable:
             pn.link_drained(self.pointer)
             self.consumer.credit = link_credit(self.pointer)
-            self.connection.dirty()
+            self.context.dirty()
 
     def let_go(self) -> None:
         """Messages that it held go back to their places: released if the client ended the link itself, for then most
@@ -281,5 +282,5 @@ class ConsumerLink(Link):
         self.unsettled.clear()
         self.acknowledged.clear()
         self.removing.clear()
-        self.connection.container.draining.discard(self)
-        self.connection.container.broker.detach(consumer)
+        self.context.forget_drain(self)
+        self.context.broker.detach(consumer)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from brokers.amqp import proton as pn
 from brokers.amqp.incoming import TRANSFER_LIMIT, IncomingLink
+from brokers.amqp.link_context import LinkContext
 from brokers.amqp.links import Link
 from brokers.amqp.proton import ACCEPTED, REJECTED, delivery_settle, delivery_update, link_credit, link_flow
-
-if TYPE_CHECKING:
-    from brokers.amqp.connection import AmqpConnection
 
 #: Requests that a client may send to a node before they are answered.
 REQUEST_CREDIT = 64
@@ -24,21 +22,6 @@ REQUEST_CREDIT = 64
 MAX_REQUEST_SIZE = 1 << 20
 #: Answers that may wait for a client to give credit for them.
 MAX_WAITING = 1000
-
-
-class Refused(Exception):
-    """A node will not serve a link. `condition` is an AMQP error condition, `info` its details."""
-
-    def __init__(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
-        super().__init__(description)
-        self.condition = condition
-        self.info = info
-
-
-class Replies(Protocol):
-    """Where answers to a client's requests go."""
-
-    def push(self, message: bytes) -> None: ...
 
 
 class Node(Protocol):
@@ -59,8 +42,8 @@ class NodeSource(Link):
 
     __slots__ = ("address", "on_credit", "on_end", "tag", "waiting")
 
-    def __init__(self, connection: AmqpConnection, pointer: Any, address: str) -> None:
-        super().__init__(connection, pointer)
+    def __init__(self, context: LinkContext, pointer: Any, address: str) -> None:
+        super().__init__(context, pointer)
         self.address = address
         self.waiting: deque[bytes] = deque()
         self.on_credit: Callable[[], None] | None = None
@@ -70,7 +53,7 @@ class NodeSource(Link):
     @property
     def credit(self) -> int:
         """Messages that could be sent at once."""
-        if self.closing or not self.connection.writable:
+        if self.closing or not self.context.writable:
             return 0
         return max(0, int(link_credit(self.pointer)) - len(self.waiting))
 
@@ -95,7 +78,7 @@ class NodeSource(Link):
             pn.link_send(pointer, body, len(body))
             pn.link_advance(pointer)
             delivery_settle(delivery)
-            self.connection.dirty()
+            self.context.dirty()
 
     def on_delivery(self, delivery: Any) -> None:
         delivery_settle(delivery)
@@ -106,7 +89,7 @@ class NodeSource(Link):
             self.on_credit()
         if not self.closing and pn.link_get_drain(self.pointer) and not self.waiting:
             pn.link_drained(self.pointer)
-            self.connection.dirty()
+            self.context.dirty()
 
     def on_writable(self) -> None:
         self.on_flow()
@@ -125,8 +108,8 @@ class NodeTarget(IncomingLink):
 
     max_size = MAX_REQUEST_SIZE
 
-    def __init__(self, connection: AmqpConnection, pointer: Any) -> None:
-        super().__init__(connection, pointer)
+    def __init__(self, context: LinkContext, pointer: Any) -> None:
+        super().__init__(context, pointer)
         self.on_message: Callable[[bytes], str] | None = None
 
     def on_delivery(self, delivery: Any) -> None:
@@ -146,7 +129,7 @@ class NodeTarget(IncomingLink):
         if link_credit(self.pointer) <= 0:
             self.refuse(delivery, TRANSFER_LIMIT, "the request was not taken: the link had no credit")
             return
-        self.connection.container.asking.add(self.connection)
+        self.context.expect_answer()
         fault = self.on_message(body) if self.on_message else "nobody listens"
         if fault:
             pn.delivery_error(delivery, "amqp:decode-error", fault)
@@ -158,7 +141,7 @@ class NodeTarget(IncomingLink):
         credit = link_credit(self.pointer)
         if credit <= REQUEST_CREDIT // 2:
             link_flow(self.pointer, REQUEST_CREDIT - credit)
-            self.connection.dirty()
+            self.context.dirty()
 
     def let_go(self) -> None:
         super().let_go()

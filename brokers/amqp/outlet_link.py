@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokers.amqp import proton as pn
 from brokers.amqp.incoming import NO_MEMORY, RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
+from brokers.amqp.link_context import LinkContext
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
 from brokers.engine.flow.receipt import Outcome
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.outlet import Outlet, Parcel
 from brokers.engine.services.transaction import Transaction
-
-if TYPE_CHECKING:
-    from brokers.amqp.connection import AmqpConnection
 
 NOT_FOUND = "amqp:not-found"
 
@@ -29,14 +27,14 @@ class OutletLink(IncomingLink):
 
     outlet: Outlet
 
-    def __init__(self, connection: AmqpConnection, pointer: Any, route: Route) -> None:
-        super().__init__(connection, pointer)
+    def __init__(self, context: LinkContext, pointer: Any, route: Route) -> None:
+        super().__init__(context, pointer)
         self.route = route
 
     def open(self) -> None:
         """The link is open: give the client its first credit."""
         link_flow(self.pointer, self.outlet.credit)
-        self.connection.dirty()
+        self.context.dirty()
 
     def on_delivery(self, delivery: Any) -> None:
         if self.closing:
@@ -100,12 +98,12 @@ class OutletLink(IncomingLink):
         else:
             self.reject(parcel.delivery, RESOURCE_LIMIT, "a queue that the message was for is full, or has gone")
         self._top_up()
-        self.connection.dirty()
+        self.context.dirty()
 
     def _top_up(self) -> None:
         if not self.closing and not self.far_ahead and self.outlet.top_up():
             link_flow(self.pointer, self.outlet.credit - link_credit(self.pointer))
-            self.connection.dirty()
+            self.context.dirty()
 
     def let_go(self) -> None:
         super().let_go()

@@ -12,6 +12,7 @@ one that failed longest ago goes first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from brokers.loopback import is_loopback
@@ -91,6 +92,28 @@ class SignInAttempts:
     def _known(self, key: _Key, now: int) -> _Failures | None:
         known = self._failures.get(key)
         return known if known and now - known.last < FORGOTTEN_MS else None
+
+
+class AttemptsFrom:
+    """The attempts from one remote address. `clock`: steady, in ms: a clock that is set must neither end a pause nor
+    make it last."""
+
+    def __init__(self, attempts: SignInAttempts, address: str, clock: Callable[[], int]) -> None:
+        self._attempts = attempts
+        self._address = address
+        self._clock = clock
+
+    def wait_ms(self, user: str) -> int:
+        return self._attempts.wait_ms(self._address, user, self._clock())
+
+    def check_wait_ms(self, user: str) -> int:
+        return self._attempts.check_wait_ms(self._address, user, self._clock())
+
+    def failed(self, user: str) -> None:
+        self._attempts.failed(self._address, user, self._clock())
+
+    def succeeded(self, user: str) -> None:
+        self._attempts.succeeded(self._address, user)
 
 
 def _keys(address: str, user: str) -> list[tuple[_Key, int]]:

@@ -15,21 +15,19 @@ share it, as the standard has it: a client that means to come back detaches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proton import Described, symbol
 
 from brokers.amqp import proton as pn
 from brokers.amqp.filters import SELECTOR, selector_of
+from brokers.amqp.link_context import LinkContext
 from brokers.amqp.links import ConsumerLink
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.services.subscriptions import everything
 from brokers.engine.subscription import Subscription, Wish
 from brokers.engine.values.message import sequence_of
-
-if TYPE_CHECKING:
-    from brokers.amqp.connection import AmqpConnection
 
 TOPIC, TEMPORARY_TOPIC, QUEUE, SHARED, GLOBAL = "topic", "temporary-topic", "queue", "shared", "global"
 SCHEME = "topic://"
@@ -46,10 +44,8 @@ class SubscriberLink(ConsumerLink):
 
     __slots__ = ("subscription",)
 
-    def __init__(
-        self, connection: AmqpConnection, pointer: Any, subscription: Subscription, *, presettled: bool
-    ) -> None:
-        super().__init__(connection, pointer, presettled=presettled)
+    def __init__(self, context: LinkContext, pointer: Any, subscription: Subscription, *, presettled: bool) -> None:
+        super().__init__(context, pointer, presettled=presettled)
         self.subscription = subscription
 
     def oldest(self) -> int | None:
@@ -57,7 +53,7 @@ class SubscriberLink(ConsumerLink):
         return min((sequence_of(message[0]) for message in self.unsettled.values()), default=None)
 
     def peer_closed(self) -> None:
-        self.connection.container.broker.subscriptions.unsubscribe(self.subscription)
+        self.context.broker.subscriptions.unsubscribe(self.subscription)
 
 
 def topic_name(terminus: Any) -> str | None:

@@ -39,8 +39,8 @@ class TemporarySource(ConsumerLink):
 
     def let_go(self) -> None:
         super().let_go()
-        self.connection.reply_links.pop(self.consumer.queue.name, None)
-        self.connection.container.broker.temporary.delete(self.consumer.queue)
+        self.context.replies.pop(self.consumer.queue.name, None)
+        self.context.broker.temporary.delete(self.consumer.queue)
 
 
 class TemporaryTarget(ProducerLink):
@@ -50,7 +50,7 @@ class TemporaryTarget(ProducerLink):
 
     def let_go(self) -> None:
         super().let_go()
-        self.connection.container.broker.temporary.delete(self.producer.queue)
+        self.context.broker.temporary.delete(self.producer.queue)
 
 
 class TemporaryTopicTarget(OutletLink):
@@ -62,4 +62,4 @@ class TemporaryTopicTarget(OutletLink):
 
     def let_go(self) -> None:
         super().let_go()
-        self.connection.container.broker.temporary.delete(self.exchange)
+        self.context.broker.temporary.delete(self.exchange)

@@ -14,7 +14,8 @@ from typing import Any
 from proton import Message, symbol
 
 from brokers.admin import Event
-from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
+from brokers.amqp.nodes import NodeSource, NodeTarget
+from brokers.amqp.refusals import Refused
 from brokers.engine.management.permission import virtualhost_of
 from brokers.engine.rights import MANAGE, Rights
 from brokers.server.event_journal import EventJournal, Expired
@@ -77,7 +78,7 @@ class EventNode:
     def _pump(self, link: NodeSource) -> None:
         """Send what the link's credit allows, and no more than `AT_ONCE`."""
         left = AT_ONCE
-        rights = self._rights(link.connection.user or "")
+        rights = self._rights(link.context.user or "")
         while (credit := link.credit) > 0 and self._reached.get(link, self.journal.last) < self.journal.last:
             if left <= 0:
                 self._behind.add(link)

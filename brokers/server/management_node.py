@@ -74,11 +74,10 @@ class ManagementNode:
             return f"the request cannot be read: {error}"
         if not isinstance(request.properties, Mapping | None):
             return "the request cannot be read: its application properties are not a map"
-        connection = link.connection
-        target = connection.reply_links.get(reply_to) if reply_to else None
+        target = link.context.replies.get(reply_to) if reply_to else None
         if target is None:
             return f"there is no link to answer on: reply-to is {reply_to!r}"
-        status, properties, body = self.answer(request, connection.user or "")
+        status, properties, body = self.answer(request, link.context.user or "")
         answer = Message(body=to_amqp(body), address=reply_to, correlation_id=correlation)
         answer.properties = {"statusCode": status, **properties}
         target.push(bytes(answer.encode()))

@@ -7,7 +7,8 @@ from typing import Any
 from proton import Message
 
 from brokers.admin import SAMPLED
-from brokers.amqp.nodes import NodeSource, NodeTarget, Refused
+from brokers.amqp.nodes import NodeSource, NodeTarget
+from brokers.amqp.refusals import Refused
 from brokers.engine.broker import Broker
 from brokers.engine.management.attributes import GETTERS
 from brokers.engine.queues.queue import Queue
@@ -50,7 +51,7 @@ class SampleNode:
         """The links by the virtual hosts that they see; None: all."""
         found: dict[frozenset[str] | None, list[NodeSource]] = {}
         for link in self._links:
-            rights = self.broker.accounts.rights(link.connection.user or "")
+            rights = self.broker.accounts.rights(link.context.user or "")
             hosts = frozenset(host for host in self.broker.virtualhosts if rights.may(MANAGE, host))
             found.setdefault(None if rights.administrator else hosts, []).append(link)
         return found

@@ -285,9 +285,9 @@ class Service:
             self.broker.sweep()
         self._release()
         self.events.go_on()
-        if self.container.hasty:
+        if self.container.ticked_often:
             now = time.monotonic_ns() // 1_000_000
-            for connection in list(self.container.hasty):
+            for connection in list(self.container.ticked_often):
                 connection.tick(now)
 
     def _release(self) -> None:

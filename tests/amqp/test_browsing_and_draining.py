@@ -53,7 +53,7 @@ def _unsettled_copies(service: object) -> int:
     return sum(
         len(link.unsettled)
         for connection in service.container.connections  # type: ignore[attr-defined]
-        for link in connection.links.values()
+        for link in connection.endpoints.links.values()
         if hasattr(link, "unsettled")
     )
 

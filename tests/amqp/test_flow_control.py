@@ -383,7 +383,7 @@ def _unsettled(service: object) -> int:
     return sum(
         lib.pn_link_unsettled(pointer)
         for connection in service.container.connections  # type: ignore[attr-defined]
-        for pointer in connection.links
+        for pointer in connection.endpoints.links
     )
 
 

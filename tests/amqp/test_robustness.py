@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,7 +86,7 @@ def nothing_is_left(broker: BrokerThread) -> None:
             len(container.connections),
             len(container.unwritten),
             len(container.draining),
-            len(container.hasty),
+            len(container.ticked_often),
             len(engine.connections),
             len(engine.producers),
             len(engine.consumers),
@@ -538,7 +539,7 @@ def test_a_client_that_is_quiet_but_alive_is_kept(broker: BrokerThread, monkeypa
 def test_a_client_that_never_opens_is_dropped(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, phase: Callable[[Peer], None]
 ) -> None:
-    monkeypatch.setattr(amqp_connection, "SIGN_IN_MS", 200)
+    monkeypatch.setattr(amqp_connection, "SIGN_IN_TIMEOUT_MS", 200)
     with Peer(broker.port) as peer:
         phase(peer)
         assert _ends(peer)
@@ -548,7 +549,7 @@ def test_a_client_that_never_opens_is_dropped(
 def test_a_client_that_ignores_the_broker_s_close_is_dropped(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(amqp_connection, "GOODBYE_MS", 200)
+    monkeypatch.setattr(amqp_connection, "CLOSE_TIMEOUT_MS", 200)
     with Peer(broker.port) as peer:
         peer.open()
         peer.attach("q")
@@ -696,6 +697,24 @@ def test_memory_does_not_grow_within_a_connection_whose_links_and_sessions_come_
         assert broker.look(_kept_by_proton) == 0
 
 
+@pytest.mark.parametrize("phase", PHASES[:-1], ids=lambda p: p.__name__)
+def test_a_connection_without_links_that_has_ended_does_not_wait_for_the_garbage_collector(
+    broker: BrokerThread, phase: Callable[[Peer], None]
+) -> None:
+    """What a flood of connections leaves is gone at once. (A link and its engine object refer to each other.)"""
+    gc.collect()
+    gc.disable()
+    try:
+        with Peer(broker.port) as peer:
+            phase(peer)
+            broker.until(lambda s: s.container.connections, "it is there")
+            ended = [weakref.ref(each) for each in broker.look(lambda s: list(s.container.connections))]
+        broker.until(lambda s: not s.container.connections, "it has ended")
+        broker.until(lambda s: not any(each() for each in ended), "and no object of it is left")
+    finally:
+        gc.enable()
+
+
 def _kept_by_proton(service: Any) -> int:
     """Sessions and links that the connections still have."""
     from cproton_ffi import ffi, lib
@@ -703,7 +722,7 @@ def _kept_by_proton(service: Any) -> int:
     found = 0
     for connection in service.container.connections:
         for head, follow in ((lib.pn_session_head, lib.pn_session_next), (lib.pn_link_head, lib.pn_link_next)):
-            each = head(connection._connection, 0)
+            each = head(connection._transport.connection, 0)
             while each != ffi.NULL:
                 found += 1
                 each = follow(each, 0)
@@ -738,5 +757,5 @@ def test_the_peer_s_heartbeats_and_ours_are_told_apart(broker: BrokerThread) -> 
     with Peer(broker.port) as peer:
         peer.open(idle_timeout=10_000)
         assert broker.look(lambda s: [c.idle_timeout for c in s.broker.connections.values()]) == [10_000]
-        assert broker.look(lambda s: len(s.container.hasty)) == 0
+        assert broker.look(lambda s: len(s.container.ticked_often)) == 0
         wait_until(lambda: peer.said[0].field(4) == ulong(30_000), "ours is told as well")

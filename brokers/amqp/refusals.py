@@ -1,0 +1,37 @@
+"""Why a connection or a link is refused, as AMQP says it: an error condition, and its details."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proton import symbol
+
+from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
+from brokers.engine.connection import ContainerInUse
+from brokers.engine.services.temporary import TooMany
+
+_CONDITIONS: dict[type[AdminError], str] = {
+    NotFound: "amqp:not-found",
+    NotAllowed: "amqp:unauthorized-access",
+    InvalidValue: "amqp:invalid-field",
+    AlreadyExists: "amqp:resource-locked",
+    ContainerInUse: "amqp:invalid-field",
+    TooMany: "amqp:resource-limit-exceeded",
+}
+
+
+class Refused(Exception):
+    """A link is refused. `condition` is an AMQP error condition, `info` its details."""
+
+    def __init__(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
+        super().__init__(description)
+        self.condition = condition
+        self.info = info
+
+
+def condition_of(refused: AdminError | Refused) -> tuple[str, dict[Any, Any] | None]:
+    """The error condition, and its details if it has any."""
+    if isinstance(refused, Refused):
+        return refused.condition, refused.info
+    info = {symbol("invalid-field"): symbol("container-id")} if isinstance(refused, ContainerInUse) else None
+    return _CONDITIONS[type(refused)], info

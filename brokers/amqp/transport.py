@@ -1,0 +1,184 @@
+"""Proton's side of one connection: bytes in, each frame checked first, and bytes out; and what must be freed.
+
+What Proton makes of the bytes is in `endpoints.py`: here they only pass. No socket: `Wire` writes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from proton import symbol
+
+from brokers.amqp import proton as pn
+from brokers.amqp.frame_check import FrameCheck, Malformed
+
+MAX_FRAME = 65536
+CONTAINER_ID = b"headgate"
+
+#: A client that desires this is refused while another connection of its user has its container-id (Qpid JMS does).
+SOLE_CONNECTION = "sole-connection-for-container"
+#: What clients ask for before they rely on it: subscriptions that several consumers share; the above; that the broker
+#: keeps messages until their delivery time. ANONYMOUS-RELAY
+#: is not offered, though a link without a target address works: Qpid JMS then sends each message on a link to its own
+#: destination, waits for credit itself, and so has certainly not sent a message whose send timed out.
+CAPABILITIES = ("SHARED-SUBS", SOLE_CONNECTION, "DELAYED_DELIVERY")
+
+log = logging.getLogger("headgate.broker")
+
+#: How Proton says that it cannot make a frame of what it was to say. The peer would hear nothing more, for ever.
+_NO_ANSWER = "ERROR: process error"
+
+_OUT_SIZE = 1 << 18
+_OUT = pn.new("char[]", _OUT_SIZE)
+
+
+class Wire(Protocol):
+    """How a connection writes."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def prefer(self) -> None:
+        """Serve this connection before those that only carry messages."""
+
+
+class Transport:
+    """`remote_address`: for the log. `idle_timeout_ms`: the client must send something at least this often.
+    `connection`, `collector`: Proton's; None once freed."""
+
+    def __init__(self, wire: Wire, remote_address: str, idle_timeout_ms: int) -> None:
+        self._failed = False  # Proton will never write anything more
+        self._wire = wire
+        self.freed = False
+        self._remote_address = remote_address
+        self._check = FrameCheck(MAX_FRAME)
+        self._malformed = False  # what the peer sends is read no more
+        self._transport = transport = pn.transport()
+        pn.transport_hear(transport, self._hear)
+        pn.transport_set_server(transport)
+        pn.transport_set_max_frame(transport, MAX_FRAME)
+        pn.transport_set_idle_timeout(transport, idle_timeout_ms)
+        self.connection = pn.connection()
+        self.collector = pn.collector()
+        pn.connection_collect(self.connection, self.collector)
+        pn.connection_set_container(self.connection, CONTAINER_ID)
+        pn.offer_capabilities(self.connection, *CAPABILITIES)
+        pn.transport_bind(transport, self.connection)
+
+    def push(self, buffer: Any, count: int, handle_events: Callable[[], None]) -> Malformed | None:
+        """Take `count` bytes from a cffi char buffer, up to a malformed frame, which is returned. `handle_events` is
+        called after each piece: there may be events in `collector`."""
+        if self._malformed:
+            return None
+        malformed: Malformed | None = None
+        try:
+            self._check.take(pn.unpack(buffer, count))
+        except Malformed as found:
+            malformed, count = found, found.start
+            self._malformed = True
+        transport, offset, push = self._transport, 0, pn.transport_push
+        while offset < count:
+            taken = push(transport, buffer + offset, count - offset)
+            if taken <= 0:
+                break  # Proton ends the input, and reports it as an event
+            offset += taken
+            handle_events()
+        return malformed
+
+    def flush(self) -> None:
+        """Write what Proton has to say."""
+        transport = self._transport
+        if transport is None:
+            return
+        out: bytes | None = None
+        more: list[bytes] = []
+        while (size := pn.transport_pending(transport)) > 0:
+            size = min(size, _OUT_SIZE)
+            pn.transport_peek(transport, _OUT, size)
+            piece = pn.unpack(_OUT, size)
+            pn.transport_pop(transport, size)
+            if out is None:
+                out = piece
+            else:
+                more.append(piece)
+        if out is not None:
+            self._wire.write(b"".join((out, *more)) if more else out)
+        if size < 0 or self._failed:
+            self._wire.close()
+
+    def frame(self) -> None:
+        """Make frames of all that there is to say so far: otherwise Proton puts transfers first."""
+        if not self.freed:
+            pn.transport_pending(self._transport)
+
+    def tick(self, now: int) -> None:
+        """`now`: ms of any steady clock, above 0."""
+        pn.transport_tick(self._transport, now)
+
+    # -- the connection that it carries -----------------------------------------------------------------------
+
+    def open(self, properties: dict[Any, Any] | None = None) -> None:
+        if properties:
+            pn.set_properties(self.connection, properties)
+        pn.connection_open(self.connection)
+
+    def close(self, error: tuple[str, str, dict[Any, Any] | None] | None = None) -> None:
+        """`error`: condition, description, details."""
+        if error is not None:
+            pn.set_condition(pn.connection_condition(self.connection), *error)
+        pn.connection_close(self.connection)
+
+    def end_input(self, condition: str, description: str) -> None:
+        """Take no more, for this reason. There may be events afterwards."""
+        # Proton says this, not a reason of its own, to a peer that it has not opened the connection with.
+        pn.set_condition(pn.transport_condition(self._transport), condition, description)
+        pn.transport_close_tail(self._transport)
+
+    @property
+    def fault(self) -> str:
+        """Why the transport ended, in words; empty if by no fault of the peer."""
+        return str(pn.condition_text(pn.transport_condition(self._transport)))
+
+    @property
+    def hostname(self) -> str:
+        """That the peer asked for."""
+        return str(pn.connection_hostname(self.connection))
+
+    @property
+    def container_id(self) -> str:
+        """The peer's."""
+        return str(pn.connection_container(self.connection))
+
+    @property
+    def idle_timeout(self) -> int:
+        """The peer's, ms; 0: none."""
+        return int(pn.transport_remote_idle_timeout(self._transport))
+
+    @property
+    def wants_to_be_sole(self) -> bool:
+        return SOLE_CONNECTION in pn.desired_capabilities(self.connection)
+
+    def _hear(self, said: str) -> None:
+        """What Proton says of this connection, of a peer that attaches more links than it has handles for, say."""
+        log.info("connection from %s: %s", self._remote_address, said)
+        self._failed |= said.startswith(_NO_ANSWER)
+
+    def free(self) -> None:
+        """Every pointer dies here."""
+        self.freed = True
+        transport, connection, collector = self._transport, self.connection, self.collector
+        self._transport = self.connection = self.collector = None
+        pn.transport_unbind(transport)
+        pn.transport_deaf(transport)
+        pn.decref(transport)
+        pn.collector_release(collector)
+        pn.connection_release(connection)
+        pn.decref(connection)
+        pn.collector_free(collector)
+
+
+#: Sent with the open of a connection that is refused: a client is not to take it for open until the close comes.
+NOT_ESTABLISHED = {symbol("amqp:connection-establishment-failed"): True}
