@@ -1,5 +1,5 @@
 // While the broker does not answer, what is shown is of the past and nothing can be done at it: times stand still at the
-// snapshot's time, and controls that need the broker (`data-acts`) are off and say why. frame.js decides when that is.
+// snapshot's time, and controls that need the broker (`data-acts`) are off and say why. connection_banner.js decides when.
 
 import { onNextFrame } from "./elements.js";
 import { clock } from "./format.js";

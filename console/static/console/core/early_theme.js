@@ -1,5 +1,5 @@
 // Applies the remembered theme before the first paint. Loaded as a classic script in <head>, so nothing flashes;
-// frame.js lets people change it.
+// theme.js has the button that changes it.
 (() => {
   let theme = null;
   try {

@@ -37,6 +37,9 @@ export class Live extends EventTarget {
     const url = new URL(path, location.href);
     url.protocol = url.protocol.replace("http", "ws");
     this.#url = url.href;
+  }
+
+  #listen() {
     addEventListener("online", () => this.#now());
     addEventListener("pageshow", (event) => event.persisted && this.#now());
     addEventListener("pagehide", () => this.#drop());
@@ -57,6 +60,7 @@ export class Live extends EventTarget {
 
   /** Watch something else from now on, such as {watch: "overview", search: "ord"}. */
   watch(message) {
+    if (this.#watch === null) this.#listen();
     this.#watch = message;
     this.#known = false;
     if (this.#socket === null && this.#retry === null) this.#open();

@@ -52,6 +52,12 @@ export function stopInWords(scope) {
   return pattern.length ? `queues that match ${pattern.join(" ")} in virtual host ${host}` : `virtual host ${host}`;
 }
 
+/** The virtual host that an object is in, or is; null: it belongs to the broker as a whole. */
+export function hostOf(text) {
+  const name = parseName(text ?? "");
+  return (name?.type === "VirtualHost" ? name.keys.name : name?.keys.virtualhost) ?? null;
+}
+
 // Names that browsers and proxies would change in an address are written in a long form: console/name_paths.py.
 const TAKEN = new Set(["", ".", "..", "check"]);
 const LONG = /^~~|[\x00-\x1f\x7f-\x9f\u2028\u2029]/;

@@ -1,7 +1,7 @@
 // What a page learns by asking again and again: the newest answer is shown, and a part of it drawn anew only if it has changed.
 
 import { fill, h } from "./elements.js";
-import { toast } from "../pages/frame.js";
+import { toast } from "./toast.js";
 
 const AGAIN = 3000; // ms; ten times as long while nobody looks
 const byId = (id) => document.getElementById(id);

@@ -3,7 +3,7 @@
 import { post } from "../core/api.js";
 import { fill, h, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, exactAmount } from "../core/format.js";
-import { settings } from "../pages/frame.js";
+import { settings } from "../core/settings.js";
 import { addressMoment } from "../widgets/moment_field.js";
 import { ask, begin, historyQueueUrl, Loading, showNothing, whatIfUrl } from "./data.js";
 

@@ -2,12 +2,13 @@
 
 import { fill, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, moment, plural } from "../core/format.js";
-import { settings, toast } from "../pages/frame.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
+import { addressMoment } from "../widgets/moment_field.js";
 import { QueueChart } from "./chart.js";
 import { ask, begin, fileUrl, historyQueueUrl, Loading, showNothing } from "./data.js";
 import { eventLine } from "./events.js";
 import { Range } from "./range.js";
-import { addressMoment } from "../widgets/moment_field.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
 const GROUPS = { flow: "Flow control", producers: "Producers", operators: "Edits and actions", broker: "Broker and clients" };

@@ -1,13 +1,13 @@
 // The history of all brokers: who lost the most time, when, and every episode.
 
-import { plain, TimeChart } from "../widgets/charts.js";
 import { fill, h, setAttribute } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
-import { settings } from "../pages/frame.js";
+import { settings } from "../core/settings.js";
+import { plain, TimeChart } from "../widgets/charts.js";
+import { addressMoment } from "../widgets/moment_field.js";
 import { ask, begin, historyQueueUrl, Loading, repeat, showNothing, showPipeline } from "./data.js";
 import { Episodes, setCount } from "./episodes.js";
 import { Range } from "./range.js";
-import { addressMoment } from "../widgets/moment_field.js";
 
 const byId = (id) => document.getElementById(id);
 const range = new Range(byId("range"), { initial: "24h" });

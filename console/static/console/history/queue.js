@@ -2,13 +2,13 @@
 
 import { fill, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, plural } from "../core/format.js";
-import { settings } from "../pages/frame.js";
+import { settings } from "../core/settings.js";
+import { addressMoment } from "../widgets/moment_field.js";
 import { peakInWords, QueueChart, recorded, resolutionInWords } from "./chart.js";
 import { ask, begin, incidentUrl, Loading, repeat, showNothing, whatIfUrl } from "./data.js";
 import { Episodes, setCount } from "./episodes.js";
 import { showEvents } from "./events.js";
 import { Range } from "./range.js";
-import { addressMoment } from "../widgets/moment_field.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
 /** Spans that one chart can tell apart; the longest ones, if there are more. */

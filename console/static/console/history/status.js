@@ -3,9 +3,9 @@
 import { post } from "../core/api.js";
 import { fill, h, icon, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, moment, plural, words } from "../core/format.js";
-import { toast } from "../pages/frame.js";
-import { ask, Loading, repeat, withCommands } from "./data.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
+import { toast } from "../core/toast.js";
+import { ask, Loading, repeat, withCommands } from "./data.js";
 
 const EVERY = 4_000;
 /** What lags by more than this tells of the past: an imported log, or a backlog that was worked off. */

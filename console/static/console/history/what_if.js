@@ -3,7 +3,7 @@
 import { post } from "../core/api.js";
 import { fill, h, icon, setText } from "../core/elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "../core/format.js";
-import { settings } from "../pages/frame.js";
+import { settings } from "../core/settings.js";
 import { begin, historyQueueUrl, Loading, showNothing } from "./data.js";
 import { Range } from "./range.js";
 

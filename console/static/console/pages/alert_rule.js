@@ -1,9 +1,10 @@
 // One rule of alerts: what it is about, where, for how long, and who is told.
 
 import { get, patch, post, remove } from "../core/api.js";
+import { watch } from "../core/connection.js";
 import { fill, h } from "../core/elements.js";
+import { settings } from "../core/settings.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
-import { settings, watch } from "./frame.js";
 
 const byId = (id) => document.getElementById(id);
 const path = settings.rule ? `alerts/rules/${settings.rule}/` : "alerts/rules/";

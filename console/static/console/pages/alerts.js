@@ -1,13 +1,16 @@
 // Alerts: what fires, the rules, who is told, what is silenced, and the log of what was told to whom.
 
 import { get, patch, post, query, remove } from "../core/api.js";
-import { asking } from "../core/polling.js";
+import { watch } from "../core/connection.js";
 import { fill, h, icon, reconcile, setText } from "../core/elements.js";
-import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 import { clock, duration, plural } from "../core/format.js";
-import { settings, toast, unless, watch } from "./frame.js";
 import { objectUrl } from "../core/object_names.js";
+import { unless } from "../core/permissions.js";
+import { asking } from "../core/polling.js";
+import { settings } from "../core/settings.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
+import { toast } from "../core/toast.js";
+import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 
 const LOGGED = 30;
 const byId = (id) => document.getElementById(id);

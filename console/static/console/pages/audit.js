@@ -2,9 +2,9 @@
 // opens the way back from a row.
 
 import { get, post } from "../core/api.js";
-import { openChangeDialog } from "../widgets/change_dialog.js";
 import { clock, moment } from "../core/format.js";
-import { toast } from "./frame.js";
+import { toast } from "../core/toast.js";
+import { openChangeDialog } from "../widgets/change_dialog.js";
 import { MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
 
 function localTimes() {

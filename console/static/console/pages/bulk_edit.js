@@ -2,10 +2,11 @@
 
 import { get, post } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
+import { watch } from "../core/connection.js";
 import { fill, h } from "../core/elements.js";
-import { field } from "../widgets/fields.js";
 import { clock, count, exact, plural } from "../core/format.js";
-import { settings, watch } from "./frame.js";
+import { settings } from "../core/settings.js";
+import { field } from "../widgets/fields.js";
 import { inRows, labelOf, settingChips } from "../widgets/policy_fields.js";
 import { showPreview } from "../widgets/policy_preview.js";
 

@@ -1,11 +1,13 @@
 // One bulk edit: how far it is, what came of each queue; interrupt, resume, undo.
 
 import { get, post, query } from "../core/api.js";
-import { openChangeDialog } from "../widgets/change_dialog.js";
+import { watch } from "../core/connection.js";
 import { fill, h, icon } from "../core/elements.js";
 import { clock, exact, moment, plural } from "../core/format.js";
-import { settings, toast, watch } from "./frame.js";
 import { parseName, queueUrl } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
+import { openChangeDialog } from "../widgets/change_dialog.js";
 import { fieldText, labelBeside, settingChips } from "../widgets/policy_fields.js";
 
 const SHOWN = 100;

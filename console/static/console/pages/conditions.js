@@ -1,10 +1,11 @@
 // Everything that looks wrong now, in pages, filtered by object, kind and severity; live.
 
 import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
-import { Conditions } from "../widgets/conditions.js";
+import { live, watch } from "../core/connection.js";
 import { fill, h, setText } from "../core/elements.js";
 import { count } from "../core/format.js";
-import { live, settings, watch } from "./frame.js";
+import { settings } from "../core/settings.js";
+import { Conditions } from "../widgets/conditions.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 
 const byId = (id) => document.getElementById(id);

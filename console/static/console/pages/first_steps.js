@@ -4,9 +4,10 @@
 import { post } from "../core/api.js";
 import { atThatTime } from "../core/away.js";
 import { fill, h } from "../core/elements.js";
-import { openFormDialog, plainField } from "../widgets/form_dialog.js";
-import { settings, unlessAllowed } from "./frame.js";
 import { formatName } from "../core/object_names.js";
+import { unlessAllowed } from "../core/permissions.js";
+import { settings } from "../core/settings.js";
+import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 
 const HOST = "default";
 

@@ -2,14 +2,15 @@
 
 import { ApiError, objectPath, post } from "../core/api.js";
 import { UNKNOWN } from "../core/away.js";
+import { fill, h, icon } from "../core/elements.js";
+import { words } from "../core/format.js";
+import { hostOf, objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
+import { unlessAllowed } from "../core/permissions.js";
+import { settings } from "../core/settings.js";
 import { AttributesForm } from "../widgets/attributes_form.js";
 import { deletion } from "../widgets/creation.js";
-import { fill, h, icon } from "../core/elements.js";
 import { Feed } from "../widgets/event_feed.js";
 import { field } from "../widgets/fields.js";
-import { words } from "../core/format.js";
-import { hostOf, settings, unlessAllowed } from "./frame.js";
-import { objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
 import { valueNode } from "../widgets/values.js";
 
 const UNSEEN = new Set(["actor"]); // the server says on whose behalf a call is made

@@ -3,10 +3,10 @@
 import { get, query } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
 import { count, middle, plural } from "../core/format.js";
-import { pluralOf } from "./managed_model.js";
-import { unlessAllowed } from "./frame.js";
 import { shortName } from "../core/object_names.js";
+import { unlessAllowed } from "../core/permissions.js";
 import { stateElement } from "../widgets/states.js";
+import { pluralOf } from "./managed_model.js";
 
 const COUNT = 100;
 const NAMED = 60; // characters of a name; its title has it whole

@@ -2,13 +2,14 @@
 // right; all of it made from what the server declares.
 
 import { whenBack } from "../core/away.js";
-import { creation } from "../widgets/creation.js";
+import { live, watch } from "../core/connection.js";
 import { fill, h, onNextFrame } from "../core/elements.js";
+import { formatName, parseName, shortName } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { creation } from "../widgets/creation.js";
 import { pastAndPresent } from "../widgets/event_feed.js";
-import { live, settings, watch } from "./frame.js";
 import { Model } from "./managed_model.js";
 import { ObjectPanel } from "./object_panel.js";
-import { formatName, parseName, shortName } from "../core/object_names.js";
 import { Tree } from "./object_tree.js";
 
 const panel = document.getElementById("object");

@@ -1,20 +1,23 @@
 // The overview: every queue, trouble on top, updated in place.
 
 import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
+import { live, watch } from "../core/connection.js";
+import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { bytes, count, exact, exactAmount, middle, rate } from "../core/format.js";
+import { queueUrl, whyUrl } from "../core/object_names.js";
+import { acting, may } from "../core/permissions.js";
+import { settings } from "../core/settings.js";
+import { setSince, sinceElement } from "../core/times.js";
 import { ConditionsLine } from "../widgets/conditions.js";
 import { depthElement, setDepth } from "../widgets/depth.js";
-import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { Feed } from "../widgets/event_feed.js";
-import { showFirstSteps } from "./first_steps.js";
-import { bytes, count, exact, exactAmount, middle, rate } from "../core/format.js";
-import { acting, live, may, settings, showStops, watch } from "./frame.js";
-import { queueUrl, whyUrl } from "../core/object_names.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 import { SavedChooser } from "../widgets/saved_selections.js";
-import { Selection } from "./selection.js";
 import { setState, stateWord } from "../widgets/states.js";
+import { showStops } from "../widgets/stop_banner.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
-import { setSince, sinceElement } from "../core/times.js";
+import { showFirstSteps } from "./first_steps.js";
+import { Selection } from "./selection.js";
 
 const rows = document.getElementById("queue-rows");
 const table = document.getElementById("queues");

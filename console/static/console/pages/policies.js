@@ -2,10 +2,13 @@
 
 import { get, post, query } from "../core/api.js";
 import { whenBack } from "../core/away.js";
-import { openChangeDialog } from "../widgets/change_dialog.js";
+import { live, watch } from "../core/connection.js";
 import { fill, h, icon } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
-import { acting, live, settings, toast, unless, watch } from "./frame.js";
+import { acting, unless } from "../core/permissions.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
+import { openChangeDialog } from "../widgets/change_dialog.js";
 import { scopeUrl, settingChips } from "../widgets/policy_fields.js";
 
 const scopes = document.getElementById("scopes");

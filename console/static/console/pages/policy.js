@@ -1,15 +1,17 @@
 // One scope: what it sets, what is in force there and from where; an edit is previewed as it is typed, then applied.
 
-import { get, objectPath, patch, post, remove, query } from "../core/api.js";
+import { get, objectPath, patch, post, query, remove } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
+import { live, watch } from "../core/connection.js";
+import { fill, h } from "../core/elements.js";
+import { plural } from "../core/format.js";
+import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
 import { ChangedBy } from "../widgets/changed_by.js";
-import { fill, h } from "../core/elements.js";
 import { field } from "../widgets/fields.js";
-import { plural } from "../core/format.js";
-import { live, settings, toast, watch } from "./frame.js";
-import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
-import { fieldValue, fieldText, inRows, labelOf, origin, scopeUrl } from "../widgets/policy_fields.js";
+import { fieldText, fieldValue, inRows, labelOf, origin, scopeUrl } from "../widgets/policy_fields.js";
 import { showOverrides, showPreview } from "../widgets/policy_preview.js";
 
 const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key

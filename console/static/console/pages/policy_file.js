@@ -1,11 +1,12 @@
 // All policies as a file: taken from the broker, compared with it, and applied object by object.
 
 import { get, post } from "../core/api.js";
-import { changesList } from "../widgets/change_dialog.js";
+import { watch } from "../core/connection.js";
 import { fill, h } from "../core/elements.js";
-import { field } from "../widgets/fields.js";
 import { plural } from "../core/format.js";
-import { toast, watch } from "./frame.js";
+import { toast } from "../core/toast.js";
+import { changesList } from "../widgets/change_dialog.js";
+import { field } from "../widgets/fields.js";
 import { showPreview } from "../widgets/policy_preview.js";
 
 const MOST_SHOWN = 200;

@@ -1,19 +1,22 @@
 // One queue: chart, facts, producers with their why, consumers, limits, events.
 
 import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core/away.js";
+import { live, watch } from "../core/connection.js";
+import { fill, h, reconcile, setAttribute, setText } from "../core/elements.js";
+import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
+import { objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { setSince, sinceElement } from "../core/times.js";
 import { DepthChart } from "../widgets/charts.js";
 import { ConditionsLine } from "../widgets/conditions.js";
 import { tellingUnit } from "../widgets/depth.js";
-import { fill, h, reconcile, setAttribute, setText } from "../core/elements.js";
 import { Feed, pastAndPresent } from "../widgets/event_feed.js";
-import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
-import { isOnBanner, live, settings, stopLines, watch } from "./frame.js";
-import { Limits } from "./queue_limits.js";
-import { objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
 import { setState } from "../widgets/states.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
-import { setSince, sinceElement } from "../core/times.js";
+import { stopLines } from "../widgets/stop_lines.js";
+import { isOnBanner } from "../widgets/stops_in_force.js";
 import { reasonInWords } from "../widgets/values.js";
+import { Limits } from "./queue_limits.js";
 
 const byId = (id) => document.getElementById(id);
 const editLimits = byId("edit-limits");

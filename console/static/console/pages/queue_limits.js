@@ -1,13 +1,14 @@
 // A queue's limits: what is in force and where it comes from, and the form that edits the queue's own.
 
 import { ApiError, patch, post } from "../core/api.js";
-import { ChangedBy } from "../widgets/changed_by.js";
 import { fill, h } from "../core/elements.js";
-import { field, fieldGrid } from "../widgets/fields.js";
 import { amount, exact, exactAmount, words } from "../core/format.js";
-import { settings, toast } from "./frame.js";
 import { hostPart, queuePart } from "../core/object_names.js";
-import { inRows, LABELS, labelOf, origin, stem } from "../widgets/policy_fields.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
+import { ChangedBy } from "../widgets/changed_by.js";
+import { field, fieldGrid } from "../widgets/fields.js";
+import { inRows, labelOf, LABELS, origin, stem } from "../widgets/policy_fields.js";
 
 const base = `queues/${hostPart(settings.virtualhost ?? "")}/${queuePart(settings.name ?? "")}/`;
 export class Limits {

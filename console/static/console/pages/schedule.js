@@ -1,10 +1,11 @@
 // One schedule: what shall be done, when, for how long; and when that would be.
 
 import { get, patch, post, remove } from "../core/api.js";
+import { watch } from "../core/connection.js";
 import { fill, h } from "../core/elements.js";
+import { settings } from "../core/settings.js";
 import { field } from "../widgets/fields.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
-import { settings, watch } from "./frame.js";
 import { inRows, labelOf } from "../widgets/policy_fields.js";
 import { inZone, weekdaysOf, whatInWords } from "../widgets/schedule_words.js";
 

@@ -1,13 +1,14 @@
 // Schedules: what is due next, and what was done.
 
 import { get, post, query } from "../core/api.js";
-import { asking } from "../core/polling.js";
+import { watch } from "../core/connection.js";
 import { fill, h, icon } from "../core/elements.js";
 import { plural } from "../core/format.js";
-import { may, unless, watch } from "./frame.js";
 import { shortName } from "../core/object_names.js";
-import { ACTIONS, inZone, whatInWords, whenInWords } from "../widgets/schedule_words.js";
+import { may, unless } from "../core/permissions.js";
+import { asking } from "../core/polling.js";
 import { clockElement, untilElement } from "../core/times.js";
+import { ACTIONS, inZone, whatInWords, whenInWords } from "../widgets/schedule_words.js";
 
 const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);

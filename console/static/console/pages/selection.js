@@ -2,7 +2,7 @@
 
 import { fill, h, icon } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
-import { may } from "./frame.js";
+import { may } from "../core/permissions.js";
 import { inWords, openSaveDialog } from "../widgets/saved_selections.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
 

@@ -3,12 +3,13 @@
 
 import { get, query } from "../core/api.js";
 import { shownAsOf, whenAway } from "../core/away.js";
+import { live, watch } from "../core/connection.js";
 import { fill, h, icon, reconcile, setText } from "../core/elements.js";
-import { SHAPES, said } from "../widgets/event_feed.js";
 import { clock, moment, plural, words } from "../core/format.js";
-import { live, toast, watch } from "./frame.js";
-import { MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
 import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
+import { toast } from "../core/toast.js";
+import { said, SHAPES } from "../widgets/event_feed.js";
+import { MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
 import { reasonInWords } from "../widgets/values.js";
 
 const MOST = 2000; // entries kept in the page

@@ -2,15 +2,17 @@
 // drain it, everybody it holds up, and who shares their connections.
 
 import { atThatTime, away, drawing, UNKNOWN } from "../core/away.js";
-import { ConditionsLine } from "../widgets/conditions.js";
+import { live, watch } from "../core/connection.js";
+import { Spinning } from "../core/counter_rates.js";
 import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, clock, count, duration, exact, exactAmount, middle, percent, plural, rate } from "../core/format.js";
-import { endOf, live, settings, watch } from "./frame.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { setSince, sinceElement } from "../core/times.js";
+import { ConditionsLine } from "../widgets/conditions.js";
 import { setState, stateElement } from "../widgets/states.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
-import { setSince, sinceElement } from "../core/times.js";
-import { Spinning } from "../core/counter_rates.js";
+import { endOf } from "../widgets/stop_lines.js";
 
 const NAMED = 60; // characters of a name beside others; the page's title has it whole
 const byId = (id) => document.getElementById(id);

@@ -2,12 +2,13 @@
 // another user made in the meantime is shown, and what was typed is kept.
 
 import { get, objectPath, patch } from "../core/api.js";
-import { ChangedBy } from "./changed_by.js";
 import { fill, h } from "../core/elements.js";
-import { field, fieldGrid } from "./fields.js";
 import { words } from "../core/format.js";
-import { settings, toast } from "../pages/frame.js";
 import { shortName } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
+import { ChangedBy } from "./changed_by.js";
+import { field, fieldGrid } from "./fields.js";
 import { valueNode } from "./values.js";
 
 export class AttributesForm {

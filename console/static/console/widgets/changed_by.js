@@ -3,7 +3,7 @@
 import { get, query } from "../core/api.js";
 import { h, setText } from "../core/elements.js";
 import { clock } from "../core/format.js";
-import { settings } from "../pages/frame.js";
+import { settings } from "../core/settings.js";
 
 const AUDITED = [0, 500, 2000]; // ms; the row of a change is written just after the change itself
 

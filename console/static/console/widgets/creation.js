@@ -2,10 +2,12 @@
 
 import { objectPath, post, query, remove } from "../core/api.js";
 import { fill, h } from "../core/elements.js";
-import { field, fieldGrid } from "./fields.js";
 import { words } from "../core/format.js";
-import { hostOf, settings, toast, unlessAllowed } from "../pages/frame.js";
-import { formatName, parseName, shortName } from "../core/object_names.js";
+import { formatName, hostOf, parseName, shortName } from "../core/object_names.js";
+import { unlessAllowed } from "../core/permissions.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
+import { field, fieldGrid } from "./fields.js";
 
 const REASON = { name: "reason", kind: "string", unit: "", choices: [], description: "Kept in the audit trail." };
 

@@ -2,7 +2,7 @@
 
 import { h } from "../core/elements.js";
 import { amount, exactAmount, words } from "../core/format.js";
-import { settings } from "../pages/frame.js";
+import { settings } from "../core/settings.js";
 
 const ORIGINS = { own: "its own", virtualhost: "virtual host", broker: "broker", "built-in": "built in" };
 export const LABELS = { capacity: "Capacity", flow_stop: "Stop above", flow_resume: "Resume at", producer_window: "Producer window" };

@@ -2,8 +2,9 @@
 
 import { get, post, remove } from "../core/api.js";
 import { fill, h } from "../core/elements.js";
-import { may, toast } from "../pages/frame.js";
 import { plural } from "../core/format.js";
+import { may } from "../core/permissions.js";
+import { toast } from "../core/toast.js";
 import { stateWord } from "./states.js";
 
 const path = (number = "") => `selections/${number ? `${number}/` : ""}`;

@@ -2,7 +2,8 @@
 
 import { duration } from "../core/format.js";
 import { shortName } from "../core/object_names.js";
-import { settingText } from "./schedule_fields.js";
+import { settings } from "../core/settings.js";
+import { fieldText, labelBeside } from "./policy_fields.js";
 
 export const ACTIONS = { stop: "Stop", start: "Start", policy: "Policy" };
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -14,6 +15,10 @@ export function inZone(text, zone) {
   const year = at.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
   return at.toLocaleString("en-GB", { timeZone: zone, weekday: "short", day: "numeric", month: "short", ...year, hour: "2-digit", minute: "2-digit" });
 }
+
+/** A policy field that a schedule sets; not every page that shows schedules knows the fields' declarations. */
+const settingText = (name, value) =>
+  settings.policy ? `${labelBeside(name, value)} ${value === null ? "inherited" : fieldText(name, value)}` : `${name} ${value}`;
 
 export function whatInWords(of) {
   const target = of.target === "type=Broker" ? "the broker" : of.target ? shortName(of.target) : "…";

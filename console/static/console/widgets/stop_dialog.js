@@ -3,8 +3,11 @@
 import { post } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
 import { count, exact, plural } from "../core/format.js";
-import { isStoppedFor, settings, toast } from "../pages/frame.js";
 import { parseName, scopeInWords, shortName } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
+import { options, savedSelections } from "./saved_selections.js";
+import { isStoppedFor } from "./stops_in_force.js";
 
 const WORDS = {
   stop: {
@@ -147,7 +150,6 @@ export function openStopDialog(action, aim) {
 
 /** Fill the choice of saved selections, if there are any. */
 async function offerSaved(select) {
-  const { savedSelections, options } = await import("./saved_selections.js");
   try {
     const saved = await savedSelections();
     fill(select, options(saved, "none: all queues"));

@@ -1,0 +1,26 @@
+// Short messages about the outcome of an action, over whatever is on the page.
+
+import { h, icon } from "./elements.js";
+
+const MOST = 4;
+const SHOWN = 8000; // ms
+const OFFERED = 60_000; // ms: time to read what it undoes, and to see what it did
+
+/** Say what came of an action; an error stays until it is closed. `offer`: [word, function] of what can be done about it. */
+export function toast(text, kind = "done", offer = null) {
+  const toasts = document.getElementById("toasts");
+  const close = () => element.remove();
+  const take = () => {
+    close();
+    offer[1]();
+  };
+  const element = h("div", { class: `toast ${kind}` }, h("p", {}, text), offer ? h("button", { type: "button", data: { acts: "" }, on: { click: take } }, offer[0]) : null,
+    h("button", { type: "button", class: "quiet icon-only", "aria-label": "Close", on: { click: close } }, icon("close")));
+  // Over a dialog, too: what is not in it is behind it.
+  const dialog = [...document.querySelectorAll("dialog[open]")].at(-1);
+  if (toasts.parentElement !== (dialog ?? document.body)) (dialog ?? document.body).append(toasts);
+  dialog?.addEventListener("close", () => document.body.append(toasts), { once: true });
+  toasts.append(element);
+  while (toasts.children.length > MOST) toasts.firstChild.remove();
+  if (kind !== "error") setTimeout(close, offer ? OFFERED : SHOWN);
+}

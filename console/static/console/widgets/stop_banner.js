@@ -1,0 +1,49 @@
+// The banner of the operator stops in force, above every page.
+
+import { get, objectPath } from "../core/api.js";
+import { fill, h, icon } from "../core/elements.js";
+import { scopeInWords } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { toast } from "../core/toast.js";
+import { haltInWords, stepsOf, stopLines } from "./stop_lines.js";
+import { ON_BANNER, setStopsInForce } from "./stops_in_force.js";
+
+let shown = "";
+let knownHalts = null; // of the stops that were shown last; null: none was shown yet
+
+/** Show the stops in force: maps of scope, reason, actor, since. */
+export function showStops(stops) {
+  const text = JSON.stringify([stops, stops.map((stop) => (stop.stage ? stepsOf(stop.stage) : 0))]);
+  if (text === shown) return;
+  shown = text;
+  setStopsInForce(stops);
+  announceHalts(stops);
+  const banner = document.getElementById("banner-stops");
+  banner.hidden = stops.length === 0;
+  if (!stops.length) return;
+  fill(banner, icon("stopped"), h("div", { class: "banner-lines" }, stopLines(stops, ON_BANNER)));
+}
+
+/** A staged start that halts while the page is open is announced; one that had halted before stands in the banner. */
+function announceHalts(stops) {
+  const halts = new Map(stops.filter((stop) => stop.halted).map((stop) => [`${stop.scope} ${stop.since}`, stop]));
+  if (knownHalts) for (const [key, stop] of halts) if (!knownHalts.has(key)) toast(`The staged start of ${scopeInWords(stop.scope)} halted: ${haltInWords(stop.halted)}. The producers are stopped again.`, "error");
+  knownHalts = halts;
+}
+
+/**
+ * Read the stops in force, where no snapshot brings them. `away`: the broker does not answer; then those that the
+ * console knew last. "headgate-stops" is dispatched after.
+ */
+export async function refreshStops(away) {
+  if (settings.page === "overview" || !settings.broker) return;
+  try {
+    const path = away ? `brokers/${encodeURIComponent(settings.broker)}/` : objectPath(settings.broker, "type=Broker");
+    const { attributes } = await get(path);
+    if (!attributes) return;
+    showStops(attributes.stops ?? []);
+    dispatchEvent(new Event("headgate-stops"));
+  } catch {
+    // The banner keeps what it had; the connection's own banner says that the broker is away.
+  }
+}
