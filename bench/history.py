@@ -31,8 +31,8 @@ from history_pages import pages
 from history_yardstick import yardstick
 from measured import ROOT, Failed, progress, table
 
-from console.history.landing import Landing
-from console.history.make_history import Plan, make_history
+from console.history.generate.generator import Plan, make_history
+from console.history.storage.landing import Landing
 
 STEPS = ("landing", "store", "holds", "episodes", "stops", "minutes", "hours", "days", "taken")
 PARTS = ("steps", "delay", "pages")

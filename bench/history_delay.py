@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pyarrow as pa
 
-from console.history.landing import SCHEMAS, Landing
-from console.history.reader import NothingRecorded, Reader
+from console.history.storage.landing import SCHEMAS, Landing
+from console.history.storage.reader import NothingRecorded, Reader
 
 #: Of one broker's fleet: what a recorder publishes every few seconds.
 QUEUES = 100

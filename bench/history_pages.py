@@ -16,11 +16,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from console.history.blocked import heat, top
-from console.history.durations import DAY
-from console.history.known import brokers, queues
-from console.history.reader import Reader
-from console.history.series import QueueKey, series
+from console.history.query.blocked import heat, top
+from console.history.query.catalog import brokers, queues
+from console.history.query.series import series
+from console.history.storage.durations import DAY
+from console.history.storage.queue_key import QueueKey
+from console.history.storage.reader import Reader
 
 COLD, WARM = 10, 60
 

@@ -20,9 +20,9 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from console.history.run import Run
-from console.history.session import start_session
-from console.history.tables import Tables
+from console.history.pipeline.run import Run
+from console.history.pipeline.spark.session import start_session
+from console.history.storage.tables import Tables
 
 
 @dataclass

@@ -17,8 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from console.history.durations import HOLDS_MS
-from console.history.layout import table_url
+from console.history.storage.durations import HOLDS_MS
+from console.history.storage.layout import table_url
 
 _SPANS = """
 CREATE TEMP TABLE spans AS

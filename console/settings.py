@@ -98,7 +98,7 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
 
 # -- history ----------------------------------------------------------------------------------------------------
 
-#: Where the flow history lives: `console/history/landing.py` tells what is below it.
+#: Where the flow history lives: `console/history/storage/landing.py` tells what is below it.
 HEADGATE_HISTORY_URL = os.environ.get("HEADGATE_HISTORY_URL") or str(DATA / "history")
 
 # -- applications -----------------------------------------------------------------------------------------------

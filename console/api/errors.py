@@ -20,7 +20,7 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.input_checks import readable, readable_sentences, shortened
-from console.history.reader import HistoryBroken, NothingRecorded
+from console.history.storage.reader import HistoryBroken, NothingRecorded
 from console.seen import UnknownBroker
 
 _STATUS: dict[type[Exception], int] = {

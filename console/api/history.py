@@ -27,10 +27,10 @@ from console.api.history_reading import (
 )
 from console.api.history_why import shown
 from console.api.reading import MOST_AT_ONCE, choice_in, choices_in, number_in
-from console.history import blocked, episode_list, incident, known
-from console.history.reader import NothingRecorded
-from console.history.series import RESOLUTIONS, series
-from console.history.waiting import waiting
+from console.history.query import blocked, catalog, episode_list, incident
+from console.history.query.series import RESOLUTIONS, series
+from console.history.storage.backlog import find_backlog
+from console.history.storage.reader import NothingRecorded
 
 _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
 _SORTS = tuple(f"{sign}{name}" for name in episode_list.SORTS for sign in ("", "-"))
@@ -44,10 +44,10 @@ class KnownView(AskedView):
     )
     def get(self, request: Request) -> Response:
         try:
-            brokers = known.brokers(history(request))
+            brokers = catalog.brokers(history(request))
         except NothingRecorded:
             brokers = []
-        landed = not brokers and bool(waiting(settings.HEADGATE_HISTORY_URL).files)
+        landed = not brokers and bool(find_backlog(settings.HEADGATE_HISTORY_URL).files)
         return Response({"recorded": bool(brokers), "landed": landed, "now": now_ms(), "brokers": brokers})
 
 
@@ -65,7 +65,7 @@ class QueuesKnownView(AskedView):
         query = request.query_params
         most = number_in(query, "count", 100, 1, MOST_AT_ONCE)
         search = query.get("search", "").strip()
-        return Response(known.queues(history(request), broker=broker_in(query), search=search, most=most))
+        return Response(catalog.queues(history(request), broker=broker_in(query), search=search, most=most))
 
 
 class SeriesView(AskedView):

@@ -11,10 +11,10 @@ from rest_framework.request import Request
 from brokers.admin import InvalidValue
 from console.access.people import rights_in
 from console.api.reading import time_in
-from console.history.durations import DAY
-from console.history.reader import Reader, reader_of
-from console.history.seen import seen_by
-from console.history.series import QueueKey
+from console.history.query.visibility import seen_by
+from console.history.storage.durations import DAY
+from console.history.storage.queue_key import QueueKey
+from console.history.storage.reader import Reader, reader_of
 
 #: Days and hours are kept for about three years; what is older is not asked for by mistake only.
 LONGEST = 1200 * DAY

@@ -9,9 +9,9 @@ from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 
 from console.api.schema import INVALID, Refusal, asked, number_field, text_field
-from console.history import blocked
-from console.history.incident import GROUPS
-from console.history.series import FIELDS
+from console.history.query import blocked
+from console.history.query.incident import GROUPS
+from console.history.query.series import FIELDS
 
 REFUSALS: dict[int, Any] = {
     400: INVALID,

@@ -15,8 +15,8 @@ from console.access.rights import Role
 from console.api import schema
 from console.api.history_reading import history
 from console.api.reading import PersonalView, body_of, text_in
-from console.history import diagnosis
-from console.history.status import status as status_of
+from console.history.pipeline import diagnosis
+from console.history.pipeline.status import status as status_of
 
 
 def _text(says: str, *, null: bool = False) -> serializers.CharField:

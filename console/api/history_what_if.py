@@ -17,10 +17,10 @@ from console.api.asked import AskedView
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_in, range_in
 from console.api.reading import MOST_AT_ONCE, body_of, choice_in, number_in
 from console.api.schema import MomentField
-from console.history import advice
-from console.history.durations import DAY
-from console.history.minute_traffic import Recorded
-from console.history.recorded_traffic import LONGEST, recorded
+from console.history.storage.durations import DAY
+from console.history.whatif import recommendations
+from console.history.whatif.minute_traffic import Recorded
+from console.history.whatif.recorded_traffic import LONGEST, recorded
 
 MOST_CANDIDATES = 10
 _LIMITS = ("capacity_messages", "resume_messages", "capacity_bytes", "resume_bytes")
@@ -46,7 +46,7 @@ class WhatIfOutcome(WhatIfLimits):
 
 
 class WhatIfAdvice(serializers.Serializer[Any]):
-    kind = serializers.CharField(help_text=f"{', '.join(advice.KINDS[:-1])} or {advice.KINDS[-1]}.")
+    kind = serializers.CharField(help_text=f"{', '.join(recommendations.KINDS[:-1])} or {recommendations.KINDS[-1]}.")
     text = serializers.CharField(help_text="A sentence for people.")
     limits = WhatIfOutcome(allow_null=True, help_text="What to set instead, and what that would have come to.")
 
@@ -89,7 +89,7 @@ class WhatIfView(AskedView):
         description="Changes nothing. First the current limits as the replay makes them out, then each candidate.",
     )
     def post(self, request: Request) -> Response:
-        from console.history.whatif import CAVEAT, advise, compare
+        from console.history.whatif.comparison import CAVEAT, advise, compare
 
         body = body_of(request)
         query = dict(_texts(body))
@@ -119,7 +119,7 @@ class AdviceView(AskedView):
     @extend_schema(
         parameters=[
             *shapes.MAYBE_QUEUE,
-            schema.asked("kind", "Only of this kind.", enum=list(advice.KINDS)),
+            schema.asked("kind", "Only of this kind.", enum=list(recommendations.KINDS)),
             schema.asked("search", "Text in the queue's name."),
             *schema.PAGE,
         ],
@@ -133,14 +133,14 @@ class AdviceView(AskedView):
         queue = maybe_queue_in(query)
         number = number_in(query, "page", 1, 1, 1 << 31)
         size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
-        count, rows = advice.page(
+        count, rows = recommendations.page(
             history(request),
             number,
             size,
             broker=queue.broker if queue else broker_in(query),
             virtualhost=queue.virtualhost if queue else query.get("virtualhost", ""),
             queue=queue.name if queue else "",
-            kind=choice_in(query, "kind", advice.KINDS),
+            kind=choice_in(query, "kind", recommendations.KINDS),
             search=query.get("search", "").strip(),
         )
         return Response({"count": count, "page": number, "page_size": size, "results": rows})
@@ -166,7 +166,7 @@ def _listed(body: dict[str, Any]) -> list[Any]:
 
 
 def _limits(number: int, given: Any) -> Any:
-    from console.history.whatif_replay import Limits
+    from console.history.whatif.replay import Limits
 
     if not isinstance(given, dict):
         raise InvalidValue({"candidates": f"candidate {number} must be a JSON object with {', '.join(_LIMITS)}"})

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from console.audit.models import AuditEntry, Outcome
-from console.history.reader import moment
+from console.history.storage.reader import moment
 
 #: An event has the broker's time, its audit row the console's, once it is done.
 _APART = dt.timedelta(seconds=15)

@@ -2,7 +2,7 @@
 
 Each task is a command in a process of its own, so that a worker never holds a Java; what reads Parquet is imported when
 it is needed, 130 MB of it. One at a time is the lease's matter: a task that finds it taken has nothing to do, or waits
-for it (`job_requests.py`).
+for it (`pipeline/job_requests.py`).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class HistoryBusy(Exception):
 @app.task(name="history.run", bind=True, max_retries=5)  # type: ignore[untyped-decorator]
 def run(self: Any, *, always: bool = False) -> str:
     """Run the pipeline if files wait and nobody takes them; `always`: whatever waits. Tried again after 30 s, 60 s…"""
-    from console.history.waiting import waiting
+    from console.history.storage.backlog import find_backlog
 
     if not always:
-        oldest = waiting(settings.HEADGATE_HISTORY_URL).oldest
+        oldest = find_backlog(settings.HEADGATE_HISTORY_URL).oldest
         if oldest is None or timezone.now() - oldest < OVERDUE:
             return "nothing is overdue"
     try:
@@ -81,7 +81,7 @@ def advise(self: Any, *, request: int | None = None, failures: int = 0) -> str:
 @app.task(name="history.sweep")  # type: ignore[untyped-decorator]
 def sweep_landing() -> int:
     """Remove landing files that are in the tables."""
-    from console.history.upkeep import sweep
+    from console.history.pipeline.maintenance import sweep
 
     return sweep(settings.HEADGATE_HISTORY_URL, timezone.now())
 
@@ -89,7 +89,7 @@ def sweep_landing() -> int:
 def _job(task: Any, work: str, number: int | None, failures: int) -> str:
     """Wait for the lease however long it takes; a job that fails is tried `MOST_FAILURES` times. `number`: of the
     `JobRequest`."""
-    from console.history import job_requests
+    from console.history.pipeline import job_requests
 
     request = job_requests.looks(number, work)
     try:

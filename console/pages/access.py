@@ -23,8 +23,8 @@ from console.access.models import ApiToken, RoleGrant
 from console.access.people import rights_in
 from console.access.rights import Grant, Rights, Role
 from console.audit.models import AuditEntry
-from console.history.known import brokers
-from console.history.reader import HistoryBroken, NothingRecorded, reader_of
+from console.history.query.catalog import brokers
+from console.history.storage.reader import HistoryBroken, NothingRecorded, reader_of
 from console.operations import Actor
 from console.operations import access as operations
 from console.operations.access_undo import is_undoable, undo

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from console.history.figures import heat_figure
+from console.charts.history import heat_figure
 from console.pages.history_frame import history_frame
 
 

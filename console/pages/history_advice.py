@@ -11,7 +11,7 @@ from console.pages.history_frame import history_frame
 
 @require_safe
 def history_advice(request: HttpRequest) -> HttpResponse:
-    from console.history.whatif import CAVEAT  # loads the compiled replay
+    from console.history.whatif.comparison import CAVEAT  # loads the compiled replay
 
     return render(
         request, "console/history_advice.html", history_frame(request, "history-advice", "Advice", caveat=CAVEAT)

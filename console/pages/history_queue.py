@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from console.history.figures import queue_figure, rates_figure
+from console.charts.history import queue_figure, rates_figure
 from console.pages.frame import check_sees
 from console.pages.history_frame import connected, history_broker, history_frame
 

@@ -11,7 +11,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from brokers.model import POLICY, object_name
-from console.charts import depth_figure
+from console.charts.flow import depth_figure
 from console.pages.frame import check_sees, frame
 
 

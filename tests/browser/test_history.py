@@ -13,9 +13,9 @@ from django.db import connections
 from playwright.async_api import Page, expect
 
 from console.celery import app
-from console.history.landing import Landing
-from console.history.layout import table_url
 from console.history.models import HistoryRun
+from console.history.storage.landing import Landing
+from console.history.storage.layout import table_url
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, People
 from tests.history.delta import HOUR, MINUTE, SECOND, coverage, episode, event, rollup, sample, write

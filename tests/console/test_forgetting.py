@@ -20,7 +20,7 @@ from console.bulk import tasks as bulk
 from console.bulk.models import BulkEdit, BulkEditRow, State
 from console.celery import app
 from console.history.models import JobRequest
-from console.history.recording_runs import forget_old_runs
+from console.history.pipeline.run_records import forget_old_runs
 from console.schedules import tasks as schedules
 from console.schedules.models import Run, RunState
 

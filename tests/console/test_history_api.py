@@ -18,7 +18,7 @@ from rest_framework.test import APIClient
 
 from console.api.history_downloads import download
 from console.audit.models import AuditEntry
-from console.history.layout import table_url
+from console.history.storage.layout import table_url
 from tests.history.delta import (
     DAY,
     HOUR,

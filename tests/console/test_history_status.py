@@ -16,12 +16,12 @@ from rest_framework.test import APIClient
 from console.access.models import RoleGrant
 from console.audit.models import AuditEntry
 from console.celery import app
-from console.history import job_requests
-from console.history.landing import Landing
-from console.history.layout import LAYOUTS, table_url
 from console.history.models import HistoryRun, JobRequest
-from console.history.recorder_position import file_name
-from console.history.runner import LEASE
+from console.history.pipeline import job_requests
+from console.history.pipeline.runner import LEASE
+from console.history.record.position import file_name
+from console.history.storage.landing import Landing
+from console.history.storage.layout import LAYOUTS, table_url
 from console.lease import lease
 from tests.history.delta import HOUR, MINUTE, coverage, rollup, write
 from tests.history.rows import Story, land, table

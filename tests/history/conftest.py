@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from console.history.session import start_session
+from console.history.pipeline.spark.session import start_session
 from tests.history.runs import History
 
 
@@ -23,7 +23,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def no_file_system_of_deltalake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that read a table by it may abort at their end: `console/history/file_systems.py`."""
+    """Processes that read a table by it may abort at their end: `console/history/storage/file_systems.py`."""
 
     def refused(*_: object, **__: object) -> None:
         pytest.fail("give deltalake the file system to read from: of_table(url)")

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from console.history.file_systems import of_table
-from console.history.layout import LAYOUTS, table_url
-from console.history.reader import columns_of
+from console.history.storage.file_systems import of_table
+from console.history.storage.layout import LAYOUTS, table_url
+from console.history.storage.reader import columns_of
 
 Row = dict[str, Any]
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from console.history.layout import LAYOUTS
+from console.history.storage.layout import LAYOUTS
 from tests.history.delta import read
 
 ROOT = Path(__file__).resolve().parent.parent.parent

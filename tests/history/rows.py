@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from console.history.landing import SCHEMAS, Landing
+from console.history.storage.landing import SCHEMAS, Landing
 
 NOON = dt.datetime(2026, 3, 14, 12, tzinfo=dt.UTC)
 

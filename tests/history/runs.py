@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.history.layout import LAYOUTS
-from console.history.run import Report, Run
-from console.history.tables import Tables
+from console.history.pipeline.run import Report, Run
+from console.history.storage.layout import LAYOUTS
+from console.history.storage.tables import Tables
 from tests.history.delta import read
 from tests.history.rows import Story, land
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from console.history.fleet_advice import advice_of_queue
-from console.history.java import find_java
-from console.history.run import Run
-from console.history.tables import Tables
-from console.history.whatif import ADVICE
+from console.history.pipeline.run import Run
+from console.history.pipeline.spark.java import find_java
+from console.history.storage.tables import Tables
+from console.history.whatif.comparison import ADVICE
+from console.history.whatif.fleet_recommendations import advice_of_queue
 from tests.history.delta import read
 from tests.history.processes import contents, environment, manage, running
 from tests.history.rows import Story, land

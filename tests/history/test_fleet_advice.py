@@ -10,12 +10,12 @@ import pytest
 from django.contrib.auth.models import Group, User
 from rest_framework.test import APIClient
 
-from console.history.fleet_advice import advice_of_queue, last_weeks, write_advice
-from console.history.landing import Landing
-from console.history.layout import LAYOUTS
-from console.history.make_history import Plan, make_history
-from console.history.minute_traffic import COLUMNS
-from console.history.whatif import ADVICE
+from console.history.generate.generator import Plan, make_history
+from console.history.storage.landing import Landing
+from console.history.storage.layout import LAYOUTS
+from console.history.whatif.comparison import ADVICE
+from console.history.whatif.fleet_recommendations import advice_of_queue, last_weeks, write_advice
+from console.history.whatif.minute_traffic import COLUMNS
 from tests.history.rows import Story
 from tests.history.runs import History
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from console.history.run import Run
-from console.history.tables import Tables
-from console.history.waiting import waiting
+from console.history.pipeline.run import Run
+from console.history.storage.backlog import find_backlog
+from console.history.storage.tables import Tables
 from tests.history.processes import ROOT, contents, environment, kill, manage, running
 from tests.history.rows import Story, land
 from tests.up.running import wait_until
@@ -65,12 +65,12 @@ def test_on_a_machine_without_java_it_runs_by_itself_and_stops_when_told(tmp_pat
     land(url, first().rows)
     log = tmp_path / "history.log"
     with running(*HISTORY, env=env, log=log) as process:
-        wait_until(lambda: waiting(url).files == 0 or process.poll() is not None, "it took the files", within=240)
+        wait_until(lambda: find_backlog(url).files == 0 or process.poll() is not None, "it took the files", within=240)
         assert process.poll() is None, log.read_text()
         assert len(contents(url)["episodes"]) == 1
         # It is warm now: what lands later is there soon.
         land(url, later().rows)
-        wait_until(lambda: waiting(url).files == 0, "it took later files", within=120)
+        wait_until(lambda: find_backlog(url).files == 0, "it took later files", within=120)
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
     assert {error for _, error in states(data)} <= {"", "it was stopped"}
@@ -96,14 +96,14 @@ def test_killed_at_step_after_step_and_started_again_the_tables_are_the_same(tmp
             wait_until(at_step, f"it is at {name}", within=240)
             assert process.poll() is None, log.read_text()
             kill(process)
-        assert waiting(url).files == 3
+        assert find_backlog(url).files == 3
         left |= {each for each in (data / "spark").iterdir() if each.is_dir()}
     for each in (url, undisturbed):
         land(each, later().rows)
     again = manage("history", "--once", "run", env=env)
     assert again.returncode == 0, again.stderr
     Run(Tables(spark, undisturbed)).run()
-    assert waiting(url).files == 0
+    assert find_backlog(url).files == 0
     assert contents(url) == contents(undisturbed)
     assert [error for _, error in states(data)] == ["the process ended in the middle of it"] * len(killed_at) + [""]
     assert len(left) == len(killed_at), "what Spark needs while it runs lies in the data folder"

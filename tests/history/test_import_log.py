@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from console.history.import_log import LogError, LogImport
-from console.history.landing import KEYS, Landing
+from console.history.importing.log_import import LogError, LogImport
+from console.history.storage.landing import KEYS, Landing
 from tests.up.running import ROOT
 
 LOGS = Path(__file__).parent / "logs"
@@ -174,8 +174,8 @@ def test_the_same_lines_of_another_broker_are_other_events(landing: Landing, tmp
 
 
 def test_blocks_cut_lines_nowhere(landing: Landing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.history.import_log._BLOCK", 64)
-    monkeypatch.setattr("console.history.import_log.BATCH", 7)
+    monkeypatch.setattr("console.history.importing.log_import._BLOCK", 64)
+    monkeypatch.setattr("console.history.importing.log_import.BATCH", 7)
     lines = log(300)
     for name, content in (("plain", "".join(lines).encode()), ("packed", gzip.compress("".join(lines).encode()))):
         (tmp_path / name).write_bytes(content)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.history import jars
+from console.history.pipeline.spark import jars
 from tests.history.processes import environment, manage
 from tests.history.rows import Story, land
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers.engine.values.events import dropped_words, overfull_words, queue_subject, text, underfull_words
-from console.history.log_lines import Unreadable, may_tell, read_line
+from console.history.storage.log_lines import Unreadable, may_tell, read_line
 
 SUBJECT = "[vh(/test)/qu(MyQueue)]"
 CHANNEL = "[con:2(guest@anonymous(713889609)/test)/ch:1]"

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from console.history.log_times import LogTimes
+from console.history.importing.log_times import LogTimes
 
 WRITTEN = int(datetime(2014, 6, 3, tzinfo=UTC).timestamp() * 1000)
 AT = int(datetime(2014, 6, 2, 12, 14, 5, tzinfo=UTC).timestamp() * 1000)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from console.history.landing import KEYS, Landing
-from console.history.make_history import AlreadyMade, Plan, make_history
-from console.history.whatif import advice_row
+from console.history.generate.generator import AlreadyMade, Plan, make_history
+from console.history.storage.landing import KEYS, Landing
+from console.history.whatif.comparison import advice_row
 from tests.up.running import ROOT
 
 UNTIL = datetime(2026, 11, 18, 15, 0, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.java_gateway import JavaObject
 
-from console.history import run as run_module
+from console.history.pipeline import run as run_module
 from tests.history.rows import Story
 from tests.history.runs import History
 

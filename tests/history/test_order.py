@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from console.history import run as run_module
-from console.history.run import Run
-from console.history.tables import Tables
+from console.history.pipeline import run as run_module
+from console.history.pipeline.run import Run
+from console.history.storage.tables import Tables
 from tests.history.rows import Story
 from tests.history.runs import DERIVED, History
 from tests.history.stories import FIRST, LATER

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from console.history import rollups
-from console.history.run import Report
-from console.history.spans import spans
+from console.history.pipeline import rollups
+from console.history.pipeline.run import Report
+from console.history.pipeline.spans import spans
 from tests.history.rows import Row, at
 from tests.history.runs import History
 from tests.history.stories import FIRST, LATER

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from console.history import query_database
-from console.history.query_database import Connection, QueryDatabase
+from console.history.storage import query_database
+from console.history.storage.query_database import Connection, QueryDatabase
 
 #: Many columns: what is kept of a file grows with them.
 ROWS = pa.table({f"c{number}": pa.array(range(20), pa.int64()) for number in range(60)})

@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from console.history import blocked, episode_list, incident, known
-from console.history.layout import table_url
-from console.history.reader import HistoryBroken, Reader, moment
-from console.history.series import QueueKey, series
-from console.history.tables import landing_schema
+from console.history.query import blocked, catalog, episode_list, incident
+from console.history.query.series import series
+from console.history.storage.layout import table_url
+from console.history.storage.queue_key import QueueKey
+from console.history.storage.reader import HistoryBroken, Reader, moment
+from console.history.storage.tables import landing_schema
 from tests.history.conftest import History
 from tests.history.delta import DAY, episode, rollup, write
 from tests.history.rows import NOON, Story, land, table
@@ -63,7 +64,7 @@ def told(history: History) -> Reader:
 def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> None:
     reader = told(history)
     now = at(600)
-    [one] = known.brokers(reader)
+    [one] = catalog.brokers(reader)
     assert (one["broker"], one["first"], one["last"]) == ("b", START, at(180))
 
     raw = series(reader, QUEUE, START, at(240), now=now)
@@ -106,7 +107,7 @@ def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> 
 def test_new_rows_are_seen_by_a_reader_that_has_the_table_open(
     tmp_path: Path, opened: Callable[[str], Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.history.reader.FRESH_SECONDS", 0)
+    monkeypatch.setattr("console.history.storage.reader.FRESH_SECONDS", 0)
     url = str(tmp_path)
     reader = opened(url)
     assert not reader.has("episodes")

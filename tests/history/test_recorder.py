@@ -15,8 +15,8 @@ import pytest
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
-from console.history.landing import EVENTS, KEYS, Landing, LandingError
-from console.history.recorder import Recorder, Rhythm
+from console.history.record.recorder import Recorder, Rhythm
+from console.history.storage.landing import EVENTS, KEYS, Landing, LandingError
 from tests.console.standin import Connected
 
 QUICK = Rhythm(rotate=0.02, idle=0.02, retry_first=0.01, retry_most=0.05, answer=5, whole=60)
@@ -345,7 +345,7 @@ def test_a_folder_that_is_made_while_it_is_looked_for_is_read(landing: Any, look
 
 
 def test_the_keys_are_columns_that_are_never_null() -> None:
-    from console.history.landing import SCHEMAS
+    from console.history.storage.landing import SCHEMAS
 
     for kind, key in KEYS.items():
         assert all(not SCHEMAS[kind].field(column).nullable for column in key), kind

@@ -14,7 +14,7 @@ import pytest
 
 from brokers.drivers.bundled import BundledBroker
 from brokers.model import object_name
-from console.history.landing import Landing
+from console.history.storage.landing import Landing
 from tests.up.running import Running, free_port, wait_until
 
 BROKER = object_name("Broker")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from console.history.landing import Landing
 from console.history.models import Held, HistoryRun
-from console.history.runner import LEASE, Rhythm, Runner, Unusable
+from console.history.pipeline.runner import LEASE, Rhythm, Runner, Unusable
+from console.history.storage.landing import Landing
 from console.lease import Busy, lease
 from tests.history.rows import Story, land
 

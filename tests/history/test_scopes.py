@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from console.history.scopes import Scope, covers
+from console.history.storage.stop_scopes import Scope, covers
 
 QUOTED = 'virtualhost "a b/c" orders.>'
 
@@ -79,5 +79,5 @@ def test_a_stop_covers_the_queues_of_its_scope(text: str, covered: bool) -> None
 
 
 def test_the_web_side_needs_no_spark_for_it() -> None:
-    code = "import sys, console.history.scopes; sys.exit('pyspark' in sys.modules)"
+    code = "import sys, console.history.storage.stop_scopes; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

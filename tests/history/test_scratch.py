@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from console.history.scratch import claim, leave
+from console.history.pipeline.spark.scratch import claim, leave
 from tests.history.processes import ROOT
 
-CLAIMING = "import sys; from pathlib import Path; from console.history.scratch import claim, leave;"
+CLAIMING = "import sys; from pathlib import Path; from console.history.pipeline.spark.scratch import claim, leave;"
 WAITING = f"{CLAIMING} print(claim(Path(sys.argv[1])), flush=True); input(); leave()"
 
 

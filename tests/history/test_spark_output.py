@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from console.history.spark_output import is_usual
+from console.history.pipeline.spark.launcher_output import is_usual
 
 CHILD = """
 import sys
@@ -17,7 +17,7 @@ print("not usual", file=sys.stderr)
 """
 PROGRAM = f"""
 import subprocess, sys, threading
-from console.history.spark_output import without_the_usual
+from console.history.pipeline.spark.launcher_output import without_the_usual
 with without_the_usual():
     child = subprocess.Popen([sys.executable, "-c", {CHILD!r}], stdin=subprocess.PIPE)
 print("ours", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Stretches of time: joined and cut into portions, always the same time."""
+"""Intervals of time: joined and cut into portions, always the same time."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.history.durations import DAY, HOUR
-from console.history.stretches import joined, portions
+from console.history.pipeline.intervals import joined, portions
+from console.history.storage.durations import DAY, HOUR
 
 ANY = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 60)).map(lambda each: (each[0], each[0] + each[1])))
 
 
-def hours(stretches: list[tuple[int, int]]) -> list[int]:
-    return [hour for begin, end in stretches for hour in range(begin // HOUR, end // HOUR)]
+def hours(intervals: list[tuple[int, int]]) -> list[int]:
+    return [hour for begin, end in intervals for hour in range(begin // HOUR, end // HOUR)]
 
 
-def in_ms(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [(begin * HOUR, end * HOUR) for begin, end in stretches]
+def in_ms(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(begin * HOUR, end * HOUR) for begin, end in intervals]
 
 
 @given(ANY, st.integers(1, 30))
@@ -35,9 +35,9 @@ def test_joined_are_few_in_order_apart_and_cover_what_there_was(given: list[tupl
 def test_portions_are_the_same_hours_in_order_and_small_unless_of_one_day(
     given: list[tuple[int, int]], rows: dict[int, int], most: int
 ) -> None:
-    stretches = joined(in_ms(given), 1000)
-    found = portions(stretches, rows, most)
-    assert [hour for portion in found for hour in hours(portion)] == hours(stretches)
+    intervals = joined(in_ms(given), 1000)
+    found = portions(intervals, rows, most)
+    assert [hour for portion in found for hour in hours(portion)] == hours(intervals)
     for portion in found:
         days = {hour * HOUR // DAY for hour in hours(portion)}
         assert sum(rows.get(day, 0) for day in days) <= most or len(days & set(rows)) == 1

@@ -16,12 +16,13 @@ from django.utils import timezone
 
 from console.audit.models import AuditEntry
 from console.celery import app
-from console.history import job_requests, tasks
-from console.history.landing import Landing
-from console.history.layout import table_url
+from console.history import tasks
 from console.history.models import JobRequest
-from console.history.upkeep import sweep
-from console.history.waiting import waiting
+from console.history.pipeline import job_requests
+from console.history.pipeline.maintenance import sweep
+from console.history.storage.backlog import find_backlog
+from console.history.storage.landing import Landing
+from console.history.storage.layout import table_url
 from tests.history.rows import Story, land
 
 
@@ -161,7 +162,7 @@ def test_only_taken_files_that_no_writer_looks_back_at_are_swept(url: str) -> No
     age(url, dt.timedelta(hours=2))
     land(url, Story().watch(1, 2).rows)
     assert sweep(url, now) == 2
-    assert waiting(url).files == 1
+    assert find_backlog(url).files == 1
 
 
 def test_what_writers_that_died_left_unfinished_is_removed_after_a_day(url: str) -> None:

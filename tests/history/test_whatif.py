@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.history.whatif import ADVICE, advice_row, advise, compare, smallest_capacity, traffic_of
-from console.history.whatif_replay import Limits, Samples, Traffic, replay, traffic
+from console.history.whatif.comparison import ADVICE, advice_row, advise, compare, smallest_capacity, traffic_of
+from console.history.whatif.replay import Limits, Samples, Traffic, replay, traffic
 
 Floats = npt.NDArray[np.float64]
 

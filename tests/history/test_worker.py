@@ -11,8 +11,8 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 
-from console.history.landing import Landing
-from console.history.layout import table_url
+from console.history.storage.landing import Landing
+from console.history.storage.layout import table_url
 from tests.history.processes import ROOT, environment, manage, running
 from tests.history.rows import Story, land
 from tests.up.running import wait_until

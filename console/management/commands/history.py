@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from console.history import scratch
-from console.history.jars import missing
-from console.history.java import NoJava
-from console.history.landing import LandingError
 from console.history.models import HistoryRun
-from console.history.recording_runs import Recorded, abandon_dead_runs, forget_old_runs, reason, recorded
-from console.history.runner import LEASE, MoreReport, OneRun, Runner, Unusable
-from console.history.session import SessionFailed, is_alive, start_session
-from console.history.spark_output import without_the_usual
+from console.history.pipeline.run_records import Recorded, abandon_dead_runs, forget_old_runs, reason, recorded
+from console.history.pipeline.runner import LEASE, MoreReport, OneRun, Runner, Unusable
+from console.history.pipeline.spark import scratch
+from console.history.pipeline.spark.jars import missing
+from console.history.pipeline.spark.java import NoJava
+from console.history.pipeline.spark.launcher_output import without_the_usual
+from console.history.pipeline.spark.session import SessionFailed, is_alive, start_session
+from console.history.storage.landing import LandingError
 from console.lease import Busy, lease
 from console.management.ready import require_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from console.history.tables import Tables
+    from console.history.storage.tables import Tables
 
 #: Exit codes besides 0 and 1: somebody else is at it.
 BUSY = 75
@@ -130,8 +130,8 @@ class Command(BaseCommand):
 
         def run(on_step: Callable[[str], None]) -> MoreReport:
             nonlocal tables
-            from console.history.run import Run
-            from console.history.tables import Tables
+            from console.history.pipeline.run import Run
+            from console.history.storage.tables import Tables
 
             if tables is None:
                 tables = Tables(self._session(on_step), settings.HEADGATE_HISTORY_URL)
@@ -156,27 +156,27 @@ class Command(BaseCommand):
             return start_session(scratch=settings.DATA / "spark")
 
     def _chore(self, work: str, row: Recorded) -> None:
-        from console.history import upkeep
-        from console.history.fleet_advice import write_advice
-        from console.history.run import Report
-        from console.history.tables import Tables
+        from console.history.pipeline import maintenance
+        from console.history.pipeline.run import Report
+        from console.history.storage.tables import Tables
+        from console.history.whatif.fleet_recommendations import write_advice
 
         on_step = row.step
         now = dt.datetime.now(dt.UTC)
         url = settings.HEADGATE_HISTORY_URL
         if work == HistoryRun.RETAIN:
             on_step("landing")
-            upkeep.sweep(url, now)
+            maintenance.sweep(url, now)
             forget_old_runs()
         tables = Tables(self._session(on_step), url)
         if work == HistoryRun.RETAIN:
-            upkeep.retain(tables, now.date(), on_step)
+            maintenance.retain(tables, now.date(), on_step)
         elif work == HistoryRun.ADVISE:
             count, seconds = write_advice(tables, on_step)
             row.report(Report(rows={"advice": count}, seconds={"advice": seconds}))
             self._say(f"advice for {count:,} queues in {seconds:g} s")
         else:
-            upkeep.compact(tables, now.date(), on_step)
+            maintenance.compact(tables, now.date(), on_step)
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)

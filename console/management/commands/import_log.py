@@ -15,8 +15,8 @@ import tzlocal
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from console.history.import_log import LogError, LogImport, Report
-from console.history.landing import Landing, LandingError
+from console.history.importing.log_import import LogError, LogImport, Report
+from console.history.storage.landing import Landing, LandingError
 
 HELP = """Take the flow history of a broker from its logs: overfull queues, blocked producers, full stores.
 

@@ -11,8 +11,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from console.history.landing import Landing, LandingError
-from console.history.make_history import AlreadyMade, Plan, make_history
+from console.history.generate.generator import AlreadyMade, Plan, make_history
+from console.history.storage.landing import Landing, LandingError
 
 HELP = """Generate a believable history into the landing folder: traffic with a daily and weekly rhythm, incidents, full
 queues and their blocked producers, policy edits, operators' stops with who and why, gaps in which nobody looked.

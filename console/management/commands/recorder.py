@@ -15,8 +15,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from console.brokers import opening
-from console.history.landing import Landing, LandingError
-from console.history.recorder import Recorder, Rhythm
+from console.history.record.recorder import Recorder, Rhythm
+from console.history.storage.landing import Landing, LandingError
 
 
 class Command(BaseCommand):

@@ -7,8 +7,8 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from console.charts import depth_figure, overfull_value
-from console.history.figures import queue_figure
+from console.charts.flow import depth_figure, overfull_value
+from console.charts.history import queue_figure
 
 SAMPLES = [
     {

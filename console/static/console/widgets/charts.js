@@ -1,4 +1,4 @@
-// The only module that knows Plotly. A figure comes from the server (console/charts.py, console/history/figures.py);
+// The only module that knows Plotly. A figure comes from the server (console/charts/flow.py, console/charts/history.py);
 // samples are added to its traces by the name in their `meta`, and colours are taken from the theme.
 
 const KEPT = 2400; // samples of one chart; a changing queue makes one per second

@@ -1,0 +1,1 @@
+"""Figures as plain dicts for Plotly, without data: pages' scripts put in what the API answers. Pure."""

@@ -1,0 +1,280 @@
+"""Figures of the history as plain dicts for Plotly, without data: the pages' scripts put in what the API answers.
+
+Pure, as `flow.py`, whose conventions hold: colours are names of custom properties, `meta` says which values a trace
+shows. Spans differ by colour, by pattern and by a word in the legend; time that was not recorded is hatched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from console.charts.flow import LEAST_RANGE
+
+Unit = Literal["messages", "bytes"]
+
+_AXIS = {
+    "gridcolor": "var(--chart-grid)",
+    "zerolinecolor": "var(--chart-grid)",
+    "linecolor": "var(--chart-grid)",
+    "tickfont": {"color": "var(--muted)", "size": 11},
+}
+_LAYOUT: dict[str, Any] = {
+    # On the right there is room for the axis that one of two charts has: a moment stands at the same place in both.
+    "margin": {"l": 56, "r": 40, "t": 8, "b": 40},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"family": "var(--font)", "size": 12, "color": "var(--text)"},
+    "showlegend": True,
+    "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"},
+    "hovermode": "x unified",
+    "hoverlabel": {
+        "bgcolor": "var(--surface)",
+        "bordercolor": "var(--border)",
+        "font": {"color": "var(--text)"},
+        "namelength": -1,
+    },
+    "dragmode": "zoom",
+    "bargap": 0,
+    "barmode": "overlay",
+}
+
+#: meta, name, colour of the ground, colour and shape of the pattern
+SPANS = (
+    ("unwatched", "No data", "var(--chart-nodata)", "var(--chart-nodata-line)", "x"),
+    ("overfull", "Overfull", "var(--chart-overfull)", "var(--chart-overfull-line)", "/"),
+    ("stopped", "Stopped by an operator", "var(--chart-stopped)", "var(--chart-stopped-line)", "\\"),
+)
+#: meta, name, colour, dash, width
+_LEVELS = (
+    ("capacity", "Capacity", "var(--chart-capacity)", "solid", 1.5),
+    ("stop", "Stop", "var(--chart-stop)", "dash", 1.2),
+    ("resume", "Resume", "var(--chart-resume)", "dot", 1.5),
+)
+
+
+def queue_figure(unit: Unit) -> dict[str, Any]:
+    """Depth with its levels; spans shaded; what operators did marked. Beneath, how much of each step it was overfull or
+    stopped (axis `y3`), for ranges that are answered from rollups."""
+    traces = [_span(*span) for span in SPANS]
+    traces += [
+        _line(
+            f"{unit}_p95", "95 % of the time below", "var(--chart-depth)", width=1, dash="dash", visible="legendonly"
+        ),
+        _line(unit, "Depth", "var(--chart-depth)", width=2, fill="tozeroy", fillcolor="var(--chart-depth-fill)"),
+        _line(
+            f"{unit}_max",
+            "Up to",
+            "var(--chart-depth-fill)",
+            width=1,
+            fill="tonexty",
+            fillcolor="var(--chart-depth-fill)",
+        ),
+        {
+            # A log tells single moments: what was between two of them is not known, so that no line joins them.
+            **_line(f"told_{unit}", "Depth as the log tells it", "var(--chart-depth)", width=1, dash="dot"),
+            "mode": "markers",
+            "marker": {"size": 5, "color": "var(--chart-depth)"},
+        },
+    ]
+    traces += [
+        {
+            **_line(f"{level}_{unit}", name, colour, width=width, dash=dash),
+            "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
+        }
+        for level, name, colour, dash, width in _LEVELS
+    ]
+    traces += [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "",
+            "meta": "mark-lines",
+            "yaxis": "y2",
+            "line": {"color": "var(--chart-mark)", "width": 1, "dash": "dot"},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "Edits and actions",
+            "meta": "marks",
+            "yaxis": "y2",
+            "marker": {
+                "size": 12,
+                "color": "var(--chart-mark)",
+                "line": {"width": 1.5, "color": "var(--surface)"},
+            },
+            "hovertemplate": "%{text}<extra></extra>",
+        },
+        _share("overfull_ms", "Overfull, share of the time", SPANS[1]),
+        _share("stopped_ms", "Stopped, share of the time", SPANS[2]),
+    ]
+    layout = {
+        **_LAYOUT,
+        "height": 400,
+        "annotations": [
+            {
+                "text": "Share of the time overfull or stopped",
+                "xref": "paper",
+                "yref": "paper",
+                "x": 0,
+                "y": 0.155,
+                "xanchor": "left",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 11, "color": "var(--muted)"},
+            }
+        ],
+        "xaxis": {**_AXIS, "type": "date", "showgrid": False, "anchor": "y3"},
+        "yaxis": {
+            **_AXIS,
+            "domain": [0.24, 1],
+            "rangemode": "tozero",
+            "fixedrange": True,
+            "autorangeoptions": LEAST_RANGE,
+            "tickformat": "~s",
+            "ticksuffix": "B" if unit == "bytes" else "",
+        },
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        "yaxis3": {
+            **_AXIS,
+            "domain": [0, 0.15],
+            "range": [0, 1],
+            "tickformat": ".0%",
+            "tickvals": [0, 1],
+            "fixedrange": True,
+        },
+    }
+    return {"data": traces, "layout": layout}
+
+
+def rates_figure() -> dict[str, Any]:
+    """Messages a second in and out, and how many producers were held."""
+    traces = [
+        _span(*SPANS[0]),
+        _line("rate_in", "In, messages/s", "var(--chart-depth)", width=1.5),
+        _line("rate_out", "Out, messages/s", "var(--chart-resume)", width=1.5, dash="dash"),
+        {
+            **_line("blocked_producers", "Producers held", "var(--chart-stop)", width=1.2),
+            "yaxis": "y3",
+            "line": {"color": "var(--chart-stop)", "width": 1.2, "shape": "hv"},
+        },
+    ]
+    layout = {
+        **_LAYOUT,
+        "height": 220,
+        "xaxis": {**_AXIS, "type": "date", "showgrid": False},
+        "yaxis": {
+            **_AXIS,
+            "rangemode": "tozero",
+            "fixedrange": True,
+            "autorangeoptions": LEAST_RANGE,
+            "tickformat": "~s",
+        },
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        "yaxis3": {
+            **_AXIS,
+            "overlaying": "y",
+            "side": "right",
+            "rangemode": "tozero",
+            "fixedrange": True,
+            "showgrid": False,
+            "tick0": 0,
+            "tickformat": ",d",
+        },
+    }
+    return {"data": traces, "layout": layout}
+
+
+def heat_figure() -> dict[str, Any]:
+    """Blocked time by queue and slot of time; where nobody looked, the hatching beneath is seen."""
+    traces = [
+        {**_span(*SPANS[0]), "yaxis": "y"},
+        {
+            "type": "heatmap",
+            "meta": "heat",
+            "name": "",
+            "yaxis": "y2",
+            "xgap": 1,
+            "ygap": 1,
+            "zmin": 0,
+            "hoverongaps": False,
+            "hovertemplate": "%{text}<extra></extra>",
+            "colorscale": [
+                [0, "var(--heat-0)"],
+                [0.001, "var(--heat-1)"],
+                [0.5, "var(--heat-2)"],
+                [1, "var(--heat-3)"],
+            ],
+            "colorbar": {
+                "thickness": 10,
+                "len": 1,
+                "outlinewidth": 0,
+                "tickfont": {"color": "var(--muted)", "size": 11},
+            },
+        },
+    ]
+    layout = {
+        **_LAYOUT,
+        "hovermode": "closest",
+        "margin": {"l": 150, "r": 10, "t": 6, "b": 44},
+        "xaxis": {**_AXIS, "type": "date", "showgrid": False},
+        "yaxis": {"range": [0, 1], "visible": False, "fixedrange": True},
+        "yaxis2": {
+            **_AXIS,
+            "overlaying": "y",
+            "side": "left",
+            "autorange": "reversed",
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
+        },
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _line(meta: str, name: str, colour: str, *, width: float, dash: str = "solid", **more: Any) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "meta": meta,
+        "line": {"color": colour, "width": width, "dash": dash},
+        "connectgaps": False,
+        "hovertemplate": "%{y:,}",
+        **more,
+    }
+
+
+def _span(meta: str, name: str, ground: str, line: str, shape: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": name,
+        "meta": meta,
+        "yaxis": "y2",
+        "marker": {
+            "color": ground,
+            "line": {"width": 0},
+            "pattern": {"shape": shape, "fgcolor": line, "bgcolor": ground, "size": 7, "solidity": 0.2},
+        },
+        "textposition": "none",
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _share(meta: str, name: str, span: tuple[str, str, str, str, str]) -> dict[str, Any]:
+    _meta, _name, ground, line, shape = span
+    return {
+        "type": "bar",
+        "name": name,
+        "meta": f"share-{meta}",
+        "yaxis": "y3",
+        "showlegend": False,
+        "marker": {
+            "color": line,
+            "line": {"width": 0},
+            "pattern": {"shape": shape, "fgcolor": ground, "bgcolor": line, "size": 5, "solidity": 0.3},
+        },
+        "hovertemplate": "%{y:.1%}",
+    }

@@ -1,0 +1,1 @@
+"""A generated history, for demonstrations and measurements."""

@@ -1,0 +1,1 @@
+"""Import of broker logs into the landing folder."""

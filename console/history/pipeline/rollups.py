@@ -1,0 +1,231 @@
+"""Rollups: what each minute, hour and day was like, for each queue, virtual host and producer. Pure.
+
+What was told of a queue counts for as long as it holds (`segments.py`). So a mean is the mean over time, and time of
+which nothing is known counts nowhere. What an imported log tells holds for no time: it gives a maximum and no mean.
+
+| column | meaning |
+|---|---|
+| `watched_ms` | time that somebody looked at the broker; a row is a share of this where `known_ms` is 0 |
+| `known_ms` | time for which the depth is known; of a virtual host: the sum over its queues |
+| `overfull_ms`, `stopped_ms` | of that time, how long; of a virtual host: the sum over its queues |
+| `…_p95` | of a minute: the depth not exceeded for 95 % of its known time. Of hours and days: the same over the means |
+| | of their minutes, each counted by its known time |
+| `…_max` | of a virtual host: the sum of its queues' maxima, which it did not exceed |
+| `blocked_ms` | producer-milliseconds that flow control held |
+
+An hour is worked out from its minutes, a day from its minutes, so late rows need no more than those of their hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from console.history.pipeline.segments import LEVELS, SLOT, parts_of_intervals, segments_of_queues
+from console.history.storage.durations import MINUTE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def minutes(  # noqa: PLR0917 -- each is another table
+    samples: DataFrame,
+    events: DataFrame,
+    spans: DataFrame,
+    sampled: DataFrame,
+    episodes: DataFrame,
+    holds: DataFrame,
+    ranges: DataFrame,
+    keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+) -> DataFrame:
+    """Rows of the table `minutes` within `ranges`: (range_from, range_to), ms, whole hours, apart from each other.
+
+    `samples` and `events`: of the ranges and of `HOLDS_MS` before each. `spans`: `spans.spans` of the ranges
+    and of `HOLDS_MS` before each; `sampled`: the same of samples only. `episodes` and `holds`: all that touch a range.
+    `keep`: is given rows that are needed twice, and returns them; else they are worked out twice.
+    """
+    ranges = F.broadcast(ranges)
+    known = _one_each(_ranked(segments_of_queues(samples, events, sampled, ranges)))
+    rows = keep(_with_intervals(known, parts_of_intervals(episodes, holds, spans, ranges)))
+    rows = rows.unionByName(_virtual_hosts(rows))
+    return _finished(rows, _watched(spans, ranges), MINUTE)
+
+
+def coarser(minutes: DataFrame, spans: DataFrame, ranges: DataFrame, step: int) -> DataFrame:
+    """Rows of `hours` or `days` from those of `minutes`. `step`: ms; `ranges`: whole steps, (range_from, range_to)."""
+    at = F.unix_millis("at")
+    weight = F.col("known_ms")
+    slot = (at - at % step).alias("slot")
+    rows = minutes.groupBy("broker", "virtualhost", "kind", "name", "queue", slot).agg(
+        *(F.sum(name).alias(name) for name in _SUMS),
+        *(
+            expression
+            for unit in ("messages", "bytes")
+            for expression in (
+                _mean(F.col(f"{unit}_mean"), weight).alias(f"{unit}_mean"),
+                _p95(F.col(f"{unit}_mean"), weight).alias(f"{unit}_p95"),
+                F.max(f"{unit}_max").alias(f"{unit}_max"),
+            )
+        ),
+        F.max("blocked_producers_max").alias("blocked_producers_max"),
+        F.max("producers_max").alias("producers_max"),
+        F.max_by(F.struct(*LEVELS), F.when(F.col("capacity_messages").isNotNull(), at)).alias("levels"),
+    )
+    rows = rows.select("*", *(F.col(f"levels.{name}").alias(name) for name in LEVELS)).drop("levels")
+    return _finished(rows, _watched(spans, F.broadcast(ranges), step), step)
+
+
+_SUMS = (
+    "known_ms",
+    "overfull_ms",
+    "stopped_ms",
+    "messages_in",
+    "messages_out",
+    "episodes",
+    "blocks",
+    "blocked_ms",
+)
+
+
+def _ranked(segments: DataFrame) -> DataFrame:
+    """With what `_one_each` takes the 95th percentiles from: of the known time of a slot, `…_low` and `…_high` are the
+    piece's depth if it is above the rank of that, `…_known` the time. Spark's own percentile costs several times as
+    much with few rows in each of many groups."""
+    ranked = segments
+    for unit in ("messages", "bytes"):
+        depth = F.col(f"depth_{unit}")
+        ordered = Window.partitionBy(*SLOT).orderBy(depth)
+        weight = F.when(depth.isNotNull(), F.col("known_ms"))
+        whole = ordered.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+        so_far = F.sum(weight).over(ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+        ranked = ranked.withColumns({f"{unit}_known": F.sum(weight).over(whole), f"{unit}_so_far": so_far})
+        rank = _rank(unit)
+        ranked = ranked.withColumns(
+            {
+                f"{unit}_low": F.when(F.col(f"{unit}_so_far") > F.floor(rank), depth),
+                f"{unit}_high": F.when(F.col(f"{unit}_so_far") > F.ceil(rank), depth),
+            }
+        ).drop(f"{unit}_so_far")
+    return ranked
+
+
+def _rank(unit: str) -> Column:
+    """Of the 95th percentile among the milliseconds that the depth is known for, from 0; between two of them the value
+    lies as far between theirs."""
+    return (F.col(f"{unit}_known") - 1) * 0.95
+
+
+def _one_each(segments: DataFrame) -> DataFrame:
+    """One row for each slot of a queue, from the segments of time in it."""
+    weight = F.coalesce("known_ms", F.lit(0).cast("bigint"))
+    zero = F.lit(0).cast("bigint")
+    leveled = F.when(F.col("capacity_messages").isNotNull() | F.col("stop_messages").isNotNull(), F.col("from_ms"))
+    return (
+        segments.groupBy(*SLOT)
+        .agg(
+            F.sum("known_ms").alias("known_ms"),
+            F.when(F.max("known_ms").isNotNull(), F.coalesce(F.sum("stopped_ms"), zero)).alias("stopped_ms"),
+            *(
+                expression
+                for unit in ("messages", "bytes")
+                for expression in (
+                    _mean(F.col(f"depth_{unit}"), weight).alias(f"{unit}_mean"),
+                    F.max(f"{unit}_known").alias(f"{unit}_known"),
+                    F.min(f"{unit}_low").alias(f"{unit}_low"),
+                    F.min(f"{unit}_high").alias(f"{unit}_high"),
+                    F.max(f"depth_{unit}").alias(f"{unit}_max"),
+                )
+            ),
+            F.sum("messages_in").alias("messages_in"),
+            F.sum("messages_out").alias("messages_out"),
+            F.max("blocked_producers").alias("blocked_producers_max"),
+            F.max("producers").alias("producers_max"),
+            *(F.max_by(name, leveled).alias(name) for name in LEVELS),
+        )
+        .withColumns({f"{unit}_p95": _between(unit) for unit in ("messages", "bytes")})
+        .drop(*(f"{unit}_{part}" for unit in ("messages", "bytes") for part in ("known", "low", "high")))
+    )
+
+
+def _with_intervals(rows: DataFrame, intervals: DataFrame) -> DataFrame:
+    """The rows of queues with what intervals tell of them, those of which only intervals tell, and the producers'.
+    Only an interval may lack its virtual host (in a log that does not name it), so none is there twice."""
+    sums = ("overfull_ms", "episodes", "blocked_ms", "blocks")
+    told = intervals.groupBy(*SLOT, "kind", "name").agg(*(F.sum(name).alias(name) for name in sums))
+    queues = rows.join(told.where("kind = 'queue'").drop("kind", "name"), list(SLOT), "full_outer")
+    queues = queues.withColumns({"kind": F.lit("queue"), "name": F.col("queue")})
+    both = queues.unionByName(told.where("kind = 'producer'"), allowMissingColumns=True)
+    zero = F.lit(0).cast("bigint")
+    return both.withColumns({name: F.coalesce(name, zero) for name in ("known_ms", *sums)}).drop("range_from")
+
+
+def _between(unit: str) -> Column:
+    rank, low, high = _rank(unit), F.col(f"{unit}_low"), F.col(f"{unit}_high")
+    mixed = (F.ceil(rank) - rank) * low + (rank - F.floor(rank)) * high
+    return F.when(low == high, low.cast("double")).otherwise(mixed)
+
+
+def _virtual_hosts(rows: DataFrame) -> DataFrame:
+    """The sums of their queues'."""
+    hosts = (
+        rows.where("kind = 'queue'")
+        .groupBy("broker", "virtualhost", "slot")
+        .agg(
+            *(F.sum(name).alias(name) for name in _SUMS),
+            *(F.sum(f"{unit}_{of}").alias(f"{unit}_{of}") for unit in ("messages", "bytes") for of in ("mean", "max")),
+            F.sum("blocked_producers_max").alias("blocked_producers_max"),
+            F.sum("producers_max").alias("producers_max"),
+        )
+    )
+    empty = F.lit(None)
+    return hosts.select(
+        "*",
+        F.lit("virtualhost").alias("kind"),
+        F.col("virtualhost").alias("name"),
+        empty.cast("string").alias("queue"),
+        *(F.col(f"{unit}_mean").alias(f"{unit}_p95") for unit in ("messages", "bytes")),
+        *(empty.cast("bigint").alias(name) for name in LEVELS),
+    )
+
+
+def _finished(rows: DataFrame, watched: DataFrame, step: int) -> DataFrame:
+    seconds = F.when(F.col("known_ms") > 0, F.col("known_ms") / 1000)
+    whole = F.coalesce("watched_ms", F.lit(0).cast("bigint")).alias("watched_ms")
+    told = rows.join(F.broadcast(watched), ["broker", "slot"], "left")
+    # A virtual host's known time is that of many queues; its rate is per second of time.
+    seconds = F.when(F.col("kind") == "virtualhost", F.col("watched_ms") / 1000).otherwise(seconds)
+    rate = {f"rate_{way}": F.when(seconds > 0, F.col(f"messages_{way}") / seconds) for way in ("in", "out")}
+    return told.select(
+        *(name for name in rows.columns if name != "slot"),
+        whole,
+        F.timestamp_millis("slot").alias("at"),
+        *(value.alias(name) for name, value in rate.items()),
+    )
+
+
+def _watched(spans: DataFrame, ranges: DataFrame, step: int = MINUTE) -> DataFrame:
+    """(broker, slot, watched_ms)."""
+    parts = (
+        spans.join(ranges, F.expr("span_from < range_to AND span_to > range_from"))
+        .select(
+            "broker",
+            F.greatest("span_from", "range_from").alias("from_ms"),
+            F.least("span_to", "range_to").alias("to_ms"),
+        )
+        .withColumn("number", F.explode(F.sequence(F.expr(f"from_ms div {step}"), F.expr(f"(to_ms - 1) div {step}"))))
+        .withColumn("slot", F.col("number") * step)
+    )
+    length = F.least("to_ms", F.col("slot") + step) - F.greatest("from_ms", "slot")
+    return parts.groupBy("broker", "slot").agg(F.sum(length).alias("watched_ms"))
+
+
+def _mean(value: Column, weight: Column) -> Column:
+    return F.try_divide(F.sum(value * weight), F.sum(F.when(value.isNotNull(), weight)))
+
+
+def _p95(value: Column, weight: Column) -> Column:
+    """Exact, weighted by time."""
+    return F.percentile(value.cast("double"), 0.95, F.when(value.isNotNull(), weight).otherwise(F.lit(0)))

@@ -1,0 +1,408 @@
+"""One run of the pipeline: take the landing files that are new, and bring every table up to date.
+
+    landing -> events, samples, coverage -> holds -> episodes -> minutes -> hours, days -> taken
+
+What the new rows can change is worked out anew from the tables, in batch, and replaces what was there: the time from
+their first moment on for holds and episodes, carrying in what was not over by then, and their hours for the rollups. So
+the tables are a function of the rows that ever landed, in whatever order. A file counts as taken after all else is
+committed. A run that was killed leaves its files to the next one, which finds some of their rows stored already, works
+out the same, and so comes to the same tables, even if holds and episodes had changed, and rollups had not
+(`pending_rollups.py`).
+
+Most runs take a few seconds of recording. What such rows cannot change is not worked out: first of all, holds and
+episodes where no event tells of any and none is open.
+
+Two runs must not go on at the same time: the caller holds the lock (`lease.py`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from console.history.pipeline import episodes as episodes_step
+from console.history.pipeline import holds as holds_step
+from console.history.pipeline import rollups, stops
+from console.history.pipeline.batches import Batch, find_batch
+from console.history.pipeline.cleaning import clean, complete, unknown
+from console.history.pipeline.intervals import as_ranges, joined, moment, portions
+from console.history.pipeline.pending_rollups import Interval, PendingRollups
+from console.history.pipeline.spans import spans
+from console.history.storage.durations import DAY, HOLDS_MS, HOUR, MINUTE
+from console.history.storage.tables import Tables, schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Rows that are worked on in the way that is quick to begin: planned simply, not compiled, committed at once.
+FEW_ROWS = 100_000
+#: As many hours of rollups as may be committed at once.
+FEW_HOURS = 4
+
+FOR_EVER = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
+
+#: What Spark does to make large queries fast takes longer than a small query itself.
+_QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_LARGE = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run did. `rows`: those that landed, by kind; `seconds` by step; `newest`: the moment that the newest of
+    them tells of; `more`: files were left for the next run; `unreadable`: files that are left where they are."""
+
+    files: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    newest: dt.datetime | None = None
+    more: bool = False
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What new rows tell of one broker. `since`: their first moment, ms."""
+
+    since: int
+    blocks: bool = False  # producers were held
+    fills: bool = False  # a queue's state is told
+    stops: bool = False
+
+
+class Run:
+    """See the module. `on_step` is called with the name of each step before it begins."""
+
+    def __init__(self, tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> None:
+        self.tables = tables
+        self.spark = tables.spark
+        self._on_step = on_step
+        self._seconds: dict[str, float] = {}
+        self._few = True
+        self._pending: PendingRollups
+        self._kept: list[DataFrame] = []
+
+    def run(self) -> Report:
+        """Raises what Spark and the landing folder raise; then nothing that was not committed counts."""
+        batch = find_batch(self.tables)
+        if not batch.count:
+            return Report(unreadable=batch.unreadable)
+        self._few = sum(batch.rows.values()) <= FEW_ROWS
+        settings = dict(_QUICK if self._few else _LARGE)
+        if str(self.spark.sparkContext.master).startswith("local"):
+            # Sorts of less are quick; with more of them each spills less. A cluster's owner knows better.
+            settings["spark.sql.shuffle.partitions"] = "2" if self._few else "8"
+        for key, value in settings.items():
+            self.spark.conf.set(key, value)
+        try:
+            self._take(batch)
+        finally:
+            self._let_go()
+        newest = max((last for _first, last in batch.bounds.values() if last < FOR_EVER), default=None)
+        rows = dict(batch.rows)
+        return Report(batch.count, rows, dict(self._seconds), newest, batch.more, batch.unreadable)
+
+    def _take(self, batch: Batch) -> None:
+        tables = self.tables
+        with self._step("landing"):
+            files = {kind: tables.landed(kind, names) for kind, names in batch.files.items() if names}
+            landed = {kind: clean(kind, rows) for kind, rows in files.items()}
+            if self._few:
+                landed = {kind: self._keep(rows) for kind, rows in landed.items()}
+                told, hours = self._told(landed)
+            else:  # doubles tell nothing else, and a few columns are read again sooner than all are kept
+                told, hours = self._told({kind: complete(kind, rows) for kind, rows in files.items()})
+        with self._step("store"):
+            for kind, rows in landed.items():
+                first, last = batch.bounds[kind]
+                stored = tables.read_ranges(kind, [(first, min(last + dt.timedelta(milliseconds=1), FOR_EVER))])
+                tables.append(kind, unknown(kind, rows, stored), at_once=self._few)
+        self._pending = PendingRollups(tables.landing)
+        self._intervals(told)
+        for part in self._portions(self._hours(hours, self._pending.intervals)):
+            self._rollups(part)
+            self._let_go()
+        with self._step("taken"):
+            now = dt.datetime.now(dt.UTC)
+            taken = [(kind, name) for kind, names in batch.files.items() for name in names]
+            columns = {
+                "kind": [kind for kind, _ in taken],
+                "file": [name for _, name in taken],
+                "rows": pa.nulls(len(taken), pa.int64()),
+                "at": pa.array([now] * len(taken), pa.timestamp("us", tz="UTC")),
+            }
+            tables.append("taken", pa.table(columns), at_once=True)
+            self._pending.settle()
+
+    # -- what landed ----------------------------------------------------------------------------------------------
+
+    def _told(self, landed: Mapping[str, DataFrame]) -> tuple[dict[str, _Told], set[int]]:
+        """What the new rows tell, by broker, and the hours (since the epoch) that they are about."""
+        ms = F.unix_millis("at")
+        about = F.array(_hour(ms), _hour(ms + HOLDS_MS))
+        no = F.lit(False)
+        flags = {
+            "events": (
+                F.col("kind") == "producer-blocked",
+                F.col("state").isNotNull() | F.col("kind").isin("queue-overfull", "queue-underfull"),
+                F.col("kind") == "producers-stopped",
+            ),
+            "samples": (no, F.expr("coalesce(whole AND state IN ('OVERFULL', 'OVERFULL_STOPPED'), false)"), no),
+            "coverage": (no, no, no),
+        }
+        # What has become known may let a sample of before hold on.
+        until = F.unix_millis("until") if "coverage" in landed else ms
+        covered = F.sequence(_hour(ms), _hour(F.greatest(ms, until)))
+        parts = [
+            rows.select(
+                "broker",
+                F.explode(about if kind != "coverage" else covered).alias("hour"),
+                ms.alias("ms"),
+                *(flag.alias(name) for flag, name in zip(flags[kind], ("blocks", "fills", "stops"), strict=True)),
+            )
+            for kind, rows in landed.items()
+        ]
+        together = parts[0]
+        for part in parts[1:]:
+            together = together.unionByName(part)
+        found = together.groupBy("broker", "hour").agg(
+            F.min("ms").alias("since"), *(F.max(name).alias(name) for name in ("blocks", "fills", "stops"))
+        )
+        told: dict[str, _Told] = {}
+        hours = set()
+        for row in found.collect():
+            hours.add(row.hour)
+            one = told.setdefault(row.broker, _Told(row.since))
+            one.since = min(one.since, row.since)
+            one.blocks, one.fills, one.stops = one.blocks or row.blocks, one.fills or row.fills, one.stops or row.stops
+        return told, hours
+
+    # -- holds and episodes ---------------------------------------------------------------------------------------
+
+    def _intervals(self, told: Mapping[str, _Told]) -> None:
+        """Bring holds and episodes up to date; note the intervals of time in which one begins or ends anew."""
+        with self._step("holds"):
+            not_over = self._not_over("holds", told)
+            if since := {name: one.since for name, one in told.items() if one.blocks or name in not_over}:
+                self._holds(since)
+        with self._step("episodes"):
+            not_over = self._not_over("episodes", told, "overfull")
+            if since := {name: one.since for name, one in told.items() if one.fills or name in not_over}:
+                self._overfull(since)
+        with self._step("stops"):
+            not_over = self._not_over("episodes", told, "stopped")
+            if since := {name: one.since for name, one in told.items() if one.stops or name in not_over}:
+                self._stopped(since)
+
+    def _not_over(self, name: str, told: Mapping[str, _Told], kind: str = "") -> set[str]:
+        """Brokers that have a row there that the new rows may change."""
+        settled = pc.field("settled") if name == "episodes" else pc.scalar(True)
+        first = pa.scalar(moment(min(one.since for one in told.values())), pa.timestamp("us", tz="UTC"))
+        maybe = pc.field("end").is_null() | (pc.field("end") >= first) | ~settled
+        columns = ["broker", "end", *(["settled", "kind"] if name == "episodes" else [])]
+        rows = self.tables.gather(name, columns, maybe).to_pylist()
+        return {
+            row["broker"]
+            for row in rows
+            if row["broker"] in told
+            and row.get("kind", "") == kind
+            and (row["end"] is None or not row.get("settled", True) or row["end"] >= moment(told[row["broker"]].since))
+        }
+
+    def _holds(self, since: Mapping[str, int]) -> None:
+        events, samples = self._later("events", since), self._later("samples", since).where("whole")
+        first = moment(min(since.values()))
+        stored = self.tables.read_touching("holds", "end", first)
+        before = self._keep(stored.where(_of_brokers(since, "coalesce(unix_millis(end), {ms}) >= {ms}")))
+        carried = before.where(_of_brokers(since, "unix_millis(start) < {ms}"))
+        self._refresh("holds", before, holds_step.holds(events, samples, carried))
+
+    def _overfull(self, since: Mapping[str, int]) -> None:
+        before = self._episodes("overfull", since)
+        carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
+        found = self._keep(
+            episodes_step.overfull(self._later("events", since), self._later("samples", since).where("whole"), carried)
+        )
+        first = found.agg(F.unix_millis(F.min("start"))).first()
+        if first is not None and first[0] is not None:
+            found = self._measured(found, moment(first[0]))
+        self._refresh("episodes", before, found)
+
+    def _stopped(self, since: Mapping[str, int]) -> None:
+        before = self._episodes("stopped", since)
+        carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
+        self._refresh("episodes", before, stops.stopped(self._later("events", since), carried))
+
+    def _episodes(self, kind: str, since: Mapping[str, int]) -> DataFrame:
+        """Those that the rows since then may change."""
+        stored = self.tables.read("episodes").where(f"kind = '{kind}'")
+        return self._keep(stored.where(_of_brokers(since, "NOT settled OR coalesce(unix_millis(end), {ms}) >= {ms}")))
+
+    def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
+        rows = self.tables.read_ranges(name, [(moment(min(since.values())), FOR_EVER)])
+        return rows.where(_of_brokers(since, "unix_millis(at) >= {ms}"))
+
+    def _measured(self, overfull: DataFrame, first: dt.datetime) -> DataFrame:
+        tables = self.tables
+        columns = ("broker", "virtualhost", "queue", "at", "depth_messages", "depth_bytes")
+        points = [tables.read_ranges(name, [(first, FOR_EVER)]).select(*columns) for name in ("samples", "events")]
+        together = points[0].unionByName(points[1]).where("queue IS NOT NULL")
+        return episodes_step.measured(overfull, together, tables.read_touching("holds", "end", first), self._horizons())
+
+    def _horizons(self) -> DataFrame:
+        """(broker, horizon_ms): up to when each broker was watched."""
+        followed = self.tables.read("coverage").where("followed")
+        return followed.groupBy("broker").agg(F.max(F.unix_millis("until")).alias("horizon_ms"))
+
+    def _refresh(self, name: str, before: DataFrame, found: DataFrame) -> None:
+        """Put the rows `found` in the place of the stored rows `before`."""
+        tables = self.tables
+        columns = schema(name).names
+        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema(name) if f.name not in found.columns]
+        old, new = before.select(*columns), self._keep(found.select("*", *missing).select(*columns))
+        both = old.withColumn("n", F.lit(-1)).unionByName(new.withColumn("n", F.lit(1)))
+        differing = both.groupBy(*columns).agg(F.sum("n").alias("n")).where("n <> 0")
+        bounds = ("broker", "virtualhost", "queue", "start", "end")
+        rows = (
+            differing.groupBy(*bounds)
+            .agg(F.sum("n").alias("n"))
+            .groupBy(
+                F.expr(f"unix_millis(start) div {HOUR}").alias("begin"),
+                F.expr(f"unix_millis(end) div {HOUR}").alias("end"),
+            )
+            .agg(F.min(F.unix_millis("start")).alias("first"), F.max(F.abs("n")).alias("moved"))
+            .collect()
+        )
+        if not rows:
+            return
+        # A row whose bounds are as before changes no rollup.
+        self._pending.note((row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved)
+        first = moment(min(row.first for row in rows))
+        ranges = [(first, FOR_EVER)]
+        keys = ("id",) if name == "episodes" else ("broker", "producer", "virtualhost", "queue", "start")
+        same_key = [F.col(f"mine.{key}").eqNullSafe(F.col(f"old.{key}")) for key in keys]
+        keep = tables.read_ranges(name, ranges).alias("mine").join(old.alias("old"), same_key, "left_anti")
+        tables.replace(name, ranges, keep.unionByName(new.where(F.col("start") >= F.lit(first))), at_once=self._few)
+
+    # -- rollups --------------------------------------------------------------------------------------------------
+
+    def _hours(self, about: Iterable[int], changed: Iterable[Interval]) -> list[tuple[int, int]]:
+        """The hours, as (from, to) in ms, apart from each other, whose rollups may come out different now."""
+        ranges = [(hour * HOUR, (hour + 1) * HOUR) for hour in about]
+        horizon = max(end for _begin, end in ranges)
+        if any(end is None for _begin, end in changed):
+            latest = self._horizons().agg(F.max("horizon_ms")).first()
+            horizon = max(horizon, latest[0] if latest and latest[0] else 0)
+        for begin, end in changed:
+            last = horizon if end is None else end
+            ranges.append((begin // HOUR * HOUR, (max(begin, last) // HOUR + 1) * HOUR))
+        return joined(ranges)
+
+    def _portions(self, hours: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+        """The hours in portions that fit the heap. A sample holds for as many minutes as it takes until the next one,
+        so far apart they make many rows each."""
+        if self._few:
+            return [list(hours)]
+        rows: dict[int, int] = {}
+        for file in self.tables.files("samples"):
+            day = (file.partition - dt.date(1970, 1, 1)).days
+            rows[day] = rows.get(day, 0) + file.rows * HOLDS_MS // MINUTE
+        return portions(hours, rows)
+
+    def _rollups(self, hours: Sequence[tuple[int, int]]) -> None:
+        tables = self.tables
+        ranges = as_ranges(hours)
+        at_once = self._few and sum(end - begin for begin, end in hours) <= FEW_HOURS * HOUR
+        with_before = [(begin - dt.timedelta(milliseconds=HOLDS_MS), end) for begin, end in ranges]
+        first, last = with_before[0][0], with_before[-1][1]
+        frame = self._frame(hours)
+        looked = tables.read_touching("coverage", "until", first, last)
+        watched = self._keep(spans(looked))
+        sampled = self._keep(spans(looked, sampled=True))
+        intervals = {name: tables.read_touching(name, "end", ranges[0][0], last) for name in ("episodes", "holds")}
+        with self._step("minutes"):
+            rows = rollups.minutes(
+                tables.read_ranges("samples", with_before),
+                tables.read_ranges("events", with_before),
+                watched,
+                sampled,
+                intervals["episodes"],
+                intervals["holds"],
+                frame,
+                self._keep,
+            )
+            tables.replace("minutes", ranges, rows, at_once=at_once)
+        with self._step("hours"):
+            rows = rollups.coarser(tables.read_ranges("minutes", ranges), watched, frame, HOUR)
+            tables.replace("hours", ranges, rows, at_once=at_once)
+        with self._step("days"):
+            days = joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in hours])
+            ranges = as_ranges(days)
+            looked = tables.read_touching("coverage", "until", ranges[0][0], ranges[-1][1])
+            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(looked), self._frame(days), DAY)
+            tables.replace("days", ranges, rows, at_once=at_once)
+
+    def _frame(self, ranges: Sequence[tuple[int, int]]) -> DataFrame:
+        rows = ", ".join(f"({begin}L, {end}L)" for begin, end in ranges)
+        return self.spark.sql(f"SELECT * FROM VALUES {rows} AS t(range_from, range_to)")  # noqa: S608 -- numbers only
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, rows: DataFrame) -> DataFrame:
+        """Rows that are needed more than once."""
+        if self._few:
+            return rows.localCheckpoint()  # what was done to get them need not be planned again
+        self._kept.append(rows.persist())
+        return rows
+
+    def _let_go(self) -> None:
+        """Of what was kept so far, and of Java's part of each DataFrame that only a ring of references holds here:
+        Python does not know how much that is, and would let it wait."""
+        for each in self._kept:
+            each.unpersist()
+        self._kept.clear()
+        gc.collect()
+
+    def _step(self, name: str) -> _Timed:
+        self._on_step(name)
+        return _Timed(self._seconds, name)
+
+
+class _Timed:
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self._seconds, self._name = seconds, name
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        took = time.perf_counter() - self._began
+        self._seconds[self._name] = round(self._seconds.get(self._name, 0.0) + took, 3)
+
+
+def _hour(ms: Column) -> Column:
+    return F.floor(ms / HOUR)
+
+
+def _of_brokers(since: Mapping[str, int], condition: str) -> Column:
+    """`condition` of each of the brokers' rows, with {ms} for its moment."""
+    of_one = [(F.col("broker") == name) & F.expr(condition.format(ms=ms)) for name, ms in since.items()]
+    together = of_one[0]
+    for each in of_one[1:]:
+        together = together | each
+    return together

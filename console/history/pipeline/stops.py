@@ -1,0 +1,120 @@
+"""Operators' stops as episodes: from the stop of a scope to the start that lifted it, with who and why. Pure.
+
+A start lifts the stop of its own scope and all that lie wholly inside it (DOMAIN.md section 3), so which stops a start
+ends is a matter of scopes, of which there are few: it is worked out here in Python, once for each pair.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from console.history.pipeline.episodes import identity
+from console.history.storage.stop_scopes import Scope
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
+    """Episodes of kind `stopped`. Arguments as for `holds.holds`; a restart lifts no stop."""
+    stops = events.where("kind = 'producers-stopped' AND scope IS NOT NULL").select(
+        "broker",
+        "scope",
+        F.unix_millis("at").alias("ms"),
+        F.col("sequence").alias("seq"),
+        "actor",
+        "reason",
+        "producers",
+    )
+    over = carried.select(
+        "broker",
+        "scope",
+        F.unix_millis("start").alias("ms"),
+        F.lit(-1).cast("bigint").alias("seq"),
+        "actor",
+        "reason",
+        "producers",
+    )
+    begins = stops.unionByName(over)
+    starts = events.where("kind = 'producers-started' AND scope IS NOT NULL").select(
+        "broker",
+        F.col("scope").alias("started"),
+        F.unix_millis("at").alias("end_ms"),
+        F.col("sequence").alias("end_seq"),
+        F.lit("started").alias("what"),
+        F.col("actor").alias("end_actor"),
+        F.col("reason").alias("end_reason"),
+    )
+    # A queue's own stop goes with the queue.
+    gone = events.where("kind = 'queue-deleted'").select(
+        "broker",
+        F.concat(F.lit("queue "), _word("virtualhost"), F.lit("/"), F.col("queue")).alias("started"),
+        F.unix_millis("at").alias("end_ms"),
+        F.col("sequence").alias("end_seq"),
+        F.lit("deleted").alias("what"),
+        F.col("actor").alias("end_actor"),
+        F.lit(None).cast("string").alias("end_reason"),
+    )
+    pairs = _pairs(begins, starts)
+    ends = (
+        starts.join(F.broadcast(pairs), "started")
+        .drop("started")
+        .unionByName(gone.withColumnRenamed("started", "scope"))
+    )
+    later = F.expr("end_ms > ms OR (end_ms = ms AND end_seq > seq)")
+    ended = (
+        begins.join(ends, ["broker", "scope"], "left")
+        .groupBy("broker", "scope", "ms", "seq", "actor", "reason", "producers")
+        .agg(F.min(F.when(later, F.struct("end_ms", "end_seq", "what", "end_actor", "end_reason"))).alias("e"))
+        # A stop of a scope that is stopped already states no event; after a gap one may come twice.
+        .groupBy("broker", "scope", "e")
+        .agg(F.min(F.struct("ms", "seq", "actor", "reason", "producers")).alias("b"))
+    )
+    return ended.select(
+        "broker", "scope", "e", "b", F.col("b.ms").alias("start_ms"), F.lit("").alias("virtualhost")
+    ).select(
+        identity("stopped", F.col("scope")),
+        F.lit("stopped").alias("kind"),
+        "broker",
+        F.lit(None).cast("string").alias("virtualhost"),
+        F.lit(None).cast("string").alias("queue"),
+        "scope",
+        F.timestamp_millis("start_ms").alias("start"),
+        F.timestamp_millis("e.end_ms").alias("end"),
+        F.timestamp_millis("start_ms").alias("seen"),
+        (F.col("e.end_ms") - F.col("start_ms")).alias("duration_ms"),
+        F.lit(None).cast("bigint").alias("stop_messages"),
+        F.lit(None).cast("bigint").alias("stop_bytes"),
+        F.col("b.producers").alias("producers"),
+        F.col("b.actor").alias("actor"),
+        F.col("b.reason").alias("reason"),
+        F.col("e.what").alias("released_by"),
+        F.col("e.end_actor").alias("released_actor"),
+        F.col("e.end_reason").alias("released_reason"),
+        F.lit(True).alias("settled"),
+    )
+
+
+def _pairs(begins: DataFrame, starts: DataFrame) -> DataFrame:
+    """(started, scope): a start of `started` lifts the stop of `scope`."""
+    stopped_scopes = [row.scope for row in begins.select("scope").distinct().collect()]
+    started_scopes = [row.started for row in starts.select("started").distinct().collect()] if stopped_scopes else []
+    pairs = []
+    for started in started_scopes:
+        for scope in stopped_scopes:
+            outer, inner = Scope.parse(started), Scope.parse(scope)
+            if started == scope or (outer and inner and outer.contains(inner)):
+                pairs.append((started, scope))
+    spark = begins.sparkSession
+    if not pairs:
+        return spark.sql("SELECT '' AS started, '' AS scope WHERE false")
+    return spark.createDataFrame(pairs, "started string, scope string")
+
+
+def _word(column: str) -> Column:
+    """As the broker writes a virtual host's name within a scope."""
+    quoted = F.to_json(F.array(column))
+    bare = F.substring(quoted, F.lit(2), F.length(quoted) - 2)
+    return F.when(F.col(column).rlike('[ /"]'), bare).otherwise(F.col(column))

@@ -1,0 +1,1 @@
+"""Queries of the web side over the history's tables."""

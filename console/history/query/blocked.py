@@ -1,0 +1,154 @@
+"""Where time was lost: the queues and producers that were blocked longest, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from console.history.query.coverage import Span, watched
+from console.history.storage.durations import DAY, HOUR, MINUTE
+from console.history.storage.reader import Reader
+
+#: What "time" is meant: producers' time that flow control took, or a queue's own time in a state.
+MEASURES = {"blocked": "blocked_ms", "overfull": "overfull_ms", "stopped": "stopped_ms"}
+#: Of what: the rollups' kind.
+SUBJECTS = {"queues": "queue", "producers": "producer", "virtualhosts": "virtualhost"}
+
+#: Minutes are kept for 100 days; beyond this age hours are asked.
+_MINUTES_KEPT = 95 * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    table: str
+    step: int
+
+
+def _source(begin: int, end: int, now: int) -> _Source:
+    span = end - begin
+    if span <= 12 * HOUR and begin > now - _MINUTES_KEPT:
+        return _Source("minutes", MINUTE)
+    return _Source("hours", HOUR) if span <= 48 * DAY else _Source("days", DAY)
+
+
+_TOP = """
+SELECT broker, virtualhost, name, string_agg(DISTINCT queue, ', ' ORDER BY queue) AS queues,
+    sum(blocked_ms)::BIGINT AS blocked_ms, sum(overfull_ms)::BIGINT AS overfull_ms,
+    sum(stopped_ms)::BIGINT AS stopped_ms, sum(watched_ms)::BIGINT AS watched_ms,
+    sum(episodes)::BIGINT AS episodes, sum(blocks)::BIGINT AS blocks,
+    max(messages_max) AS messages_max, max(bytes_max) AS bytes_max
+FROM {%s}
+WHERE kind = $kind AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end AND ($broker = '' OR broker = $broker)
+GROUP BY broker, virtualhost, name
+HAVING sum(%s) > 0
+ORDER BY sum(%s) DESC, broker, virtualhost, name
+LIMIT $most
+"""
+
+
+def top(
+    reader: Reader,
+    subject: str,
+    begin: int,
+    end: int,
+    *,
+    now: int,
+    measure: str = "blocked",
+    broker: str = "",
+    most: int = 10,
+) -> dict[str, Any]:
+    """The `most` subjects that lost the most time by a measure. `from` and `until` of the answer are the range's, made
+    whole to the `step_ms` of the rollup that it was answered from."""
+    source = _source(begin, end, now)
+    low, high = _whole(begin, end, source.step)
+    column = MEASURES[measure]
+    rows = reader.rows(
+        _TOP % (source.table, column, column),
+        {"kind": SUBJECTS[subject], "begin": low, "end": high, "broker": broker, "most": most},
+        begin=low,
+        end=high,
+        where={"broker": broker} if broker else {},
+    )
+    return {"from": low, "until": high, "step_ms": source.step, "rows": rows}
+
+
+_CELLS = """
+WITH rows AS (
+    SELECT broker, virtualhost, name, epoch_ms("at") AS "at", {column} AS value
+    FROM {{{table}}}
+    WHERE kind = 'queue' AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end
+        AND ($broker = '' OR broker = $broker) AND {column} > 0
+), most AS (
+    SELECT broker, virtualhost, name, sum(value) AS total FROM rows GROUP BY ALL
+    ORDER BY total DESC, broker, virtualhost, name LIMIT $most
+)
+SELECT broker, virtualhost, name, total::BIGINT AS total,
+    $begin + ("at" - $begin) // $bucket * $bucket AS slot, sum(value)::BIGINT AS value
+FROM rows JOIN most USING (broker, virtualhost, name)
+GROUP BY ALL
+ORDER BY total DESC, broker, virtualhost, name, slot
+"""
+
+#: ms of a heat map's column, and the longest range that it is taken for.
+_BUCKETS = (
+    (MINUTE, HOUR),
+    (5 * MINUTE, 4 * HOUR),
+    (15 * MINUTE, 12 * HOUR),
+    (HOUR, 8 * DAY),
+    (6 * HOUR, 48 * DAY),
+    (DAY, 200 * DAY),
+    (7 * DAY, 1 << 62),
+)
+
+
+def heat(
+    reader: Reader,
+    begin: int,
+    end: int,
+    *,
+    now: int,
+    measure: str = "blocked",
+    broker: str = "",
+    most: int = 25,
+) -> dict[str, Any]:
+    """Blocked time by queue and slot of time. `values[i][j]`: ms of queue i in the `bucket_ms` after `at[j]`, null
+    where nobody looked."""
+    source = _source(begin, end, now)
+    bucket = max(source.step, next(bucket for bucket, up_to in _BUCKETS if end - begin <= up_to))
+    low, high = _whole(begin, end, bucket)
+    rows = reader.rows(
+        _CELLS.format(column=MEASURES[measure], table=source.table),
+        {"begin": low, "end": high, "broker": broker, "most": most, "bucket": bucket},
+        begin=low,
+        end=high,
+        where={"broker": broker} if broker else {},
+    )
+    times = list(range(low, high, bucket))
+    looked = watched(reader, low, min(high, now), broker)
+    seen = {slug: _slots(spans, low, bucket) for slug, spans in looked.items()}
+    queues: dict[tuple[str, str, str], dict[int, int]] = {}
+    for row in rows:
+        queues.setdefault((row["broker"], row["virtualhost"], row["name"]), {})[row["slot"]] = row["value"]
+    return {
+        "from": low,
+        "until": high,
+        "bucket_ms": bucket,
+        "at": times,
+        "queues": [
+            {"broker": b, "virtualhost": v, "name": n, "total_ms": sum(cells.values())}
+            for (b, v, n), cells in queues.items()
+        ],
+        "values": [
+            [cells.get(at, 0 if slot in seen.get(key[0], ()) else None) for slot, at in enumerate(times)]
+            for key, cells in queues.items()
+        ],
+    }
+
+
+def _slots(spans: list[Span], low: int, bucket: int) -> set[int]:
+    """Numbers of the slots that a span touches."""
+    return {slot for a, u in spans for slot in range((a - low) // bucket, -(-(u - low) // bucket))}
+
+
+def _whole(begin: int, end: int, step: int) -> tuple[int, int]:
+    return begin // step * step, -(-end // step) * step

@@ -1,0 +1,218 @@
+"""One queue over time: its depth, its levels as they were then, its rates, and how long it was overfull and stopped.
+
+A range is answered from the coarsest rollup that still shows what happened in it: the samples themselves, or minutes,
+hours or days. A time of which nothing is known is null, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from console.history.query.coverage import Span, gaps, watched
+from console.history.storage.durations import DAY, HOLDS_MS, HOUR, MINUTE
+from console.history.storage.queue_key import QueueKey
+from console.history.storage.reader import Reader
+
+#: Points of one answer, at most.
+MOST_POINTS = 12_000
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """`step`: ms of one point, 0: as they came. `up_to`: the longest range, in ms, that it is chosen for."""
+
+    name: str
+    table: str
+    step: int
+    up_to: int
+
+
+RESOLUTIONS = (
+    Resolution("raw", "samples", 0, 2 * HOUR),
+    Resolution("minute", "minutes", MINUTE, 36 * HOUR),
+    Resolution("hour", "hours", HOUR, 92 * DAY),
+    Resolution("day", "days", DAY, 1 << 62),
+)
+BY_NAME = {resolution.name: resolution for resolution in RESOLUTIONS}
+
+
+LEVELS = tuple(f"{level}_{unit}" for unit in ("messages", "bytes") for level in ("capacity", "stop", "resume"))
+#: The columns of an answer, each with a value for each of `at`.
+FIELDS = (
+    "messages",
+    "messages_p95",
+    "messages_max",
+    "bytes",
+    "bytes_p95",
+    "bytes_max",
+    *LEVELS,
+    "rate_in",
+    "rate_out",
+    "producers",
+    "blocked_producers",
+    "overfull_ms",
+    "stopped_ms",
+    "blocked_ms",
+    "watched_ms",
+)
+
+_ROLLED = """
+SELECT epoch_ms("at") AS "at",
+    round(messages_mean, 2) AS messages, round(messages_p95, 2) AS messages_p95, messages_max,
+    round(bytes_mean, 1) AS bytes, round(bytes_p95, 1) AS bytes_p95, bytes_max,
+    capacity_messages, stop_messages, resume_messages, capacity_bytes, stop_bytes, resume_bytes,
+    round(rate_in, 3) AS rate_in, round(rate_out, 3) AS rate_out,
+    producers_max AS producers, blocked_producers_max AS blocked_producers,
+    overfull_ms, stopped_ms, blocked_ms, watched_ms
+FROM {%s}
+WHERE kind = 'queue' AND broker = $broker AND virtualhost = $virtualhost AND name = $name
+    AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end
+ORDER BY "at"
+"""
+
+_RAW = """
+SELECT "at", state, holds, depth_messages AS messages, depth_bytes AS bytes, producers, blocked_producers,
+    rate_in, rate_out,
+    capacity_messages, stop_messages, resume_messages, capacity_bytes, stop_bytes, resume_bytes
+FROM (
+    SELECT epoch_ms("at") AS "at", -1 AS sequence, true AS holds, state, depth_messages, depth_bytes, producers,
+        blocked_producers, rate_in, rate_out,
+        capacity_messages, stop_messages, resume_messages, capacity_bytes, stop_bytes, resume_bytes
+    FROM {samples}
+    WHERE broker = $broker AND virtualhost = $virtualhost AND queue = $name
+        AND epoch_ms("at") >= $before AND epoch_ms("at") < $end
+    UNION ALL
+    SELECT epoch_ms("at"), sequence, source <> 'log', CASE WHEN kind <> 'queue-deleted' THEN state END,
+        CASE WHEN kind <> 'queue-deleted' THEN depth_messages END,
+        CASE WHEN kind <> 'queue-deleted' THEN depth_bytes END,
+        NULL, blocked_producers, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM {events}
+    WHERE broker = $broker AND virtualhost = $virtualhost AND queue = $name
+        AND (depth_messages IS NOT NULL OR depth_bytes IS NOT NULL)
+        AND epoch_ms("at") >= $before AND epoch_ms("at") < $end
+)
+ORDER BY "at", sequence
+LIMIT $most
+"""
+
+
+def chosen(begin: int, end: int, asked: str = "auto") -> Resolution:
+    """The resolution for a range in ms. Raises ValueError, a sentence, if the one that was asked for is too fine."""
+    if asked == "auto":
+        return next(resolution for resolution in RESOLUTIONS if end - begin <= resolution.up_to)
+    resolution = BY_NAME[asked]
+    points = (end - begin) // (resolution.step or 1000)
+    if points > MOST_POINTS:
+        raise ValueError(
+            f"resolution is {asked!r}: the range would have {points:,} points of it, and at most {MOST_POINTS:,} are"
+            " answered; ask for a coarser resolution or a shorter range"
+        )
+    return resolution
+
+
+def series(reader: Reader, queue: QueueKey, begin: int, end: int, *, asked: str = "auto", now: int) -> dict[str, Any]:
+    """The queue from `begin` to `end`, ms. If the resolution that fits has nothing, because samples and minutes are not
+    kept for ever, the next coarser one that has something is taken, unless one was asked for by name.
+
+    `at`: ms, ascending; every other list of `FIELDS` has a value, or null, for each. `held`: whether the values hold
+    until the next point (raw only; a log tells single moments). `unwatched`: spans of which nothing is known.
+    """
+    first = chosen(begin, end, asked)
+    spans = watched(reader, begin - HOLDS_MS, min(end, now), queue.broker).get(queue.broker, [])
+    candidates = RESOLUTIONS[RESOLUTIONS.index(first) :] if asked == "auto" else (first,)
+    answer: dict[str, Any] = {}
+    for resolution in candidates:
+        if resolution.step:
+            found: dict[str, Any] | None = _rolled(reader, queue, begin, end, resolution)
+        else:
+            found = _raw(reader, queue, begin, min(end, now), spans)
+        if found is None:  # more points than one answer may have
+            continue
+        if not answer or found["known"]:
+            answer = {"resolution": resolution.name, "step_ms": resolution.step, **found}
+        if found["known"]:
+            break
+    least = max(answer["step_ms"], 5_000)
+    return {"from": begin, "until": end, **answer, "unwatched": gaps(spans, begin, min(end, now), least)}
+
+
+def _rolled(reader: Reader, queue: QueueKey, begin: int, end: int, resolution: Resolution) -> dict[str, Any]:
+    step = resolution.step
+    low = begin - begin % step
+    rows = reader.rows(
+        _ROLLED % resolution.table,
+        _asked(queue) | {"begin": low, "end": end},
+        begin=low,
+        end=end,
+        where={"broker": queue.broker},
+        optional=(resolution.table,),
+    )
+    by_time = {row["at"]: row for row in rows}
+    times = list(range(low, end, step))
+    return _columns([by_time.get(at, {}) for at in times], times) | {"known": len(rows), "held": None}
+
+
+def _raw(reader: Reader, queue: QueueKey, begin: int, end: int, spans: Sequence[Span]) -> dict[str, Any] | None:
+    """None if there are more points than an answer may have."""
+    before = begin - HOLDS_MS
+    rows = reader.rows(
+        _RAW,
+        _asked(queue) | {"before": before, "end": end, "most": MOST_POINTS + 1},
+        begin=before,
+        end=end,
+        where={"broker": queue.broker},
+        optional=("samples", "events"),
+    )
+    if len(rows) > MOST_POINTS:
+        return None
+    points = _with_ends(_filled(rows), begin, end, spans)
+    answer = _columns(points, [point["at"] for point in points])
+    return answer | {"known": len(points), "held": [bool(point.get("holds", True)) for point in points]}
+
+
+def _filled(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """An event tells no levels and rates: those of the sample before it hold."""
+    kept = ("producers", "rate_in", "rate_out", *LEVELS)
+    filled: list[dict[str, Any]] = []
+    last: Mapping[str, Any] = {}
+    for row in rows:
+        last = {**row, **{name: row[name] if row[name] is not None else last.get(name) for name in kept}}
+        filled.append(dict(last))
+    return filled
+
+
+def _with_ends(rows: Sequence[dict[str, Any]], begin: int, end: int, spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """Each point, from `begin` on; and where one stops holding before the next comes, a point there and one that knows
+    nothing, so that no line is drawn across what nobody saw."""
+    points: list[dict[str, Any]] = []
+    for row, following in pairwise([*rows, {"at": end}]):
+        until = min(following["at"], _holds_until(row, spans))
+        if until < begin or until == row["at"] < begin:
+            continue
+        points.append({**row, "at": max(begin, row["at"])})
+        is_last = following["at"] == end and "holds" not in following
+        if until > points[-1]["at"] and (is_last or until < following["at"]):
+            points.append({**row, "at": until})
+        if until < following["at"]:
+            points.append({"at": until})
+    return points
+
+
+def _holds_until(row: Mapping[str, Any], spans: Sequence[Span]) -> int:
+    at: int = row["at"]
+    if row["holds"]:
+        for a, u in spans:
+            if a <= at <= u:
+                return min(u, at + HOLDS_MS)
+    return at
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], times: list[int]) -> dict[str, Any]:
+    return {"at": times, **{name: [row.get(name) for row in rows] for name in FIELDS}}
+
+
+def _asked(queue: QueueKey) -> dict[str, Any]:
+    return {"broker": queue.broker, "virtualhost": queue.virtualhost, "name": queue.name}

@@ -1,0 +1,55 @@
+"""The history as far as a user may see it: rows of other brokers and virtual hosts are not there, in any query.
+
+What belongs to a broker as a whole, and stops of all its producers, is visible to all who see any of it.
+"""
+
+from __future__ import annotations
+
+import json
+
+from console.access.rights import Grant, Rights, Role
+from console.history.storage.reader import Reader, columns_of
+
+
+def seen_by(reader: Reader, rights: Rights) -> Reader:
+    """The reader for somebody with these rights."""
+    grants = [grant for grant in rights.grants if grant.gives(Role.VIEWER)]
+    if any(not grant.broker and not grant.virtualhost for grant in grants):
+        return reader
+    return reader.only(lambda table: condition(table, grants))
+
+
+def condition(table: str, grants: list[Grant]) -> str:
+    """Which rows of a table are seen, in SQL."""
+    columns = {name for name, _ in columns_of(table)}
+    if "broker" not in columns:
+        return ""
+    return " OR ".join(f"({_of(grant, columns)})" for grant in grants) or "false"
+
+
+def _of(grant: Grant, columns: set[str]) -> str:
+    parts = [f"broker = {_text(grant.broker)}"] if grant.broker else []
+    if grant.virtualhost and "virtualhost" in columns:
+        of_broker = ["virtualhost IS NULL"]
+        if "object_type" in columns:
+            of_broker.append("(object_type IS NULL OR object_type = 'Broker')")
+        if "scope" in columns:
+            of_broker.append(f"(scope IS NULL OR {_scopes(grant.virtualhost)})")
+        parts.append(f"(virtualhost = {_text(grant.virtualhost)} OR ({' AND '.join(of_broker)}))")
+    return " AND ".join(parts) or "true"
+
+
+def _scopes(virtualhost: str) -> str:
+    """Stops of the virtual host, of what is in it, and of the whole broker, as `storage/stop_scopes.py` has it."""
+    host = json.dumps(virtualhost, ensure_ascii=False)
+    names = {host} if any(c in virtualhost for c in ' /"') else {host, virtualhost}
+    tests = ["scope = 'broker'", "starts_with(scope, 'broker ')"]
+    for name in sorted(names):
+        tests.append(f"scope = {_text(f'virtualhost {name}')}")
+        tests.append(f"starts_with(scope, {_text(f'virtualhost {name} ')})")
+        tests += [f"starts_with(scope, {_text(f'{kind} {name}/')})" for kind in ("queue", "exchange")]
+    return f"({' OR '.join(tests)})"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,1 @@
+"""Recording: one process follows each broker into the landing folder."""

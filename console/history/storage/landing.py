@@ -1,0 +1,324 @@
+"""The landing folder: the contract between what fills the history (recorder, imported logs) and the pipeline.
+
+`<HEADGATE_HISTORY_URL>/landing/<kind>/<name>.parquet`, kind being one of `SCHEMAS`. The folder `recorder` beside
+`landing` is the recorder's own; every other one belongs to the pipeline.
+
+What a reader may rely on:
+- A file is there whole or not at all, and never changes. Names that begin with a dot are not finished: no reader looks
+  at them (Spark does not either).
+- Rows are at least once: after a kill a row may be in two files. `KEYS` tells what makes two rows the same row; which
+  of them is kept does not matter.
+- Rows come in any order, and late: an imported log may be years old. A file may hold rows of many days.
+- A reader may delete a file that it has taken once it is older than `SETTLED_SECONDS`: no writer looks back further.
+
+Times are UTC with milliseconds. What a broker did not tell is null, never 0.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import os
+import uuid
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from console.history.storage.file_systems import file_system
+
+#: What a writer may look back for in the landing folder to find out where it stopped, in seconds.
+SETTLED_SECONDS = 3600
+
+#: Rows of one file, at most.
+MAX_ROWS = 500_000
+
+_TIME = pa.timestamp("ms", tz="UTC")
+
+
+def _required(name: str, of: pa.DataType) -> pa.Field:
+    return pa.field(name, of, nullable=False)
+
+
+#: One fact that a broker stated, or that one of its log's lines tells.
+EVENTS = pa.schema(
+    [
+        _required("broker", pa.string()),  # slug of the configured broker, or the name given to an imported log
+        # Whose numbers these are: the broker's event journal, `log` for imported lines, `made` for generated ones.
+        _required("run", pa.string()),
+        _required("number", pa.int64()),  # unique in its run; a recorder's grow by one, a log's are hashes of its lines
+        _required("at", _TIME),
+        _required("sequence", pa.int64()),  # the order of events of one broker and one `at`
+        _required("kind", pa.string()),  # a notification declared in brokers/model/, or one of LOG_KINDS
+        pa.field(
+            "object", pa.string()
+        ),  # the managed object's name, such as type=Queue,virtualhost=default,name=orders
+        pa.field("object_type", pa.string()),  # Broker, VirtualHost, Queue, Policy, Exchange, Connection, Producer
+        pa.field("virtualhost", pa.string()),
+        pa.field("queue", pa.string()),  # the queue's bare name
+        pa.field("connection", pa.string()),  # as the log's subject has it: con:2(guest@127.0.0.1:40000/test)
+        pa.field("channel", pa.string()),  # ch:1
+        pa.field("client", pa.string()),  # user, container and address of the client, for people
+        pa.field("link", pa.string()),  # the producer's link name, as the client chose it
+        pa.field(
+            "reasons", pa.list_(pa.string())
+        ),  # why a producer is blocked: queue-overfull:NAME, operator-stop:SCOPE
+        # The queue just after the event.
+        pa.field("state", pa.string()),  # NORMAL, OVERFULL, STOPPED, OVERFULL_STOPPED
+        pa.field("depth_messages", pa.int64()),
+        pa.field("depth_bytes", pa.int64()),
+        pa.field("blocked_producers", pa.int64()),
+        # The levels that the event's text names; 0: no limit.
+        pa.field("stop_bytes", pa.int64()),  # of overfull and dropped: the log's "Capacity"
+        pa.field("stop_messages", pa.int64()),
+        pa.field("resume_bytes", pa.int64()),  # of underfull: the log's "Resume Capacity"
+        pa.field("resume_messages", pa.int64()),
+        # Of operators' stops, starts, edits and purges.
+        pa.field("actor", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("scope", pa.string()),  # queue VH/NAME, exchange VH/NAME, virtualhost VH [PATTERN], broker [PATTERN]
+        pa.field("pattern", pa.string()),
+        pa.field("queues", pa.int64()),  # queues that the stop or start touched
+        pa.field("producers", pa.int64()),  # producers attached to them
+        pa.field("before", pa.string()),  # policy-changed: JSON map, attribute -> old value; null: not set
+        pa.field("after", pa.string()),  # policy-changed: JSON map, attribute -> new value; null: not set
+        pa.field("lasted_ms", pa.int64()),  # underfull: how long it was overfull; producer-released: how long blocked
+        pa.field("messages", pa.int64()),  # dropped, purged or recovered messages
+        pa.field("text", pa.string()),  # the line of the broker log, without its timestamp
+        pa.field("attributes", pa.string()),  # JSON map: everything that the broker told of this event
+        _required("source", pa.string()),  # recorder, log, made
+    ]
+)
+
+#: Kinds that only a log has. `client-warning`: a client said that a send was delayed.
+LOG_KINDS = ("client-warning",)
+
+#: What one queue was like at one moment. A broker tells the queues that changed, about once a second, so between two
+#: samples of a queue nothing has changed if COVERAGE says that somebody looked all the time. `whole`: one of all queues
+#: of the broker, read at the beginning of each connection and every few minutes.
+SAMPLES = pa.schema(
+    [
+        _required("broker", pa.string()),
+        _required("run", pa.string()),
+        _required("at", _TIME),
+        _required("virtualhost", pa.string()),
+        _required("queue", pa.string()),
+        pa.field("state", pa.string()),
+        pa.field("depth_messages", pa.int64()),
+        pa.field("depth_bytes", pa.int64()),
+        pa.field("unacknowledged_messages", pa.int64()),
+        pa.field("producers", pa.int64()),
+        pa.field("blocked_producers", pa.int64()),
+        pa.field("draining_producers", pa.int64()),
+        pa.field("consumers", pa.int64()),
+        pa.field("credit", pa.int64()),
+        pa.field("rate_in", pa.float64()),  # messages/s, over the last second
+        pa.field("rate_out", pa.float64()),
+        # Ever, in this run of the broker process or since the queue was made: a smaller value is a new beginning.
+        pa.field("enqueued_messages", pa.int64()),
+        pa.field("dequeued_messages", pa.int64()),
+        pa.field("rejected_messages", pa.int64()),
+        pa.field("dropped_messages", pa.int64()),
+        pa.field("overfull_count", pa.int64()),
+        pa.field("overfull_ms", pa.int64()),
+        pa.field("longest_wait_ms", pa.int64()),
+        pa.field("overfull_since", _TIME),
+        pa.field("stopped_since", _TIME),
+        # In force; 0: no limit.
+        pa.field("capacity_bytes", pa.int64()),
+        pa.field("stop_bytes", pa.int64()),
+        pa.field("resume_bytes", pa.int64()),
+        pa.field("capacity_messages", pa.int64()),
+        pa.field("stop_messages", pa.int64()),
+        pa.field("resume_messages", pa.int64()),
+        _required("whole", pa.bool_()),
+        _required("source", pa.string()),  # recorder, made
+    ]
+)
+
+#: When somebody looked. From `at` to `until` every change of the broker's queues has reached the landing folder
+#: (`followed`), or it is known that none did, or that events are missing (not `followed`, with the `reason`). What no
+#: row covers is unknown as well. The rows of a recorder touch each other while it is connected.
+COVERAGE = pa.schema(
+    [
+        _required("broker", pa.string()),
+        _required("run", pa.string()),
+        _required("at", _TIME),
+        _required("until", _TIME),
+        _required("followed", pa.bool_()),
+        pa.field("reason", pa.string()),
+        pa.field("first_missing", pa.int64()),  # numbers of events that the broker did not keep for us
+        pa.field("last_missing", pa.int64()),
+        _required("source", pa.string()),  # recorder, log (events only: there are no samples), made
+    ]
+)
+
+SCHEMAS: Mapping[str, pa.Schema] = {"events": EVENTS, "samples": SAMPLES, "coverage": COVERAGE}
+
+#: Rows that are alike in these columns are the same row.
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "events": ("broker", "run", "number"),
+    "samples": ("broker", "virtualhost", "queue", "at"),
+    "coverage": ("broker", "run", "at", "until", "followed"),
+}
+
+
+class LandingError(Exception):
+    """The landing folder cannot be used. The message is one line that names it and the reason."""
+
+
+class Landing:
+    """`url`: the history's root, a folder or a URL that pyarrow knows (s3://, gs://, hdfs://)."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            self._files, self.root = file_system(url)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise LandingError(f"the history folder {url} cannot be used: {error}") from error
+        self._local = isinstance(self._files, pafs.LocalFileSystem)
+
+    def folder(self, kind: str) -> str:
+        return f"{self.root}/landing/{kind}"
+
+    def publish(self, kind: str, rows: pa.Table, name: str = "") -> str:
+        """Make a file of these rows appear, whole, and return its name when it is safe on the disk. A file of that
+        name is replaced: give the same name only to the same rows. Raises LandingError; then there is no file."""
+        name = f"{name or uuid.uuid4().hex}.parquet"
+        table = rows.select(SCHEMAS[kind].names).cast(SCHEMAS[kind])
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer, compression="zstd", version="2.6")
+        self.put(f"landing/{kind}/{name}", buffer.getvalue())
+        return name
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file below the root, whole or not at all, over an older one. Raises LandingError."""
+        target = f"{self.root}/{path}"
+        try:
+            if self._local:
+                _replace(target, content)
+            else:
+                with self._files.open_output_stream(target) as stream:  # an object appears when its stream is closed
+                    stream.write(content)
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{target} cannot be written: {_why(error)}") from error
+
+    def get(self, path: str) -> bytes | None:
+        """A file below the root; None if there is none. Raises LandingError."""
+        source = f"{self.root}/{path}"
+        try:
+            with self._files.open_input_stream(source) as stream:
+                content: bytes = stream.read()
+                return content
+        except FileNotFoundError:
+            return None
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{source} cannot be read: {_why(error)}") from error
+
+    def names(self, kind: str, prefix: str = "") -> list[str]:
+        """Names of the finished files of a kind, with `.parquet`, sorted. Raises LandingError."""
+        return sorted(file.base_name for file in self._finished(kind) if file.base_name.startswith(prefix))
+
+    def landed(self) -> dict[tuple[str, str], dt.datetime]:
+        """When each finished file landed, by (kind, name). Raises LandingError."""
+        return {(kind, file.base_name): file.mtime for kind in SCHEMAS for file in self._finished(kind)}
+
+    def _finished(self, kind: str) -> list[pafs.FileInfo]:
+        folder = pafs.FileSelector(self.folder(kind), allow_not_found=True)
+        try:
+            try:
+                found = self._files.get_file_info(folder)
+            except FileNotFoundError:
+                # pyarrow finds no folder and then asks whether there is one: it was made in between.
+                found = self._files.get_file_info(folder)
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
+        return [each for each in found if each.base_name.endswith(".parquet") and each.base_name[0] != "."]
+
+    def remove(self, kind: str, name: str) -> None:
+        """Remove a file that has been taken; see above for when. Raises LandingError."""
+        try:
+            self._files.delete_file(f"{self.folder(kind)}/{name}")
+        except FileNotFoundError:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{self.folder(kind)}/{name} cannot be removed: {_why(error)}") from error
+
+    def remove_unfinished(self, before: dt.datetime) -> int:
+        """Remove what writers that died have left unfinished and nobody has touched since then; return how many. An
+        object store has none: an object appears whole. Raises LandingError."""
+        if not self._local:
+            return 0
+        removed = 0
+        for folder in (*(self.folder(kind) for kind in SCHEMAS), f"{self.root}/recorder", f"{self.root}/pipeline"):
+            try:
+                for entry in self._files.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
+                    if entry.is_file and entry.base_name[0] == "." and entry.mtime < before:
+                        os.unlink(entry.path)
+                        removed += 1
+            except FileNotFoundError:
+                continue
+            except (pa.ArrowException, OSError) as error:
+                raise LandingError(f"{folder} cannot be tidied: {_why(error)}") from error
+        return removed
+
+    def read(self, kind: str, name: str) -> pa.Table:
+        """The rows of a file. Raises LandingError."""
+        path = f"{self.folder(kind)}/{name}"
+        try:
+            return pq.read_table(path, filesystem=self._files, partitioning=None)
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{path} cannot be read: {_why(error)}") from error
+
+    def footer(self, kind: str, name: str) -> pq.FileMetaData:
+        """What a file says of itself. Raises LandingError."""
+        path = f"{self.folder(kind)}/{name}"
+        try:
+            return pq.read_metadata(path, filesystem=self._files)
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{path} cannot be read: {_why(error)}") from error
+
+    def read_all(self, kind: str) -> pa.Table:
+        """Every row of a kind; for tests and small histories. Raises LandingError."""
+        return pa.concat_tables([SCHEMAS[kind].empty_table(), *(self.read(kind, name) for name in self.names(kind))])
+
+    def newest(self, kind: str, prefix: str) -> str:
+        """Name of the file of a kind that was published last; empty if there is none. Raises LandingError."""
+        names = self.names(kind, prefix)
+        try:
+            written = self._files.get_file_info([f"{self.folder(kind)}/{name}" for name in names])
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
+        return max(zip((info.mtime_ns or 0 for info in written), names, strict=True), default=(0, ""))[1]
+
+
+def part(name: str) -> str:
+    """A text as a part of a file's name: `~` separates parts and never occurs in one."""
+    return quote(name, safe="").replace("~", "%7E").replace(".", "%2E")
+
+
+def _replace(target: str, content: bytes) -> None:
+    folder, name = os.path.split(target)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    unfinished = f"{folder}/.{name}.{uuid.uuid4().hex}"
+    try:
+        with open(unfinished, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(unfinished, target)
+    except BaseException:
+        if os.path.exists(unfinished):
+            os.unlink(unfinished)
+        raise
+    entry = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(entry)  # the name as well
+    finally:
+        os.close(entry)
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,102 @@
+"""The tables of the history: their columns, how they lie on the disk, and how long rows are kept.
+
+Every table is a Delta Lake table at `<HEADGATE_HISTORY_URL>/tables/<name>`. Times are UTC, durations in ms, depths in
+messages and bytes. Null is "not known", everywhere.
+
+`events`, `samples` and `coverage` are the landing rows, each once (`landing.py` describes the columns). The others are
+worked out from these three and can be worked out anew:
+
+`holds`     a producer that flow control held: `start` to `end` (null: still), and what ended it.
+`episodes`  kind `overfull`: a queue from overfull to underfull; kind `stopped`: a scope from an operator's stop to the
+            start that lifted it.
+`minutes`, `hours`, `days`
+            what `at` and the time after it was like, for each `kind`: `queue` and `virtualhost` (`name` is its name),
+            and `producer` (`name` is client and link, `queue` where it publishes).
+`advice`    which limits each queue's last week asks for (`whatif/comparison.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from console.history.storage.landing import KEYS
+
+_ROLLUP = """
+    broker string, virtualhost string, kind string, name string, queue string, at timestamp,
+    watched_ms bigint, known_ms bigint, overfull_ms bigint, stopped_ms bigint,
+    messages_mean double, messages_p95 double, messages_max bigint,
+    bytes_mean double, bytes_p95 double, bytes_max bigint,
+    messages_in bigint, messages_out bigint, rate_in double, rate_out double,
+    episodes bigint, blocks bigint, blocked_ms bigint, blocked_producers_max bigint, producers_max bigint,
+    capacity_messages bigint, stop_messages bigint, resume_messages bigint,
+    capacity_bytes bigint, stop_bytes bigint, resume_bytes bigint
+"""
+
+_ADVICE = """
+    broker string, virtualhost string, queue string, begin timestamp, at timestamp,
+    kind string, text string, observed_seconds double, recorded_blocked_seconds double,
+    replayed_blocked_seconds double, replayed_episodes bigint, peak_messages double, peak_bytes double,
+    stop_messages double, resume_messages double, stop_bytes double, resume_bytes double,
+    recommended_stop_messages double, recommended_resume_messages double,
+    recommended_stop_bytes double, recommended_resume_bytes double,
+    recommended_blocked_seconds double, recommended_episodes bigint, recommended_peak_bytes double
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`columns`: as DDL; "": those of the landing schema. `time`: the column that tells a row's place in time; the
+    partition column, `day` or `month` (a date), is made from it. `order`: how rows lie within a file, so that readers
+    of one queue skip the rest. `keep_days`: None for ever."""
+
+    time: str
+    partition: str
+    order: tuple[str, ...]
+    keep_days: int | None
+    columns: str = ""
+    key: tuple[str, ...] = ()
+
+
+_BY_NAME = ("kind", "broker", "virtualhost", "name", "at")
+
+LAYOUTS: Mapping[str, Layout] = {
+    "events": Layout("at", "day", ("broker", "at", "sequence"), 1100, key=KEYS["events"]),
+    "samples": Layout("at", "day", ("broker", "virtualhost", "queue", "at"), 32, key=KEYS["samples"]),
+    "coverage": Layout("at", "month", ("broker", "at"), 1100, key=KEYS["coverage"]),
+    "holds": Layout(
+        "start",
+        "day",
+        ("broker", "virtualhost", "queue", "start"),
+        400,
+        """
+        broker string, virtualhost string, queue string, producer string, client string, link string,
+        connection string, channel string, reasons array<string>, start timestamp, end timestamp, ended_by string
+        """,
+    ),
+    "episodes": Layout(
+        "start",
+        "month",
+        ("broker", "virtualhost", "queue", "start"),
+        1100,
+        """
+        id string, kind string, broker string, virtualhost string, queue string, scope string,
+        start timestamp, end timestamp, seen timestamp, duration_ms bigint,
+        peak_messages bigint, peak_bytes bigint, stop_messages bigint, stop_bytes bigint,
+        producers bigint, connections bigint, blocked_ms bigint,
+        actor string, reason string, released_by string, released_actor string, released_reason string,
+        settled boolean
+        """,
+    ),
+    "minutes": Layout("at", "day", _BY_NAME, 100, _ROLLUP),
+    "hours": Layout("at", "day", _BY_NAME, 1100, _ROLLUP),
+    "days": Layout("at", "month", _BY_NAME, None, _ROLLUP),
+    # One row a queue, of the week until `at`; worked out anew as a whole.
+    "advice": Layout("at", "month", ("broker", "virtualhost", "queue"), None, _ADVICE),
+    # Which landing files are in the tables above.
+    "taken": Layout("at", "day", ("at",), 3, "kind string, file string, rows bigint, at timestamp"),
+}
+
+
+def table_url(history_url: str, name: str) -> str:
+    return f"{history_url.rstrip('/')}/tables/{name}"

@@ -1,0 +1,1 @@
+"""What-if: recorded traffic against other limits, and recommendations."""
