@@ -8,31 +8,26 @@ does not survive. Only a sign-in that is refused, and `close`, end a connection 
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 import os
 import threading
-import uuid
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
-from proton import SSLDomain, SSLException
+from proton import SSLDomain
 
+from brokers.client.connect_options import proton_options
+from brokers.client.deadlines import Clock, Deadline, SystemClock, check
 from brokers.client.errors import ClientError, ConnectionFailed
 from brokers.client.link import SenderLink
 from brokers.client.loop import Loop
-from brokers.client.patience import Clock, Patience, SystemClock, check
 from brokers.client.publisher import Publisher
 from brokers.client.settings import NOTIFY_PERIOD, SEND_TIMEOUT, setting
 from brokers.client.transaction import Transaction
 
 #: A time that the application leaves to the environment.
 FROM_ENVIRONMENT: Any = object()
-#: Larger messages go in several frames. Bytes.
-MAX_FRAME = 65_536
 
 
 def connect(
@@ -70,35 +65,18 @@ def connect(
         ("longest_pause", longest_pause),
     ):
         check(name_of, value)
-    parts = urlsplit(url)
-    if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
-        raise ValueError(f"{url!r} is not like amqp://host:5672 or amqps://host:5671")
-    _ = parts.port  # raises ValueError if it cannot be
-    if parts.username or parts.password:
-        raise ValueError("user and password are arguments of their own, not part of the URL, which is logged")
-    clear = parts.scheme == "amqp"
-    if user and clear and not password_in_clear and not _is_loopback(parts.hostname):
-        raise ValueError(
-            f"the password of {user} could be read on its way to {url}: use amqps, or password_in_clear=True"
-        )
-    options: dict[str, Any] = {
-        "virtual_host": virtual_host,
-        "heartbeat": heartbeat,
-        "max_frame_size": MAX_FRAME,
-        "container_id": name or f"publisher-{uuid.uuid4().hex}",
-        "allowed_mechs": "PLAIN" if user else "EXTERNAL" if certificate else "ANONYMOUS",
-        "allow_insecure_mechs": True,  # it was asked for, above
-    }
-    if user:
-        options.update(user=user, password=password or "")
-    if clear and (ca or certificate or ssl_domain):
-        raise ValueError(f"{url!r} is without TLS: certificates are for amqps://")
-    if ssl_domain is not None and (ca or certificate):
-        raise ValueError("ssl_domain says whom to trust and who this is: leave out ca and certificate")
-    if ca or certificate:
-        options["ssl_domain"] = _ssl_domain(ca, certificate)
-    elif ssl_domain is not None:
-        options["ssl_domain"] = ssl_domain
+    options = proton_options(
+        url,
+        user=user,
+        password=password,
+        virtual_host=virtual_host,
+        ca=ca,
+        certificate=certificate,
+        ssl_domain=ssl_domain,
+        password_in_clear=password_in_clear,
+        name=name,
+        heartbeat=heartbeat,
+    )
     return Connection(url, options, connect_timeout, longest_pause, clock or SystemClock())
 
 
@@ -129,14 +107,14 @@ class Connection:
             raise
 
     def _wait_until_open(self, timeout: float | None) -> None:
-        patience = Patience(self.clock.now(), timeout, None)
+        deadline = Deadline(self.clock.now(), timeout, None)
         with self.lock:
             while self._ended is None and not self.epoch:
                 now = self.clock.now()
-                if patience.over(now):
+                if deadline.over(now):
                     self.end(ConnectionFailed(f"cannot connect to {self.url} within {timeout:g} s: {self.missing}"))
                 else:
-                    self.clock.wait(self._changed, patience.next(now))
+                    self.clock.wait(self._changed, deadline.next(now))
             self.check_open()
 
     def publisher(
@@ -240,32 +218,3 @@ class Connection:
             for link in self._links:
                 link.lost(str(self._ended), for_good=self._ended)
             self._changed.notify_all()
-
-
-def _ssl_domain(
-    ca: str | os.PathLike[str] | None,
-    certificate: tuple[str | os.PathLike[str], str | os.PathLike[str]] | None,
-) -> SSLDomain:
-    """Raises ValueError, naming the file that cannot be used."""
-    domain = SSLDomain(SSLDomain.MODE_CLIENT)
-    try:
-        if ca is not None:
-            named = f"ca {os.fspath(ca)!r}"
-            Path(ca).read_bytes()
-            domain.set_trusted_ca_db(os.fspath(ca))
-        if certificate is not None:
-            named = f"certificate {os.fspath(certificate[0])!r} and key {os.fspath(certificate[1])!r}"
-            domain.set_credentials(os.fspath(certificate[0]), os.fspath(certificate[1]), None)
-        domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
-    except (OSError, SSLException) as error:
-        raise ValueError(f"{named} cannot be used: {error}") from error
-    return domain
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -11,22 +11,45 @@ import itertools
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from proton import Delivery, Endpoint, Event, Handler, Session, Terminus, symbol
 
+from brokers.client.deadlines import Clock, Deadline
 from brokers.client.errors import ClientError, LinkRefused, NotSent, SendInDoubt, SendTimeout, TransactionFailed
-from brokers.client.patience import Patience
-
-if TYPE_CHECKING:
-    from brokers.client.connection import Connection
-    from brokers.client.transaction import Transaction
 
 #: States of a delivery that Proton has no name for: AMQP 1.0, part 4.
 DECLARED, TRANSACTIONAL = 0x33, 0x34
 
 log = logging.getLogger("headgate.client")
+
+
+class LinkOwner(Protocol):
+    """What a link asks of its connection. `lock` guards what the application's threads and the connection's share.
+    `missing`: why nothing can be sent now, other than for flow control; "" while it is connected."""
+
+    lock: threading.RLock
+    clock: Clock
+    missing: str
+
+    def check_open(self) -> None:
+        """Raises ConnectionFailed once it has ended for good."""
+
+    def ask(self, call: Callable[[], None]) -> None:
+        """Have something done in the connection's thread."""
+
+    def attach(self, link: SenderLink) -> None:
+        """Attach it, if there is a session now. In the connection's thread."""
+
+
+class Numbered(Protocol):
+    """A transaction that a message may be in."""
+
+    @property
+    def number(self) -> Any:
+        """How the broker calls it. Raises TransactionFailed if it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +90,7 @@ class Sending:
 class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
     """`address` None: the transaction coordinator."""
 
-    def __init__(self, connection: Connection, address: str | None, name: str) -> None:
+    def __init__(self, connection: LinkOwner, address: str | None, name: str) -> None:
         super().__init__()
         self.address = address
         self._closed = False
@@ -90,11 +113,11 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
         data: bytes,
         timeout: float | None,
         notify_period: float | None,
-        transaction: Transaction | None = None,
+        transaction: Numbered | None = None,
     ) -> Outcome:
         """Send an encoded message and wait for what the broker says of it. Raises SendTimeout, SendInDoubt,
         LinkRefused, ConnectionFailed, TransactionFailed."""
-        patience = Patience(self._clock.now(), timeout, notify_period)
+        deadline = Deadline(self._clock.now(), timeout, notify_period)
         with self._lock:
             self._connection.check_open()
             if self._closed:
@@ -103,27 +126,27 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
             self._line.append(sending)
         try:
             self._connection.ask(self._work)
-            while not self._wait(sending, patience):
-                log.warning("%s", self._delay(round(patience.waited(self._clock.now()))))
+            while not self._wait(sending, deadline):
+                log.warning("%s", self._delay(round(deadline.waited(self._clock.now()))))
         finally:
             with self._lock:
-                self._withdraw(sending)  # whatever ended the waiting, nobody wants it sent any more
+                self._withdraw(sending)  # whatever ended the waiting, it must not be sent any more
         if sending.error is not None:
             raise sending.error
         assert sending.outcome is not None
         return sending.outcome
 
-    def _wait(self, sending: Sending, patience: Patience) -> bool:
+    def _wait(self, sending: Sending, deadline: Deadline) -> bool:
         """Until it is done, which may be with an error for having taken too long. False: say that it takes its time."""
         with self._lock:
             while not sending.done:
                 now = self._clock.now()
-                if patience.over(now):
-                    sending.error = self._too_late(sending, patience.waited(now))
-                elif patience.notice(now):
+                if deadline.over(now):
+                    sending.error = self._too_late(sending, deadline.waited(now))
+                elif deadline.notice(now):
                     return False
                 else:
-                    self._clock.wait(sending.changed, patience.next(now))
+                    self._clock.wait(sending.changed, deadline.next(now))
         return True
 
     def _too_late(self, sending: Sending, waited: float) -> ClientError:

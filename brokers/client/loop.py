@@ -1,6 +1,6 @@
 """The thread of a connection: it runs Proton's container, and alone touches what belongs to Proton.
 
-It dials, tells the connection what becomes of it, and dials again if the connection wants that.
+It dials, reports to its owner what becomes of the connection, and dials again if the owner wants that.
 """
 
 from __future__ import annotations
@@ -10,27 +10,36 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from proton import Endpoint, Event, Handler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from brokers.client.errors import ConnectionFailed
-
-if TYPE_CHECKING:
-    from brokers.client.connection import Connection
+from brokers.client.errors import ClientError, ConnectionFailed
 
 #: Before the first attempt to make a lost connection again, in seconds.
 FIRST_PAUSE = 0.1
-#: How long `stop` waits for the broker's goodbye, in seconds.
-GOODBYE_SECONDS = 2.0
+#: How long `stop` waits for the broker to close as well, in seconds.
+CLOSE_TIMEOUT_SECONDS = 2.0
+
+
+class LoopOwner(Protocol):
+    """What becomes of the connection. All but `end` are called in its thread."""
+
+    def opened(self) -> None: ...
+
+    def lost(self, why: str) -> bool:
+        """Whether it should be made again."""
+
+    def end(self, error: ClientError) -> None:
+        """For good."""
 
 
 class Loop(Handler):  # type: ignore[misc]  # Proton has no types
     """`session`: None unless it can be used."""
 
-    def __init__(self, owner: Connection, url: str, options: dict[str, Any], longest_pause: float) -> None:
+    def __init__(self, owner: LoopOwner, url: str, options: dict[str, Any], longest_pause: float) -> None:
         super().__init__()
         self.thread = threading.Thread(target=self._run, name=f"publisher to {url}", daemon=True)
         self.session: Any = None
@@ -44,7 +53,7 @@ class Loop(Handler):  # type: ignore[misc]  # Proton has no types
         self._why = ""
         self._stopping = False
         self._injector = EventInjector()
-        self._guard = threading.Lock()  # nobody writes to the injector's pipe once it is closed
+        self._guard = threading.Lock()  # nothing is written to the injector's pipe once it is closed
         self._pipe_open = True
         self._container = Container(self)
         self._container.selectable(self._injector)
@@ -58,10 +67,10 @@ class Loop(Handler):  # type: ignore[misc]  # Proton has no types
 
     def stop(self) -> None:
         self.ask(self._leave)
-        self.thread.join(GOODBYE_SECONDS)
+        self.thread.join(CLOSE_TIMEOUT_SECONDS)
         if self.thread.is_alive():
             self.ask(self._container.stop)
-            self.thread.join(GOODBYE_SECONDS)
+            self.thread.join(CLOSE_TIMEOUT_SECONDS)
 
     # -- in its own thread --------------------------------------------------------------------------------------
 

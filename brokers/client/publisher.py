@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from proton import Delivery, Message
 
+from brokers.client.deadlines import check
 from brokers.client.errors import Rejected, Released
-from brokers.client.link import SenderLink
-from brokers.client.patience import check
-
-if TYPE_CHECKING:
-    from brokers.client.connection import Connection
-    from brokers.client.transaction import Transaction
+from brokers.client.link import LinkOwner, SenderLink
+from brokers.client.transaction import Transaction
 
 #: As the publisher was made.
 AS_MADE: Any = object()
+
+
+class PublisherOwner(LinkOwner, Protocol):
+    """What a publisher asks of its connection."""
+
+    def add(self, link: SenderLink) -> None: ...
+
+    def remove(self, link: SenderLink) -> None: ...
 
 
 class Publisher:
     """Made by `Connection.publisher`. One that is held back does not hold up the others on its connection."""
 
     def __init__(
-        self, connection: Connection, address: str, name: str, send_timeout: float | None, notify_period: float | None
+        self,
+        connection: PublisherOwner,
+        address: str,
+        name: str,
+        send_timeout: float | None,
+        notify_period: float | None,
     ) -> None:
         check("send_timeout", send_timeout)
         check("notify_period", notify_period)

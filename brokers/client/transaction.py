@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from proton import Delivery, Described, Message, symbol
 
 from brokers.client.errors import SendError, TransactionFailed
-from brokers.client.link import DECLARED, Outcome
+from brokers.client.link import DECLARED, Outcome, SenderLink
 
-if TYPE_CHECKING:
-    from brokers.client.connection import Connection
+
+class Coordinated(Protocol):
+    """What a transaction asks of its connection. `epoch`: how many times it was made; a transaction ends with it."""
+
+    epoch: int
+
+    def coordinator(self) -> SenderLink: ...
 
 
 class Transaction:
     """Made by `Connection.transaction`, which begins it. As a context manager it commits at the end of the block, or
     rolls back if an exception leaves it."""
 
-    def __init__(self, connection: Connection, timeout: float | None) -> None:
+    def __init__(self, connection: Coordinated, timeout: float | None) -> None:
         self._connection = connection
         self._timeout = timeout
         self._over = ""
         self._epoch = connection.epoch
-        outcome = self._tell("begin", "amqp:declare:list", [None])
+        outcome = self._request("begin", "amqp:declare:list", [None])
         if outcome.state != DECLARED:
             raise TransactionFailed("the broker did not begin a transaction", outcome.condition)
         self._number = outcome.transaction
@@ -48,13 +53,13 @@ class Transaction:
     def _discharge(self, verb: str, *, failed: bool) -> None:
         number = self.number
         self._over = "rolled back" if failed else "committed"
-        outcome = self._tell(verb, "amqp:discharge:list", [number, failed])
+        outcome = self._request(verb, "amqp:discharge:list", [number, failed])
         if outcome.state != Delivery.ACCEPTED:
             self._over = f"the broker refused to {verb} it"
             text = ": ".join(filter(None, (self._over, outcome.condition, outcome.description)))
             raise TransactionFailed(text, outcome.condition)
 
-    def _tell(self, verb: str, descriptor: str, fields: list[Any]) -> Outcome:
+    def _request(self, verb: str, descriptor: str, fields: list[Any]) -> Outcome:
         message = Message(body=Described(symbol(descriptor), fields))
         try:
             return self._connection.coordinator().transfer(message.encode(), self._timeout, None)

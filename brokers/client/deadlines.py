@@ -1,4 +1,4 @@
-"""How long a send may wait, and when to say that it still does. No clock of its own: whoever waits brings the time."""
+"""How long a send may wait, and when to log that it still does. No clock of its own: the time is a parameter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SystemClock:
         condition.wait(seconds)
 
 
-class Patience:
+class Deadline:
     """From `began` on. `timeout` and `notify_period` in seconds, above 0; None: never. ValueError names a wrong one."""
 
     def __init__(self, began: float, timeout: float | None, notify_period: float | None) -> None:
