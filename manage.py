@@ -16,7 +16,7 @@ from typing import NoReturn
 #: command -> (module with `main(argv) -> exit code`, what it does). Nothing here may import Django.
 OURS = {
     "up": (
-        "brokers.up",
+        "console.up.main",
         "start everything under one supervisor and print where to sign in (--demo: with demo clients)",
     ),
     "broker": ("brokers.server.main", "the broker engine alone"),

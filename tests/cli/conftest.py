@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 from django.contrib.auth.models import User
 from django.db import connections
 
-from brokers.cli.main import cli
 from console.access.models import RoleGrant
 from console.access.rights import Grant, Role
+from console.cli.main import cli
 from console.operations import access
 from console.operations.actor import Actor
 from tests.browser.conftest import Console, console, database, empty_database  # noqa: F401  (fixtures)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from brokers.cli import looking, names, shown
 from brokers.model import ObjectName, object_name
 from console.access.rights import Grant, Role
 from console.audit.models import AuditEntry
+from console.cli import names, output, queries
 from tests.browser.conftest import Console
 from tests.cli.conftest import Terminal, elsewhere, ok
 from tests.console.conftest import Broker, until
@@ -84,7 +84,7 @@ def test_a_console_that_is_not_there_ends_with_5(olga: Terminal) -> None:
     assert "Traceback" not in answer.output
 
 
-# -- looking ----------------------------------------------------------------------------------------------------------
+# -- queries ----------------------------------------------------------------------------------------------------------
 
 
 def test_list_tells_queues_as_a_table_and_as_json(olga: Terminal) -> None:
@@ -121,7 +121,7 @@ def test_why_tells_the_limit_and_where_it_comes_from(olga: Terminal, broker: Bro
     ],
 )
 def test_why_tells_when_a_queue_resumes_and_ends_no_sentence_with_a_colon(cause: dict[str, Any], said: str) -> None:
-    assert shown.resumes(cause) == said
+    assert output.resumes(cause) == said
 
 
 def test_watch_tells_every_event_since_a_number(
@@ -136,7 +136,7 @@ def test_watch_tells_every_event_since_a_number(
     def new(seconds: float) -> None:
         broker.do(lambda memory: memory.attach_producer("late"))
 
-    monkeypatch.setattr(looking.time, "sleep", new)
+    monkeypatch.setattr(queries.time, "sleep", new)
     later = json.loads(ok(olga.run("watch", "-n", "1", "-k", "queue-created", "--json")))
     assert later["object"] == "type=Queue,virtualhost=default,name=late"
 
@@ -174,7 +174,7 @@ def test_stop_shows_first_what_it_touches_and_asks(
 ) -> None:
     refused = olga.run("stop", "--all", "-r", "test")
     assert (refused.exit_code, "2 producers of 2 queues: say --yes" in refused.output) == (2, True)
-    monkeypatch.setattr("brokers.cli.stopping.is_a_person", lambda: True)
+    monkeypatch.setattr("console.cli.stops.is_a_person", lambda: True)
     no = olga.run("stop", "--all", "-r", "test", typed="n\n")
     assert (no.exit_code, "2 producers of 2 queues" in no.output) == (1, True)
     assert not stopped(broker)
@@ -272,7 +272,7 @@ def test_completion_scripts_are_for_each_shell(olga: Terminal, shell: str, says:
 
 
 def test_names_of_queues_are_completed(olga: Terminal) -> None:
-    from brokers.cli.main import cli
+    from console.cli.main import cli
 
     given = {"HEADGATE_URL": olga.url, "HEADGATE_TOKEN": olga.token}
     with pytest.MonkeyPatch.context() as patch:
@@ -294,14 +294,14 @@ def test_the_command_is_installed_and_stands_alone() -> None:
     answer = subprocess.run([found, "--help"], capture_output=True, text=True, timeout=30, check=False)
     assert (answer.returncode, "policies" in answer.stdout) == (0, True)
     loaded = subprocess.run(
-        [sys.executable, "-c", "import brokers.cli.main, sys; print(sorted(sys.modules))"],
+        [sys.executable, "-c", "import console.cli.main, sys; print(*sorted(sys.modules), sep='\\n')"],
         capture_output=True,
         text=True,
         timeout=30,
         check=True,
     )
-    assert "django" not in loaded.stdout
-    assert "brokers.model" not in loaded.stdout
+    modules = {name for name in loaded.stdout.split() if name.partition(".")[0] in ("brokers", "console", "django")}
+    assert {name for name in modules if not name.startswith("console.cli")} == {"console"}
 
 
 @pytest.mark.parametrize("text", ["orders", "a/b", 'odd, "name"', " spaced "])

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from brokers.supervisor import Service, Supervisor
+from console.up.supervisor import Service, Supervisor
 
 
 async def exists(path: str) -> bool:

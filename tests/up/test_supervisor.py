@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from brokers.supervisor import KILL_AFTER, LONGEST_PAUSE, STEADY, Restarts
+from console.up.supervisor import KILL_AFTER, LONGEST_PAUSE, STEADY, Restarts
 from tests.up.running import Running, lives, wait_until
 
 STUBBORN = ["sh", "-c", "trap '' TERM INT; echo stubborn >&2; while :; do sleep 1; done"]

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import psutil
 import pytest
 
-from brokers.supervisor import KILL_AFTER
+from console.up.supervisor import KILL_AFTER
 from tests.certificates import Authority
 from tests.read_only import held_by_permissions
 from tests.up.running import ROOT, Running, free_port, lives, wait_until

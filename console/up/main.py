@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from brokers.loopback import is_loopback
-from brokers.supervisor import Failed, Service, Supervisor
 from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, tls_arguments
+from console.up.supervisor import Failed, Service, Supervisor
 
-MANAGE = Path(__file__).resolve().parent.parent / "manage.py"
+MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 
 
 def main(argv: list[str]) -> int:

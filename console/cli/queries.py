@@ -1,4 +1,4 @@
-"""Commands that look: list, why, watch."""
+"""Commands that change nothing: list, why, watch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 
 import click
 
-from brokers.cli import names, shown
-from brokers.cli.group import cli, client_of, json_option, queue_names
+from console.cli import names, output
+from console.cli.group import cli, client_of, json_option, queue_names
 
 STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
 #: Seconds between two looks at what is new.
@@ -51,7 +51,7 @@ def list_(
         rows.append(row)
         if limit and len(rows) >= limit:
             break
-    return shown.as_json(rows) if json_ else shown.queues(rows)
+    return output.as_json(rows) if json_ else output.queues(rows)
 
 
 @cli.command()
@@ -61,7 +61,7 @@ def list_(
 def why(ctx: click.Context, queue: str, json_: bool) -> None:
     """Why QUEUE (name, virtualhost/name, or the object name of a producer) is blocked, and until when."""
     told = client_of(ctx).get("why/", object=names.queue(queue))
-    return shown.as_json(told) if json_ else shown.why(told)
+    return output.as_json(told) if json_ else output.why(told)
 
 
 @cli.command()
@@ -93,7 +93,7 @@ def watch(
             about = {event["object"], str(event["attributes"].get("queue"))}
             if (queues and not about & queues) or (kind and event["kind"] not in kind):
                 continue
-            (shown.line_as_json if json_ else shown.event)(event)
+            (output.line_as_json if json_ else output.event)(event)
             told += 1
             if count and told >= count:
                 return

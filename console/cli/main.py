@@ -8,11 +8,11 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-from brokers.cli import credentials, looking, policies, shown, stopping
-from brokers.cli.client import Client
-from brokers.cli.group import cli, client_of, json_option
+from console.cli import credentials, output, policies, queries, stops
+from console.cli.client import Client
+from console.cli.group import cli, client_of, json_option
 
-__all__ = ["cli", "looking", "main", "policies", "stopping"]
+__all__ = ["cli", "main", "policies", "queries", "stops"]
 
 
 @cli.command()
@@ -46,7 +46,7 @@ def whoami(ctx: click.Context, json_: bool) -> None:
     """Who you are, and what you may."""
     me = client_of(ctx).get("me/")
     if json_:
-        return shown.as_json(me)
+        return output.as_json(me)
     click.echo(
         f"{me['user']}"
         + (f", with the token {me['token']['name']} until {me['token']['expires']}" if me["token"] else "")

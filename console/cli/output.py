@@ -1,4 +1,4 @@
-"""Answers as people read them in a terminal: tables, times, counts."""
+"""Output of answers for people in a terminal: tables, times, counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from brokers.cli.names import short
+from console.cli.names import short
 
 _STATES = {"OVERFULL": "red", "OVERFULL_STOPPED": "red", "STOPPED": "yellow"}
 

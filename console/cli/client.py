@@ -8,8 +8,8 @@ from typing import Any
 import requests
 from requests.auth import AuthBase
 
-from brokers.cli.credentials import Credentials
-from brokers.cli.problems import NOT_ALLOWED, REFUSED, UNREACHABLE, Problem
+from console.cli.credentials import Credentials
+from console.cli.problems import NOT_ALLOWED, REFUSED, UNREACHABLE, Problem
 
 #: Seconds to connect, and to answer.
 _PATIENCE = (5.0, 60.0)

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from brokers.cli import names, shown
-from brokers.cli.group import Group, cli, client_of, is_a_person, json_option
-from brokers.cli.problems import DIFFERS
+from console.cli import names, output
+from console.cli.group import Group, cli, client_of, is_a_person, json_option
+from console.cli.problems import DIFFERS
 
 
 @cli.group(cls=Group)
@@ -37,9 +37,9 @@ def diff(ctx: click.Context, file: Any, prune: bool, json_: bool) -> None:
     """What would change, and what that would do; ends with 1 if anything differs."""
     told = client_of(ctx).post("policies/file/", {"yaml": file.read(), "prune": prune, "dry_run": True})
     if json_:
-        shown.as_json(told)
+        output.as_json(told)
     else:
-        shown.changes(told)
+        output.changes(told)
         if not told["changes"] and not told["problems"]:
             click.echo("Nothing differs.")
     if told["changes"] or told["problems"]:
@@ -59,16 +59,16 @@ def apply(ctx: click.Context, *, file: Any, prune: bool, reason: str, yes: bool,
     if not yes:
         told = client.post("policies/file/", {**body, "dry_run": True})
         if not told["changes"] and not told["problems"]:
-            return shown.as_json(told) if json_ else click.echo("Nothing differs.")
+            return output.as_json(told) if json_ else click.echo("Nothing differs.")
         if json_ or not is_a_person():
             raise click.UsageError(f"it would change {len(told['changes'])} objects: look with diff, then say --yes")
-        shown.changes(told)
+        output.changes(told)
         click.confirm("Apply it?", abort=True)
         body["digest"] = told["digest"]
     told = client.post("policies/file/", body)
     failed = [each for each in told["applied"] if each["outcome"] != "done"]
     if json_:
-        shown.as_json(told)
+        output.as_json(told)
     else:
         for each in told["applied"]:
             detail = f": {each['detail']}" if each["detail"] else ""

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from brokers.cli import names, shown
-from brokers.cli.group import cli, client_of, is_a_person, json_option, queue_names
-from brokers.cli.problems import REFUSED, Problem
+from console.cli import names, output
+from console.cli.group import cli, client_of, is_a_person, json_option, queue_names
+from console.cli.problems import REFUSED, Problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,12 +57,12 @@ def _act(ctx: click.Context, verb: str, aim: dict[str, Any], more: dict[str, Any
             raise click.UsageError(
                 f"it would {verb} {told['producers']} producers of {told['queues']} queues: say --yes to do it"
             )
-        shown.preview(told, verb)
+        output.preview(told, verb)
         click.confirm(f"{verb.capitalize()} them?", abort=True)
     answer = client.post(f"{verb}-producers/", {**aim, **more})
     if json_:
-        return shown.as_json(answer)
-    return shown.stopped(answer, verb)
+        return output.as_json(answer)
+    return output.stopped(answer, verb)
 
 
 def _length(ctx: click.Context, param: click.Parameter, value: str | None) -> int:

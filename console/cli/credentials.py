@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from brokers.cli.problems import NOT_ALLOWED, USAGE, Problem
+from console.cli.problems import NOT_ALLOWED, USAGE, Problem
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from brokers.cli import credentials
-from brokers.cli.client import Client
-from brokers.cli.problems import Problem
+from console.cli import credentials
+from console.cli.client import Client
+from console.cli.problems import Problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
