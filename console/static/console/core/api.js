@@ -13,14 +13,21 @@ export class ApiError extends Error {
   get fields() {
     if (this.status !== 400 || !this.body || typeof this.body !== "object") return {};
     const entries = Object.entries(this.body).filter(([name]) => name !== "detail");
-    return Object.fromEntries(entries.map(([name, wrong]) => [name, Array.isArray(wrong) ? wrong.join(" ") : String(wrong)]));
+    return Object.fromEntries(
+      entries.map(([name, wrong]) => [name, Array.isArray(wrong) ? wrong.join(" ") : String(wrong)]),
+    );
   }
 }
 
 function sentence(status, body) {
   if (body && typeof body.detail === "string") return body.detail;
   if (status === 400 && body && typeof body === "object") {
-    return Object.values(body).flat().filter((text) => typeof text === "string").join(" ") || "The server refused the values.";
+    return (
+      Object.values(body)
+        .flat()
+        .filter((text) => typeof text === "string")
+        .join(" ") || "The server refused the values."
+    );
   }
   if (status === 401) return "You are signed out. Sign in again.";
   if (status === 403) return "Your role does not allow that. An administrator can give you another one.";
@@ -55,7 +62,10 @@ async function call(method, path, body, signal) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "The console's server does not answer. Whether anything was changed is unknown: look before you try again.");
+    throw new ApiError(
+      0,
+      "The console's server does not answer. Whether anything was changed is unknown: look before you try again.",
+    );
   }
   const text = await response.text();
   let answer = null;
@@ -82,4 +92,5 @@ export const query = (values) => {
   return text ? `?${text}` : "";
 };
 
-export const objectPath = (broker, name) => `brokers/${encodeURIComponent(broker)}/objects/${encodeURIComponent(name)}/`;
+export const objectPath = (broker, name) =>
+  `brokers/${encodeURIComponent(broker)}/objects/${encodeURIComponent(name)}/`;

@@ -1,5 +1,6 @@
-// While the broker does not answer, what is shown is of the past and nothing can be done at it: times stand still at the
-// snapshot's time, and controls that need the broker (`data-acts`) are off and say why. connection_banner.js decides when.
+// While the broker does not answer, what is shown is of the past and nothing can be done at it: times stand still at
+// the snapshot's time, and controls that need the broker (`data-acts`) are off and say why. connection_banner.js
+// decides when.
 
 import { onNextFrame } from "./elements.js";
 import { clock } from "./format.js";
@@ -40,7 +41,7 @@ export function drawing(draw) {
   return onNextFrame(draw);
 }
 
-/** `reason`: a sentence; empty: the page shows what is so now. `asOf`: the time of what is shown, ms; null: nothing is known. */
+/** `reason`: a sentence; empty: the page is current. `asOf`: the time of what is shown, ms; null: nothing is known. */
 export function setAway(reason, asOf) {
   if (reason === why && asOf === since) return;
   const turned = Boolean(reason) !== Boolean(why);

@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element. `props`: attributes; `on` = {event: listener}; `data` = {key: value}; null and false are left out. */
+/** Make an element. `props`: attributes; `on`: {event: listener}; `data`: {key: value}; null and false are left out. */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -39,7 +39,9 @@ export function setAttribute(element, name, value) {
 
 /** Replace the children of an element. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(
+    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -84,7 +86,7 @@ export function onNextFrame(render) {
   };
 }
 
-/** At most one call in `ms`: the first at once, those that come meanwhile together at the end of it; none while hidden. */
+/** At most one call in `ms`: the first at once, all that come meanwhile as one at the end of it; none while hidden. */
 export function atMostEvery(ms, render) {
   const draw = onNextFrame(render);
   let last = -Infinity;

@@ -11,7 +11,8 @@ const two = (n) => String(n).padStart(2, "0");
 export const exact = (n) => (n === null || n === undefined ? "–" : exactly.format(n));
 
 /** Short enough for a column: exact below 100,000, "123K" above. */
-export const count = (n) => (n === null || n === undefined ? "–" : Math.abs(n) < 100_000 ? exactly.format(n) : compact.format(n));
+export const count = (n) =>
+  n === null || n === undefined ? "–" : Math.abs(n) < 100_000 ? exactly.format(n) : compact.format(n);
 
 /** "1.2 kB"; decimal units, as the chart's axis has them. */
 export function bytes(n) {

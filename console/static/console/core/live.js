@@ -6,12 +6,12 @@
 //   state    {state: "connecting" | "live" | "lost" | "signed-out", since: ms, retryAt: ms | null}
 //            live: from the first snapshot on; a socket that is open shows nothing of now yet
 //   broker   {connected, since, error}      asOf (ms, or null) is in what `beat` tells before it
-//   snapshot the frame; `state` and `broker` say after it that it is of now. None that knows nothing follows one that does,
-//            until something else is watched
+//   snapshot the frame; `state` and `broker` say after it that it is of now. None that knows nothing follows one that
+//            does, until something else is watched
 //   events   {events: [...], reset: bool}   reset: older events have expired, start a new list; the first may be empty:
 //                                           there are none yet
-//   beat     {at, asOf}                     any frame; asOf: what is known of the broker is as of then, ms, null if nothing
-//                                           is, undefined if the frame does not say, or knows less than the page has
+//   beat     {at, asOf}                     any frame; asOf: what is known of the broker is as of then, ms, null if
+//                                           nothing is, undefined if the frame knows less than the page
 
 const SILENCE = 12_000; // a heartbeat comes every 5 s: two missing ones and a bit
 const PAUSES = [250, 500, 1000, 2000, 4000, 8000];
@@ -104,7 +104,11 @@ export class Live extends EventTarget {
       // First what is so, then that it is of now: whatever draws at the second has the first.
       if (!less) this.#tell("snapshot", frame);
       this.#become("live");
-      this.#tell("broker", { connected: frame.connected !== false, since: frame.since ?? frame.at, error: frame.error ?? "" });
+      this.#tell("broker", {
+        connected: frame.connected !== false,
+        since: frame.since ?? frame.at,
+        error: frame.error ?? "",
+      });
     } else if (frame.type === "events") {
       const events = frame.events.filter((event) => this.#lastEvent === null || event.number > this.#lastEvent);
       const reset = this.#reset;

@@ -41,7 +41,7 @@ export function scopeInWords(scope) {
   return name.type === "VirtualHost" ? `virtual host ${name.keys.name}` : `queue ${Object.values(name.keys).at(-1)}`;
 }
 
-/** A stop's scope as brokers tell it ("broker", "virtualhost test", "broker orders.>", "queue default/orders") in words. */
+/** A stop's scope as brokers write it ("broker", "virtualhost test", "broker orders.>", "queue default/orders"). */
 export function stopInWords(scope) {
   const [, kind, rest = ""] = /^(broker|virtualhost|exchange|queue)(?: (.*))?$/s.exec(scope) ?? [];
   if (kind === "broker") return rest ? `queues that match ${rest}` : "the whole broker";
@@ -60,8 +60,12 @@ export function hostOf(text) {
 
 // Names that browsers and proxies would change in an address are written in a long form: console/name_paths.py.
 const TAKEN = new Set(["", ".", "..", "check"]);
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
 const LONG = /^~~|[\x00-\x1f\x7f-\x9f\u2028\u2029]/;
-const hex = (byte) => (/[A-Za-z0-9_-]/.test(String.fromCharCode(byte)) ? String.fromCharCode(byte) : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`);
+const hex = (byte) =>
+  /[A-Za-z0-9_-]/.test(String.fromCharCode(byte))
+    ? String.fromCharCode(byte)
+    : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`;
 const escaped = (name) => `~~${Array.from(new TextEncoder().encode(name), hex).join("")}`;
 
 /** A virtual host's name as a part of an address. */
@@ -70,7 +74,9 @@ export const hostPart = (name) =>
 
 /** A queue's name as the rest of an address: its slashes stay. */
 export const queuePart = (name) =>
-  LONG.test(name) || name.split("/").some((part) => TAKEN.has(part)) ? escaped(name) : name.split("/").map(encodeURIComponent).join("/");
+  LONG.test(name) || name.split("/").some((part) => TAKEN.has(part))
+    ? escaped(name)
+    : name.split("/").map(encodeURIComponent).join("/");
 
 /** The page of an object: queues have their own, everything else is in the object browser. */
 export function objectUrl(text) {

@@ -4,8 +4,10 @@ import { settings } from "./settings.js";
 
 const ROLES = { operate: "operator", edit: "policy editor", administer: "administrator" };
 
-/** Whether they may `operate`, `edit` or `administer` a virtual host, the broker as a whole (null), or, left out, anything
- * at all on this page's broker. */
+/**
+ * Whether the viewer may `operate`, `edit` or `administer` a virtual host, the broker as a whole (null), or, left out,
+ * anything at all on this page's broker.
+ */
 export function may(what, host) {
   const hosts = settings.may?.[what];
   if (hosts === null) return true;
@@ -13,7 +15,8 @@ export function may(what, host) {
 }
 
 /** Properties of a button: a viewer without the permission sees it all the same, and reads why it is off. */
-export const unless = (what, host) => (may(what, host) ? { data: {} } : { "aria-disabled": "true", data: { needs: ROLES[what] } });
+export const unless = (what, host) =>
+  may(what, host) ? { data: {} } : { "aria-disabled": "true", data: { needs: ROLES[what] } };
 
 /** The same for what is done at the broker: it is off while that does not answer. */
 export function acting(what, host) {

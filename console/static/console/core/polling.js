@@ -1,4 +1,4 @@
-// What a page learns by asking again and again: the newest answer is shown, and a part of it drawn anew only if it has changed.
+// What a page learns by polling: the newest answer is shown, and a part of the page is drawn only if it has changed.
 
 import { fill, h } from "./elements.js";
 import { toast } from "./toast.js";

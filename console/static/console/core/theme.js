@@ -1,5 +1,5 @@
-// The button that changes the theme. The remembered one is applied before the first paint by early_theme.js; "headgate-theme"
-// is dispatched when the colours of the page change.
+// The button that changes the theme. The remembered one is applied before the first paint by early_theme.js;
+// "headgate-theme" is dispatched when the colours of the page change.
 
 import { setText } from "./elements.js";
 
@@ -17,7 +17,9 @@ function label(button) {
 
 /** Make the theme's button work. */
 export function setUpTheme(button) {
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("headgate-theme")));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+    dispatchEvent(new Event("headgate-theme")),
+  );
   if (!button) return;
   button.addEventListener("click", () => {
     const next = following(theme());

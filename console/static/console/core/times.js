@@ -1,5 +1,5 @@
-// Times that keep themselves up to date: one ticker for the whole page. While the broker does not answer they stand still
-// at the time of what is shown, but for those inside [data-own-times], which are the console's own.
+// Times that keep themselves up to date: one ticker for the whole page. While the broker does not answer they stand
+// still at the time of what is shown, but for those inside [data-own-times], which are the console's own.
 
 import { h, setAttribute, setText } from "./elements.js";
 import { clock, duration, moment } from "./format.js";
@@ -38,7 +38,11 @@ export function setSince(element, ms) {
 
 /** An element that says how long it is until `ms`. */
 export function untilElement(ms) {
-  return h("time", { class: "until", data: { until: ms }, datetime: new Date(ms).toISOString(), title: `until ${moment(ms)}` }, left(ms, now(null)));
+  return h(
+    "time",
+    { class: "until", data: { until: ms }, datetime: new Date(ms).toISOString(), title: `until ${moment(ms)}` },
+    left(ms, now(null)),
+  );
 }
 
 const left = (ms, from) => (ms > from ? duration(ms - from) : "a moment");
@@ -51,7 +55,8 @@ function tick() {
   for (const element of document.querySelectorAll("time[data-since]")) {
     setText(element, duration(now(element) - Number(element.dataset.since)));
   }
-  for (const element of document.querySelectorAll("time[data-until]")) setText(element, left(Number(element.dataset.until), now(element)));
+  for (const element of document.querySelectorAll("time[data-until]"))
+    setText(element, left(Number(element.dataset.until), now(element)));
 }
 
 setInterval(() => document.visibilityState === "visible" && tick(), 1000);

@@ -6,7 +6,7 @@ const MOST = 4;
 const SHOWN = 8000; // ms
 const OFFERED = 60_000; // ms: time to read what it undoes, and to see what it did
 
-/** Say what came of an action; an error stays until it is closed. `offer`: [word, function] of what can be done about it. */
+/** Say what came of an action; an error stays until it is closed. `offer`: [word, function]. */
 export function toast(text, kind = "done", offer = null) {
   const toasts = document.getElementById("toasts");
   const close = () => element.remove();
@@ -14,8 +14,17 @@ export function toast(text, kind = "done", offer = null) {
     close();
     offer[1]();
   };
-  const element = h("div", { class: `toast ${kind}` }, h("p", {}, text), offer ? h("button", { type: "button", data: { acts: "" }, on: { click: take } }, offer[0]) : null,
-    h("button", { type: "button", class: "quiet icon-only", "aria-label": "Close", on: { click: close } }, icon("close")));
+  const element = h(
+    "div",
+    { class: `toast ${kind}` },
+    h("p", {}, text),
+    offer ? h("button", { type: "button", data: { acts: "" }, on: { click: take } }, offer[0]) : null,
+    h(
+      "button",
+      { type: "button", class: "quiet icon-only", "aria-label": "Close", on: { click: close } },
+      icon("close"),
+    ),
+  );
   // Over a dialog, too: what is not in it is behind it.
   const dialog = [...document.querySelectorAll("dialog[open]")].at(-1);
   if (toasts.parentElement !== (dialog ?? document.body)) (dialog ?? document.body).append(toasts);

@@ -25,20 +25,71 @@ const loading = new Loading();
 const broker = new URLSearchParams(location.search).get("broker") ?? "";
 let page = 1;
 
-fill(byId("kind"), Object.entries(KINDS).map(([name, label]) => h("option", { value: name }, label)));
+fill(
+  byId("kind"),
+  Object.entries(KINDS).map(([name, label]) => h("option", { value: name }, label)),
+);
 
 const ms = (seconds) => (seconds === null || seconds === undefined ? null : seconds * 1000);
 
 function row(one) {
   const would = one.recommended_blocked_seconds;
   const needs = one.recommended_peak_bytes;
-  return h("tr", {},
-    h("th", { scope: "row", class: "wrap c-what" }, h("a", { href: historyQueueUrl(one, { range: "7d" }) }, one.queue), h("small", { class: "muted" }, [one.virtualhost === "default" ? "" : one.virtualhost, one.broker].filter(Boolean).join(" · "))),
-    h("td", { class: "wrap", "data-label": "Advice" }, one.text, h("span", { class: "tag" }, KINDS[one.kind] ?? one.kind)),
-    h("td", { class: "num", "data-label": "Overfull, actual", title: one.recorded_blocked_seconds === null ? "" : `${exact(Math.round(one.recorded_blocked_seconds))} s of ${duration(ms(one.observed_seconds))}` }, duration(ms(one.recorded_blocked_seconds))),
-    h("td", { class: "num", "data-label": "Overfull, simulated", title: would === null ? "" : `${exact(Math.round(would))} s` }, would === null ? "–" : duration(ms(would))),
-    h("td", { class: "num", "data-label": "Peak use", title: needs === null ? "" : exactAmount(Math.round(needs), "bytes") }, needs === null ? "–" : bytes(needs)),
-    h("td", { class: "num" }, h("a", { href: whatIfUrl(one, one.until ? { from: addressMoment(one.from), until: addressMoment(one.until) } : {}) }, "What if…")));
+  return h(
+    "tr",
+    {},
+    h(
+      "th",
+      { scope: "row", class: "wrap c-what" },
+      h("a", { href: historyQueueUrl(one, { range: "7d" }) }, one.queue),
+      h(
+        "small",
+        { class: "muted" },
+        [one.virtualhost === "default" ? "" : one.virtualhost, one.broker].filter(Boolean).join(" · "),
+      ),
+    ),
+    h(
+      "td",
+      { class: "wrap", "data-label": "Advice" },
+      one.text,
+      h("span", { class: "tag" }, KINDS[one.kind] ?? one.kind),
+    ),
+    h(
+      "td",
+      {
+        class: "num",
+        "data-label": "Overfull, actual",
+        title:
+          one.recorded_blocked_seconds === null
+            ? ""
+            : `${exact(Math.round(one.recorded_blocked_seconds))} s of ${duration(ms(one.observed_seconds))}`,
+      },
+      duration(ms(one.recorded_blocked_seconds)),
+    ),
+    h(
+      "td",
+      {
+        class: "num",
+        "data-label": "Overfull, simulated",
+        title: would === null ? "" : `${exact(Math.round(would))} s`,
+      },
+      would === null ? "–" : duration(ms(would)),
+    ),
+    h(
+      "td",
+      { class: "num", "data-label": "Peak use", title: needs === null ? "" : exactAmount(Math.round(needs), "bytes") },
+      needs === null ? "–" : bytes(needs),
+    ),
+    h(
+      "td",
+      { class: "num" },
+      h(
+        "a",
+        { href: whatIfUrl(one, one.until ? { from: addressMoment(one.from), until: addressMoment(one.until) } : {}) },
+        "What if…",
+      ),
+    ),
+  );
 }
 
 function show(rows) {
@@ -49,14 +100,48 @@ function show(rows) {
 function showPage({ count, results }) {
   show(results);
   caveat(results.length ? CAVEAT : "");
-  setText(byId("advice-of"), results.length ? `From the week until ${clock(Math.max(...results.map((one) => one.until)))}; worked out anew every night.` : "");
+  setText(
+    byId("advice-of"),
+    results.length
+      ? `From the week until ${clock(Math.max(...results.map((one) => one.until)))}; worked out anew every night.`
+      : "",
+  );
   setText(byId("advice-count"), count ? exact(count) : "");
   if (results.length) fill(byId("note"));
-  else showNothing(byId("note"), byId("search").value || byId("kind").value ? "Nothing matches." : "Nothing to advise: no limit held producers for long, and none is idle.");
+  else
+    showNothing(
+      byId("note"),
+      byId("search").value || byId("kind").value
+        ? "Nothing matches."
+        : "Nothing to advise: no limit held producers for long, and none is idle.",
+    );
   const pager = byId("pager");
   pager.hidden = count <= SIZE;
-  const turn = (label, by, disabled) => h("button", { type: "button", disabled, on: { click: () => { page += by; load(); } } }, label);
-  fill(pager, turn("Previous", -1, page <= 1), h("span", { class: "muted" }, `${exact((page - 1) * SIZE + 1)}–${exact((page - 1) * SIZE + results.length)} of ${exact(count)}`), turn("Next", 1, page * SIZE >= count));
+  const turn = (label, by, disabled) =>
+    h(
+      "button",
+      {
+        type: "button",
+        disabled,
+        on: {
+          click: () => {
+            page += by;
+            load();
+          },
+        },
+      },
+      label,
+    );
+  fill(
+    pager,
+    turn("Previous", -1, page <= 1),
+    h(
+      "span",
+      { class: "muted" },
+      `${exact((page - 1) * SIZE + 1)}–${exact((page - 1) * SIZE + results.length)} of ${exact(count)}`,
+    ),
+    turn("Next", 1, page * SIZE >= count),
+  );
 }
 
 /** No job has been here: replay the worst queues of a week, one after the other. */
@@ -68,13 +153,22 @@ async function byHand(signal) {
   const rows = [];
   for (const one of top.rows) {
     setText(byId("progress"), `Replaying ${one.name}… (${rows.length + 1} of ${top.rows.length})`);
-    const found = await post("history/what-if/", { broker: one.broker, virtualhost: one.virtualhost, queue: one.name, from: end - DAYS, until: end }, signal);
+    const found = await post(
+      "history/what-if/",
+      { broker: one.broker, virtualhost: one.virtualhost, queue: one.name, from: end - DAYS, until: end },
+      signal,
+    );
     if (!found.advice) continue;
     const would = found.advice.limits;
     rows.push({
-      ...one, queue: one.name, kind: found.advice.kind, text: found.advice.text,
-      observed_seconds: found.observed_ms / 1000, recorded_blocked_seconds: found.recorded_blocked_ms / 1000,
-      recommended_blocked_seconds: would ? would.blocked_ms / 1000 : null, recommended_peak_bytes: would ? would.peak_bytes : null,
+      ...one,
+      queue: one.name,
+      kind: found.advice.kind,
+      text: found.advice.text,
+      observed_seconds: found.observed_ms / 1000,
+      recorded_blocked_seconds: found.recorded_blocked_ms / 1000,
+      recommended_blocked_seconds: would ? would.blocked_ms / 1000 : null,
+      recommended_peak_bytes: would ? would.peak_bytes : null,
     });
     show(rows);
     caveat(found.caveat);
@@ -89,34 +183,62 @@ function caveat(text) {
 
 function load() {
   const values = { broker, search: byId("search").value.trim(), kind: byId("kind").value, page, page_size: SIZE };
-  loading.load("advice", async (signal) => {
-    try {
-      return await ask("advice", values, signal);
-    } catch (error) {
-      if (error.status !== 404) throw error;
-      byId("filters").hidden = true;
-      fill(byId("note"), h("p", { class: "loading empty", id: "progress", role: "status" }, "Replaying what was recorded…"));
-      const rows = await byHand(signal);
-      return { byHand: true, count: rows.length, results: rows };
-    }
-  }, (answer) => {
-    if (!answer.byHand) {
-      byId("filters").hidden = false;
-      showPage(answer);
-      return;
-    }
-    setText(byId("advice-count"), "");
-    if (answer.results.length) fill(byId("note"), h("p", { class: "rest muted" }, `The ${exact(answer.results.length)} queues that lost the most time in the last 7 days, worked out just now. Every night a job does it for all of them.`));
-    else showNothing(byId("note"), "No queue lost time in the last 7 days, as far as anybody looked: there is nothing to advise.");
-  }, byId("note"), load);
+  loading.load(
+    "advice",
+    async (signal) => {
+      try {
+        return await ask("advice", values, signal);
+      } catch (error) {
+        if (error.status !== 404) throw error;
+        byId("filters").hidden = true;
+        fill(
+          byId("note"),
+          h("p", { class: "loading empty", id: "progress", role: "status" }, "Replaying what was recorded…"),
+        );
+        const rows = await byHand(signal);
+        return { byHand: true, count: rows.length, results: rows };
+      }
+    },
+    (answer) => {
+      if (!answer.byHand) {
+        byId("filters").hidden = false;
+        showPage(answer);
+        return;
+      }
+      setText(byId("advice-count"), "");
+      if (answer.results.length)
+        fill(
+          byId("note"),
+          h(
+            "p",
+            { class: "rest muted" },
+            `The ${exact(answer.results.length)} queues that lost the most time in the last 7 ` +
+              "days, worked out just now. Every night a job does it for all of them.",
+          ),
+        );
+      else
+        showNothing(
+          byId("note"),
+          "No queue lost time in the last 7 days, as far as anybody looked: there is nothing to advise.",
+        );
+    },
+    byId("note"),
+    load,
+  );
 }
 
 let wait = null;
 byId("search").addEventListener("input", () => {
   clearTimeout(wait);
-  wait = setTimeout(() => { page = 1; load(); }, 250);
+  wait = setTimeout(() => {
+    page = 1;
+    load();
+  }, 250);
 });
-byId("kind").addEventListener("change", () => { page = 1; load(); });
+byId("kind").addEventListener("change", () => {
+  page = 1;
+  load();
+});
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
 
 begin(() => {}, load);

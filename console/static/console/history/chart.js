@@ -1,13 +1,28 @@
 // A queue's past as charts: depth with its levels, spans shaded, what operators did marked; and its rates.
 
-import { plain, TimeChart } from "../widgets/charts.js";
 import { clock, duration, exact, exactAmount, moment } from "../core/format.js";
 import { stopInWords } from "../core/object_names.js";
+import { plain, TimeChart } from "../widgets/charts.js";
 import { edited } from "./events.js";
 
-const SYMBOLS = { "policy-changed": "diamond", "producers-stopped": "octagon", "producers-started": "triangle-right", "queue-purged": "x" };
-const WORDS = { "policy-changed": "Policy changed", "producers-stopped": "Producers stopped", "producers-started": "Producers started", "queue-purged": "Purged" };
-const RESOLUTIONS = { raw: "as recorded, second by second", minute: "one point a minute", hour: "one point an hour", day: "one point a day (UTC)" };
+const SYMBOLS = {
+  "policy-changed": "diamond",
+  "producers-stopped": "octagon",
+  "producers-started": "triangle-right",
+  "queue-purged": "x",
+};
+const WORDS = {
+  "policy-changed": "Policy changed",
+  "producers-stopped": "Producers stopped",
+  "producers-started": "Producers started",
+  "queue-purged": "Purged",
+};
+const RESOLUTIONS = {
+  raw: "as recorded, second by second",
+  minute: "one point a minute",
+  hour: "one point an hour",
+  day: "one point a day (UTC)",
+};
 
 /** What a chart's points are, in words. */
 export function resolutionInWords(series) {
@@ -51,10 +66,19 @@ function spansOf(episodes, kind, series, now) {
     .filter((episode) => episode.kind === kind)
     .flatMap((episode) => {
       const until = episode.end ?? now;
-      const lasted = episode.end === null ? `since ${clock(episode.start)}, not over` : duration(episode.end - episode.start);
-      const why = kind === "stopped" ? `${plain(stopInWords(episode.scope))}: ${plain(episode.reason || "no reason given")} – ${plain(episode.actor || "somebody")}` : `${exact(episode.producers)} producers held`;
+      const lasted =
+        episode.end === null ? `since ${clock(episode.start)}, not over` : duration(episode.end - episode.start);
+      const why =
+        kind === "stopped"
+          ? `${plain(stopInWords(episode.scope))}: ${plain(episode.reason || "no reason given")} – ` +
+            `${plain(episode.actor || "somebody")}`
+          : `${exact(episode.producers)} producers held`;
       const word = kind === "stopped" ? "Stopped" : "Overfull";
-      return recorded(episode.start, until, series).map(([from, to]) => ({ from, until: to, text: `${word} ${lasted}; ${why}` }));
+      return recorded(episode.start, until, series).map(([from, to]) => ({
+        from,
+        until: to,
+        text: `${word} ${lasted}; ${why}`,
+      }));
     });
 }
 
@@ -62,7 +86,14 @@ function spansOf(episodes, kind, series, now) {
 function markText(event) {
   const who = event.actor ? ` by ${plain(event.actor)}` : "";
   const why = event.reason ? `<br>“${plain(event.reason)}”` : "";
-  const what = event.kind === "policy-changed" ? edited(event).map((line) => `<br>${plain(line)}`).join("") : event.scope ? `: ${plain(stopInWords(event.scope))}` : "";
+  const what =
+    event.kind === "policy-changed"
+      ? edited(event)
+          .map((line) => `<br>${plain(line)}`)
+          .join("")
+      : event.scope
+        ? `: ${plain(stopInWords(event.scope))}`
+        : "";
   return `<b>${WORDS[event.kind] ?? event.kind}</b>${what}${who}${why}<br>${moment(event.at)}`;
 }
 
@@ -97,20 +128,39 @@ export class QueueChart {
   /** `height`: px, for a page that has several. */
   show(series, episodes, marks, { height } = {}) {
     // Plotly carries axes over from one drawing to the next: one that had nothing to show has no length to go on from.
-    const alike = (shown) => [shown.series.resolution, ...["messages", "bytes"].map((unit) => shown.series[unit].some((value) => value !== null))].join();
+    const alike = (shown) =>
+      [
+        shown.series.resolution,
+        ...["messages", "bytes"].map((unit) => shown.series[unit].some((value) => value !== null)),
+      ].join();
     if (this.#shown && alike(this.#shown) !== alike({ series })) this.#depth.clear();
     this.#shown = { series, episodes, marks };
     this.#depth.figure(this.#figures[this.unit]);
     this.#depth.show(series.from, series.until, (figure) => this.#putDepth(figure, height));
-    if (["rate_in", "rate_out", "blocked_producers"].every((name) => series[name].every((value) => value === null))) this.#rates?.clear();
+    if (["rate_in", "rate_out", "blocked_producers"].every((name) => series[name].every((value) => value === null)))
+      this.#rates?.clear();
     else this.#rates?.show(series.from, series.until, (figure) => this.#putRates(figure));
-    const all = series.unwatched.length === 1 && series.unwatched[0][0] <= series.from && series.unwatched[0][1] >= Math.min(series.until, Date.now() - 60_000);
-    this.#element.setAttribute("aria-label", all ? "No data in this range" : `Depth of the queue in ${this.unit} from ${moment(series.from)} to ${moment(series.until)}, with ${exact(episodes.length)} episodes and ${exact(marks.length)} edits and actions`);
+    const all =
+      series.unwatched.length === 1 &&
+      series.unwatched[0][0] <= series.from &&
+      series.unwatched[0][1] >= Math.min(series.until, Date.now() - 60_000);
+    this.#element.setAttribute(
+      "aria-label",
+      all
+        ? "No data in this range"
+        : `Depth of the queue in ${this.unit} from ${moment(series.from)} to ` +
+            `${moment(series.until)}, with ${exact(episodes.length)} episodes and ` +
+            `${exact(marks.length)} edits and actions`,
+    );
   }
 
   #spans(figure) {
     const { series, episodes } = this.#shown;
-    const gaps = series.unwatched.map(([from, until]) => ({ from, until, text: `No data: nobody recorded for ${duration(until - from)}` }));
+    const gaps = series.unwatched.map(([from, until]) => ({
+      from,
+      until,
+      text: `No data: nobody recorded for ${duration(until - from)}`,
+    }));
     putSpans(figure, "unwatched", gaps);
     const now = Date.now();
     putSpans(figure, "overfull", spansOf(episodes, "overfull", series, now));
@@ -132,20 +182,32 @@ export class QueueChart {
     const held = series.held;
     const values = series[unit];
     put(unit, held ? values.map((value, index) => (held[index] ? value : null)) : values);
-    put(`told_${unit}`, held?.some((one) => !one) ? values.map((value, index) => (held[index] ? null : value)) : values.map(() => null));
+    put(
+      `told_${unit}`,
+      held?.some((one) => !one) ? values.map((value, index) => (held[index] ? null : value)) : values.map(() => null),
+    );
     if (raw) trace(figure, unit).line.shape = "hv";
     put(`${unit}_max`, raw ? null : series[`${unit}_max`]);
     put(`${unit}_p95`, raw ? null : series[`${unit}_p95`]);
-    const limits = Object.fromEntries(["capacity", "stop", "resume"].map((level) => [level, series[`${level}_${unit}`].map((value) => value || null)]));
+    const limits = Object.fromEntries(
+      ["capacity", "stop", "resume"].map((level) => [level, series[`${level}_${unit}`].map((value) => value || null)]),
+    );
     for (const [level, line] of Object.entries(limits)) put(`${level}_${unit}`, line);
     // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
     if (String(limits.stop) === String(limits.capacity)) trace(figure, `stop_${unit}`).visible = false;
     if (String(limits.resume) === String(limits.stop)) trace(figure, `resume_${unit}`).visible = false;
-    if (!raw) for (const line of [trace(figure, unit), trace(figure, `${unit}_max`)]) line.mode = x.length < 40 ? "lines+markers" : "lines";
-    this.#putMarks(figure, marks.filter((mark) => mark.at >= series.from && mark.at < series.until));
+    if (!raw)
+      for (const line of [trace(figure, unit), trace(figure, `${unit}_max`)])
+        line.mode = x.length < 40 ? "lines+markers" : "lines";
+    this.#putMarks(
+      figure,
+      marks.filter((mark) => mark.at >= series.from && mark.at < series.until),
+    );
     for (const meta of ["overfull_ms", "stopped_ms"]) {
       const bars = trace(figure, `share-${meta}`);
-      const shares = raw ? [] : series[meta].map((value) => (value === null ? null : Math.min(1, value / series.step_ms)));
+      const shares = raw
+        ? []
+        : series[meta].map((value) => (value === null ? null : Math.min(1, value / series.step_ms)));
       if (!shares.some((share) => share)) {
         bars.visible = false;
         continue;

@@ -23,17 +23,30 @@ const params = (values) => query(values);
 export const historyQueueUrl = (key, range = {}) =>
   `/history${queueUrl(key.virtualhost, key.queue ?? key.name)}${params({ broker: key.broker, ...range })}`;
 export const incidentUrl = (key, range = {}) =>
-  `/history/incident/${params({ ...range, broker: key.broker, virtualhost: key.queue ? key.virtualhost : "", queue: key.queue })}`;
-export const whatIfUrl = (key, range = {}) => `/history/what-if${queueUrl(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}${params({ broker: key.broker, ...range })}`;
+  "/history/incident/" +
+  `${params({ ...range, broker: key.broker, virtualhost: key.queue ? key.virtualhost : "", queue: key.queue })}`;
+export const whatIfUrl = (key, range = {}) =>
+  `/history/what-if${queueUrl(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}` +
+  `${params({ broker: key.broker, ...range })}`;
 
 /** How to get a history, for a place that has none. */
 const howToBegin = () => [
   h("p", {}, h("strong", {}, "Nothing has been recorded yet.")),
   h("p", {}, "Three commands fill the history; the pages show it within seconds:"),
-  h("ul", { class: "plain-list commands" },
-    h("li", {}, h("code", {}, "manage.py recorder"), " follows the brokers from now on (", h("code", {}, "manage.py up"), " runs it by itself);"),
+  h(
+    "ul",
+    { class: "plain-list commands" },
+    h(
+      "li",
+      {},
+      h("code", {}, "manage.py recorder"),
+      " follows the brokers from now on (",
+      h("code", {}, "manage.py up"),
+      " runs it by itself);",
+    ),
     h("li", {}, h("code", {}, "manage.py import-log FILE…"), " reads the logs that your Qpid brokers already have;"),
-    h("li", {}, h("code", {}, "manage.py make-history"), " makes up a year, to look around.")),
+    h("li", {}, h("code", {}, "manage.py make-history"), " makes up a year, to look around."),
+  ),
 ];
 
 /** Text between backquotes is a command. */
@@ -50,8 +63,23 @@ export async function showPipeline(element) {
   const found = told.findings.filter((one) => one.severity === "trouble");
   element.hidden = !found.length;
   if (!found.length) return;
-  fill(element, icon("overfull"), h("p", {}, h("strong", {}, found[0].text), found.length > 1 ? ` And ${found.length - 1} more. ` : " ",
-    h("a", { href: `/history/status/${location.search.includes("broker=") ? query({ broker: new URLSearchParams(location.search).get("broker") }) : ""}` }, "Status of the history")));
+  fill(
+    element,
+    icon("overfull"),
+    h(
+      "p",
+      {},
+      h("strong", {}, found[0].text),
+      found.length > 1 ? ` And ${found.length - 1} more. ` : " ",
+      h(
+        "a",
+        {
+          href: `/history/status/${query({ broker: new URLSearchParams(location.search).get("broker") })}`,
+        },
+        "Status of the history",
+      ),
+    ),
+  );
 }
 
 const beingWorkedOut = () => [
@@ -71,9 +99,16 @@ export function showTrouble(element, error, again) {
     if (again) looking = setTimeout(again, 10_000);
     return;
   }
-  fill(element, h("div", { class: "empty trouble", role: "alert" }, icon("info"),
-    h("p", {}, h("strong", {}, "This cannot be shown. "), error.message || String(error)),
-    again ? h("p", {}, h("button", { type: "button", on: { click: again } }, "Try again")) : null));
+  fill(
+    element,
+    h(
+      "div",
+      { class: "empty trouble", role: "alert" },
+      icon("info"),
+      h("p", {}, h("strong", {}, "This cannot be shown. "), error.message || String(error)),
+      again ? h("p", {}, h("button", { type: "button", on: { click: again } }, "Try again")) : null,
+    ),
+  );
 }
 
 export const showNothing = (element, ...words) => fill(element, h("div", { class: "empty" }, h("p", {}, words)));

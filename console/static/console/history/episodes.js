@@ -2,9 +2,9 @@
 
 import { fill, h, icon, setAttribute, setText } from "../core/elements.js";
 import { bytes, clock, count, duration, exact, exactAmount, moment, plural } from "../core/format.js";
-import { ask, fileUrl, historyQueueUrl, incidentUrl, Loading, showNothing } from "./data.js";
-import { addressMoment } from "../widgets/moment_field.js";
 import { stopInWords } from "../core/object_names.js";
+import { addressMoment } from "../widgets/moment_field.js";
+import { ask, fileUrl, historyQueueUrl, incidentUrl, Loading, showNothing } from "./data.js";
 
 const SIZE = matchMedia("(max-width: 760px)").matches ? 10 : 25;
 const COLUMNS = [
@@ -17,7 +17,16 @@ const COLUMNS = [
   ["blocked", "Blocked producer time", "num"],
   [null, "Ended by", ""],
 ];
-const ENDED = { drained: "drained", policy: "an edit of its limits", purged: "a purge", deleted: "its deletion", restart: "a restart of the broker", stopped: "a stop", started: "a start", seen: "not seen" };
+const ENDED = {
+  drained: "drained",
+  policy: "an edit of its limits",
+  purged: "a purge",
+  deleted: "its deletion",
+  restart: "a restart of the broker",
+  stopped: "a stop",
+  started: "a start",
+  seen: "not seen",
+};
 const AROUND = 5 * 60_000;
 
 export class Episodes {
@@ -40,15 +49,29 @@ export class Episodes {
     this.#told = told;
     this.#several = several;
     const headers = COLUMNS.map(([sort, label, kind]) => {
-      const content = sort ? h("button", { type: "button", class: "sort", data: { sort }, on: { click: () => this.#sortBy(sort) } }, label) : label;
+      const content = sort
+        ? h("button", { type: "button", class: "sort", data: { sort }, on: { click: () => this.#sortBy(sort) } }, label)
+        : label;
       return h("th", { scope: "col", class: kind }, content);
     });
     this.#body = h("tbody", {});
-    this.#table = h("table", { class: "grid episodes-table", hidden: true }, h("thead", {}, h("tr", {}, headers)), this.#body);
+    this.#table = h(
+      "table",
+      { class: "grid episodes-table", hidden: true },
+      h("thead", {}, h("tr", {}, headers)),
+      this.#body,
+    );
     this.#note = h("div", {});
     this.#pager = h("nav", { class: "pager", "aria-label": "Pages of episodes", hidden: true });
     this.#files = h("span", { class: "files" });
-    const input = h("input", { type: "search", placeholder: "Queue, operator, reason", maxlength: "200", spellcheck: "false", "aria-label": "Search episodes", ...(search ? { id: "search" } : {}) });
+    const input = h("input", {
+      type: "search",
+      placeholder: "Queue, operator, reason",
+      maxlength: "200",
+      spellcheck: "false",
+      "aria-label": "Search episodes",
+      ...(search ? { id: "search" } : {}),
+    });
     let wait = null;
     input.addEventListener("input", () => {
       clearTimeout(wait);
@@ -57,14 +80,35 @@ export class Episodes {
         this.#again();
       }, 250);
     });
-    const kinds = h("select", { "aria-label": "Kind of episodes" }, h("option", { value: "" }, "Overfull and stopped"), h("option", { value: "overfull" }, "Overfull"), h("option", { value: "stopped" }, "Stopped"));
+    const kinds = h(
+      "select",
+      { "aria-label": "Kind of episodes" },
+      h("option", { value: "" }, "Overfull and stopped"),
+      h("option", { value: "overfull" }, "Overfull"),
+      h("option", { value: "stopped" }, "Stopped"),
+    );
     kinds.addEventListener("change", () => {
       this.#kind = kinds.value;
       this.#again();
     });
     box.append(
-      h("div", { class: "filters list-filters" }, h("label", { class: "search" }, icon("search"), input, search ? h("kbd", { "aria-hidden": "true" }, "/") : null), kinds, this.#files),
-      h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Episodes" }, this.#table), this.#note, this.#pager);
+      h(
+        "div",
+        { class: "filters list-filters" },
+        h(
+          "label",
+          { class: "search" },
+          icon("search"),
+          input,
+          search ? h("kbd", { "aria-hidden": "true" }, "/") : null,
+        ),
+        kinds,
+        this.#files,
+      ),
+      h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Episodes" }, this.#table),
+      this.#note,
+      this.#pager,
+    );
   }
 
   /** `asked`: parameters of the range, broker and queue. */
@@ -81,7 +125,8 @@ export class Episodes {
   }
 
   #sortBy(name) {
-    this.#sort = this.#sort === `-${name}` ? name : this.#sort === name ? `-${name}` : name === "queue" ? name : `-${name}`;
+    this.#sort =
+      this.#sort === `-${name}` ? name : this.#sort === name ? `-${name}` : name === "queue" ? name : `-${name}`;
     this.#again();
   }
 
@@ -95,8 +140,13 @@ export class Episodes {
       const way = this.#sort === name ? "ascending" : this.#sort === `-${name}` ? "descending" : null;
       setAttribute(button.closest("th"), "aria-sort", way);
     }
-    this.#loading.load("page", (signal) => ask("episodes", { ...this.#values, page: this.#page, page_size: SIZE }, signal),
-      (answer) => this.#shown(answer), this.#note, () => this.#load());
+    this.#loading.load(
+      "page",
+      (signal) => ask("episodes", { ...this.#values, page: this.#page, page_size: SIZE }, signal),
+      (answer) => this.#shown(answer),
+      this.#note,
+      () => this.#load(),
+    );
   }
 
   #shown({ count: matching, results, page }) {
@@ -105,39 +155,159 @@ export class Episodes {
       this.#load();
       return;
     }
-    fill(this.#body, results.map((episode) => this.#row(episode)));
+    fill(
+      this.#body,
+      results.map((episode) => this.#row(episode)),
+    );
     this.#table.hidden = !results.length;
     if (results.length) fill(this.#note);
     else if (this.#search || this.#kind) showNothing(this.#note, "No episode matches. Widen the search, or the range.");
-    else showNothing(this.#note, "No queue was overfull and no producer was stopped in this range, as far as anybody looked.");
+    else
+      showNothing(
+        this.#note,
+        "No queue was overfull and no producer was stopped in this range, as far as anybody looked.",
+      );
     this.#told(matching);
     const last = (page - 1) * SIZE + results.length;
     this.#pager.hidden = matching <= SIZE;
-    const turn = (label, by, disabled) => h("button", { type: "button", disabled, on: { click: () => { this.#page += by; this.#load(); } } }, label);
-    fill(this.#pager, turn("Previous", -1, page <= 1), h("span", { class: "muted" }, `${exact((page - 1) * SIZE + 1)}–${exact(last)} of ${exact(matching)}`), turn("Next", 1, last >= matching));
+    const turn = (label, by, disabled) =>
+      h(
+        "button",
+        {
+          type: "button",
+          disabled,
+          on: {
+            click: () => {
+              this.#page += by;
+              this.#load();
+            },
+          },
+        },
+        label,
+      );
+    fill(
+      this.#pager,
+      turn("Previous", -1, page <= 1),
+      h("span", { class: "muted" }, `${exact((page - 1) * SIZE + 1)}–${exact(last)} of ${exact(matching)}`),
+      turn("Next", 1, last >= matching),
+    );
     const link = (kind, label) => h("a", { href: fileUrl("episodes", this.#values, kind), download: "" }, label);
-    fill(this.#files, matching ? [h("span", { class: "muted" }, `${plural(matching, "episode")} as `), link("csv", "CSV"), h("span", { class: "muted" }, " or "), link("parquet", "Parquet")] : null);
+    fill(
+      this.#files,
+      matching
+        ? [
+            h("span", { class: "muted" }, `${plural(matching, "episode")} as `),
+            link("csv", "CSV"),
+            h("span", { class: "muted" }, " or "),
+            link("parquet", "Parquet"),
+          ]
+        : null,
+    );
   }
 
   #row(episode) {
     const until = episode.end ?? Date.now();
     const range = { from: addressMoment(episode.start - AROUND), until: addressMoment(until + AROUND) };
-    const lasted = episode.end === null ? h("span", { class: "hot", title: `since ${moment(episode.start)}` }, `${duration(until - episode.start)}, goes on`) : duration(episode.duration_ms);
+    const lasted =
+      episode.end === null
+        ? h(
+            "span",
+            { class: "hot", title: `since ${moment(episode.start)}` },
+            `${duration(until - episode.start)}, goes on`,
+          )
+        : duration(episode.duration_ms);
     const stopped = episode.kind === "stopped";
     const what = stopped
-      ? [icon("stopped"), " ", stopInWords(episode.scope), h("small", { class: "muted" }, `${episode.actor || "somebody"}: ${episode.reason || "no reason given"}`)]
-      : [icon("overfull"), " ", h("a", { href: historyQueueUrl(episode, range) }, episode.queue), episode.virtualhost === "default" ? null : h("small", { class: "muted" }, episode.virtualhost)];
-    const peak = (value, stop, unit) => h("td", { class: "num", "data-label": unit === "bytes" ? "Peak, bytes" : "Peak", title: value === null ? "not known" : `${exactAmount(value, unit)}${stop ? `, stop level ${exactAmount(stop, unit)}` : ""}` }, value === null ? "–" : unit === "bytes" ? bytes(value) : count(value));
-    const ended = [episode.end === null ? "" : (ENDED[episode.released_by] ?? episode.released_by ?? ""), episode.released_actor ? `by ${episode.released_actor}` : ""].filter(Boolean).join(" ");
-    return h("tr", { data: { state: stopped ? "STOPPED" : "OVERFULL" } },
-      h("td", { "data-label": "From" }, h("a", { href: incidentUrl(episode, range), title: `${moment(episode.start)}${episode.end === null ? "" : ` to ${moment(episode.end)}`}\nShow the incident` }, clock(episode.start))),
-      h("th", { scope: "row", class: "wrap c-what" }, what, this.#several() ? h("small", { class: "muted" }, episode.broker) : null),
-      h("td", { class: "num", "data-label": "Lasted", title: episode.duration_ms === null ? "" : `${exact(episode.duration_ms)} ms` }, lasted),
+      ? [
+          icon("stopped"),
+          " ",
+          stopInWords(episode.scope),
+          h("small", { class: "muted" }, `${episode.actor || "somebody"}: ${episode.reason || "no reason given"}`),
+        ]
+      : [
+          icon("overfull"),
+          " ",
+          h("a", { href: historyQueueUrl(episode, range) }, episode.queue),
+          episode.virtualhost === "default" ? null : h("small", { class: "muted" }, episode.virtualhost),
+        ];
+    const peak = (value, stop, unit) =>
+      h(
+        "td",
+        {
+          class: "num",
+          "data-label": unit === "bytes" ? "Peak, bytes" : "Peak",
+          title:
+            value === null
+              ? "not known"
+              : `${exactAmount(value, unit)}${stop ? `, stop level ${exactAmount(stop, unit)}` : ""}`,
+        },
+        value === null ? "–" : unit === "bytes" ? bytes(value) : count(value),
+      );
+    const ended = [
+      episode.end === null ? "" : (ENDED[episode.released_by] ?? episode.released_by ?? ""),
+      episode.released_actor ? `by ${episode.released_actor}` : "",
+    ]
+      .filter(Boolean)
+      .join(" ");
+    return h(
+      "tr",
+      { data: { state: stopped ? "STOPPED" : "OVERFULL" } },
+      h(
+        "td",
+        { "data-label": "From" },
+        h(
+          "a",
+          {
+            href: incidentUrl(episode, range),
+            title:
+              `${moment(episode.start)}` +
+              `${episode.end === null ? "" : ` to ${moment(episode.end)}`}\nShow the incident`,
+          },
+          clock(episode.start),
+        ),
+      ),
+      h(
+        "th",
+        { scope: "row", class: "wrap c-what" },
+        what,
+        this.#several() ? h("small", { class: "muted" }, episode.broker) : null,
+      ),
+      h(
+        "td",
+        {
+          class: "num",
+          "data-label": "Lasted",
+          title: episode.duration_ms === null ? "" : `${exact(episode.duration_ms)} ms`,
+        },
+        lasted,
+      ),
       peak(episode.peak_messages, episode.stop_messages, "messages"),
       peak(episode.peak_bytes, episode.stop_bytes, "bytes"),
-      h("td", { class: "num", "data-label": "Held", title: `${plural(episode.producers ?? 0, "producer")} of ${plural(episode.connections ?? 0, "connection")}` }, count(episode.producers)),
-      h("td", { class: "num", "data-label": "Blocked producer time", title: `${exact(episode.blocked_ms)} ms of producers' time` }, duration(episode.blocked_ms)),
-      h("td", { class: "wrap", "data-label": "Ended by" }, ended, episode.released_reason ? h("small", { class: "muted" }, `“${episode.released_reason}”`) : null));
+      h(
+        "td",
+        {
+          class: "num",
+          "data-label": "Held",
+          title: `${plural(episode.producers ?? 0, "producer")} of ${plural(episode.connections ?? 0, "connection")}`,
+        },
+        count(episode.producers),
+      ),
+      h(
+        "td",
+        {
+          class: "num",
+          "data-label": "Blocked producer time",
+          title: `${exact(episode.blocked_ms)} ms of producers' time`,
+        },
+        duration(episode.blocked_ms),
+      ),
+      h(
+        "td",
+        { class: "wrap", "data-label": "Ended by" },
+        ended,
+        episode.released_reason ? h("small", { class: "muted" }, `“${episode.released_reason}”`) : null,
+      ),
+    );
   }
 }
 

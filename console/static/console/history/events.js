@@ -2,9 +2,9 @@
 
 import { fill, h, icon } from "../core/elements.js";
 import { clock, count, duration, exact, moment, words } from "../core/format.js";
-import { historyQueueUrl } from "./data.js";
 import { objectUrl, parseName, shortName, stopInWords } from "../core/object_names.js";
 import { reasonInWords } from "../widgets/values.js";
+import { historyQueueUrl } from "./data.js";
 
 const SHAPES = {
   "queue-overfull": "overfull",
@@ -16,7 +16,14 @@ const SHAPES = {
   "policy-changed": "pencil",
 };
 
-const valueInWords = (value) => (value === null || value === undefined ? "not set" : typeof value === "number" ? exact(value) : typeof value === "string" ? value : JSON.stringify(value));
+const valueInWords = (value) =>
+  value === null || value === undefined
+    ? "not set"
+    : typeof value === "number"
+      ? exact(value)
+      : typeof value === "string"
+        ? value
+        : JSON.stringify(value);
 
 /** The lines of an edit: "capacity_messages 1,000 → 2,000". */
 export function edited(event) {
@@ -27,23 +34,40 @@ export function edited(event) {
 
 /** What it is about: a link to the queue's history, or to the object. */
 function subject(event) {
-  if (event.queue) return h("a", { href: historyQueueUrl(event, { from: event.at - 15 * 60_000, until: event.at + 15 * 60_000 }) }, event.queue);
+  if (event.queue)
+    return h(
+      "a",
+      { href: historyQueueUrl(event, { from: event.at - 15 * 60_000, until: event.at + 15 * 60_000 }) },
+      event.queue,
+    );
   if (event.scope) return h("span", {}, stopInWords(event.scope));
   if (!event.object) return null;
-  return parseName(event.object) ? h("a", { href: objectUrl(event.object) }, shortName(event.object)) : h("span", {}, event.object);
+  return parseName(event.object)
+    ? h("a", { href: objectUrl(event.object) }, shortName(event.object))
+    : h("span", {}, event.object);
 }
 
 function details(event) {
   const said = [];
   if (event.depth_messages !== null || event.depth_bytes !== null) {
-    said.push(`depth ${[event.depth_messages === null ? null : `${exact(event.depth_messages)} messages`, event.depth_bytes === null ? null : `${exact(event.depth_bytes)} bytes`].filter(Boolean).join(", ")}`);
+    said.push(
+      "depth " +
+        [
+          event.depth_messages === null ? null : `${exact(event.depth_messages)} messages`,
+          event.depth_bytes === null ? null : `${exact(event.depth_bytes)} bytes`,
+        ]
+          .filter(Boolean)
+          .join(", "),
+    );
   }
   if (event.blocked_producers) said.push(`${exact(event.blocked_producers)} producers held`);
   if (event.lasted_ms) said.push(`after ${duration(event.lasted_ms)}`);
   if (event.client) said.push(`${event.client}${event.link ? `, link ${event.link}` : ""}`);
-  else if (event.connection && event.kind.startsWith("producer-")) said.push(`${event.connection}${event.channel ? ` ${event.channel}` : ""}`);
+  else if (event.connection && event.kind.startsWith("producer-"))
+    said.push(`${event.connection}${event.channel ? ` ${event.channel}` : ""}`);
   if (event.reasons?.length) said.push(event.reasons.map(reasonInWords).join("; "));
-  if (event.queues !== null && event.scope) said.push(`${count(event.queues)} queues, ${count(event.producers)} producers`);
+  if (event.queues !== null && event.scope)
+    said.push(`${count(event.queues)} queues, ${count(event.producers)} producers`);
   if (event.messages) said.push(`${exact(event.messages)} messages`);
   return said.join(" · ");
 }
@@ -51,14 +75,32 @@ function details(event) {
 /** One event. Its reason is set off: that is what somebody who reads an incident is after. */
 export function eventLine(event, { several = false } = {}) {
   const who = event.actor ? ["by ", h("strong", {}, event.actor)] : [];
-  return h("li", { class: "event", data: { kind: event.kind, at: event.at } },
+  return h(
+    "li",
+    { class: "event", data: { kind: event.kind, at: event.at } },
     h("time", { class: "clock", datetime: new Date(event.at).toISOString(), title: moment(event.at) }, clock(event.at)),
     h("span", { class: "event-icon" }, icon(SHAPES[event.kind] ?? "info")),
-    h("div", { class: "event-body" },
-      h("p", { class: "event-head" }, h("strong", {}, words(event.kind)), " ", subject(event), who.length ? [" ", ...who] : null, several ? h("span", { class: "tag" }, event.broker) : null),
+    h(
+      "div",
+      { class: "event-body" },
+      h(
+        "p",
+        { class: "event-head" },
+        h("strong", {}, words(event.kind)),
+        " ",
+        subject(event),
+        who.length ? [" ", ...who] : null,
+        several ? h("span", { class: "tag" }, event.broker) : null,
+      ),
       event.reason ? h("p", { class: "event-reason" }, `“${event.reason}”`) : null,
       event.kind === "policy-changed" ? edited(event).map((line) => h("p", { class: "event-edit" }, line)) : null,
-      h("p", { class: "event-text", title: event.text ?? "" }, details(event) || event.text || "")));
+      h("p", { class: "event-text", title: event.text ?? "" }, details(event) || event.text || ""),
+    ),
+  );
 }
 
-export const showEvents = (list, events, options) => fill(list, events.map((event) => eventLine(event, options)));
+export const showEvents = (list, events, options) =>
+  fill(
+    list,
+    events.map((event) => eventLine(event, options)),
+  );

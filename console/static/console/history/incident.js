@@ -11,14 +11,23 @@ import { eventLine } from "./events.js";
 import { Range } from "./range.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
-const GROUPS = { flow: "Flow control", producers: "Producers", operators: "Edits and actions", broker: "Broker and clients" };
+const GROUPS = {
+  flow: "Flow control",
+  producers: "Producers",
+  operators: "Edits and actions",
+  broker: "Broker and clients",
+};
 const USUAL = ["flow", "producers", "operators"];
 const CHARTS = 4;
 const SIZE = 200;
 
 const byId = (id) => document.getElementById(id);
 const search = new URLSearchParams(location.search);
-const about = { broker: search.get("broker") ?? "", virtualhost: search.get("virtualhost") ?? "", queue: search.get("queue") ?? "" };
+const about = {
+  broker: search.get("broker") ?? "",
+  virtualhost: search.get("virtualhost") ?? "",
+  queue: search.get("queue") ?? "",
+};
 const range = new Range(byId("range"), { initial: "1h", fixed: true });
 const loading = new Loading();
 let groups = new Set(search.getAll("group").filter((name) => name in GROUPS));
@@ -47,8 +56,15 @@ form.elements.queue.addEventListener("input", () => {
   clearTimeout(lookUp);
   lookUp = setTimeout(async () => {
     try {
-      const found = await ask("queues", { search: form.elements.queue.value.trim(), broker: form.elements.broker.value, count: 20 });
-      fill(byId("queue-names"), found.map((one) => h("option", { value: one.name }, one.virtualhost)));
+      const found = await ask("queues", {
+        search: form.elements.queue.value.trim(),
+        broker: form.elements.broker.value,
+        count: 20,
+      });
+      fill(
+        byId("queue-names"),
+        found.map((one) => h("option", { value: one.name }, one.virtualhost)),
+      );
     } catch {
       // Suggestions only: the name may be typed.
     }
@@ -75,11 +91,33 @@ const charts = new Map();
 function chartOf(key) {
   const name = JSON.stringify(key);
   if (!charts.has(name)) {
-    const box = h("div", { class: "chart small", role: "img", "aria-label": `Depth of ${key.queue}` }, h("p", { class: "loading" }, "Asking the history…"));
+    const box = h(
+      "div",
+      { class: "chart small", role: "img", "aria-label": `Depth of ${key.queue}` },
+      h("p", { class: "loading" }, "Asking the history…"),
+    );
     const link = h("a", { href: "#" }, key.queue);
-    const head = h("header", { class: "card-head" }, h("h3", {}, link, " ", h("span", { class: "muted" }, [key.virtualhost === "default" ? "" : key.virtualhost, several ? key.broker : ""].filter(Boolean).join(" · "))), h("span", { class: "muted small" }));
+    const head = h(
+      "header",
+      { class: "card-head" },
+      h(
+        "h3",
+        {},
+        link,
+        " ",
+        h(
+          "span",
+          { class: "muted" },
+          [key.virtualhost === "default" ? "" : key.virtualhost, several ? key.broker : ""].filter(Boolean).join(" · "),
+        ),
+      ),
+      h("span", { class: "muted small" }),
+    );
     const section = h("section", { class: "card" }, head, box);
-    const chart = new QueueChart(box, settings.figures, { zoomed: (from, until) => range.set(from, until), widen: () => range.widen() });
+    const chart = new QueueChart(box, settings.figures, {
+      zoomed: (from, until) => range.set(from, until),
+      widen: () => range.widen(),
+    });
     charts.set(name, { section, box, chart, link, note: head.lastChild });
   }
   return charts.get(name);
@@ -87,37 +125,66 @@ function chartOf(key) {
 
 function showCharts(keys) {
   const box = byId("charts");
-  fill(box, keys.map((key) => chartOf(key).section));
+  fill(
+    box,
+    keys.map((key) => chartOf(key).section),
+  );
   if (!keys.length) {
-    fill(box, h("section", { class: "card" }, h("div", { class: "empty" }, h("p", {}, "No queue was overfull in this range, as far as anybody looked."), h("p", {}, "Name a queue above to see its depth."))));
+    fill(
+      box,
+      h(
+        "section",
+        { class: "card" },
+        h(
+          "div",
+          { class: "empty" },
+          h("p", {}, "No queue was overfull in this range, as far as anybody looked."),
+          h("p", {}, "Name a queue above to see its depth."),
+        ),
+      ),
+    );
     return;
   }
   for (const key of keys) {
     const one = chartOf(key);
     const asked = { ...key, ...range.query };
     one.link.href = historyQueueUrl(key, { from: addressMoment(range.from), until: addressMoment(range.until) });
-    loading.load(`chart ${JSON.stringify(key)}`, (signal) => Promise.all([
-      ask("series", asked, signal),
-      ask("episodes", { ...asked, page_size: 200, sort: "-duration" }, signal),
-      ask("events", { ...asked, kind: MARKS, page_size: 100 }, signal),
-    ]), ([series, episodes, marks]) => {
-      const bytes = !series.capacity_messages.some((value) => value) && series.capacity_bytes.some((value) => value);
-      if (!series.known && !episodes.count) {
-        one.chart.clear();
-        showNothing(one.box, "No data in this range.");
-        return;
-      }
-      one.chart.unit = bytes ? "bytes" : "messages";
-      setText(one.note, bytes ? "bytes" : "messages");
-      one.chart.show(series, episodes.results, marks.results, { height: keys.length === 1 ? 360 : 250 });
-    }, one.box, load);
+    loading.load(
+      `chart ${JSON.stringify(key)}`,
+      (signal) =>
+        Promise.all([
+          ask("series", asked, signal),
+          ask("episodes", { ...asked, page_size: 200, sort: "-duration" }, signal),
+          ask("events", { ...asked, kind: MARKS, page_size: 100 }, signal),
+        ]),
+      ([series, episodes, marks]) => {
+        const bytes = !series.capacity_messages.some((value) => value) && series.capacity_bytes.some((value) => value);
+        if (!series.known && !episodes.count) {
+          one.chart.clear();
+          showNothing(one.box, "No data in this range.");
+          return;
+        }
+        one.chart.unit = bytes ? "bytes" : "messages";
+        setText(one.note, bytes ? "bytes" : "messages");
+        one.chart.show(series, episodes.results, marks.results, { height: keys.length === 1 ? 360 : 250 });
+      },
+      one.box,
+      load,
+    );
   }
 }
 
 /** The queues to draw: the one that was named, or those that lost the most time. */
 async function keysOf(signal) {
-  if (about.queue) return [{ broker: about.broker || settings.broker, virtualhost: about.virtualhost || "default", queue: about.queue }];
-  const top = await ask("top", { ...range.query, broker: about.broker, of: "queues", measure: "blocked", count: CHARTS }, signal);
+  if (about.queue)
+    return [
+      { broker: about.broker || settings.broker, virtualhost: about.virtualhost || "default", queue: about.queue },
+    ];
+  const top = await ask(
+    "top",
+    { ...range.query, broker: about.broker, of: "queues", measure: "blocked", count: CHARTS },
+    signal,
+  );
   return top.rows.map((one) => ({ broker: one.broker, virtualhost: one.virtualhost, queue: one.name }));
 }
 
@@ -127,7 +194,10 @@ const words = byId("search");
 let wait = null;
 words.addEventListener("input", () => {
   clearTimeout(wait);
-  wait = setTimeout(() => { page = 1; loadEvents(); }, 250);
+  wait = setTimeout(() => {
+    page = 1;
+    loadEvents();
+  }, 250);
 });
 
 const asked = () => ({ ...range.query, ...about, search: words.value.trim() });
@@ -148,42 +218,72 @@ function showEvents(answer) {
   fill(byId("events-note"));
   if (!answer.count) {
     const others = Object.values(answer.groups).reduce((all, n) => all + n, 0);
-    showNothing(byId("events-note"), others ? "Nothing of what is chosen above happened in this range." : words.value ? "Nothing matches." : "Nothing happened in this range, as far as anybody looked.");
+    showNothing(
+      byId("events-note"),
+      others
+        ? "Nothing of what is chosen above happened in this range."
+        : words.value
+          ? "Nothing matches."
+          : "Nothing happened in this range, as far as anybody looked.",
+    );
   }
-  const link = (kind, label) => h("a", { href: fileUrl("events", { ...asked(), group: [...groups] }, kind), download: "" }, label);
+  const link = (kind, label) =>
+    h("a", { href: fileUrl("events", { ...asked(), group: [...groups] }, kind), download: "" }, label);
   fill(byId("events-files"), answer.count ? ["as ", link("csv", "CSV"), " or ", link("parquet", "Parquet")] : null);
 }
 
 function loadEvents() {
-  loading.load("events", (signal) => ask("events", { ...asked(), group: [...groups], page, page_size: SIZE }, signal), showEvents, byId("events-note"), loadEvents);
+  loading.load(
+    "events",
+    (signal) => ask("events", { ...asked(), group: [...groups], page, page_size: SIZE }, signal),
+    showEvents,
+    byId("events-note"),
+    loadEvents,
+  );
 }
 
-fill(byId("groups"), Object.entries(GROUPS).map(([name, label]) => {
-  const box = h("input", { type: "checkbox", checked: groups.has(name) });
-  box.addEventListener("change", () => {
-    if (box.checked) groups.add(name);
-    else groups.delete(name);
-    if (!groups.size) {
-      groups.add(name);
-      box.checked = true;
-    }
-    page = 1;
-    const url = new URL(location.href);
-    url.searchParams.delete("group");
-    if ([...groups].sort().join() !== [...USUAL].sort().join()) for (const one of groups) url.searchParams.append("group", one);
-    history.replaceState(null, "", url);
-    loadEvents();
-  });
-  return h("label", { class: "chip", data: { group: name } }, box, h("span", {}, label), h("span", { class: "chip-count muted" }));
-}));
-byId("more").addEventListener("click", () => { page += 1; loadEvents(); });
+fill(
+  byId("groups"),
+  Object.entries(GROUPS).map(([name, label]) => {
+    const box = h("input", { type: "checkbox", checked: groups.has(name) });
+    box.addEventListener("change", () => {
+      if (box.checked) groups.add(name);
+      else groups.delete(name);
+      if (!groups.size) {
+        groups.add(name);
+        box.checked = true;
+      }
+      page = 1;
+      const url = new URL(location.href);
+      url.searchParams.delete("group");
+      if ([...groups].sort().join() !== [...USUAL].sort().join())
+        for (const one of groups) url.searchParams.append("group", one);
+      history.replaceState(null, "", url);
+      loadEvents();
+    });
+    return h(
+      "label",
+      { class: "chip", data: { group: name } },
+      box,
+      h("span", {}, label),
+      h("span", { class: "chip-count muted" }),
+    );
+  }),
+);
+byId("more").addEventListener("click", () => {
+  page += 1;
+  loadEvents();
+});
 
 // -- the whole ----------------------------------------------------------------------------------------------------
 
 function load() {
   page = 1;
   const where = about.queue ? `queue ${about.queue}` : about.broker ? `broker ${about.broker}` : "all brokers";
-  setText(byId("incident-words"), `${moment(range.from)} to ${moment(range.until)} (${duration(range.until - range.from)}), ${where}`);
+  setText(
+    byId("incident-words"),
+    `${moment(range.from)} to ${moment(range.until)} (${duration(range.until - range.from)}), ${where}`,
+  );
   loading.load("keys", keysOf, showCharts, byId("charts"), load);
   loadEvents();
 }
@@ -193,7 +293,11 @@ setAttribute(byId("timeline"), "tabindex", "0");
 begin((known) => {
   several = known.brokers.length > 1;
   const names = [...new Set([...known.brokers.map((one) => one.broker), ...(about.broker ? [about.broker] : [])])];
-  fill(form.elements.broker, h("option", { value: "" }, "All brokers"), names.map((name) => h("option", { value: name }, name)));
+  fill(
+    form.elements.broker,
+    h("option", { value: "" }, "All brokers"),
+    names.map((name) => h("option", { value: name }, name)),
+  );
   form.elements.broker.value = about.broker;
   range.known = known.brokers;
 }, load);

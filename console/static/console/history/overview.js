@@ -18,29 +18,56 @@ let broker = search.get("broker") ?? "";
 let brokers = [];
 let heat = null;
 
-const episodes = new Episodes(byId("episodes"), { told: (n) => setCount(byId("episodes-count"), n), several: () => several() });
+const episodes = new Episodes(byId("episodes"), {
+  told: (n) => setCount(byId("episodes-count"), n),
+  several: () => several(),
+});
 const heatChart = new TimeChart(byId("heat"), settings.figures.heat, {
   zoomed: (from, until) => range.set(from, until),
   widen: () => range.widen(),
   clicked: (point) => {
     if (!heat || point.y === undefined || !(point.y in heat.queues)) return;
     const at = heat.at[point.pointIndex?.[1] ?? point.pointNumber?.[1]];
-    location.assign(historyQueueUrl(heat.queues[point.y], { from: addressMoment(at), until: addressMoment(at + heat.bucket_ms) }));
+    location.assign(
+      historyQueueUrl(heat.queues[point.y], { from: addressMoment(at), until: addressMoment(at + heat.bucket_ms) }),
+    );
   },
 });
 
-const MEASURED = { blocked: "blocked producer time", overfull: "time overfull", stopped: "time under an operator's stop" };
+const MEASURED = {
+  blocked: "blocked producer time",
+  overfull: "time overfull",
+  stopped: "time under an operator's stop",
+};
 const several = () => brokers.length > 1 && !broker;
-const rangeNow = () => (range.length ? { range: range.length } : { from: addressMoment(range.from), until: addressMoment(range.until) });
+const rangeNow = () =>
+  range.length ? { range: range.length } : { from: addressMoment(range.from), until: addressMoment(range.until) };
 
 function row(one, most, { producer = false } = {}) {
   const value = one[`${measure}_ms`];
   const name = producer ? h("span", {}, one.name) : h("a", { href: historyQueueUrl(one, rangeNow()) }, one.name);
-  const under = [producer ? one.queues : one.virtualhost === "default" ? "" : one.virtualhost, several() ? one.broker : "", producer ? `${plural(one.blocks ?? 0, "time")}` : plural(one.episodes ?? 0, "episode")].filter(Boolean).join(" · ");
-  return h("li", { class: "ranked" },
+  const under = [
+    producer ? one.queues : one.virtualhost === "default" ? "" : one.virtualhost,
+    several() ? one.broker : "",
+    producer ? `${plural(one.blocks ?? 0, "time")}` : plural(one.episodes ?? 0, "episode"),
+  ]
+    .filter(Boolean)
+    .join(" · ");
+  return h(
+    "li",
+    { class: "ranked" },
     h("div", { class: "ranked-name" }, name, h("small", { class: "muted" }, under)),
     h("span", { class: "ranked-value", title: `${exact(value)} ms ${MEASURED[measure]}` }, duration(value)),
-    h("div", { class: "bar" }, h("div", { class: "bar-fill", "data-level": measure === "stopped" ? "stopped" : "over", style: `inline-size: ${Math.max(0.5, (value / most) * 100)}%` })));
+    h(
+      "div",
+      { class: "bar" },
+      h("div", {
+        class: "bar-fill",
+        "data-level": measure === "stopped" ? "stopped" : "over",
+        style: `inline-size: ${Math.max(0.5, (value / most) * 100)}%`,
+      }),
+    ),
+  );
 }
 
 function showTop(element, answer, options) {
@@ -49,7 +76,14 @@ function showTop(element, answer, options) {
     return;
   }
   const most = answer.rows[0][`${measure}_ms`];
-  fill(element, h("ol", { class: "ranking" }, answer.rows.map((one) => row(one, most, options))));
+  fill(
+    element,
+    h(
+      "ol",
+      { class: "ranking" },
+      answer.rows.map((one) => row(one, most, options)),
+    ),
+  );
 }
 
 function showHeat(answer) {
@@ -59,7 +93,13 @@ function showHeat(answer) {
     showNothing(byId("heat"), "No queue lost time in this range, as far as anybody looked.");
     return;
   }
-  const names = answer.queues.map((queue) => [queue.name, queue.virtualhost === "default" ? "" : ` (${queue.virtualhost})`, several() ? ` · ${queue.broker}` : ""].join(""));
+  const names = answer.queues.map((queue) =>
+    [
+      queue.name,
+      queue.virtualhost === "default" ? "" : ` (${queue.virtualhost})`,
+      several() ? ` · ${queue.broker}` : "",
+    ].join(""),
+  );
   const slotIsQueueTime = measure !== "blocked";
   heatChart.show(answer.from, answer.until, (figure) => {
     const map = figure.data.find((trace) => trace.meta === "heat");
@@ -68,11 +108,20 @@ function showHeat(answer) {
     map.z = answer.values;
     const most = Math.max(1, ...answer.values.flat().map((value) => value ?? 0));
     map.zmax = slotIsQueueTime ? Math.min(answer.bucket_ms, most) : most;
-    map.text = answer.values.map((line, index) => line.map((value, slot) => `<b>${plain(names[index])}</b><br>${clock(answer.at[slot])} – ${clock(answer.at[slot] + answer.bucket_ms)}<br>${value === null ? "no data" : `${duration(value)} ${MEASURED[measure]}`}`));
+    map.text = answer.values.map((line, index) =>
+      line.map(
+        (value, slot) =>
+          `<b>${plain(names[index])}</b><br>${clock(answer.at[slot])} – ` +
+          `${clock(answer.at[slot] + answer.bucket_ms)}<br>` +
+          `${value === null ? "no data" : `${duration(value)} ${MEASURED[measure]}`}`,
+      ),
+    );
     map.colorbar.tickvals = [0, map.zmax / 2, map.zmax];
     map.colorbar.ticktext = [0, map.zmax / 2, map.zmax].map((value) => duration(value));
     const gaps = figure.data.find((trace) => trace.meta === "unwatched");
-    const slots = answer.at.filter((_, slot) => answer.at[slot] < Date.now() && answer.values.every((line) => line[slot] === null));
+    const slots = answer.at.filter(
+      (_, slot) => answer.at[slot] < Date.now() && answer.values.every((line) => line[slot] === null),
+    );
     gaps.visible = slots.length > 0;
     gaps.x = slots.map((at) => at + answer.bucket_ms / 2);
     gaps.width = answer.bucket_ms;
@@ -80,31 +129,55 @@ function showHeat(answer) {
     gaps.text = slots.map(() => "No data: nobody recorded");
     const longest = byId("heat").clientWidth < 520 ? 14 : 24;
     figure.layout.yaxis2.tickvals = map.y;
-    figure.layout.yaxis2.ticktext = names.map((name) => plain(name.length > longest ? `${name.slice(0, longest - 1)}…` : name));
+    figure.layout.yaxis2.ticktext = names.map((name) =>
+      plain(name.length > longest ? `${name.slice(0, longest - 1)}…` : name),
+    );
     figure.layout.height = Math.max(150, 70 + answer.queues.length * 22);
   });
-  byId("heat").setAttribute("aria-label", `Heat map: ${MEASURED[measure]} of ${plural(answer.queues.length, "queue")}, most of ${names[0]}`);
+  byId("heat").setAttribute(
+    "aria-label",
+    `Heat map: ${MEASURED[measure]} of ${plural(answer.queues.length, "queue")}, most of ${names[0]}`,
+  );
 }
 
 function load() {
   range.renew();
   const asked = { ...range.query, broker };
-  for (const [name, of, producer] of [["top-queues", "queues", false], ["top-producers", "producers", true]]) {
+  for (const [name, of, producer] of [
+    ["top-queues", "queues", false],
+    ["top-producers", "producers", true],
+  ]) {
     const values = { ...asked, of, measure: producer ? "blocked" : measure };
     const element = byId(name);
-    loading.load(name, (signal) => ask("top", values, signal), (answer) => {
-      const shown = measure;
-      if (producer) measure = "blocked";
-      showTop(element, answer, { producer });
-      measure = shown;
-    }, element, load);
+    loading.load(
+      name,
+      (signal) => ask("top", values, signal),
+      (answer) => {
+        const shown = measure;
+        if (producer) measure = "blocked";
+        showTop(element, answer, { producer });
+        measure = shown;
+      },
+      element,
+      load,
+    );
   }
-  loading.load("heat", (signal) => ask("heat", { ...asked, measure }, signal), showHeat, byId("heat"), () => { heatChart.clear(); load(); });
+  loading.load(
+    "heat",
+    (signal) => ask("heat", { ...asked, measure }, signal),
+    showHeat,
+    byId("heat"),
+    () => {
+      heatChart.clear();
+      load();
+    },
+  );
   episodes.show(asked);
 }
 
 function showMeasure() {
-  for (const button of document.querySelectorAll("[data-measure]")) setAttribute(button, "aria-pressed", String(button.dataset.measure === measure));
+  for (const button of document.querySelectorAll("[data-measure]"))
+    setAttribute(button, "aria-pressed", String(button.dataset.measure === measure));
 }
 
 function remember(name, value, usual) {
@@ -139,7 +212,11 @@ begin((known) => {
   brokers = known.brokers;
   choice.closest("label").hidden = brokers.length < 2 && !broker;
   const names = [...new Set([...brokers.map((one) => one.broker), ...(broker ? [broker] : [])])];
-  fill(choice, h("option", { value: "" }, "All brokers"), names.map((name) => h("option", { value: name }, name)));
+  fill(
+    choice,
+    h("option", { value: "" }, "All brokers"),
+    names.map((name) => h("option", { value: name }, name)),
+  );
   choice.value = broker;
   range.known = brokers.filter((one) => !broker || one.broker === broker);
 }, load).then(pipeline);

@@ -26,19 +26,26 @@ let unit = null;
 
 function showUnit(chosen) {
   unit = chosen;
-  for (const button of document.querySelectorAll("[data-unit]")) setAttribute(button, "aria-pressed", String(button.dataset.unit === chosen));
+  for (const button of document.querySelectorAll("[data-unit]"))
+    setAttribute(button, "aria-pressed", String(button.dataset.unit === chosen));
   chart.use(chosen);
 }
 
-for (const button of document.querySelectorAll("[data-unit]")) button.addEventListener("click", () => { showUnit(button.dataset.unit); facts(); });
+for (const button of document.querySelectorAll("[data-unit]"))
+  button.addEventListener("click", () => {
+    showUnit(button.dataset.unit);
+    facts();
+  });
 
 let shown = null;
 
 function facts() {
   if (!shown) return;
   const { series, spans } = shown;
-  const sum = (name) => (series[name].some((value) => value !== null) ? series[name].reduce((all, value) => all + (value ?? 0), 0) : null);
-  const within = (episode) => recorded(episode.start, episode.end ?? Date.now(), series).reduce((all, [from, until]) => all + until - from, 0);
+  const sum = (name) =>
+    series[name].some((value) => value !== null) ? series[name].reduce((all, value) => all + (value ?? 0), 0) : null;
+  const within = (episode) =>
+    recorded(episode.start, episode.end ?? Date.now(), series).reduce((all, [from, until]) => all + until - from, 0);
   const overfull = spans.results.filter((episode) => episode.kind === "overfull");
   const whole = spans.count <= spans.results.length;
   const overfullTime = whole ? overfull.reduce((all, episode) => all + within(episode), 0) : sum("overfull_ms");
@@ -47,12 +54,25 @@ function facts() {
   const seen = Math.max(0, Math.min(Date.now(), series.until) - series.from - unwatched);
   const unknown = series.known === 0 && !spans.count;
   const rows = [
-    ["Overfull", unknown || overfullTime === null ? "–" : `${duration(overfullTime)}${seen ? ` (${((overfullTime / seen) * 100).toFixed(1)} % of the time)` : ""}`, overfullTime === null ? "" : `${exact(Math.round(overfullTime))} ms`],
-    ["Blocked producer time", unknown || lost === null ? "–" : duration(lost), "Time of all producers that flow control held, in the episodes of this range"],
+    [
+      "Overfull",
+      unknown || overfullTime === null
+        ? "–"
+        : `${duration(overfullTime)}${seen ? ` (${((overfullTime / seen) * 100).toFixed(1)} % of the time)` : ""}`,
+      overfullTime === null ? "" : `${exact(Math.round(overfullTime))} ms`,
+    ],
+    [
+      "Blocked producer time",
+      unknown || lost === null ? "–" : duration(lost),
+      "Time of all producers that flow control held, in the episodes of this range",
+    ],
     ["Peak", peakInWords(series, unit ?? "messages"), "Greatest depth that was seen"],
     ["Nobody recorded", unwatched ? duration(unwatched) : "all was recorded", `${exact(unwatched)} ms`],
   ];
-  fill(byId("facts"), rows.flatMap(([name, value, title]) => [h("dt", {}, name), h("dd", { title }, value)]));
+  fill(
+    byId("facts"),
+    rows.flatMap(([name, value, title]) => [h("dt", {}, name), h("dd", { title }, value)]),
+  );
 }
 
 function show([series, spans, marks]) {
@@ -60,10 +80,22 @@ function show([series, spans, marks]) {
   const some = (name) => series[name].some((value) => value);
   if (unit === null) showUnit(!some("capacity_messages") && some("capacity_bytes") ? "bytes" : "messages");
   const empty = series.known === 0 && !spans.count;
-  setText(byId("resolution"), empty ? "" : `${resolutionInWords(series)}${spans.count > spans.results.length ? `; the ${exact(MOST_SPANS)} longest of ${plural(spans.count, "episode")} shaded` : ""}`);
+  setText(
+    byId("resolution"),
+    empty
+      ? ""
+      : `${resolutionInWords(series)}` +
+          (spans.count > spans.results.length
+            ? `; the ${exact(MOST_SPANS)} longest of ${plural(spans.count, "episode")} shaded`
+            : ""),
+  );
   if (empty) {
     chart.clear();
-    showNothing(byId("chart"), h("strong", {}, "No data in this range."), " Nobody recorded then, or the queue did not exist. Choose another range.");
+    showNothing(
+      byId("chart"),
+      h("strong", {}, "No data in this range."),
+      " Nobody recorded then, or the queue did not exist. Choose another range.",
+    );
   } else {
     chart.show(series, spans.results, marks.results);
   }
@@ -76,11 +108,21 @@ function show([series, spans, marks]) {
 function load() {
   range.renew();
   const asked = { ...about, ...range.query };
-  loading.load("chart", (signal) => Promise.all([
-    ask("series", asked, signal),
-    ask("episodes", { ...asked, page_size: MOST_SPANS, sort: "-duration" }, signal),
-    ask("events", { ...asked, kind: MARKS, page_size: 200, order: "ascending" }, signal),
-  ]), show, byId("chart"), () => { chart.clear(); load(); });
+  loading.load(
+    "chart",
+    (signal) =>
+      Promise.all([
+        ask("series", asked, signal),
+        ask("episodes", { ...asked, page_size: MOST_SPANS, sort: "-duration" }, signal),
+        ask("events", { ...asked, kind: MARKS, page_size: 200, order: "ascending" }, signal),
+      ]),
+    show,
+    byId("chart"),
+    () => {
+      chart.clear();
+      load();
+    },
+  );
   episodes.show(asked);
   const fixed = { from: addressMoment(range.from), until: addressMoment(range.until) };
   byId("incident").href = incidentUrl(about, fixed);

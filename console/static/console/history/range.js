@@ -63,7 +63,10 @@ export class Range extends EventTarget {
    */
   set known(brokers) {
     if (!brokers.length) return;
-    this.#known = { first: Math.min(...brokers.map((one) => one.first)), last: Math.max(...brokers.map((one) => one.last)) };
+    this.#known = {
+      first: Math.min(...brokers.map((one) => one.first)),
+      last: Math.max(...brokers.map((one) => one.last)),
+    };
     if (this.#free) this.length = this.#fitting();
     if (this.length) this.#toLength(this.length);
     if (this.fixed) this.length = null;
@@ -175,7 +178,11 @@ export class Range extends EventTarget {
     const lengths = h("div", { class: "segmented lengths", role: "group", "aria-label": "Length of the range" });
     for (const name of this.#lengths) {
       const [label] = LENGTHS[name];
-      const button = h("button", { type: "button", data: { length: name }, on: { click: () => this.choose(name) } }, label);
+      const button = h(
+        "button",
+        { type: "button", data: { length: name }, on: { click: () => this.choose(name) } },
+        label,
+      );
       this.#buttons.set(name, button);
       lengths.append(button);
     }
@@ -187,11 +194,23 @@ export class Range extends EventTarget {
     const [untilLabel, until] = input("until", "Until");
     this.#inputs = [from, until];
     this.#moments = [new MomentField(from), new MomentField(until)];
-    const form = h("form", { class: "moments", on: { submit: (event) => this.#submitted(event) } },
-      fromLabel, h("span", { class: "muted", "aria-hidden": "true" }, "–"), untilLabel, h("button", { type: "submit" }, "Show"));
-    const step = (label, words, act) => h("button", { type: "button", title: words, "aria-label": words, on: { click: act } }, label);
-    const steps = h("div", { class: "segmented", role: "group", "aria-label": "Move the range" },
-      step("◀", "Earlier by half", () => this.move(-1)), step("Wider", "Twice as long", () => this.widen()), step("▶", "Later by half", () => this.move(1)));
+    const form = h(
+      "form",
+      { class: "moments", on: { submit: (event) => this.#submitted(event) } },
+      fromLabel,
+      h("span", { class: "muted", "aria-hidden": "true" }, "–"),
+      untilLabel,
+      h("button", { type: "submit" }, "Show"),
+    );
+    const step = (label, words, act) =>
+      h("button", { type: "button", title: words, "aria-label": words, on: { click: act } }, label);
+    const steps = h(
+      "div",
+      { class: "segmented", role: "group", "aria-label": "Move the range" },
+      step("◀", "Earlier by half", () => this.move(-1)),
+      step("Wider", "Twice as long", () => this.widen()),
+      step("▶", "Later by half", () => this.move(1)),
+    );
     this.#words = h("span", { class: "sr", role: "status" });
     this.#box.append(lengths, steps, form, zoneElement(), this.#words);
   }
@@ -199,7 +218,14 @@ export class Range extends EventTarget {
   #submitted(event) {
     event.preventDefault();
     const [from, until] = this.#moments.map((field) => field.ms);
-    const wrong = from === null || until === null ? "Two moments are needed." : from >= until ? "The first must be before the second." : until - from > MOST ? "At most three years." : "";
+    const wrong =
+      from === null || until === null
+        ? "Two moments are needed."
+        : from >= until
+          ? "The first must be before the second."
+          : until - from > MOST
+            ? "At most three years."
+            : "";
     this.#inputs[0].setCustomValidity(wrong);
     if (wrong) this.#inputs[0].reportValidity();
     else this.set(from, until);

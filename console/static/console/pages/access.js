@@ -1,10 +1,11 @@
-// The pages of access and tokens are plain forms; this puts times into the viewer's zone, and a secret that is told once
-// under the cursor.
+// The pages of access and tokens are plain forms; this puts times into the viewer's zone, and a secret that is shown
+// once under the cursor.
 
 import { watch } from "../core/connection.js";
 import { moment } from "../core/format.js";
 
-for (const element of document.querySelectorAll("time[data-local]")) element.textContent = moment(Date.parse(element.dateTime));
+for (const element of document.querySelectorAll("time[data-local]"))
+  element.textContent = moment(Date.parse(element.dateTime));
 
 const secret = document.getElementById("secret");
 if (secret) {

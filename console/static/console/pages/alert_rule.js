@@ -8,50 +8,143 @@ import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js
 
 const byId = (id) => document.getElementById(id);
 const path = settings.rule ? `alerts/rules/${settings.rule}/` : "alerts/rules/";
-const TIMES = [[0, "at once"], [30, "30 s"], [60, "1 minute"], [120, "2 minutes"], [300, "5 minutes"], [900, "15 minutes"], [1800, "30 minutes"], [3600, "1 hour"], [14400, "4 hours"], [43200, "12 hours"], [86400, "1 day"]];
+const TIMES = [
+  [0, "at once"],
+  [30, "30 s"],
+  [60, "1 minute"],
+  [120, "2 minutes"],
+  [300, "5 minutes"],
+  [900, "15 minutes"],
+  [1800, "30 minutes"],
+  [3600, "1 hour"],
+  [14400, "4 hours"],
+  [43200, "12 hours"],
+  [86400, "1 day"],
+];
 let version = 0;
 
 /** A choice of times that has the value, though it be an unusual one. */
 const times = (value, none) => {
   const list = TIMES.map(([seconds, text]) => [seconds, seconds ? text : none]);
-  return list.some(([seconds]) => seconds === value) ? list : [...list, [value, `${value} s`]].sort((a, b) => a[0] - b[0]);
+  return list.some(([seconds]) => seconds === value)
+    ? list
+    : [...list, [value, `${value} s`]].sort((a, b) => a[0] - b[0]);
 };
 
 function checks(name, items, chosen) {
-  return items.map(({ value, label, note }) => h("label", { class: "sure check" }, h("input", { type: "checkbox", name, value, checked: chosen.includes(value) }), h("span", {}, label, note ? h("small", { class: "muted" }, ` ${note}`) : null)));
+  return items.map(({ value, label, note }) =>
+    h(
+      "label",
+      { class: "sure check" },
+      h("input", { type: "checkbox", name, value, checked: chosen.includes(value) }),
+      h("span", {}, label, note ? h("small", { class: "muted" }, ` ${note}`) : null),
+    ),
+  );
 }
 
 const ticked = (name) => [...document.querySelectorAll(`[name=${name}]:checked`)].map((input) => input.value);
 
 async function show() {
-  const [kinds, receivers, rule] = await Promise.all([get("alerts/kinds/"), get("alerts/receivers/"),
-    settings.rule ? get(path) : { name: "", kinds: ["blocked-without-consumer", "underfull-yet-blocked", "near-limit", "broker-unreachable"], holds: 60, quiet: 900, depth: 0, tell_resolved: true, receivers: [], broker: "", virtualhost: "", pattern: "" }]);
+  const [kinds, receivers, rule] = await Promise.all([
+    get("alerts/kinds/"),
+    get("alerts/receivers/"),
+    settings.rule
+      ? get(path)
+      : {
+          name: "",
+          kinds: ["blocked-without-consumer", "underfull-yet-blocked", "near-limit", "broker-unreachable"],
+          holds: 60,
+          quiet: 900,
+          depth: 0,
+          tell_resolved: true,
+          receivers: [],
+          broker: "",
+          virtualhost: "",
+          pattern: "",
+        },
+  ]);
   version = rule.version;
   const fields = [
     plainField("name", "Name", { value: rule.name, maxlength: 100, placeholder: "Orders are stuck" }),
-    plainField("broker", "Broker", { value: rule.broker, choices: [["", "every broker"], ...settings.brokers.map((each) => [each.slug, each.title])] }),
+    plainField("broker", "Broker", {
+      value: rule.broker,
+      choices: [["", "every broker"], ...settings.brokers.map((each) => [each.slug, each.title])],
+    }),
     plainField("virtualhost", "Virtual host", { value: rule.virtualhost, hint: "Empty: every one." }),
-    plainField("pattern", "Queues", { value: rule.pattern, placeholder: "orders.>", hint: "A pattern. Empty: all queues, and stores and memory, too." }),
-    plainField("holds", "For at least (pending period)", { value: rule.holds, choices: times(rule.holds, "no time: at once"), hint: "Conditions only; events are told as they come." }),
-    plainField("quiet", "Repeat interval", { hint: "About the same object.", value: rule.quiet, choices: times(rule.quiet, "no time") }),
-    plainField("tell_resolved", "Send resolved notification", { value: rule.tell_resolved, choices: [["true", "yes"], ["false", "no"]] }),
-    plainField("depth", "Depth above, messages", { value: rule.depth, type: "number", min: 0, step: 1, hint: "For the condition “Depth above a number of messages”. 0: not empty." }),
+    plainField("pattern", "Queues", {
+      value: rule.pattern,
+      placeholder: "orders.>",
+      hint: "A pattern. Empty: all queues, and stores and memory, too.",
+    }),
+    plainField("holds", "For at least (pending period)", {
+      value: rule.holds,
+      choices: times(rule.holds, "no time: at once"),
+      hint: "Conditions only; events are told as they come.",
+    }),
+    plainField("quiet", "Repeat interval", {
+      hint: "About the same object.",
+      value: rule.quiet,
+      choices: times(rule.quiet, "no time"),
+    }),
+    plainField("tell_resolved", "Send resolved notification", {
+      value: rule.tell_resolved,
+      choices: [
+        ["true", "yes"],
+        ["false", "no"],
+      ],
+    }),
+    plainField("depth", "Depth above, messages", {
+      value: rule.depth,
+      type: "number",
+      min: 0,
+      step: 1,
+      hint: "For the condition “Depth above a number of messages”. 0: not empty.",
+    }),
   ];
   fill(byId("name"), fields[0].element);
-  fill(byId("where"), fields.slice(1, 4).map((f) => f.element));
-  fill(byId("how"), fields.slice(4).map((f) => f.element));
+  fill(
+    byId("where"),
+    fields.slice(1, 4).map((f) => f.element),
+  );
+  fill(
+    byId("how"),
+    fields.slice(4).map((f) => f.element),
+  );
   const item = (each) => ({ value: each.kind, label: each.title });
   fill(byId("conditions"), checks("kind", kinds.filter((each) => !each.event).map(item), rule.kinds));
   fill(byId("events"), checks("kind", kinds.filter((each) => each.event).map(item), rule.kinds));
   byId("events-box").open = kinds.some((each) => each.event && rule.kinds.includes(each.kind));
-  const notes = (each) => ({ value: String(each.id), label: each.name, note: each.kind === "email" ? each.recipients.join(", ") : each.url });
-  fill(byId("receivers"), receivers.length ? checks("receiver", receivers.map(notes), rule.receivers.map(String)) : h("p", { class: "muted" }, "There is none yet: make one on the page of ", h("a", { href: "/alerts/" }, "alerts"), "."));
+  const notes = (each) => ({
+    value: String(each.id),
+    label: each.name,
+    note: each.kind === "email" ? each.recipients.join(", ") : each.url,
+  });
+  fill(
+    byId("receivers"),
+    receivers.length
+      ? checks("receiver", receivers.map(notes), rule.receivers.map(String))
+      : h(
+          "p",
+          { class: "muted" },
+          "There is none yet: make one on the page of ",
+          h("a", { href: "/alerts/" }, "alerts"),
+          ".",
+        ),
+  );
   byId("remove").hidden = !settings.rule;
   byId("save").disabled = false;
   byId("rule").addEventListener("submit", async (event) => {
     event.preventDefault();
     const given = Object.fromEntries(fields.map((f) => [f.name, f.input.value]));
-    const body = { ...given, holds: Number(given.holds), quiet: Number(given.quiet), depth: Number(given.depth), tell_resolved: given.tell_resolved === "true", kinds: ticked("kind"), receivers: ticked("receiver").map(Number) };
+    const body = {
+      ...given,
+      holds: Number(given.holds),
+      quiet: Number(given.quiet),
+      depth: Number(given.depth),
+      tell_resolved: given.tell_resolved === "true",
+      kinds: ticked("kind"),
+      receivers: ticked("receiver").map(Number),
+    };
     byId("save").disabled = true;
     try {
       await (settings.rule ? patch(path, { ...body, version }) : post(path, body));
@@ -61,11 +154,19 @@ async function show() {
       showWrong(error, fields, byId("problem"));
     }
   });
-  byId("remove").addEventListener("click", () => openFormDialog({ title: `Remove ${rule.name}`, says: "What it has told stays in the log.", fields: [], action: "Remove", danger: true,
-    async submit() {
-      await remove(path);
-      location.assign("/alerts/");
-    } }));
+  byId("remove").addEventListener("click", () =>
+    openFormDialog({
+      title: `Remove ${rule.name}`,
+      says: "What it has told stays in the log.",
+      fields: [],
+      action: "Remove",
+      danger: true,
+      async submit() {
+        await remove(path);
+        location.assign("/alerts/");
+      },
+    }),
+  );
 }
 
 watch({ watch: "objects", object: "" });

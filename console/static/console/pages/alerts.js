@@ -15,9 +15,21 @@ import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 const LOGGED = 30;
 const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);
-const button = (text, click, more = {}) => h("button", { type: "button", class: "quiet row-act", ...unless("operate"), ...more, on: { click } }, text);
-const MINUTES = [[15, "15 minutes"], [60, "an hour"], [240, "4 hours"], [1440, "a day"], [10080, "a week"]];
-const PHASES = { firing: ["overfull", "Firing"], resolved: ["normal", "Resolved"], event: ["info", "Event"], test: ["info", "Test"] };
+const button = (text, click, more = {}) =>
+  h("button", { type: "button", class: "quiet row-act", ...unless("operate"), ...more, on: { click } }, text);
+const MINUTES = [
+  [15, "15 minutes"],
+  [60, "an hour"],
+  [240, "4 hours"],
+  [1440, "a day"],
+  [10080, "a week"],
+];
+const PHASES = {
+  firing: ["overfull", "Firing"],
+  resolved: ["normal", "Resolved"],
+  event: ["info", "Event"],
+  test: ["info", "Test"],
+};
 let titles = new Map();
 let rules = [];
 let shownLog = LOGGED;
@@ -28,7 +40,14 @@ function kindsInWords(kinds) {
   return named.length > 3 ? `${named.slice(0, 3).join("; ")}; and ${named.length - 3} more` : named.join("; ");
 }
 
-const scopeInWords = (of) => [of.broker && `broker ${of.broker}`, of.virtualhost && `virtual host ${of.virtualhost}`, of.pattern && `queues ${of.pattern}`].filter(Boolean).join(", ") || "everything";
+const scopeInWords = (of) =>
+  [
+    of.broker && `broker ${of.broker}`,
+    of.virtualhost && `virtual host ${of.virtualhost}`,
+    of.pattern && `queues ${of.pattern}`,
+  ]
+    .filter(Boolean)
+    .join(", ") || "everything";
 
 /** Seconds as people choose them: "5 min". */
 const round = (seconds) => duration(seconds * 1000).replace(/ 0 (s|min|h)$/, "");
@@ -40,17 +59,48 @@ function showFiring(alerts) {
   list.hidden = !alerts.length;
   byId("firing-empty").hidden = alerts.length > 0;
   setText(byId("firing-count"), alerts.length ? String(alerts.filter((a) => a.state === "firing").length) : "");
-  reconcile(list, alerts, (a) => `${a.rule} ${a.broker} ${a.kind} ${a.object}`, () => h("li", { class: "condition" }), (node, a) => {
-    const text = JSON.stringify(a);
-    if (node.dataset.shown === text) return;
-    node.dataset.shown = text;
-    node.dataset.severity = a.state === "firing" ? a.severity : "";
-    fill(node, icon(a.state === "firing" && a.severity === "trouble" ? "overfull" : "info"), h("div", { class: "condition-body" },
-      h("p", { class: "condition-head" }, h("strong", {}, a.title), " ", h("a", { href: objectUrl(a.object) }, a.name), h("span", { class: "muted" }, " for ", sinceElement(ms(a.since))),
-        h("span", { class: "tag" }, a.state === "pending" ? "not for long enough yet" : a.silenced ? "silenced" : a.notified ? `told at ${clock(ms(a.notified))}` : "to be told")),
-      h("p", { class: "condition-saw" }, a.saw), h("p", { class: "muted" }, `Rule ${a.rule_name}`, settings.brokers.length > 1 ? `, broker ${a.broker}` : "")),
-    button("Silence…", () => silence({ rule: a.rule }, `Silence the rule ${a.rule_name}`)));
-  });
+  reconcile(
+    list,
+    alerts,
+    (a) => `${a.rule} ${a.broker} ${a.kind} ${a.object}`,
+    () => h("li", { class: "condition" }),
+    (node, a) => {
+      const text = JSON.stringify(a);
+      if (node.dataset.shown === text) return;
+      node.dataset.shown = text;
+      node.dataset.severity = a.state === "firing" ? a.severity : "";
+      fill(
+        node,
+        icon(a.state === "firing" && a.severity === "trouble" ? "overfull" : "info"),
+        h(
+          "div",
+          { class: "condition-body" },
+          h(
+            "p",
+            { class: "condition-head" },
+            h("strong", {}, a.title),
+            " ",
+            h("a", { href: objectUrl(a.object) }, a.name),
+            h("span", { class: "muted" }, " for ", sinceElement(ms(a.since))),
+            h(
+              "span",
+              { class: "tag" },
+              a.state === "pending"
+                ? "not for long enough yet"
+                : a.silenced
+                  ? "silenced"
+                  : a.notified
+                    ? `told at ${clock(ms(a.notified))}`
+                    : "to be told",
+            ),
+          ),
+          h("p", { class: "condition-saw" }, a.saw),
+          h("p", { class: "muted" }, `Rule ${a.rule_name}`, settings.brokers.length > 1 ? `, broker ${a.broker}` : ""),
+        ),
+        button("Silence…", () => silence({ rule: a.rule }, `Silence the rule ${a.rule_name}`)),
+      );
+    },
+  );
 }
 
 // -- rules ------------------------------------------------------------------------------------------------------------
@@ -58,40 +108,117 @@ function showFiring(alerts) {
 function showRules() {
   byId("rules-empty").hidden = rules.length > 0;
   byId("rules-box").hidden = !rules.length;
-  fill(byId("rules"), rules.map((rule) => h("tr", {},
-    h("th", { scope: "row" }, h("a", { href: `/alerts/rules/${rule.id}/` }, rule.name), rule.enabled ? null : h("span", { class: "tag" }, "off"),
-      rule.silenced_until ? h("small", { class: "muted vh" }, "silenced, for ", untilElement(ms(rule.silenced_until))) : null),
-    h("td", { class: "wrap" }, kindsInWords(rule.kinds), h("small", { class: "muted vh" }, `of ${scopeInWords(rule)}; ${rule.holds ? `after ${round(rule.holds)}` : "at once"}, then quiet for ${round(rule.quiet)}`)),
-    h("td", { class: "wrap" }, rule.receiver_names.join(", ") || h("span", { class: "wrong" }, "nobody: it is only shown here")),
-    h("td", { class: "acts" }, button(rule.enabled ? "Switch off" : "Switch on", () => change(() => patch(`alerts/rules/${rule.id}/`, { version: rule.version, enabled: !rule.enabled }), `${rule.name} is ${rule.enabled ? "off" : "on"}.`)),
-      button("Silence…", () => silence({ rule: rule.id }, `Silence the rule ${rule.name}`))))));
+  fill(
+    byId("rules"),
+    rules.map((rule) =>
+      h(
+        "tr",
+        {},
+        h(
+          "th",
+          { scope: "row" },
+          h("a", { href: `/alerts/rules/${rule.id}/` }, rule.name),
+          rule.enabled ? null : h("span", { class: "tag" }, "off"),
+          rule.silenced_until
+            ? h("small", { class: "muted vh" }, "silenced, for ", untilElement(ms(rule.silenced_until)))
+            : null,
+        ),
+        h(
+          "td",
+          { class: "wrap" },
+          kindsInWords(rule.kinds),
+          h(
+            "small",
+            { class: "muted vh" },
+            `of ${scopeInWords(rule)}; ${rule.holds ? `after ${round(rule.holds)}` : "at once"}, ` +
+              `then quiet for ${round(rule.quiet)}`,
+          ),
+        ),
+        h(
+          "td",
+          { class: "wrap" },
+          rule.receiver_names.join(", ") || h("span", { class: "wrong" }, "nobody: it is only shown here"),
+        ),
+        h(
+          "td",
+          { class: "acts" },
+          button(rule.enabled ? "Switch off" : "Switch on", () =>
+            change(
+              () => patch(`alerts/rules/${rule.id}/`, { version: rule.version, enabled: !rule.enabled }),
+              `${rule.name} is ${rule.enabled ? "off" : "on"}.`,
+            ),
+          ),
+          button("Silence…", () => silence({ rule: rule.id }, `Silence the rule ${rule.name}`)),
+        ),
+      ),
+    ),
+  );
 }
 
 function silence(what, title, scope = false) {
   const fields = [
-    ...(scope ? [plainField("virtualhost", "Virtual host", { hint: "Empty: every one." }), plainField("pattern", "Queues", { placeholder: "orders.>", hint: "A pattern; empty: everything in the virtual host." })] : []),
+    ...(scope
+      ? [
+          plainField("virtualhost", "Virtual host", { hint: "Empty: every one." }),
+          plainField("pattern", "Queues", {
+            placeholder: "orders.>",
+            hint: "A pattern; empty: everything in the virtual host.",
+          }),
+        ]
+      : []),
     plainField("minutes", "For", { choices: MINUTES, value: 60 }),
     plainField("reason", "Why", { maxlength: 500, hint: "Shown with the silence, and kept in the audit trail." }),
   ];
-  openFormDialog({ title, says: "Nothing is told meanwhile. What still lasts when it ends is told then.", fields, action: "Silence",
+  openFormDialog({
+    title,
+    says: "Nothing is told meanwhile. What still lasts when it ends is told then.",
+    fields,
+    action: "Silence",
     async submit(values) {
       await post("alerts/silences/", { ...what, ...values, minutes: Number(values.minutes) });
       toast("Silenced.");
       look();
-    } });
+    },
+  });
 }
 
 function showSilences(silences) {
   byId("silences-empty").hidden = silences.length > 0;
-  fill(byId("silences"), silences.map((each) => h("li", { class: "line" }, h("div", {}, h("strong", {}, each.rule ? `Rule ${each.rule_name}` : scopeInWords(each)), " for ", untilElement(ms(each.until)),
-    h("small", { class: "muted vh" }, `${each.made_by}${each.reason ? `: ${each.reason}` : ""}`)),
-  button("End", () => change(() => remove(`alerts/silences/${each.id}/`), "The silence has ended.")))));
+  fill(
+    byId("silences"),
+    silences.map((each) =>
+      h(
+        "li",
+        { class: "line" },
+        h(
+          "div",
+          {},
+          h("strong", {}, each.rule ? `Rule ${each.rule_name}` : scopeInWords(each)),
+          " for ",
+          untilElement(ms(each.until)),
+          h("small", { class: "muted vh" }, `${each.made_by}${each.reason ? `: ${each.reason}` : ""}`),
+        ),
+        button("End", () => change(() => remove(`alerts/silences/${each.id}/`), "The silence has ended.")),
+      ),
+    ),
+  );
 }
 
 // -- receivers --------------------------------------------------------------------------------------------------------
 
-const secretTold = (secret) => h("div", {}, h("p", {}, "The secret that signs its requests. It is shown this once:"), h("p", {}, h("code", { class: "secret" }, secret)),
-  h("p", { class: "muted" }, "The header Headgate-Signature is t=TIME,v1=HMAC: HMAC-SHA-256 in hex, with this secret, of TIME, a dot and the body."));
+const secretTold = (secret) =>
+  h(
+    "div",
+    {},
+    h("p", {}, "The secret that signs its requests. It is shown this once:"),
+    h("p", {}, h("code", { class: "secret" }, secret)),
+    h(
+      "p",
+      { class: "muted" },
+      "The header Headgate-Signature is t=TIME,v1=HMAC: HMAC-SHA-256 in hex, with this secret, " +
+        "of TIME, a dot and the body.",
+    ),
+  );
 
 function receiverDialog(receiver = null, kind = receiver?.kind ?? "webhook") {
   const webhook = kind === "webhook";
@@ -99,49 +226,140 @@ function receiverDialog(receiver = null, kind = receiver?.kind ?? "webhook") {
     title: receiver ? `Receiver ${receiver.name}` : webhook ? "New webhook" : "New e-mail receiver",
     fields: [
       plainField("name", "Name", { value: receiver?.name ?? "", maxlength: 100 }),
-      webhook ? plainField("url", "URL", { value: receiver?.url ?? "", placeholder: "https://alerts.example.org/hook", hint: "It gets a signed POST with JSON. Redirects are not followed." })
-        : plainField("recipients", "Recipients", { value: (receiver?.recipients ?? []).join("\n"), rows: 3, hint: "One address a line." }),
-      plainField("enabled", "State", { choices: [["true", "on"], ["false", "off: it is told nothing"]], value: receiver?.enabled ?? true }),
+      webhook
+        ? plainField("url", "URL", {
+            value: receiver?.url ?? "",
+            placeholder: "https://alerts.example.org/hook",
+            hint: "It gets a signed POST with JSON. Redirects are not followed.",
+          })
+        : plainField("recipients", "Recipients", {
+            value: (receiver?.recipients ?? []).join("\n"),
+            rows: 3,
+            hint: "One address a line.",
+          }),
+      plainField("enabled", "State", {
+        choices: [
+          ["true", "on"],
+          ["false", "off: it is told nothing"],
+        ],
+        value: receiver?.enabled ?? true,
+      }),
     ],
     action: receiver ? "Save" : "Make it",
     async submit({ enabled, recipients, ...values }) {
-      const given = { ...values, enabled: enabled === "true", ...(webhook ? {} : { recipients: recipients.split(/[\s,]+/).filter(Boolean) }) };
-      const made = receiver ? await patch(`alerts/receivers/${receiver.id}/`, { ...given, version: receiver.version }) : await post("alerts/receivers/", { ...given, kind });
+      const given = {
+        ...values,
+        enabled: enabled === "true",
+        ...(webhook ? {} : { recipients: recipients.split(/[\s,]+/).filter(Boolean) }),
+      };
+      const made = receiver
+        ? await patch(`alerts/receivers/${receiver.id}/`, { ...given, version: receiver.version })
+        : await post("alerts/receivers/", { ...given, kind });
       look();
-      const warned = made.warning ? h("p", { class: "wrong", role: "alert" }, `Saved, but nothing reaches it now: ${made.warning}.`) : null;
+      const warned = made.warning
+        ? h("p", { class: "wrong", role: "alert" }, `Saved, but nothing reaches it now: ${made.warning}.`)
+        : null;
       return made.secret ? h("div", {}, warned, secretTold(made.secret)) : warned;
     },
   });
 }
 
 function newSecret(receiver) {
-  openFormDialog({ title: `Another secret for ${receiver.name}`, says: "The one it has stops to hold at once.", fields: [], action: "Generate", danger: true,
-    submit: async () => secretTold((await post(`alerts/receivers/${receiver.id}/secret/`, {})).secret) });
+  openFormDialog({
+    title: `Another secret for ${receiver.name}`,
+    says: "The one it has stops to hold at once.",
+    fields: [],
+    action: "Generate",
+    danger: true,
+    submit: async () => secretTold((await post(`alerts/receivers/${receiver.id}/secret/`, {})).secret),
+  });
 }
 
 function removeReceiver(receiver) {
   const used = rules.filter((rule) => rule.receivers.includes(receiver.id)).map((rule) => rule.name);
-  openFormDialog({ title: `Remove ${receiver.name}`, says: used.length ? `Told by: ${used.join(", ")}. Those rules go on without it.` : "No rule tells it anything.", fields: [], action: "Remove", danger: true,
+  openFormDialog({
+    title: `Remove ${receiver.name}`,
+    says: used.length ? `Told by: ${used.join(", ")}. Those rules go on without it.` : "No rule tells it anything.",
+    fields: [],
+    action: "Remove",
+    danger: true,
     async submit() {
       await remove(`alerts/receivers/${receiver.id}/`);
       look();
-    } });
+    },
+  });
 }
 
 function showReceivers(receivers) {
   byId("receivers-empty").hidden = receivers.length > 0;
   byId("receivers-box").hidden = !receivers.length;
-  fill(byId("receivers"), receivers.map((each) => h("tr", {},
-    h("th", { scope: "row" }, each.name, each.enabled ? null : h("span", { class: "tag" }, "off"), h("small", { class: "muted vh wrap" }, (each.kind === "webhook" ? each.url : each.recipients.join(", ")) || (each.kind === "webhook" ? "webhook" : "e-mail"))),
-    h("td", { class: "acts" }, button("Test", async () => {
-      await change(() => post(`alerts/receivers/${each.id}/test/`, {}), `A test is on its way to ${each.name}: see the log.`);
-    }), button("Edit", () => receiverDialog(each)), each.kind === "webhook" ? button("Secret…", () => newSecret(each)) : null, button("Remove", () => removeReceiver(each))))));
+  fill(
+    byId("receivers"),
+    receivers.map((each) =>
+      h(
+        "tr",
+        {},
+        h(
+          "th",
+          { scope: "row" },
+          each.name,
+          each.enabled ? null : h("span", { class: "tag" }, "off"),
+          h(
+            "small",
+            { class: "muted vh wrap" },
+            (each.kind === "webhook" ? each.url : each.recipients.join(", ")) ||
+              (each.kind === "webhook" ? "webhook" : "e-mail"),
+          ),
+        ),
+        h(
+          "td",
+          { class: "acts" },
+          button("Test", async () => {
+            await change(
+              () => post(`alerts/receivers/${each.id}/test/`, {}),
+              `A test is on its way to ${each.name}: see the log.`,
+            );
+          }),
+          button("Edit", () => receiverDialog(each)),
+          each.kind === "webhook" ? button("Secret…", () => newSecret(each)) : null,
+          button("Remove", () => removeReceiver(each)),
+        ),
+      ),
+    ),
+  );
 }
 
 function showNetworks(networks) {
-  fill(byId("networks"), networks.length ? networks.map((each) => h("li", { class: "line" }, h("div", {}, h("code", {}, each.network), h("small", { class: "muted vh" }, `by ${each.added_by}, ${clock(ms(each.added))}`)),
-    h("button", { type: "button", class: "quiet row-act", ...unless("administer", null), on: { click: () => change(() => remove(`alerts/networks/${each.id}/`), `${each.network} is not reached any more.`) } }, "Forbid")))
-    : h("li", { class: "line muted" }, "None: webhooks reach public addresses only."));
+  fill(
+    byId("networks"),
+    networks.length
+      ? networks.map((each) =>
+          h(
+            "li",
+            { class: "line" },
+            h(
+              "div",
+              {},
+              h("code", {}, each.network),
+              h("small", { class: "muted vh" }, `by ${each.added_by}, ${clock(ms(each.added))}`),
+            ),
+            h(
+              "button",
+              {
+                type: "button",
+                class: "quiet row-act",
+                ...unless("administer", null),
+                on: {
+                  click: () =>
+                    change(() => remove(`alerts/networks/${each.id}/`), `${each.network} is not reached any more.`),
+                },
+              },
+              "Forbid",
+            ),
+          ),
+        )
+      : h("li", { class: "line muted" }, "None: webhooks reach public addresses only."),
+  );
 }
 
 // -- the log ----------------------------------------------------------------------------------------------------------
@@ -158,22 +376,70 @@ function showLog(page) {
   byId("log-empty").hidden = page.count > 0;
   byId("log-box").hidden = !page.count;
   byId("pager").hidden = page.count <= shownLog || shownLog >= 200;
-  fill(byId("log"), page.results.map((told) => {
-    const [sign, word] = PHASES[told.phase];
-    const names = told.items.map((each) => `${each.title}: ${each.name}`);
-    return h("tr", {}, h("td", {}, clockElement(ms(told.at))), h("td", {}, h("span", { class: `phase phase-${told.phase}` }, icon(sign), word)),
-      h("td", { class: "wrap" }, told.phase === "test" ? "Sent by hand" : h("span", { title: names.join("\n") }, names.slice(0, 2).join("; "), told.count > 2 ? `; and ${told.count - 2} more` : ""), told.rule_name ? h("small", { class: "muted vh" }, `Rule ${told.rule_name}`) : null),
-      h("td", { class: "wrap" }, told.deliveries.length ? told.deliveries.map((each) => h("div", { class: `delivery delivery-${each.state}`, title: each.attempts.map((a) => `${clock(ms(a.at))}: ${a.outcome} (${a.seconds} s)`).join("\n") },
-        h("strong", {}, each.receiver_name), " ", outcome(each), each.state === "failed" ? button("Again", () => change(() => post(`alerts/deliveries/${each.id}/again/`, {}), "It is tried again.")) : null)) : h("span", { class: "muted" }, "nobody to tell")));
-  }));
+  fill(
+    byId("log"),
+    page.results.map((told) => {
+      const [sign, word] = PHASES[told.phase];
+      const names = told.items.map((each) => `${each.title}: ${each.name}`);
+      return h(
+        "tr",
+        {},
+        h("td", {}, clockElement(ms(told.at))),
+        h("td", {}, h("span", { class: `phase phase-${told.phase}` }, icon(sign), word)),
+        h(
+          "td",
+          { class: "wrap" },
+          told.phase === "test"
+            ? "Sent by hand"
+            : h(
+                "span",
+                { title: names.join("\n") },
+                names.slice(0, 2).join("; "),
+                told.count > 2 ? `; and ${told.count - 2} more` : "",
+              ),
+          told.rule_name ? h("small", { class: "muted vh" }, `Rule ${told.rule_name}`) : null,
+        ),
+        h(
+          "td",
+          { class: "wrap" },
+          told.deliveries.length
+            ? told.deliveries.map((each) =>
+                h(
+                  "div",
+                  {
+                    class: `delivery delivery-${each.state}`,
+                    title: each.attempts.map((a) => `${clock(ms(a.at))}: ${a.outcome} (${a.seconds} s)`).join("\n"),
+                  },
+                  h("strong", {}, each.receiver_name),
+                  " ",
+                  outcome(each),
+                  each.state === "failed"
+                    ? button("Again", () =>
+                        change(() => post(`alerts/deliveries/${each.id}/again/`, {}), "It is tried again."),
+                      )
+                    : null,
+                ),
+              )
+            : h("span", { class: "muted" }, "nobody to tell"),
+        ),
+      );
+    }),
+  );
 }
 
 // -- together ---------------------------------------------------------------------------------------------------------
 
 const { look, change } = asking(
-  () => Promise.all([
-    titles.size ? null : get("alerts/kinds/"), get("alerts/"), get("alerts/rules/"), get("alerts/receivers/"), get("alerts/silences/"), get("alerts/networks/"), get(`alerts/log/${query({ page_size: shownLog })}`),
-  ]),
+  () =>
+    Promise.all([
+      titles.size ? null : get("alerts/kinds/"),
+      get("alerts/"),
+      get("alerts/rules/"),
+      get("alerts/receivers/"),
+      get("alerts/silences/"),
+      get("alerts/networks/"),
+      get(`alerts/log/${query({ page_size: shownLog })}`),
+    ]),
   ([kinds, firing, found, receivers, silences, networks, log], ifNew) => {
     if (kinds) titles = new Map(kinds.map((each) => [each.kind, each.title]));
     rules = found;
@@ -189,18 +455,32 @@ const { look, change } = asking(
 byId("new-webhook").addEventListener("click", () => receiverDialog(null, "webhook"));
 byId("new-email").addEventListener("click", () => receiverDialog(null, "email"));
 byId("new-silence").addEventListener("click", () => silence({}, "Silence a scope", true));
-byId("new-network").addEventListener("click", () => openFormDialog({ title: "Let webhooks reach a network", says: "By default they reach public addresses only, so that nobody can make this machine call services that trust it.",
-  fields: [plainField("network", "Network", { placeholder: "10.20.0.0/16" })], action: "Allow",
-  async submit(values) {
-    await post("alerts/networks/", values);
-    look();
-  } }));
+byId("new-network").addEventListener("click", () =>
+  openFormDialog({
+    title: "Let webhooks reach a network",
+    says:
+      "By default they reach public addresses only, so that nobody can make this machine call " +
+      "services that trust it.",
+    fields: [plainField("network", "Network", { placeholder: "10.20.0.0/16" })],
+    action: "Allow",
+    async submit(values) {
+      await post("alerts/networks/", values);
+      look();
+    },
+  }),
+);
 byId("older").addEventListener("click", () => {
   shownLog = Math.min(200, shownLog * 2);
   look();
 });
-for (const [id, what, host] of [["new-webhook", "operate", null], ["new-email", "operate", null], ["new-silence", "operate"], ["new-network", "administer", null]]) {
-  for (const [name, value] of Object.entries(unless(what, host))) name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
+for (const [id, what, host] of [
+  ["new-webhook", "operate", null],
+  ["new-email", "operate", null],
+  ["new-silence", "operate"],
+  ["new-network", "administer", null],
+]) {
+  for (const [name, value] of Object.entries(unless(what, host)))
+    name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
 }
 watch({ watch: "objects", object: "" });
 look();

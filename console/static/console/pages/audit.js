@@ -24,7 +24,9 @@ for (const input of document.querySelectorAll("input[data-moment]")) {
   const field = new MomentField(input);
   const sent = input.form.elements[input.dataset.moment];
   field.ms = readMoment(sent.value);
-  const follow = () => { sent.value = field.address; };
+  const follow = () => {
+    sent.value = field.address;
+  };
   input.addEventListener("input", follow); // before the form hears of it and sends
   input.addEventListener("change", follow);
 }

@@ -15,17 +15,44 @@ const byId = (id) => document.getElementById(id);
 const apply = byId("apply");
 const all = byId("all");
 const problem = byId("problem");
-const reason = field({ name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] }, { label: "Reason", hint: "Kept in the audit trail, with each queue." });
+const reason = field(
+  { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
+  { label: "Reason", hint: "Kept in the audit trail, with each queue." },
+);
 const fields = inRows(settings.policy).map((declared) => {
-  const f = field(declared, { inherits: true, label: labelOf(declared), placeholder: "inherited", hint: declared.description, changed: soon });
-  const tick = h("input", { type: "checkbox", name: `set-${declared.name}`, on: { change: () => (show(), soon()) } });
+  const f = field(declared, {
+    inherits: true,
+    label: labelOf(declared),
+    placeholder: "inherited",
+    hint: declared.description,
+    changed: soon,
+  });
+  const tick = h("input", {
+    type: "checkbox",
+    name: `set-${declared.name}`,
+    on: {
+      change() {
+        show();
+        soon();
+      },
+    },
+  });
   const show = () => {
     f.element.hidden = !tick.checked;
     if (tick.checked) f.input.focus();
   };
   f.element.querySelector("label").classList.add("sr");
   f.element.hidden = true;
-  return { f, tick, element: h("div", { class: "bulk-field" }, h("label", { class: "sure" }, tick, h("span", {}, labelOf(declared))), f.element) };
+  return {
+    f,
+    tick,
+    element: h(
+      "div",
+      { class: "bulk-field" },
+      h("label", { class: "sure" }, tick, h("span", {}, labelOf(declared))),
+      f.element,
+    ),
+  };
 });
 const picked = new Set(); // object names, while not all that match are meant
 let shown = null; // the queues on the page; null: not known
@@ -35,12 +62,17 @@ let asked = null;
 let pause = 0;
 let took = 0; // ms, the last preview
 
-const filter = () => ({ search: byId("search").value.trim(), pattern: byId("pattern").value.trim(), states: byId("state").value ? [byId("state").value] : [] });
+const filter = () => ({
+  search: byId("search").value.trim(),
+  pattern: byId("pattern").value.trim(),
+  states: byId("state").value ? [byId("state").value] : [],
+});
 const selection = () => (all.checked ? filter() : { objects: [...picked].sort() });
 const chosen = () => (all.checked ? total : picked.size);
 
 /** {field: value} of the ticked ones; throws for what cannot be read. */
-const attributes = () => Object.fromEntries(fields.filter(({ tick }) => tick.checked).map(({ f }) => [f.declared.name, f.read()]));
+const attributes = () =>
+  Object.fromEntries(fields.filter(({ tick }) => tick.checked).map(({ f }) => [f.declared.name, f.read()]));
 
 function edit() {
   return { selection: selection(), attributes: attributes() };
@@ -83,20 +115,39 @@ function list() {
     fill(byId("queues"), h("tr", {}, h("td", { colspan: "2", class: "muted" }, "Not known.")));
     return;
   }
-  fill(byId("queues"), shown.length ? shown.map((queue) => {
-    const tick = h("input", { type: "checkbox", disabled: all.checked, "aria-label": `Choose ${queue.name}` });
-    tick.checked = all.checked || picked.has(queue.object);
-    tick.addEventListener("change", () => {
-      picked[tick.checked ? "add" : "delete"](queue.object);
-      byId("count").textContent = `${count(picked.size)} picked`;
-      soon();
-    });
-    return h("tr", {}, h("th", { scope: "row" }, h("label", { class: "sure" }, tick, h("span", {}, queue.name, h("small", { class: "muted vh" }, queue.virtualhost)))), h("td", { class: "wrap" }, settingChips(queue.set)));
-  }) : h("tr", {}, h("td", { colspan: "2", class: "muted" }, "No queue matches.")));
+  fill(
+    byId("queues"),
+    shown.length
+      ? shown.map((queue) => {
+          const tick = h("input", { type: "checkbox", disabled: all.checked, "aria-label": `Choose ${queue.name}` });
+          tick.checked = all.checked || picked.has(queue.object);
+          tick.addEventListener("change", () => {
+            picked[tick.checked ? "add" : "delete"](queue.object);
+            byId("count").textContent = `${count(picked.size)} picked`;
+            soon();
+          });
+          return h(
+            "tr",
+            {},
+            h(
+              "th",
+              { scope: "row" },
+              h(
+                "label",
+                { class: "sure" },
+                tick,
+                h("span", {}, queue.name, h("small", { class: "muted vh" }, queue.virtualhost)),
+              ),
+            ),
+            h("td", { class: "wrap" }, settingChips(queue.set)),
+          );
+        })
+      : h("tr", {}, h("td", { colspan: "2", class: "muted" }, "No queue matches.")),
+  );
   byId("rest").textContent = `and ${plural(total - shown.length, "more queue")}: narrow the filter to see them`;
 }
 
-// -- what it would do --------------------------------------------------------------------------------------------------
+// -- what it would do -----------------------------------------------------------------------------------------------
 
 function soon() {
   let same = false;
@@ -119,7 +170,16 @@ async function preview() {
   const ticked = fields.filter(({ tick }) => tick.checked);
   if (!ticked.map(({ f }) => f.check()).every(Boolean)) return;
   if (!ticked.length || !chosen()) {
-    fill(box, h("p", { class: "muted" }, ticked.length ? "No queue is chosen." : "Tick a field: what it would do is shown here before anything is changed."));
+    fill(
+      box,
+      h(
+        "p",
+        { class: "muted" },
+        ticked.length
+          ? "No queue is chosen."
+          : "Tick a field: what it would do is shown here before anything is changed.",
+      ),
+    );
     return;
   }
   const wanted = edit();
@@ -135,7 +195,10 @@ async function preview() {
   } catch (error) {
     if (error.name === "AbortError") return;
     for (const { f } of ticked) f.wrong(error.fields?.[f.declared.name] ?? "");
-    fill(box, h("p", { class: "muted" }, error.status === 503 ? UNKNOWN : "Nothing to show: the edit would be refused."));
+    fill(
+      box,
+      h("p", { class: "muted" }, error.status === 503 ? UNKNOWN : "Nothing to show: the edit would be refused."),
+    );
     tell(h("p", {}, error.message));
   }
   apply.disabled = previewed === null;
@@ -154,7 +217,7 @@ byId("bulk").addEventListener("submit", async (event) => {
   }
 });
 
-// -- the edits so far ---------------------------------------------------------------------------------------------------
+// -- the edits so far -----------------------------------------------------------------------------------------------
 
 export const jobState = (job) => (job.stalled ? "stalled: resume it" : job.state);
 
@@ -162,21 +225,58 @@ async function jobs() {
   try {
     const told = await get("policies/bulk/");
     byId("jobs-empty").hidden = told.count > 0;
-    fill(byId("jobs"), told.results.map((job) => h("tr", {},
-      h("th", { scope: "row" }, h("a", { href: `/policies/bulk/${job.id}/${location.search}` }, job.undo_of ? `Undo of ${job.undo_of}` : `Edit ${job.id}`), h("small", { class: "muted vh" }, clock(Date.parse(job.created)))),
-      h("td", { class: "wrap" }, plural(job.total, "queue"), " ", job.undo_of ? "" : settingChips(Object.fromEntries(Object.entries(job.attributes).map(([name, value]) => [name, value ?? "inherited"])))),
-      h("td", {}, job.user_name, job.reason ? h("small", { class: "muted vh" }, job.reason) : null),
-      h("td", {}, jobState(job), job.counts.failed ? h("small", { class: "wrong vh" }, `${exact(job.counts.failed)} failed`) : null))));
+    fill(
+      byId("jobs"),
+      told.results.map((job) =>
+        h(
+          "tr",
+          {},
+          h(
+            "th",
+            { scope: "row" },
+            h(
+              "a",
+              { href: `/policies/bulk/${job.id}/${location.search}` },
+              job.undo_of ? `Undo of ${job.undo_of}` : `Edit ${job.id}`,
+            ),
+            h("small", { class: "muted vh" }, clock(Date.parse(job.created))),
+          ),
+          h(
+            "td",
+            { class: "wrap" },
+            plural(job.total, "queue"),
+            " ",
+            job.undo_of
+              ? ""
+              : settingChips(
+                  Object.fromEntries(
+                    Object.entries(job.attributes).map(([name, value]) => [name, value ?? "inherited"]),
+                  ),
+                ),
+          ),
+          h("td", {}, job.user_name, job.reason ? h("small", { class: "muted vh" }, job.reason) : null),
+          h(
+            "td",
+            {},
+            jobState(job),
+            job.counts.failed ? h("small", { class: "wrong vh" }, `${exact(job.counts.failed)} failed`) : null,
+          ),
+        ),
+      ),
+    );
   } catch (error) {
     byId("jobs-empty").hidden = false;
     fill(byId("jobs-empty"), h("p", { class: "wrong" }, error.message));
   }
 }
 
-// -- begin ---------------------------------------------------------------------------------------------------------------
+// -- begin ----------------------------------------------------------------------------------------------------------
 
 fill(byId("reason"), reason.element);
-fill(byId("fields"), fields.map(({ element }) => element));
+fill(
+  byId("fields"),
+  fields.map(({ element }) => element),
+);
 let typing = 0;
 for (const id of ["search", "pattern", "state"]) {
   byId(id).addEventListener("input", () => {

@@ -25,14 +25,48 @@ function show(job) {
   const running = job.state === "running" && !job.stalled;
   byId("bar").max = job.total;
   byId("bar").value = job.total - open;
-  byId("state").textContent = job.stalled ? "Whoever ran it has gone: resume it" : job.state === "done" ? `Done at ${clock(Date.parse(job.finished))}` : running ? `Running: ${exact(job.total - open)} of ${exact(job.total)}` : "Interrupted";
-  fill(byId("counts"), h("ul", { class: "effects" }, Object.entries(WORDS).map(([state, word]) => {
-    const n = state === "waiting" ? open : counts[state];
-    return n ? h("li", { class: `effect ${state === "failed" ? "danger" : state === "done" ? "fine" : ""}` }, icon(state === "failed" ? "overfull" : "normal"), h("span", {}, h("strong", {}, plural(n, "queue")), ` ${word}`)) : null;
-  })));
-  fill(byId("sets"), job.undo_of ? h("p", { class: "muted" }, "Each queue gets what it had before ", h("a", { href: `/policies/bulk/${job.undo_of}/` }, `bulk edit ${job.undo_of}`), ".")
-    : settingChips(Object.fromEntries(Object.entries(job.attributes).map(([name, value]) => [name, value ?? "inherited"]))),
-  job.undone_by.map((number) => h("p", {}, "Undone by ", h("a", { href: `/policies/bulk/${number}/` }, `bulk edit ${number}`), ".")));
+  byId("state").textContent = job.stalled
+    ? "Whoever ran it has gone: resume it"
+    : job.state === "done"
+      ? `Done at ${clock(Date.parse(job.finished))}`
+      : running
+        ? `Running: ${exact(job.total - open)} of ${exact(job.total)}`
+        : "Interrupted";
+  fill(
+    byId("counts"),
+    h(
+      "ul",
+      { class: "effects" },
+      Object.entries(WORDS).map(([state, word]) => {
+        const n = state === "waiting" ? open : counts[state];
+        return n
+          ? h(
+              "li",
+              { class: `effect ${state === "failed" ? "danger" : state === "done" ? "fine" : ""}` },
+              icon(state === "failed" ? "overfull" : "normal"),
+              h("span", {}, h("strong", {}, plural(n, "queue")), ` ${word}`),
+            )
+          : null;
+      }),
+    ),
+  );
+  fill(
+    byId("sets"),
+    job.undo_of
+      ? h(
+          "p",
+          { class: "muted" },
+          "Each queue gets what it had before ",
+          h("a", { href: `/policies/bulk/${job.undo_of}/` }, `bulk edit ${job.undo_of}`),
+          ".",
+        )
+      : settingChips(
+          Object.fromEntries(Object.entries(job.attributes).map(([name, value]) => [name, value ?? "inherited"])),
+        ),
+    job.undone_by.map((number) =>
+      h("p", {}, "Undone by ", h("a", { href: `/policies/bulk/${number}/` }, `bulk edit ${number}`), "."),
+    ),
+  );
   byId("problem").hidden = !job.error;
   fill(byId("problem"), h("p", {}, job.error));
   byId("interrupt").hidden = !running;
@@ -44,17 +78,44 @@ function show(job) {
 
 async function rows(job) {
   wanted ??= job.counts.failed || job.state === "running" ? "failed" : "done";
-  for (const button of document.querySelectorAll(".segmented [data-state]")) button.setAttribute("aria-pressed", String(button.dataset.state === wanted));
+  for (const button of document.querySelectorAll(".segmented [data-state]"))
+    button.setAttribute("aria-pressed", String(button.dataset.state === wanted));
   const told = await get(`${path}rows/${query({ state: wanted, page_size: SHOWN })}`);
   byId("rows-empty").hidden = told.count > 0;
   byId("rows-rest").hidden = told.count <= SHOWN;
   byId("rows-rest").textContent = `and ${plural(told.count - SHOWN, "more queue")}`;
-  fill(byId("rows"), told.results.map((row) => {
-    const { keys } = parseName(row.object);
-    return h("tr", {}, h("th", { scope: "row" }, h("a", { href: queueUrl(keys.virtualhost, keys.name) }, keys.name), h("small", { class: "muted vh" }, keys.virtualhost)),
-      h("td", { class: "wrap" }, row.detail ? h("p", { class: "wrong" }, row.detail) : Object.entries(row.wanted).map(([name, value]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelBeside(name, value, row.before?.[name])), " ",
-        row.before ? [h("del", {}, fieldText(name, row.before[name])), " → "] : null, h("ins", {}, fieldText(name, value))))));
-  }));
+  fill(
+    byId("rows"),
+    told.results.map((row) => {
+      const { keys } = parseName(row.object);
+      return h(
+        "tr",
+        {},
+        h(
+          "th",
+          { scope: "row" },
+          h("a", { href: queueUrl(keys.virtualhost, keys.name) }, keys.name),
+          h("small", { class: "muted vh" }, keys.virtualhost),
+        ),
+        h(
+          "td",
+          { class: "wrap" },
+          row.detail
+            ? h("p", { class: "wrong" }, row.detail)
+            : Object.entries(row.wanted).map(([name, value]) =>
+                h(
+                  "div",
+                  { class: "change" },
+                  h("span", { class: "muted" }, labelBeside(name, value, row.before?.[name])),
+                  " ",
+                  row.before ? [h("del", {}, fieldText(name, row.before[name])), " → "] : null,
+                  h("ins", {}, fieldText(name, value)),
+                ),
+              ),
+        ),
+      );
+    }),
+  );
 }
 
 async function look() {
@@ -81,16 +142,18 @@ async function steer(action) {
 
 byId("interrupt").addEventListener("click", () => steer("interrupt"));
 byId("resume").addEventListener("click", () => steer("resume"));
-byId("undo").addEventListener("click", () => openChangeDialog({
-  title: "Undo this bulk edit",
-  action: "Undo",
-  danger: true,
-  ask: () => get(`${path}undo/`),
-  async apply(reason) {
-    const job = await post(`${path}undo/`, { reason });
-    location.assign(`/policies/bulk/${job.id}/${location.search}`);
-  },
-}));
+byId("undo").addEventListener("click", () =>
+  openChangeDialog({
+    title: "Undo this bulk edit",
+    action: "Undo",
+    danger: true,
+    ask: () => get(`${path}undo/`),
+    async apply(reason) {
+      const job = await post(`${path}undo/`, { reason });
+      location.assign(`/policies/bulk/${job.id}/${location.search}`);
+    },
+  }),
+);
 document.querySelector(".segmented").addEventListener("click", (event) => {
   const { state } = event.target.closest("[data-state]")?.dataset ?? {};
   if (!state) return;

@@ -20,7 +20,11 @@ for (const name of NAMES) byId(name).value = given.get(name) ?? "";
 
 function ask(page = 1) {
   const asked = Object.fromEntries(NAMES.map((name) => [name, byId(name).value.trim()]));
-  const kept = new URLSearchParams(Object.entries({ broker: given.get("broker") ?? "", ...asked, page: page > 1 ? page : "" }).filter(([, value]) => value));
+  const kept = new URLSearchParams(
+    Object.entries({ broker: given.get("broker") ?? "", ...asked, page: page > 1 ? page : "" }).filter(
+      ([, value]) => value,
+    ),
+  );
   history.replaceState(null, "", kept.size ? `?${kept}` : location.pathname);
   watch({ watch: "conditions", ...asked, page, page_size: pager.size });
 }
@@ -32,14 +36,29 @@ const render = drawing(() => {
   const unknown = !snapshot.connected && snapshot.as_of === null;
   setText(byId("conditions-count"), unknown ? "" : count(total));
   for (const option of byId("kind").options) {
-    if (option.value) setText(option, unknown ? settings.kinds[option.value] : `${settings.kinds[option.value]} (${count(kinds[option.value] ?? 0)})`);
+    if (option.value)
+      setText(
+        option,
+        unknown ? settings.kinds[option.value] : `${settings.kinds[option.value]} (${count(kinds[option.value] ?? 0)})`,
+      );
   }
   pager.show(page, total);
   empty.hidden = total > 0;
   if (total) return;
-  if (unknown) fill(empty, h("p", {}, h("strong", {}, UNKNOWN)), h("p", {}, "Conditions are shown as soon as it answers."));
-  else if (NAMES.some((name) => byId(name).value)) fill(empty, h("p", {}, h("strong", {}, `No condition matches${atThatTime() && ` what was known${atThatTime()}`}.`)), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every condition")));
-  else fill(empty, h("p", {}, h("strong", {}, `No active conditions${atThatTime()}.`)), h("p", {}, atThatTime() ? "New ones are shown as soon as it answers." : "New ones are shown within a second."));
+  if (unknown)
+    fill(empty, h("p", {}, h("strong", {}, UNKNOWN)), h("p", {}, "Conditions are shown as soon as it answers."));
+  else if (NAMES.some((name) => byId(name).value))
+    fill(
+      empty,
+      h("p", {}, h("strong", {}, `No condition matches${atThatTime() && ` what was known${atThatTime()}`}.`)),
+      h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every condition")),
+    );
+  else
+    fill(
+      empty,
+      h("p", {}, h("strong", {}, `No active conditions${atThatTime()}.`)),
+      h("p", {}, atThatTime() ? "New ones are shown as soon as it answers." : "New ones are shown within a second."),
+    );
 });
 
 function clear() {

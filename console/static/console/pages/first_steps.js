@@ -1,5 +1,5 @@
-// The first screen of a broker without queues: what an application needs to connect, each made here with one form, and an
-// example of a program with what has just been made in it.
+// The first screen of a broker without queues: what an application needs to connect, each made here with one form, and
+// an example of a program with what has just been made in it.
 
 import { post } from "../core/api.js";
 import { atThatTime } from "../core/away.js";
@@ -14,11 +14,16 @@ const HOST = "default";
 /** What was made on this page, for the example. */
 const made = { queue: "orders", user: "app", password: "" };
 
-const create = (object, attributes) => post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, { object, attributes, reason: "first steps" });
+const create = (object, attributes) =>
+  post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, { object, attributes, reason: "first steps" });
 
 function createQueue() {
   const name = plainField("name", "Name", { value: made.queue });
-  const capacity = plainField("capacity_messages", "Capacity in messages", { value: "10000", inputmode: "numeric", hint: "Above it producers are blocked until consumers have made room. Empty: no limit." });
+  const capacity = plainField("capacity_messages", "Capacity in messages", {
+    value: "10000",
+    inputmode: "numeric",
+    hint: "Above it producers are blocked until consumers have made room. Empty: no limit.",
+  });
   const dialog = openFormDialog({
     title: "Create a queue",
     says: `In the virtual host ${HOST}.`,
@@ -27,10 +32,41 @@ function createQueue() {
     async submit() {
       const limit = capacity.input.value.trim().replaceAll(",", "");
       const queue = name.input.value.trim();
-      await create(formatName("Queue", { virtualhost: HOST, name: queue }), limit ? { capacity_messages: Number(limit) } : {});
+      await create(
+        formatName("Queue", { virtualhost: HOST, name: queue }),
+        limit ? { capacity_messages: Number(limit) } : {},
+      );
       made.queue = queue;
-      return h("div", { class: "stack" }, h("p", {}, h("strong", {}, `The queue ${queue} is created. `), "An application needs a user of the broker, too."),
-        made.password ? example() : h("p", {}, h("button", { type: "button", ...unlessAllowed("User", "create"), on: { click: () => (dialog.close(), createUser()) } }, "Create client user")));
+      return h(
+        "div",
+        { class: "stack" },
+        h(
+          "p",
+          {},
+          h("strong", {}, `The queue ${queue} is created. `),
+          "An application needs a user of the broker, too.",
+        ),
+        made.password
+          ? example()
+          : h(
+              "p",
+              {},
+              h(
+                "button",
+                {
+                  type: "button",
+                  ...unlessAllowed("User", "create"),
+                  on: {
+                    click: () => {
+                      dialog.close();
+                      createUser();
+                    },
+                  },
+                },
+                "Create client user",
+              ),
+            ),
+      );
     },
   });
 }
@@ -39,7 +75,9 @@ function createUser() {
   const name = plainField("name", "Name", { value: made.user });
   openFormDialog({
     title: "Create a client user",
-    says: `With a generated password, and the permissions to publish to and consume from every queue of the virtual host ${HOST}. They can be changed under Objects, Users.`,
+    says:
+      "With a generated password, and the permissions to publish to and consume from every queue " +
+      `of the virtual host ${HOST}. They can be changed under Objects, Users.`,
     fields: [name],
     action: "Create client user",
     async submit() {
@@ -47,7 +85,13 @@ function createUser() {
       const answer = await create(formatName("User", { name: user }), { grants: [`${HOST}:publish,consume`] });
       made.user = user;
       made.password = answer.attributes.password;
-      return h("div", { class: "stack" }, h("p", {}, h("strong", {}, `The password of ${user}. `), "Copy it now: it is not shown again."), h("p", {}, h("code", { class: "secret told-once", id: "first-password" }, made.password)), example());
+      return h(
+        "div",
+        { class: "stack" },
+        h("p", {}, h("strong", {}, `The password of ${user}. `), "Copy it now: it is not shown again."),
+        h("p", {}, h("code", { class: "secret told-once", id: "first-password" }, made.password)),
+        example(),
+      );
     },
   });
 }
@@ -65,18 +109,47 @@ connection = BlockingConnection(
 sender = connection.create_sender(${JSON.stringify(made.queue)})
 sender.send(Message(body="hello"))
 connection.close()`;
-  return h("div", { class: "first-example" }, h("p", {}, "An application sends like this (Python, ", h("code", {}, "pip install python-qpid-proton"), "):"),
-    h("pre", { class: "first-code", tabindex: "0" }, h("code", { id: "first-code" }, text)));
+  return h(
+    "div",
+    { class: "first-example" },
+    h("p", {}, "An application sends like this (Python, ", h("code", {}, "pip install python-qpid-proton"), "):"),
+    h("pre", { class: "first-code", tabindex: "0" }, h("code", { id: "first-code" }, text)),
+  );
 }
 
 /** Fill the empty state. Who may not do a step reads on its button what it needs. */
 export function showFirstSteps(empty) {
-  fill(empty,
+  fill(
+    empty,
     h("p", {}, h("strong", {}, atThatTime() ? `There was no queue${atThatTime()}.` : "No queue yet.")),
-    h("p", {}, "An application connects to ", h("code", {}, settings.amqp || "the broker"), " with AMQP 1.0. It needs a queue, and a user of the broker with permissions on the virtual host. Anonymous clients, and queues that come with the first client that names them, are allowed only where the virtual host says so."),
-    h("p", { class: "first-actions" },
-      h("button", { type: "button", class: "primary", ...unlessAllowed("Queue", "create", HOST), on: { click: createQueue } }, "Create queue"),
-      h("button", { type: "button", ...unlessAllowed("User", "create"), on: { click: createUser } }, "Create client user"),
-      h("a", { href: `/objects/?object=${encodeURIComponent(formatName("VirtualHost", { name: HOST }))}` }, "Settings of the virtual host")),
-    example());
+    h(
+      "p",
+      {},
+      "An application connects to ",
+      h("code", {}, settings.amqp || "the broker"),
+      " with AMQP 1.0. It needs a queue, and a user of the broker with permissions on the " +
+        "virtual host. Anonymous clients, and queues that come with the first client that names " +
+        "them, are allowed only where the virtual host says so.",
+    ),
+    h(
+      "p",
+      { class: "first-actions" },
+      h(
+        "button",
+        { type: "button", class: "primary", ...unlessAllowed("Queue", "create", HOST), on: { click: createQueue } },
+        "Create queue",
+      ),
+      h(
+        "button",
+        { type: "button", ...unlessAllowed("User", "create"), on: { click: createUser } },
+        "Create client user",
+      ),
+      h(
+        "a",
+        { href: `/objects/?object=${encodeURIComponent(formatName("VirtualHost", { name: HOST }))}` },
+        "Settings of the virtual host",
+      ),
+    ),
+    example(),
+  );
 }

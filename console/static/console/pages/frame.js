@@ -18,7 +18,8 @@ document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest"
 
 const connection = new ConnectionBanner(live, () => refreshStops(connection.brokerAway));
 live.addEventListener("events", (event) => {
-  if (event.detail.events.some((e) => e.kind === "producers-stopped" || e.kind === "producers-started")) refreshStops(connection.brokerAway);
+  if (event.detail.events.some((e) => e.kind === "producers-stopped" || e.kind === "producers-started"))
+    refreshStops(connection.brokerAway);
 });
 
 setUpTheme(document.getElementById("theme"));
@@ -41,12 +42,21 @@ document.getElementById("broker-choice")?.addEventListener("change", (event) => 
 });
 
 // A disabled action stays focusable and says why.
-addEventListener("click", (event) => {
-  const disabled = event.target.closest?.('[aria-disabled="true"]');
-  if (!disabled) return;
-  event.preventDefault();
-  event.stopImmediatePropagation();
-  toast(disabled.dataset.off === undefined ? `You may look, but not do that: it needs the role of ${disabled.dataset.needs ?? "operator"}.` : whyNot(), "error");
-}, true);
+addEventListener(
+  "click",
+  (event) => {
+    const disabled = event.target.closest?.('[aria-disabled="true"]');
+    if (!disabled) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    toast(
+      disabled.dataset.off === undefined
+        ? `You may look, but not do that: it needs the role of ${disabled.dataset.needs ?? "operator"}.`
+        : whyNot(),
+      "error",
+    );
+  },
+  true,
+);
 
 if (WITHOUT_WATCH.includes(settings.page)) watch({ watch: "objects", object: "" });

@@ -11,7 +11,11 @@ export class Model {
   static async load(broker) {
     const model = new Model();
     const answer = await get(`brokers/${encodeURIComponent(broker)}/types/`);
-    const list = Array.isArray(answer) ? answer : Array.isArray(answer.types) ? answer.types : Object.values(answer.types ?? answer);
+    const list = Array.isArray(answer)
+      ? answer
+      : Array.isArray(answer.types)
+        ? answer.types
+        : Object.values(answer.types ?? answer);
     for (const type of list) model.types.set(type.name, type);
     return model;
   }
@@ -22,9 +26,13 @@ export class Model {
 
   /** The types an object of this type hangs beneath, each with the attribute that says beneath which object. */
   parents(type) {
-    const found = type.attributes.filter((a) => a.kind === "name" && this.#named(a.name)).map((a) => ({ type: this.#named(a.name), by: a.name, whole: true }));
+    const found = type.attributes
+      .filter((a) => a.kind === "name" && this.#named(a.name))
+      .map((a) => ({ type: this.#named(a.name), by: a.name, whole: true }));
     if (found.length) return found;
-    const byKey = type.keys.filter((key) => this.#named(key) && this.#named(key) !== type).map((key) => ({ type: this.#named(key), by: key, whole: false }));
+    const byKey = type.keys
+      .filter((key) => this.#named(key) && this.#named(key) !== type)
+      .map((key) => ({ type: this.#named(key), by: key, whole: false }));
     if (byKey.length) return byKey;
     return type.keys.length ? this.roots().map((root) => ({ type: root, by: null, whole: false })) : [];
   }
@@ -53,7 +61,8 @@ export class Model {
     const type = parsed && this.types.get(parsed.type);
     if (!type) return [name];
     const parent = type.keys.map((key) => [key, this.#named(key)]).find(([, t]) => t && t !== type);
-    if (parent) return [...this.path(formatName(parent[1].name, { [parent[1].keys[0]]: parsed.keys[parent[0]] })), name];
+    if (parent)
+      return [...this.path(formatName(parent[1].name, { [parent[1].keys[0]]: parsed.keys[parent[0]] })), name];
     return type.keys.length ? [...this.roots().map((root) => formatName(root.name, {})), name] : [name];
   }
 }

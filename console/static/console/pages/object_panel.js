@@ -40,10 +40,20 @@ export class ObjectPanel {
       operations: h("div", { class: "tab-body", role: "tabpanel" }, this.#operations()),
       notifications: h("div", { class: "tab-body", role: "tabpanel" }, this.#notifications()),
     };
-    const counts = { attributes: type.attributes.length, operations: type.operations.length, notifications: type.notifications.length };
+    const counts = {
+      attributes: type.attributes.length,
+      operations: type.operations.length,
+      notifications: type.notifications.length,
+    };
     const bar = h("div", { class: "tabs", role: "tablist" });
     for (const key of Object.keys(this.#bodies)) {
-      this.#tabs[key] = h("button", { type: "button", role: "tab", id: `tab-${key}`, on: { click: () => this.open(key) } }, words(key), " ", h("small", { class: "muted" }, String(counts[key])));
+      this.#tabs[key] = h(
+        "button",
+        { type: "button", role: "tab", id: `tab-${key}`, on: { click: () => this.open(key) } },
+        words(key),
+        " ",
+        h("small", { class: "muted" }, String(counts[key])),
+      );
       this.#bodies[key].setAttribute("aria-labelledby", `tab-${key}`);
       bar.append(this.#tabs[key]);
     }
@@ -55,11 +65,25 @@ export class ObjectPanel {
       this.open(next);
       this.#tabs[next].focus();
     });
-    const why = ["Queue", "Producer"].includes(type.name) ? h("a", { class: "button", href: whyUrl(name) }, "Why blocked?") : null;
-    const own = objectUrl(name).startsWith("/objects/") ? null : h("a", { class: "button", href: objectUrl(name) }, "Open its page");
-    fill(this.#panel, h("header", { class: "card-head object-head" },
-      h("div", {}, h("h2", {}, shortName(name)), h("p", { class: "muted object-name" }, name)), why, own),
-      h("p", { class: "card-text muted" }, type.description), bar, ...Object.values(this.#bodies));
+    const why = ["Queue", "Producer"].includes(type.name)
+      ? h("a", { class: "button", href: whyUrl(name) }, "Why blocked?")
+      : null;
+    const own = objectUrl(name).startsWith("/objects/")
+      ? null
+      : h("a", { class: "button", href: objectUrl(name) }, "Open its page");
+    fill(
+      this.#panel,
+      h(
+        "header",
+        { class: "card-head object-head" },
+        h("div", {}, h("h2", {}, shortName(name)), h("p", { class: "muted object-name" }, name)),
+        why,
+        own,
+      ),
+      h("p", { class: "card-text muted" }, type.description),
+      bar,
+      ...Object.values(this.#bodies),
+    );
     this.open(this.#bodies[tab] ? tab : "attributes");
   }
 
@@ -86,7 +110,11 @@ export class ObjectPanel {
   arrived(object) {
     if (!object) {
       this.#panel.classList.add("gone");
-      if (!this.#object) fill(this.#bodies.attributes, h("div", { class: "empty" }, h("p", {}, h("strong", {}, "It is not there any more."))));
+      if (!this.#object)
+        fill(
+          this.#bodies.attributes,
+          h("div", { class: "empty" }, h("p", {}, h("strong", {}, "It is not there any more."))),
+        );
       return;
     }
     this.#panel.classList.remove("gone");
@@ -112,15 +140,61 @@ export class ObjectPanel {
   #drawAttributes() {
     this.#rows = new Map();
     const writable = this.#type.attributes.some((a) => a.writable);
-    const edit = h("button", { type: "button", class: "quiet", ...unlessAllowed(this.#type.name, "update", hostOf(this.#name)), on: { click: () => this.#edit() } }, icon("pencil"), "Edit");
-    const body = h("tbody", {}, this.#type.attributes.map((declared) => {
-      const cell = h("td", { class: "wrap value", "data-label": "Value" });
-      this.#rows.set(declared.name, { cell, text: undefined });
-      return h("tr", {}, h("th", { scope: "row" }, h("span", {}, words(declared.name)), declared.writable ? h("span", { class: "tag" }, "writable") : null),
-        cell, h("td", { class: "muted small wrap", "data-label": "Meaning" }, declared.description));
-    }));
-    fill(this.#bodies.attributes, writable ? h("div", { class: "tab-actions" }, edit) : null, h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Attributes" }, h("table", { class: "grid attributes-table" },
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Attribute"), h("th", { scope: "col" }, "Value"), h("th", { scope: "col" }, "Meaning"))), body)));
+    const edit = h(
+      "button",
+      {
+        type: "button",
+        class: "quiet",
+        ...unlessAllowed(this.#type.name, "update", hostOf(this.#name)),
+        on: { click: () => this.#edit() },
+      },
+      icon("pencil"),
+      "Edit",
+    );
+    const body = h(
+      "tbody",
+      {},
+      this.#type.attributes.map((declared) => {
+        const cell = h("td", { class: "wrap value", "data-label": "Value" });
+        this.#rows.set(declared.name, { cell, text: undefined });
+        return h(
+          "tr",
+          {},
+          h(
+            "th",
+            { scope: "row" },
+            h("span", {}, words(declared.name)),
+            declared.writable ? h("span", { class: "tag" }, "writable") : null,
+          ),
+          cell,
+          h("td", { class: "muted small wrap", "data-label": "Meaning" }, declared.description),
+        );
+      }),
+    );
+    fill(
+      this.#bodies.attributes,
+      writable ? h("div", { class: "tab-actions" }, edit) : null,
+      h(
+        "div",
+        { class: "table-box", tabindex: "0", role: "region", "aria-label": "Attributes" },
+        h(
+          "table",
+          { class: "grid attributes-table" },
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              h("th", { scope: "col" }, "Attribute"),
+              h("th", { scope: "col" }, "Value"),
+              h("th", { scope: "col" }, "Meaning"),
+            ),
+          ),
+          body,
+        ),
+      ),
+    );
   }
 
   #edit() {
@@ -145,15 +219,49 @@ export class ObjectPanel {
   }
 
   #operation(operation) {
-    const fields = operation.arguments.filter((a) => !UNSEEN.has(a.name)).map((a) => field({ ...a, nullable: false }, { hint: a.description }));
+    const fields = operation.arguments
+      .filter((a) => !UNSEEN.has(a.name))
+      .map((a) => field({ ...a, nullable: false }, { hint: a.description }));
     const answer = h("div", { class: "operation-answer", "aria-live": "polite" });
     const acts = operation.effect !== "read";
     const destroys = operation.effect === "destroy";
-    const sure = destroys ? h("label", { class: "sure" }, h("input", { type: "checkbox" }), h("span", {}, "I know that this cannot be undone")) : null;
-    const button = h("button", { type: "submit", class: destroys ? "danger" : acts ? "primary" : "", ...(acts ? unlessAllowed(this.#type.name, "call", hostOf(this.#name)) : {}) }, `Call ${operation.name}`);
-    const form = h("form", { class: "operation", novalidate: true },
-      h("h3", {}, h("code", {}, operation.name), h("span", { class: `tag effect-${operation.effect}` }, { read: "changes nothing", change: "can be undone", destroy: "cannot be undone" }[operation.effect] ?? operation.effect)),
-      h("p", { class: "muted" }, operation.description), fields.map((f) => f.element), sure, h("div", { class: "form-actions start" }, button), answer);
+    const sure = destroys
+      ? h(
+          "label",
+          { class: "sure" },
+          h("input", { type: "checkbox" }),
+          h("span", {}, "I know that this cannot be undone"),
+        )
+      : null;
+    const button = h(
+      "button",
+      {
+        type: "submit",
+        class: destroys ? "danger" : acts ? "primary" : "",
+        ...(acts ? unlessAllowed(this.#type.name, "call", hostOf(this.#name)) : {}),
+      },
+      `Call ${operation.name}`,
+    );
+    const form = h(
+      "form",
+      { class: "operation", novalidate: true },
+      h(
+        "h3",
+        {},
+        h("code", {}, operation.name),
+        h(
+          "span",
+          { class: `tag effect-${operation.effect}` },
+          { read: "changes nothing", change: "can be undone", destroy: "cannot be undone" }[operation.effect] ??
+            operation.effect,
+        ),
+      ),
+      h("p", { class: "muted" }, operation.description),
+      fields.map((f) => f.element),
+      sure,
+      h("div", { class: "form-actions start" }, button),
+      answer,
+    );
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       if (!fields.map((f) => f.check()).every(Boolean)) return;
@@ -162,11 +270,16 @@ export class ObjectPanel {
         sure.firstChild.focus();
         return;
       }
-      const values = Object.fromEntries(fields.map((f) => [f.declared.name, f.read()]).filter(([, value]) => value !== undefined && value !== ""));
+      const values = Object.fromEntries(
+        fields.map((f) => [f.declared.name, f.read()]).filter(([, value]) => value !== undefined && value !== ""),
+      );
       button.disabled = true;
       fill(answer, h("p", { class: "loading" }, "Calling…"));
       try {
-        const result = await post(`${objectPath(settings.broker, this.#name)}operations/${encodeURIComponent(operation.name)}/`, { arguments: values });
+        const result = await post(
+          `${objectPath(settings.broker, this.#name)}operations/${encodeURIComponent(operation.name)}/`,
+          { arguments: values },
+        );
         fill(answer, this.#answer(operation, result.result ?? result.returns ?? result));
         if (sure) sure.firstChild.checked = false;
       } catch (error) {
@@ -181,13 +294,21 @@ export class ObjectPanel {
 
   #answer(operation, result) {
     if (!operation.returns?.length) return h("p", { class: "done" }, icon("running"), " Done.");
-    return h("dl", { class: "facts" }, operation.returns.flatMap((declared) => [h("dt", { title: declared.description }, words(declared.name)), h("dd", {}, valueNode(declared, result?.[declared.name]))]));
+    return h(
+      "dl",
+      { class: "facts" },
+      operation.returns.flatMap((declared) => [
+        h("dt", { title: declared.description }, words(declared.name)),
+        h("dd", {}, valueNode(declared, result?.[declared.name])),
+      ]),
+    );
   }
 
   // -- notifications
 
   #notifications() {
-    if (!this.#type.notifications.length) return h("div", { class: "empty" }, h("p", {}, "Objects of this type send no notifications."));
+    if (!this.#type.notifications.length)
+      return h("div", { class: "empty" }, h("p", {}, "Objects of this type send no notifications."));
     const list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Notifications, newest first" });
     const below = h("input", { type: "checkbox" });
     const keep = (event) => event.object === this.#name || (below.checked && isBelow(event, this.#name));
@@ -200,8 +321,20 @@ export class ObjectPanel {
     });
     feed.add(this.#seen);
     return [
-      h("dl", { class: "facts kinds" }, this.#type.notifications.flatMap((n) => [h("dt", {}, h("code", {}, n.name), " ", h("span", { class: "muted" }, n.code)), h("dd", {}, n.description)])),
-      h("div", { class: "tab-actions spread" }, h("label", { class: "sure" }, below, h("span", {}, "Those of objects beneath it too")), note),
+      h(
+        "dl",
+        { class: "facts kinds" },
+        this.#type.notifications.flatMap((n) => [
+          h("dt", {}, h("code", {}, n.name), " ", h("span", { class: "muted" }, n.code)),
+          h("dd", {}, n.description),
+        ]),
+      ),
+      h(
+        "div",
+        { class: "tab-actions spread" },
+        h("label", { class: "sure" }, below, h("span", {}, "Those of objects beneath it too")),
+        note,
+      ),
       list,
     ];
   }
@@ -212,5 +345,8 @@ function isBelow(event, name) {
   const above = parseName(name);
   const object = parseName(event.object);
   if (!Object.keys(above.keys).length) return true;
-  return object.keys[above.type.toLowerCase()] === Object.values(above.keys).at(-1) || event.attributes?.[above.type.toLowerCase()] === name;
+  return (
+    object.keys[above.type.toLowerCase()] === Object.values(above.keys).at(-1) ||
+    event.attributes?.[above.type.toLowerCase()] === name
+  );
 }

@@ -27,7 +27,10 @@ export class Tree {
     this.#broker = broker;
     this.#choose = choose;
     root.addEventListener("keydown", (event) => this.#key(event));
-    fill(root, model.roots().map((type) => this.#objectNode(`type=${type.name}`, {}, 1)));
+    fill(
+      root,
+      model.roots().map((type) => this.#objectNode(`type=${type.name}`, {}, 1)),
+    );
     const first = root.querySelector(".node-row");
     first.tabIndex = 0;
   }
@@ -78,8 +81,24 @@ export class Tree {
   }
 
   #node(level, { object = null, folder = null, opens = true, content, load }) {
-    const row = h("div", { class: "node-row", tabindex: "-1" }, opens ? icon("chevron") : h("span", { class: "icon" }), ...content);
-    const node = h("li", { role: "treeitem", class: "node", "aria-level": level, "aria-expanded": opens ? "false" : null, "aria-selected": "false", data: { ...(object ? { object } : {}), ...(folder ? { folder } : {}) } }, row);
+    const row = h(
+      "div",
+      { class: "node-row", tabindex: "-1" },
+      opens ? icon("chevron") : h("span", { class: "icon" }),
+      ...content,
+    );
+    const node = h(
+      "li",
+      {
+        role: "treeitem",
+        class: "node",
+        "aria-level": level,
+        "aria-expanded": opens ? "false" : null,
+        "aria-selected": "false",
+        data: { ...(object ? { object } : {}), ...(folder ? { folder } : {}) },
+      },
+      row,
+    );
     row.style.setProperty("--level", level);
     let children = null;
     node.open = async () => {
@@ -115,7 +134,8 @@ export class Tree {
     const beneath = this.#model.beneath(name);
     const content = [h("span", { class: "node-name", title: shortName(name) }, middle(shortName(name), NAMED))];
     if (attributes.client) content.push(h("small", { class: "muted" }, attributes.client));
-    if (attributes.state && !["NORMAL", "RUNNING"].includes(attributes.state)) content.push(stateElement(attributes.state));
+    if (attributes.state && !["NORMAL", "RUNNING"].includes(attributes.state))
+      content.push(stateElement(attributes.state));
     return this.#node(level, {
       object: name,
       opens: beneath.length > 0,
@@ -126,7 +146,18 @@ export class Tree {
 
   #folder(type, where, level) {
     const total = h("small", { class: "muted" });
-    const fresh = type.creatable ? h("button", { type: "button", class: "quiet node-new", ...unlessAllowed(type.name, "create", type.name === "VirtualHost" ? null : undefined), title: `New ${type.name}` }, "New") : null;
+    const fresh = type.creatable
+      ? h(
+          "button",
+          {
+            type: "button",
+            class: "quiet node-new",
+            ...unlessAllowed(type.name, "create", type.name === "VirtualHost" ? null : undefined),
+            title: `New ${type.name}`,
+          },
+          "New",
+        )
+      : null;
     fresh?.addEventListener("click", (event) => {
       event.stopPropagation();
       this.#create(type, where);
@@ -145,10 +176,24 @@ export class Tree {
     const left = page.total - offset - page.items.length;
     if (!page.total) nodes.push(h("li", { role: "none", class: "node-note muted" }, "none"));
     if (left > 0) {
-      const more = h("li", { role: "none", class: "node-note" }, h("button", { type: "button", class: "quiet", on: { click: async () => {
-        more.remove();
-        list.append(...(await this.#load(type, where, level, offset + COUNT, list, total)));
-      } } }, `Show more (${count(left)})`));
+      const more = h(
+        "li",
+        { role: "none", class: "node-note" },
+        h(
+          "button",
+          {
+            type: "button",
+            class: "quiet",
+            on: {
+              click: async () => {
+                more.remove();
+                list.append(...(await this.#load(type, where, level, offset + COUNT, list, total)));
+              },
+            },
+          },
+          `Show more (${count(left)})`,
+        ),
+      );
       nodes.push(more);
     }
     for (const node of nodes) node.firstElementChild?.style.setProperty("--level", level);
@@ -157,17 +202,56 @@ export class Tree {
 
   /** Objects of every type whose name has the text. */
   async search(text, into, signal) {
-    const groups = await Promise.all([...this.#model.types.values()].filter((type) => type.keys.length).map(async (type) => ({
-      type,
-      page: await get(this.#path() + query({ type: type.name, search: text, count: 20 }), signal),
-    })));
+    const groups = await Promise.all(
+      [...this.#model.types.values()]
+        .filter((type) => type.keys.length)
+        .map(async (type) => ({
+          type,
+          page: await get(this.#path() + query({ type: type.name, search: text, count: 20 }), signal),
+        })),
+    );
     const found = groups.filter(({ page }) => page.total > 0);
-    fill(into, found.length ? found.map(({ type, page }) => h("section", {},
-      h("h3", {}, `${pluralOf(type.name)} `, h("small", { class: "muted" }, count(page.total))),
-      h("ul", { class: "plain-list found" }, page.items.map((item) => h("li", {}, h("button", { type: "button", class: "quiet wide", title: item.name, on: { click: () => this.#choose(item.name) } },
-        shortName(item.name), " ", h("small", { class: "muted" }, item.attributes.client ?? item.attributes.virtualhost ?? ""))))),
-      page.total > page.items.length ? h("p", { class: "muted small" }, `and ${plural(page.total - page.items.length, "more", "more")}: type more of the name`) : null))
-      : h("div", { class: "empty" }, h("p", {}, `Nothing has “${text}” in its name.`)));
+    fill(
+      into,
+      found.length
+        ? found.map(({ type, page }) =>
+            h(
+              "section",
+              {},
+              h("h3", {}, `${pluralOf(type.name)} `, h("small", { class: "muted" }, count(page.total))),
+              h(
+                "ul",
+                { class: "plain-list found" },
+                page.items.map((item) =>
+                  h(
+                    "li",
+                    {},
+                    h(
+                      "button",
+                      {
+                        type: "button",
+                        class: "quiet wide",
+                        title: item.name,
+                        on: { click: () => this.#choose(item.name) },
+                      },
+                      shortName(item.name),
+                      " ",
+                      h("small", { class: "muted" }, item.attributes.client ?? item.attributes.virtualhost ?? ""),
+                    ),
+                  ),
+                ),
+              ),
+              page.total > page.items.length
+                ? h(
+                    "p",
+                    { class: "muted small" },
+                    `and ${plural(page.total - page.items.length, "more", "more")}: type more of the name`,
+                  )
+                : null,
+            ),
+          )
+        : h("div", { class: "empty" }, h("p", {}, `Nothing has “${text}” in its name.`)),
+    );
   }
 
   #focus(row) {
@@ -189,7 +273,10 @@ export class Tree {
       Home: () => this.#focus(rows[0]),
       End: () => this.#focus(rows.at(-1)),
       ArrowRight: () => (open ? rows[at + 1] && this.#focus(rows[at + 1]) : node.open()),
-      ArrowLeft: () => (open ? node.close() : node.parentElement.closest(".node") && this.#focus(node.parentElement.closest(".node").firstChild)),
+      ArrowLeft: () =>
+        open
+          ? node.close()
+          : node.parentElement.closest(".node") && this.#focus(node.parentElement.closest(".node").firstChild),
       Enter: () => row.click(),
       " ": () => row.click(),
     };

@@ -1,7 +1,6 @@
 // The object browser: the tree on the left, and the chosen object's attributes, operations and notifications on the
 // right; all of it made from what the server declares.
 
-import { whenBack } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { fill, h, onNextFrame } from "../core/elements.js";
 import { formatName, parseName, shortName } from "../core/object_names.js";
@@ -33,16 +32,25 @@ function remember(name, tab) {
   else given.set("tab", tab);
   const url = `?${given}`;
   if (url === location.search) return;
-  if (new URLSearchParams(location.search).get("object") === name || !location.search) history.replaceState(null, "", url);
+  if (new URLSearchParams(location.search).get("object") === name || !location.search)
+    history.replaceState(null, "", url);
   else history.pushState(null, "", url);
 }
 
 function choose(name, tab = "attributes") {
   const parsed = parseName(name);
-  if (parsed) name = formatName(parsed.type, parsed.keys); // as the broker writes it: with quotes only where they are needed
+  if (parsed) name = formatName(parsed.type, parsed.keys); // as the broker writes it: with quotes only where needed
   const type = parsed && model.types.get(parsed.type);
   if (!type) {
-    fill(panel, h("div", { class: "empty" }, h("p", {}, h("strong", {}, "There is no such object.")), h("p", { class: "muted" }, name)));
+    fill(
+      panel,
+      h(
+        "div",
+        { class: "empty" },
+        h("p", {}, h("strong", {}, "There is no such object.")),
+        h("p", { class: "muted" }, name),
+      ),
+    );
     return;
   }
   shown = new ObjectPanel(panel, name, type, tab, { seen, opened: remember });
@@ -72,7 +80,9 @@ pastAndPresent(live, (events, reset) => {
   seen.splice(0, Math.max(0, seen.length - 1500));
   shown?.notified?.(events, reset);
   // Queues, and all else whose coming and going is told, come and go in the tree as well.
-  const moved = events.filter((e) => (e.kind.endsWith("-created") || e.kind.endsWith("-deleted")) && e.number > loadedAt);
+  const moved = events.filter(
+    (e) => (e.kind.endsWith("-created") || e.kind.endsWith("-deleted")) && e.number > loadedAt,
+  );
   for (const name of new Map(moved.map((e) => [parseName(e.object)?.type, e.object])).values()) tree?.refresh(name);
 });
 
@@ -109,16 +119,27 @@ async function start() {
     model = await Model.load(settings.broker);
   } catch (error) {
     starting = false;
-    fill(treeList, h("li", { class: "node-note" }, h("p", { class: "wrong" }, error.message), h("button", { type: "button", on: { click: start } }, "Try again")));
+    fill(
+      treeList,
+      h(
+        "li",
+        { class: "node-note" },
+        h("p", { class: "wrong" }, error.message),
+        h("button", { type: "button", on: { click: start } }, "Try again"),
+      ),
+    );
     watch({ watch: "objects", object: "" });
     return;
   }
   tree = new Tree(treeList, model, settings.broker, choose, (type, where) => {
     shown = null;
-    fill(panel, creation(type, where, async (name) => {
-      await tree.refresh(name);
-      choose(name);
-    }));
+    fill(
+      panel,
+      creation(type, where, async (name) => {
+        await tree.refresh(name);
+        choose(name);
+      }),
+    );
     panel.querySelector("input, select")?.focus();
   });
   const given = new URLSearchParams(location.search);

@@ -37,7 +37,12 @@ let order = [];
 
 const asked = (() => {
   const given = new URLSearchParams(location.search);
-  return { search: given.get("search") ?? "", states: new Set(given.getAll("state")), sort: given.get("sort") ?? "", page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1) };
+  return {
+    search: given.get("search") ?? "",
+    states: new Set(given.getAll("state")),
+    sort: given.get("sort") ?? "",
+    page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1),
+  };
 })();
 const pager = new Pager(document.getElementById("queues-pager"), { what: "queue", size: storedSize(), turn });
 
@@ -55,7 +60,14 @@ function ask(page = 1) {
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
   order = [];
   showSelection();
-  watch({ watch: "overview", search: asked.search, states: [...asked.states], sort: asked.sort, page: asked.page, page_size: pager.size });
+  watch({
+    watch: "overview",
+    search: asked.search,
+    states: [...asked.states],
+    sort: asked.sort,
+    page: asked.page,
+    page_size: pager.size,
+  });
 }
 
 function turn(page) {
@@ -117,7 +129,11 @@ function showSelection() {
   const text = search.value.trim();
   const chosen = [...asked.states];
   const { search: answered, states: within, total: found } = snapshot?.data ?? {};
-  const current = snapshot !== null && answered === text && within?.length === chosen.length && chosen.every((state) => within.includes(state));
+  const current =
+    snapshot !== null &&
+    answered === text &&
+    within?.length === chosen.length &&
+    chosen.every((state) => within.includes(state));
   selection.filtered(text || chosen.length ? { search: text, states: chosen, total: current ? found : null } : null);
 }
 
@@ -125,8 +141,8 @@ function showSelection() {
 
 const saved = new SavedChooser(document.getElementById("saved-box"), (chosen) => {
   selection.pick(chosen?.queues ?? []);
-  search.value = asked.search = chosen?.queues ? "" : chosen?.search ?? "";
-  asked.states = new Set(chosen?.queues ? [] : chosen?.states ?? []);
+  search.value = asked.search = chosen?.queues ? "" : (chosen?.search ?? "");
+  asked.states = new Set(chosen?.queues ? [] : (chosen?.states ?? []));
   for (const box of states.querySelectorAll("input")) box.checked = asked.states.has(box.value);
   ask();
 });
@@ -142,7 +158,16 @@ function row(queue) {
     "tr",
     {},
     cell("State", { class: "c-state" }, selection.box(queue.object, queue.name), h("span", { class: "state" })),
-    h("th", { scope: "row", class: "c-name" }, h("a", { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` }, middle(queue.name)), h("span", { class: "muted vh" }, queue.virtualhost)),
+    h(
+      "th",
+      { scope: "row", class: "c-name" },
+      h(
+        "a",
+        { href: queueUrl(queue.virtualhost, queue.name), title: `${queue.name} on ${queue.virtualhost}` },
+        middle(queue.name),
+      ),
+      h("span", { class: "muted vh" }, queue.virtualhost),
+    ),
     cell("Depth", { class: "c-depth" }, depthElement()),
     cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object) }), h("span")),
     cell("Consumers", { class: "num" }),
@@ -162,13 +187,26 @@ function update(node, queue) {
   const held = queue.blocked_producers > 0 || queue.state !== "NORMAL";
   blocked.firstChild.hidden = !held;
   blocked.lastChild.hidden = held;
-  setText(held ? blocked.firstChild : blocked.lastChild, `${count(queue.blocked_producers)} / ${count(queue.producers)}`);
-  setAttribute(blocked.firstChild, "aria-label", held ? `${count(queue.blocked_producers)} of ${count(queue.producers)} producers blocked: why ${queue.name} is blocked` : null);
+  setText(
+    held ? blocked.firstChild : blocked.lastChild,
+    `${count(queue.blocked_producers)} / ${count(queue.producers)}`,
+  );
+  setAttribute(
+    blocked.firstChild,
+    "aria-label",
+    held
+      ? `${count(queue.blocked_producers)} of ${count(queue.producers)} producers blocked: why ${queue.name} is blocked`
+      : null,
+  );
   setAttribute(blocked, "title", `${blockedTitle(queue)}${held ? ". Why?" : ""}`);
   blocked.classList.toggle("hot", queue.blocked_producers > 0);
   setText(consumers, count(queue.consumers));
   consumers.classList.toggle("hot", queue.consumers === 0 && queue.depth_messages > 0);
-  setAttribute(consumers, "title", queue.consumers === 0 && queue.depth_messages > 0 ? "No consumers; messages wait" : null);
+  setAttribute(
+    consumers,
+    "title",
+    queue.consumers === 0 && queue.depth_messages > 0 ? "No consumers; messages wait" : null,
+  );
   setText(rateIn, rate(queue.rate_in));
   setText(rateOut, rate(queue.rate_out));
   setSince(since.firstChild, earliest(queue.overfull_since, queue.stopped_since));
@@ -178,7 +216,9 @@ function update(node, queue) {
   if (button.dataset.action !== action) {
     button.dataset.action = action;
     fill(button, icon(action), stopped ? "Start" : "Stop");
-    button.title = may("operate", queue.virtualhost) ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}` : "Acting needs the role of operator";
+    button.title = may("operate", queue.virtualhost)
+      ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}`
+      : "Acting needs the role of operator";
     button.setAttribute("aria-label", `${stopped ? "Start" : "Stop"} producers of ${queue.name}`);
   }
 }
@@ -213,7 +253,15 @@ function inOrder(queues) {
 
 // -- the whole --------------------------------------------------------------------------------------------------
 
-const TOTALS = ["queues", "overfull_queues", "stopped_queues", "blocked_producers", "consumers", "connections", "depth"];
+const TOTALS = [
+  "queues",
+  "overfull_queues",
+  "stopped_queues",
+  "blocked_producers",
+  "consumers",
+  "connections",
+  "depth",
+];
 
 function total(name, text, title, hot = false) {
   const element = document.querySelector(`[data-total="${name}"]`);
@@ -224,14 +272,26 @@ function total(name, text, title, hot = false) {
 
 const render = drawing(() => {
   if (!snapshot) return;
-  const { totals, queues, total: all, page, stops, conditions: wrong = [], conditions_total: allWrong = 0 } = snapshot.data;
+  const {
+    totals,
+    queues,
+    total: all,
+    page,
+    stops,
+    conditions: wrong = [],
+    conditions_total: allWrong = 0,
+  } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
     for (const name of TOTALS) total(name, "–", null);
     setText(document.querySelector('[data-total="depth"] .total-name'), "messages");
     setText(document.getElementById("queues-count"), "");
     pager.show(1, 0);
     conditions.unknown("not known");
-    fill(empty, h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)), h("p", {}, `${UNKNOWN} Is it running? The console keeps trying, and shows its queues as soon as it answers.`));
+    fill(
+      empty,
+      h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)),
+      h("p", {}, `${UNKNOWN} Is it running? The console keeps trying, and shows its queues as soon as it answers.`),
+    );
     delete empty.dataset.shown;
     empty.hidden = false;
     table.hidden = true;
@@ -240,11 +300,23 @@ const render = drawing(() => {
   total("queues", count(totals.queues), exactAmount(totals.queues, "queues"));
   total("overfull_queues", count(totals.overfull_queues), null, totals.overfull_queues > 0);
   total("stopped_queues", count(totals.stopped_queues), null, totals.stopped_queues > 0);
-  total("blocked_producers", `${count(totals.blocked_producers)} / ${count(totals.producers)}`, `${exact(totals.blocked_producers)} of ${exactAmount(totals.producers, "producers")} blocked`, totals.blocked_producers > 0);
+  total(
+    "blocked_producers",
+    `${count(totals.blocked_producers)} / ${count(totals.producers)}`,
+    `${exact(totals.blocked_producers)} of ${exactAmount(totals.producers, "producers")} blocked`,
+    totals.blocked_producers > 0,
+  );
   total("consumers", count(totals.consumers), exactAmount(totals.consumers, "consumers"));
   total("connections", count(totals.connections), exactAmount(totals.connections, "connections"));
-  total("depth", bytes(totals.depth_bytes), `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`);
-  setText(document.querySelector('[data-total="depth"] .total-name'), `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`);
+  total(
+    "depth",
+    bytes(totals.depth_bytes),
+    `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`,
+  );
+  setText(
+    document.querySelector('[data-total="depth"] .total-name'),
+    `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`,
+  );
   showStops(stops ?? []);
   conditions.show(wrong, allWrong);
   showSelection();
@@ -268,7 +340,11 @@ function showEmpty() {
       for (const box of states.querySelectorAll("input")) box.checked = false;
       ask();
     };
-    fill(empty, h("p", {}, h("strong", {}, `No queue matches${atThatTime() && ` what was known${atThatTime()}`}.`)), h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every queue")));
+    fill(
+      empty,
+      h("p", {}, h("strong", {}, `No queue matches${atThatTime() && ` what was known${atThatTime()}`}.`)),
+      h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every queue")),
+    );
   } else {
     showFirstSteps(empty);
   }

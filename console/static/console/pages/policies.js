@@ -6,7 +6,6 @@ import { live, watch } from "../core/connection.js";
 import { fill, h, icon } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
 import { acting, unless } from "../core/permissions.js";
-import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
 import { scopeUrl, settingChips } from "../widgets/policy_fields.js";
@@ -23,27 +22,100 @@ const link = (object, text) => h("a", { href: scopeUrl(object) }, text);
 const beneath = (n) => h("td", { class: "num", "data-label": "Queues" }, count(n));
 
 function table(caption, columns, rows) {
-  return h("div", { class: "table-box" }, h("table", { class: "grid policies-table" }, h("caption", { class: "sr" }, caption),
-    h("thead", {}, h("tr", {}, columns.map(([text, kind]) => h("th", { scope: "col", class: kind ?? null }, text)))), h("tbody", {}, rows)));
+  return h(
+    "div",
+    { class: "table-box" },
+    h(
+      "table",
+      { class: "grid policies-table" },
+      h("caption", { class: "sr" }, caption),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          columns.map(([text, kind]) => h("th", { scope: "col", class: kind ?? null }, text)),
+        ),
+      ),
+      h("tbody", {}, rows),
+    ),
+  );
 }
 
 function brokerCard(broker) {
-  return h("section", { class: "card" }, h("header", { class: "card-head" }, h("h2", {}, link(broker.object, "Broker")), h("span", { class: "muted" }, `defaults of ${plural(broker.queues, "queue")}`)), h("div", { class: "card-text" }, settingChips(broker.set)));
+  return h(
+    "section",
+    { class: "card" },
+    h(
+      "header",
+      { class: "card-head" },
+      h("h2", {}, link(broker.object, "Broker")),
+      h("span", { class: "muted" }, `defaults of ${plural(broker.queues, "queue")}`),
+    ),
+    h("div", { class: "card-text" }, settingChips(broker.set)),
+  );
 }
 
 function hostCard(host) {
-  const patterns = host.patterns.map((pattern, at) => h("tr", {},
-    h("th", { scope: "row" }, link(pattern.object, h("code", {}, pattern.pattern))),
-    h("td", { class: "wrap", "data-label": "Sets" }, settingChips(pattern.set)), beneath(pattern.queues),
-    h("td", { class: "order" }, arrow(host, at, -1), arrow(host, at, 1))));
-  const exchanges = host.exchanges.map((exchange) => h("tr", {}, h("th", { scope: "row" }, link(exchange.object, exchange.name)), h("td", { class: "wrap", "data-label": "Sets" }, settingChips(exchange.set)), beneath(exchange.queues)));
-  const fresh = h("a", { class: "button", href: `/policies/scope/${query({ new: host.name, broker: new URLSearchParams(location.search).get("broker") })}`, ...unless("edit", host.name) }, "New pattern");
-  return h("section", { class: "card", "data-host": host.name },
-    h("header", { class: "card-head" }, h("h2", {}, "Virtual host ", link(host.object, host.name)), h("span", { class: "muted" }, `defaults of ${plural(host.queues, "queue")}`)),
+  const patterns = host.patterns.map((pattern, at) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, link(pattern.object, h("code", {}, pattern.pattern))),
+      h("td", { class: "wrap", "data-label": "Sets" }, settingChips(pattern.set)),
+      beneath(pattern.queues),
+      h("td", { class: "order" }, arrow(host, at, -1), arrow(host, at, 1)),
+    ),
+  );
+  const exchanges = host.exchanges.map((exchange) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, link(exchange.object, exchange.name)),
+      h("td", { class: "wrap", "data-label": "Sets" }, settingChips(exchange.set)),
+      beneath(exchange.queues),
+    ),
+  );
+  const fresh = h(
+    "a",
+    {
+      class: "button",
+      href: `/policies/scope/${query({ new: host.name, broker: new URLSearchParams(location.search).get("broker") })}`,
+      ...unless("edit", host.name),
+    },
+    "New pattern",
+  );
+  return h(
+    "section",
+    { class: "card", "data-host": host.name },
+    h(
+      "header",
+      { class: "card-head" },
+      h("h2", {}, "Virtual host ", link(host.object, host.name)),
+      h("span", { class: "muted" }, `defaults of ${plural(host.queues, "queue")}`),
+    ),
     h("div", { class: "card-text" }, settingChips(host.set)),
-    h("header", { class: "card-head inner" }, h("h3", {}, "Patterns ", h("small", { class: "muted" }, "the best match first")), fresh),
-    patterns.length ? table(`Patterns of ${host.name}`, [["Pattern"], ["Sets"], ["Queues", "num"], ["Order"]], patterns) : h("p", { class: "card-text muted" }, "No pattern yet. A pattern such as orders.> sets limits for every queue whose name matches."),
-    exchanges.length ? [h("header", { class: "card-head inner" }, h("h3", {}, "Exchanges")), table(`Exchanges of ${host.name}`, [["Exchange"], ["Sets"], ["Queues", "num"]], exchanges)] : null);
+    h(
+      "header",
+      { class: "card-head inner" },
+      h("h3", {}, "Patterns ", h("small", { class: "muted" }, "the best match first")),
+      fresh,
+    ),
+    patterns.length
+      ? table(`Patterns of ${host.name}`, [["Pattern"], ["Sets"], ["Queues", "num"], ["Order"]], patterns)
+      : h(
+          "p",
+          { class: "card-text muted" },
+          "No pattern yet. A pattern such as orders.> sets limits for every queue whose name matches.",
+        ),
+    exchanges.length
+      ? [
+          h("header", { class: "card-head inner" }, h("h3", {}, "Exchanges")),
+          table(`Exchanges of ${host.name}`, [["Exchange"], ["Sets"], ["Queues", "num"]], exchanges),
+        ]
+      : null,
+  );
 }
 
 /** A pattern can only change places with one of equal rank: else its prefix decides, whatever the priority. */
@@ -53,7 +125,18 @@ function arrow(host, at, step) {
   const movable = other && JSON.stringify(other.rank) === JSON.stringify(here.rank);
   const label = step < 0 ? `Move ${here.pattern} up` : `Move ${here.pattern} down`;
   const why = other ? "A longer literal prefix, then fewer wildcards, win whatever the priority" : "";
-  const button = h("button", { type: "button", class: `quiet icon-only ${step < 0 ? "up" : "down"}`, "aria-label": label, title: movable ? label : why, disabled: !movable, ...acting("edit", host.name) }, icon("chevron"));
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: `quiet icon-only ${step < 0 ? "up" : "down"}`,
+      "aria-label": label,
+      title: movable ? label : why,
+      disabled: !movable,
+      ...acting("edit", host.name),
+    },
+    icon("chevron"),
+  );
   button.addEventListener("click", () => {
     const patterns = host.patterns.map((pattern) => pattern.pattern);
     [patterns[at], patterns[at + step]] = [patterns[at + step], patterns[at]];
@@ -76,9 +159,24 @@ function arrow(host, at, step) {
 
 function showQueues(queues) {
   document.getElementById("own-count").textContent = count(queues.count);
-  fill(own, queues.results.map((queue) => h("tr", {}, h("th", { scope: "row" }, link(queue.object, queue.name), h("small", { class: "muted vh" }, queue.virtualhost)), h("td", { class: "wrap", "data-label": "Sets" }, settingChips(queue.set)))));
+  fill(
+    own,
+    queues.results.map((queue) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, link(queue.object, queue.name), h("small", { class: "muted vh" }, queue.virtualhost)),
+        h("td", { class: "wrap", "data-label": "Sets" }, settingChips(queue.set)),
+      ),
+    ),
+  );
   empty.hidden = queues.count > 0;
-  fill(empty, search.value.trim() ? h("p", {}, "No queue with settings of its own has that in its name.") : h("p", {}, "No queue sets anything itself: all of them inherit."));
+  fill(
+    empty,
+    search.value.trim()
+      ? h("p", {}, "No queue with settings of its own has that in its name.")
+      : h("p", {}, "No queue sets anything itself: all of them inherit."),
+  );
   const last = Math.max(1, Math.ceil(queues.count / SIZE));
   pager.hidden = last === 1;
   document.getElementById("own-where").textContent = `Page ${page} of ${last}`;
@@ -92,7 +190,19 @@ async function load() {
     fill(scopes, brokerCard(told.broker), told.virtualhosts.map(hostCard));
     showQueues(told.queues);
   } catch (error) {
-    fill(scopes, h("section", { class: "card" }, h("div", { class: "empty" }, h("p", { class: "wrong" }, error.message), h("button", { type: "button", on: { click: load } }, "Try again"))));
+    fill(
+      scopes,
+      h(
+        "section",
+        { class: "card" },
+        h(
+          "div",
+          { class: "empty" },
+          h("p", { class: "wrong" }, error.message),
+          h("button", { type: "button", on: { click: load } }, "Try again"),
+        ),
+      ),
+    );
   }
 }
 

@@ -24,9 +24,27 @@ const box = byId("preview");
 
 const declared = inRows(settings.policy);
 const fields = declared.map((each) => field(each, { inherits: true, label: labelOf(each), changed: typed }));
-const priority = field({ name: "priority", kind: "integer", unit: "", nullable: false, required: false, choices: [], description: "" }, { label: "Priority", hint: "Decides between patterns that match equally well; the higher wins. Not set: 0.", changed: typed });
-const pattern = field({ name: "pattern", kind: "string", unit: "", nullable: false, required: true, choices: [], description: "" }, { label: "Pattern", placeholder: "orders.>", hint: "* stands for one word, > or # for any number of words at the end.", changed: typed });
-const reason = field({ name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] }, { label: "Reason", hint: "Kept in the audit trail." });
+const priority = field(
+  { name: "priority", kind: "integer", unit: "", nullable: false, required: false, choices: [], description: "" },
+  {
+    label: "Priority",
+    hint: "Decides between patterns that match equally well; the higher wins. Not set: 0.",
+    changed: typed,
+  },
+);
+const pattern = field(
+  { name: "pattern", kind: "string", unit: "", nullable: false, required: true, choices: [], description: "" },
+  {
+    label: "Pattern",
+    placeholder: "orders.>",
+    hint: "* stands for one word, > or # for any number of words at the end.",
+    changed: typed,
+  },
+);
+const reason = field(
+  { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
+  { label: "Reason", hint: "Kept in the audit trail." },
+);
 const inForce = new Map();
 const isPattern = settings.new || settings.type === "Policy";
 const all = [...(settings.new ? [pattern] : []), ...(isPattern ? [priority] : []), ...fields];
@@ -42,26 +60,47 @@ function build() {
   fill(byId("reason"), reason.element);
   byId("head-fields").hidden = !isPattern;
   fill(byId("head-fields"), settings.new ? pattern.element : null, isPattern ? priority.element : null);
-  fill(byId("values"), fields.map((f) => {
-    const cells = [h("td", { class: "in-force", "data-label": "In force" }), h("td", { class: "muted", "data-label": "From" })];
-    inForce.set(f.declared.name, cells);
-    f.element.querySelector("label").classList.add("sr");
-    return h("tr", {}, h("th", { scope: "row" }, labelOf(f.declared), h("small", { class: "muted says-field" }, f.declared.description)), h("td", { class: "here" }, f.element), ...cells);
-  }));
+  fill(
+    byId("values"),
+    fields.map((f) => {
+      const cells = [
+        h("td", { class: "in-force", "data-label": "In force" }),
+        h("td", { class: "muted", "data-label": "From" }),
+      ];
+      inForce.set(f.declared.name, cells);
+      f.element.querySelector("label").classList.add("sr");
+      return h(
+        "tr",
+        {},
+        h(
+          "th",
+          { scope: "row" },
+          labelOf(f.declared),
+          h("small", { class: "muted says-field" }, f.declared.description),
+        ),
+        h("td", { class: "here" }, f.element),
+        ...cells,
+      );
+    }),
+  );
   for (const f of all) if (!settings.mayEdit) f.input.disabled = false; // viewers may preview, too
 }
 
-const setHere = (f) => (f.declared.name === "priority" ? start.priority ?? 0 : start[f.declared.name] ?? null);
+const setHere = (f) => (f.declared.name === "priority" ? (start.priority ?? 0) : (start[f.declared.name] ?? null));
 const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 
 function read(f) {
   const value = f.read();
-  return f === priority ? value ?? 0 : value;
+  return f === priority ? (value ?? 0) : value;
 }
 
 /** What differs from what is set: {field: value}. Throws for what cannot be read. */
 function changes() {
-  return Object.fromEntries([...(isPattern ? [priority] : []), ...fields].map((f) => [f.declared.name, read(f)]).filter(([name, value]) => !same(value, name === "priority" ? start.priority ?? 0 : start[name])));
+  return Object.fromEntries(
+    [...(isPattern ? [priority] : []), ...fields]
+      .map((f) => [f.declared.name, read(f)])
+      .filter(([name, value]) => !same(value, name === "priority" ? (start.priority ?? 0) : start[name])),
+  );
 }
 
 /** Show what is there; what was typed stays, what was not follows. */
@@ -88,8 +127,16 @@ function show(object, told) {
     fill(value, fieldValue(name, now.value));
     fill(from, same(start[name], null) ? origin(now.origin) : "set here");
   }
-  const queues = object?.attributes?.queues ?? (settings.type === "Exchange" ? new Set(object.attributes.bindings.map((b) => b.queue)).size : null);
-  byId("scope-says").textContent = settings.new ? "" : queues === null ? "" : settings.type === "Policy" ? `the best match of ${plural(queues, "queue")}` : `${plural(queues, "queue")} beneath it`;
+  const queues =
+    object?.attributes?.queues ??
+    (settings.type === "Exchange" ? new Set(object.attributes.bindings.map((b) => b.queue)).size : null);
+  byId("scope-says").textContent = settings.new
+    ? ""
+    : queues === null
+      ? ""
+      : settings.type === "Policy"
+        ? `the best match of ${plural(queues, "queue")}`
+        : `${plural(queues, "queue")} beneath it`;
 }
 
 let loading = null;
@@ -99,14 +146,20 @@ const changedBy = new ChangedBy(settings.object);
 
 /** Ask for what is there; once at a time, lest a late answer shows what somebody else changed without a word. */
 function load() {
-  loading ??= ask().finally(() => { loading = null; });
+  loading ??= ask().finally(() => {
+    loading = null;
+  });
   return loading;
 }
 
 async function ask() {
   const path = objectPath(settings.broker, settings.object);
   try {
-    const [object, told, newest] = await Promise.all([get(path), post(`${path}operations/explain/`, { arguments: {} }), settings.new ? null : changedBy.newest()]);
+    const [object, told, newest] = await Promise.all([
+      get(path),
+      post(`${path}operations/explain/`, { arguments: {} }),
+      settings.new ? null : changedBy.newest(),
+    ]);
     if (!conflicts) changedBy.shows(newest);
     if (settings.new) {
       told.inherited = told.fields; // a new pattern would inherit what holds in its virtual host
@@ -125,7 +178,11 @@ function gone(error) {
   byId("gone").hidden = false;
   const missing = error.status === 404;
   form.hidden = missing || !explained;
-  fill(byId("gone"), h("p", {}, h("strong", {}, missing ? "This is not there (any more). " : ""), error.message), h("p", {}, h("a", { href: "/policies/" }, "All policies")));
+  fill(
+    byId("gone"),
+    h("p", {}, h("strong", {}, missing ? "This is not there (any more). " : ""), error.message),
+    h("p", {}, h("a", { href: "/policies/" }, "All policies")),
+  );
 }
 
 // -- the preview ----------------------------------------------------------------------------------------------------
@@ -140,7 +197,7 @@ function typed() {
   asked?.abort();
   apply.disabled = true;
   byId("discard").hidden = false;
-  if (!all.map((f) => f === pattern && !pattern.input.value.trim() ? false : f.check()).every(Boolean)) return;
+  if (!all.map((f) => (f === pattern && !pattern.input.value.trim() ? false : f.check())).every(Boolean)) return;
   pause = setTimeout(preview, Math.min(2000, Math.max(TYPING, took)));
 }
 
@@ -162,8 +219,14 @@ function shown() {
   }
 }
 
-const objectName = () => (settings.new ? formatName("Policy", { virtualhost: settings.new, pattern: pattern.read() }) : settings.object);
-const change = () => ({ object: objectName(), action: settings.new ? "create" : "update", attributes: changes(), ...(settings.new ? {} : { version }) });
+const objectName = () =>
+  settings.new ? formatName("Policy", { virtualhost: settings.new, pattern: pattern.read() }) : settings.object;
+const change = () => ({
+  object: objectName(),
+  action: settings.new ? "create" : "update",
+  attributes: changes(),
+  ...(settings.new ? {} : { version }),
+});
 
 async function preview() {
   const wanted = change();
@@ -185,7 +248,14 @@ async function preview() {
     if (!told.changed && told.queues && isPattern) await overrides(wanted);
   } catch (error) {
     if (error.name === "AbortError") return;
-    fill(box, h("p", { class: "muted" }, error.status === 404 ? "" : error.status === 503 ? UNKNOWN : "Nothing to show: the change would be refused."));
+    fill(
+      box,
+      h(
+        "p",
+        { class: "muted" },
+        error.status === 404 ? "" : error.status === 503 ? UNKNOWN : "Nothing to show: the change would be refused.",
+      ),
+    );
     if (error.status === 409 && !settings.new) await conflict();
     else wrong(error);
   } finally {
@@ -197,8 +267,17 @@ async function preview() {
 async function overrides(wanted) {
   const { keys } = parseName(wanted.object);
   try {
-    const { queues } = await post("policies/bulk/preview/", { selection: { search: "", pattern: keys.pattern, states: [] } }, asked.signal);
-    if (previewed === JSON.stringify(wanted)) showOverrides(box, queues.filter((queue) => queue.virtualhost === keys.virtualhost), Object.keys(wanted.attributes));
+    const { queues } = await post(
+      "policies/bulk/preview/",
+      { selection: { search: "", pattern: keys.pattern, states: [] } },
+      asked.signal,
+    );
+    if (previewed === JSON.stringify(wanted))
+      showOverrides(
+        box,
+        queues.filter((queue) => queue.virtualhost === keys.virtualhost),
+        Object.keys(wanted.attributes),
+      );
   } catch {
     // The preview stands without it.
   }
@@ -219,7 +298,8 @@ function wrong(error) {
   previewed = null;
   const left = [];
   for (const f of all) f.wrong(error.fields?.[f.declared.name] ?? "");
-  for (const [name, text] of Object.entries(error.fields ?? {})) if (!all.some((f) => f.declared.name === name)) left.push(text);
+  for (const [name, text] of Object.entries(error.fields ?? {}))
+    if (!all.some((f) => f.declared.name === name)) left.push(text);
   tell(h("p", {}, left.join(" ") || error.message));
   if (Object.keys(error.fields ?? {}).length) for (const f of all) f.wrong(error.fields[f.declared.name] ?? "");
 }
@@ -233,14 +313,30 @@ async function conflict() {
   asked?.abort();
   const before = start;
   conflicts += 1;
-  await load().finally(() => { conflicts -= 1; });
-  const lines = fields.filter((f) => !same(before[f.declared.name], start[f.declared.name])).map((f) => h("li", {}, h("strong", {}, labelOf(f.declared)), ` is now ${fieldText(f.declared.name, start[f.declared.name])}; it was ${fieldText(f.declared.name, before[f.declared.name])}`));
+  await load().finally(() => {
+    conflicts -= 1;
+  });
+  const lines = fields
+    .filter((f) => !same(before[f.declared.name], start[f.declared.name]))
+    .map((f) =>
+      h(
+        "li",
+        {},
+        h("strong", {}, labelOf(f.declared)),
+        ` is now ${fieldText(f.declared.name, start[f.declared.name])}; it was ` +
+          `${fieldText(f.declared.name, before[f.declared.name])}`,
+      ),
+    );
   try {
     if (Object.keys(changes()).length) await preview();
   } catch {
     // What is typed cannot be read: its field says so.
   }
-  tell(h("p", {}, changedBy.sentence(at)), lines.length ? h("ul", {}, lines) : null, h("p", {}, "What you typed is kept, and previewed on top of that."));
+  tell(
+    h("p", {}, changedBy.sentence(at)),
+    lines.length ? h("ul", {}, lines) : null,
+    h("p", {}, "What you typed is kept, and previewed on top of that."),
+  );
 }
 
 // -- apply, discard, remove -------------------------------------------------------------------------------------------
@@ -262,11 +358,19 @@ form.addEventListener("submit", async (event) => {
   try {
     if (settings.new) {
       const given = Object.fromEntries(Object.entries(wanted.attributes).filter(([, value]) => value !== null));
-      await post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, { object: wanted.object, attributes: given, reason: why });
+      await post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, {
+        object: wanted.object,
+        attributes: given,
+        reason: why,
+      });
       location.assign(scopeUrl(wanted.object));
       return;
     }
-    const saved = await patch(objectPath(settings.broker, settings.object), { version, attributes: wanted.attributes, reason: why });
+    const saved = await patch(objectPath(settings.broker, settings.object), {
+      version,
+      attributes: wanted.attributes,
+      reason: why,
+    });
     start = saved.attributes; // so that nothing counts as typed any more
     version = saved.version;
     toast("Applied. It is in force now.");
@@ -304,7 +408,11 @@ byId("remove")?.addEventListener("click", () => {
     title: `Remove the policy of ${shortName(settings.object)}`,
     action: "Remove",
     danger: true,
-    ask: async () => ({ preview: await post("policies/preview/", { changes: [{ object: settings.object, action: "delete", version: at }] }) }),
+    ask: async () => ({
+      preview: await post("policies/preview/", {
+        changes: [{ object: settings.object, action: "delete", version: at }],
+      }),
+    }),
     async apply(why) {
       await remove(objectPath(settings.broker, settings.object) + query({ version: at, reason: why }));
       location.assign("/policies/");
@@ -315,7 +423,9 @@ byId("remove")?.addEventListener("click", () => {
 // -- begin ------------------------------------------------------------------------------------------------------------
 
 build();
-if (byId("browse")) byId("browse").href = settings.type === "Queue" ? objectUrl(settings.object) : `/objects/?object=${encodeURIComponent(settings.object)}`;
+if (byId("browse"))
+  byId("browse").href =
+    settings.type === "Queue" ? objectUrl(settings.object) : `/objects/?object=${encodeURIComponent(settings.object)}`;
 if (byId("browse") && settings.type === "Queue") byId("browse").textContent = "Open the queue";
 watch({ watch: "objects", object: settings.object });
 live.addEventListener("snapshot", (event) => {

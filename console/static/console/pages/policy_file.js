@@ -16,7 +16,10 @@ const prune = byId("prune");
 const apply = byId("apply");
 const box = byId("difference");
 const problem = byId("problem");
-const reason = field({ name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] }, { label: "Reason", hint: "Kept in the audit trail." });
+const reason = field(
+  { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
+  { label: "Reason", hint: "Kept in the audit trail." },
+);
 fill(byId("reason"), reason.element);
 
 let compared = null; // {yaml, prune, digest} that is shown
@@ -32,13 +35,33 @@ function outdated() {
 
 function wrong(error) {
   const lines = Object.entries(error.fields ?? {});
-  tell(lines.length > 1 ? h("p", {}, h("strong", {}, `${lines.length} faults in the file`)) : h("p", {}, lines.length ? h("strong", {}, "The file cannot be used") : error.message),
-    lines.length ? h("ul", {}, lines.slice(0, MOST_SHOWN).map(([place, text]) => h("li", {}, h("code", {}, place), ` ${text}`))) : "");
+  tell(
+    lines.length > 1
+      ? h("p", {}, h("strong", {}, `${lines.length} faults in the file`))
+      : h("p", {}, lines.length ? h("strong", {}, "The file cannot be used") : error.message),
+    lines.length
+      ? h(
+          "ul",
+          {},
+          lines.slice(0, MOST_SHOWN).map(([place, text]) => h("li", {}, h("code", {}, place), ` ${text}`)),
+        )
+      : "",
+  );
 }
 
 function problems(told) {
   const lines = Object.values(told.problems);
-  return lines.length ? h("div", { class: "notice error" }, h("ul", {}, lines.slice(0, MOST_SHOWN).map((text) => h("li", {}, text)))) : null;
+  return lines.length
+    ? h(
+        "div",
+        { class: "notice error" },
+        h(
+          "ul",
+          {},
+          lines.slice(0, MOST_SHOWN).map((text) => h("li", {}, text)),
+        ),
+      )
+    : null;
 }
 
 async function compare() {
@@ -52,10 +75,34 @@ async function compare() {
     const effect = h("div", { class: "stack" });
     if (told.preview && told.changes.length) showPreview(effect, told.preview);
     const more = told.changes.length - MOST_SHOWN;
-    fill(box, h("p", {}, h("strong", {}, told.changes.length ? `${plural(told.changes.length, "object")} would change.` : Object.keys(told.problems).length ? "Nothing can be changed." : "Nothing differs.")),
+    fill(
+      box,
+      h(
+        "p",
+        {},
+        h(
+          "strong",
+          {},
+          told.changes.length
+            ? `${plural(told.changes.length, "object")} would change.`
+            : Object.keys(told.problems).length
+              ? "Nothing can be changed."
+              : "Nothing differs.",
+        ),
+      ),
       problems(told),
-      changesList(told.changes.slice(0, MOST_SHOWN)), more > 0 ? h("p", { class: "muted" }, `and ${plural(more, "more change")}`) : null,
-      told.left_alone.length ? h("p", { class: "muted" }, `${plural(told.left_alone.length, "object")} that the file does not name ${told.left_alone.length === 1 ? "is" : "are"} left alone.`) : null, effect);
+      changesList(told.changes.slice(0, MOST_SHOWN)),
+      more > 0 ? h("p", { class: "muted" }, `and ${plural(more, "more change")}`) : null,
+      told.left_alone.length
+        ? h(
+            "p",
+            { class: "muted" },
+            `${plural(told.left_alone.length, "object")} that the file does not name ` +
+              `${told.left_alone.length === 1 ? "is" : "are"} left alone.`,
+          )
+        : null,
+      effect,
+    );
     if (told.changes.length) compared = { ...asked, digest: told.digest };
   } catch (error) {
     fill(box, h("p", { class: "muted" }, "Nothing to compare yet."));
@@ -75,10 +122,34 @@ byId("import").addEventListener("submit", async (event) => {
     const told = await post("policies/file/", { ...compared, reason: reason.input.value.trim() });
     const failed = told.applied.filter((each) => each.outcome !== "done");
     compared = null;
-    fill(box, h("p", {}, h("strong", {}, `${plural(told.applied.length - failed.length, "object is", "objects are")} changed.`)), problems(told),
-      failed.length ? h("div", { class: "notice error" }, h("p", {}, `${plural(failed.length, "object is", "objects are")} not:`), h("ul", {}, failed.map((each) => h("li", {}, h("strong", {}, each.object.replace(/^type=/, "")), ` ${each.outcome}: ${each.detail}`)))) : null,
-      h("p", {}, h("a", { href: "/audit/" }, "Each change is a row of the audit"), "."));
-    toast(failed.length ? "Not everything could be changed." : "Applied. It is in force now.", failed.length ? "error" : "done");
+    fill(
+      box,
+      h(
+        "p",
+        {},
+        h("strong", {}, `${plural(told.applied.length - failed.length, "object is", "objects are")} changed.`),
+      ),
+      problems(told),
+      failed.length
+        ? h(
+            "div",
+            { class: "notice error" },
+            h("p", {}, `${plural(failed.length, "object is", "objects are")} not:`),
+            h(
+              "ul",
+              {},
+              failed.map((each) =>
+                h("li", {}, h("strong", {}, each.object.replace(/^type=/, "")), ` ${each.outcome}: ${each.detail}`),
+              ),
+            ),
+          )
+        : null,
+      h("p", {}, h("a", { href: "/audit/" }, "Each change is a row of the audit"), "."),
+    );
+    toast(
+      failed.length ? "Not everything could be changed." : "Applied. It is in force now.",
+      failed.length ? "error" : "done",
+    );
   } catch (error) {
     apply.disabled = false;
     wrong(error);

@@ -3,7 +3,7 @@
 import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { fill, h, reconcile, setAttribute, setText } from "../core/elements.js";
-import { bytes, clock, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
+import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
 import { objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { setSince, sinceElement } from "../core/times.js";
@@ -26,7 +26,10 @@ const limits = new Limits(byId("limits"), (open) => {
 });
 const units = [...document.querySelectorAll("[data-unit]")];
 const chart = new DepthChart(byId("chart"), settings.figures, "messages");
-const ours = (event) => event.object === settings.object || event.attributes?.queue === settings.object || event.attributes?.queue === settings.name;
+const ours = (event) =>
+  event.object === settings.object ||
+  event.attributes?.queue === settings.object ||
+  event.attributes?.queue === settings.name;
 const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: false });
 
 const conditions = new ConditionsLine({ about: false });
@@ -55,7 +58,9 @@ for (const button of spans) {
   });
 }
 
-const LIMITS = ["messages", "bytes"].flatMap((of) => ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`));
+const LIMITS = ["messages", "bytes"].flatMap((of) =>
+  ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`),
+);
 
 /** An event about the queue carries its depth and state just after it: a point of the chart. */
 function sampleOf(event, queue) {
@@ -70,14 +75,28 @@ function sampleOf(event, queue) {
 const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
 
 function producerRow(producer) {
-  return h("tr", {},
+  return h(
+    "tr",
+    {},
     cell("State", { class: "c-state" }, h("span", { class: "state" })),
-    h("th", { scope: "row", class: "c-client" }, h("a", { href: objectUrl(producer.object) }), h("small", { class: "muted" })),
-    cell("Why", { class: "wrap why" }, h("span"), h("small", { class: "muted" }), h("a", { href: whyUrl(producer.object), class: "small why-link", hidden: true }, "The whole chain")),
+    h(
+      "th",
+      { scope: "row", class: "c-client" },
+      h("a", { href: objectUrl(producer.object) }),
+      h("small", { class: "muted" }),
+    ),
+    cell(
+      "Why",
+      { class: "wrap why" },
+      h("span"),
+      h("small", { class: "muted" }),
+      h("a", { href: whyUrl(producer.object), class: "small why-link", hidden: true }, "The whole chain"),
+    ),
     cell("For", {}, sinceElement()),
     cell("In all", {}),
     cell("Credit", { class: "num" }),
-    cell("Sent", { class: "num" }));
+    cell("Sent", { class: "num" }),
+  );
 }
 
 function updateProducer(node, producer) {
@@ -90,23 +109,47 @@ function updateProducer(node, producer) {
   setText(client.lastChild, producer.link ? `link ${producer.link}` : "");
   const blocked = producer.state === "BLOCKED";
   const reasons = (producer.reasons ?? []).map(reasonInWords).join("; ");
-  setText(why.firstChild, blocked ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.` : waits ? `Nothing blocks it. It waits for ${producer.waits_for}.` : "");
+  setText(
+    why.firstChild,
+    blocked
+      ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.`
+      : waits
+        ? `Nothing blocks it. It waits for ${producer.waits_for}.`
+        : "",
+  );
   const draining = producer.draining ? "Draining: what was on its way may still arrive. " : "";
   const release = blocked && producer.release ? `Released when ${producer.release.replace(/\.$/, "")}.` : "";
   setText(why.children[1], draining + release);
   why.lastChild.hidden = !blocked;
   why.classList.toggle("vacant", !blocked && !draining && !waits);
   setSince(since.firstChild, producer.blocked_since ?? producer.waiting_since);
-  setText(all, producer.blocked_count ? `${duration(producer.blocked_ms)}, ${producer.blocked_count === 1 ? "once" : `${exact(producer.blocked_count)} times`}` : "never");
+  setText(
+    all,
+    producer.blocked_count
+      ? `${duration(producer.blocked_ms)}, ` +
+          `${producer.blocked_count === 1 ? "once" : `${exact(producer.blocked_count)} times`}`
+      : "never",
+  );
   setText(credit, count(producer.credit));
   setText(sent, count(producer.messages));
   setAttribute(sent, "title", `${exactAmount(producer.messages, "messages")}, ${exactAmount(producer.bytes, "bytes")}`);
 }
 
 function consumerRow(consumer) {
-  return h("tr", {},
-    h("th", { scope: "row", class: "c-client" }, h("a", { href: objectUrl(consumer.object) }), h("small", { class: "muted" })),
-    cell("Kind", {}), cell("Credit", { class: "num" }), cell("Unacknowledged", { class: "num" }), cell("Received", { class: "num" }));
+  return h(
+    "tr",
+    {},
+    h(
+      "th",
+      { scope: "row", class: "c-client" },
+      h("a", { href: objectUrl(consumer.object) }),
+      h("small", { class: "muted" }),
+    ),
+    cell("Kind", {}),
+    cell("Credit", { class: "num" }),
+    cell("Unacknowledged", { class: "num" }),
+    cell("Received", { class: "num" }),
+  );
 }
 
 function updateConsumer(node, consumer) {
@@ -141,13 +184,47 @@ const FACTS = [
   ["Messages", (q) => of(q, "messages"), (q) => exactAmount(q.depth_messages, "messages")],
   ["Bytes", (q) => of(q, "bytes"), (q) => exactAmount(q.depth_bytes, "bytes")],
   ["In, out", (q) => `${rate(q.rate_in)} /s, ${rate(q.rate_out)} /s`],
-  ["Producers", (q) => `${count(q.producers)}, ${count(q.blocked_producers)} blocked${q.waiting_producers ? `, ${count(q.waiting_producers)} waiting for credit` : ""}${q.draining_producers ? `, ${count(q.draining_producers)} draining` : ""}`],
+  [
+    "Producers",
+    (q) =>
+      `${count(q.producers)}, ${count(q.blocked_producers)} ` +
+      `blocked${q.waiting_producers ? `, ${count(q.waiting_producers)} waiting for credit` : ""}` +
+      `${q.draining_producers ? `, ${count(q.draining_producers)} draining` : ""}`,
+  ],
   ["Consumers", (q) => count(q.consumers)],
   ["Unacknowledged", (q) => count(q.unacknowledged_messages)],
-  ["Parked", (q) => (q.parked_messages === undefined ? "not known" : q.parked_messages ? `${count(q.parked_messages)}, ${bytes(q.parked_bytes)}` : "none"), () => "Messages that were sent and wait for room, unsettled: they count as memory, not as depth"],
+  [
+    "Parked",
+    (q) =>
+      q.parked_messages === undefined
+        ? "not known"
+        : q.parked_messages
+          ? `${count(q.parked_messages)}, ${bytes(q.parked_bytes)}`
+          : "none",
+    () => "Messages that were sent and wait for room, unsettled: they count as memory, not as depth",
+  ],
   ["Credit out", (q) => count(q.credit), () => "Credit handed out to producers or not yet back from them"],
-  ["Overfull", (q) => (q.overfull_count === undefined ? "not known" : q.overfull_count ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all` : "never")],
-  ["Lifetime", (q) => (q.durable === undefined ? "not known" : q.temporary_for ? `temporary: ${shortName(q.temporary_for)}` : q.durable ? "durable" : "not durable"), (q) => q.temporary_for && "It goes with the link that made it, and only that link's connection consumes from it"],
+  [
+    "Overfull",
+    (q) =>
+      q.overfull_count === undefined
+        ? "not known"
+        : q.overfull_count
+          ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all`
+          : "never",
+  ],
+  [
+    "Lifetime",
+    (q) =>
+      q.durable === undefined
+        ? "not known"
+        : q.temporary_for
+          ? `temporary: ${shortName(q.temporary_for)}`
+          : q.durable
+            ? "durable"
+            : "not durable",
+    (q) => q.temporary_for && "It goes with the link that made it, and only that link's connection consumes from it",
+  ],
   ["Enqueued ever", (q) => count(q.enqueued_messages), (q) => exactAmount(q.enqueued_messages, "messages")],
   ["Dequeued ever", (q) => count(q.dequeued_messages), (q) => exactAmount(q.dequeued_messages, "messages")],
 ];
@@ -156,7 +233,9 @@ function of(queue, what) {
   const depth = queue[`depth_${what}`];
   const capacity = queue[`effective_capacity_${what}`];
   const text = what === "bytes" ? bytes(depth) : count(depth);
-  return capacity ? `${text} of ${what === "bytes" ? bytes(capacity) : count(capacity)} (${percent(depth, capacity)})` : text;
+  return capacity
+    ? `${text} of ${what === "bytes" ? bytes(capacity) : count(capacity)} (${percent(depth, capacity)})`
+    : text;
 }
 
 const facts = FACTS.map(([name, text, title]) => ({ text, title, node: h("dd", {}), name: h("dt", {}, name) }));
@@ -181,19 +260,38 @@ const render = drawing(() => {
   document.querySelector(".queue-grid").hidden = Boolean(data.gone) && !drawn;
   if (data.gone) {
     const now = atThatTime() ? `There was no such queue${atThatTime()}. ` : "There is no such queue now. ";
-    fill(gone, h("p", {}, h("strong", {}, now), "It was deleted, or never was. The page comes alive by itself when it is created. ", h("a", { href: "/" }, "To the overview")));
+    fill(
+      gone,
+      h(
+        "p",
+        {},
+        h("strong", {}, now),
+        "It was deleted, or never was. The page comes alive by itself when it is created. ",
+        h("a", { href: "/" }, "To the overview"),
+      ),
+    );
     return;
   }
   const queue = data.queue;
   drawn = true;
   conditions.show(data.conditions ?? [], data.conditions?.length ?? 0);
-  setState(byId("queue-state"), queue.state, queue.stops?.some((stop) => stop.stage));
-  const since = [queue.overfull_since && ["overfull for ", queue.overfull_since], queue.stopped_since && ["stopped for ", queue.stopped_since]].filter(Boolean);
+  setState(
+    byId("queue-state"),
+    queue.state,
+    queue.stops?.some((stop) => stop.stage),
+  );
+  const since = [
+    queue.overfull_since && ["overfull for ", queue.overfull_since],
+    queue.stopped_since && ["stopped for ", queue.stopped_since],
+  ].filter(Boolean);
   const sinceBox = byId("queue-since");
   const text = JSON.stringify(since);
   if (sinceBox.dataset.shown !== text) {
     sinceBox.dataset.shown = text;
-    fill(sinceBox, since.map(([word, ms], index) => h("span", {}, index ? ", " : "", word, sinceElement(ms))));
+    fill(
+      sinceBox,
+      since.map(([word, ms], index) => h("span", {}, index ? ", " : "", word, sinceElement(ms))),
+    );
   }
   const stops = byId("queue-stops");
   const untold = (queue.stops ?? []).filter((stop) => !isOnBanner(stop));
@@ -207,12 +305,33 @@ const render = drawing(() => {
     setText(fact.node, fact.text(queue));
     setAttribute(fact.node, "title", fact.title?.(queue));
   }
-  setText(byId("producers-count"), queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "");
+  setText(
+    byId("producers-count"),
+    queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "",
+  );
   setText(byId("consumers-count"), queue.consumers ? count(queue.consumers) : "");
-  const blockedFirst = data.producers && [...data.producers].sort((a, b) => (a.state === b.state ? 0 : a.state === "BLOCKED" ? -1 : 1));
-  list("producers", blockedFirst, producerRow, updateProducer, atThatTime() ? `No producer was attached${atThatTime()}.` : "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.");
-  list("consumers", data.consumers, consumerRow, updateConsumer,
-    atThatTime() ? `No consumer was attached${atThatTime()}.` : queue.depth_messages ? `No consumer is attached: ${plural(queue.depth_messages, "message waits", "messages wait")}.` : "No consumer is attached.");
+  const blockedFirst =
+    data.producers && [...data.producers].sort((a, b) => (a.state === b.state ? 0 : a.state === "BLOCKED" ? -1 : 1));
+  list(
+    "producers",
+    blockedFirst,
+    producerRow,
+    updateProducer,
+    atThatTime()
+      ? `No producer was attached${atThatTime()}.`
+      : "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.",
+  );
+  list(
+    "consumers",
+    data.consumers,
+    consumerRow,
+    updateConsumer,
+    atThatTime()
+      ? `No consumer was attached${atThatTime()}.`
+      : queue.depth_messages
+        ? `No consumer is attached: ${plural(queue.depth_messages, "message waits", "messages wait")}.`
+        : "No consumer is attached.",
+  );
   for (const name of ["producers", "consumers"]) {
     if (!data[name]) continue;
     const more = data[`${name}_total`] - data[name].length;
@@ -238,10 +357,19 @@ live.addEventListener("snapshot", (event) => {
     const alone = opened === Infinity && since < at;
     opened = Math.min(opened, since);
     if (unit === null) {
-      const telling = queue.effective_capacity_messages ? "messages" : queue.effective_capacity_bytes ? "bytes" : tellingUnit(queue);
+      const telling = queue.effective_capacity_messages
+        ? "messages"
+        : queue.effective_capacity_bytes
+          ? "bytes"
+          : tellingUnit(queue);
       showUnit(telling);
     }
-    const sample = { state: queue.state, depth_messages: queue.depth_messages, depth_bytes: queue.depth_bytes, ...Object.fromEntries(LIMITS.map((name) => [name, queue[name]])) };
+    const sample = {
+      state: queue.state,
+      depth_messages: queue.depth_messages,
+      depth_bytes: queue.depth_bytes,
+      ...Object.fromEntries(LIMITS.map((name) => [name, queue[name]])),
+    };
     if (alone) chart.add({ ...sample, at: since }); // nothing of the queue has changed since then
     chart.add({ ...sample, at });
     if (first || held.length) {

@@ -8,7 +8,7 @@ import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { ChangedBy } from "../widgets/changed_by.js";
 import { field, fieldGrid } from "../widgets/fields.js";
-import { inRows, labelOf, LABELS, origin, stem } from "../widgets/policy_fields.js";
+import { inRows, LABELS, labelOf, origin, stem } from "../widgets/policy_fields.js";
 
 const base = `queues/${hostPart(settings.virtualhost ?? "")}/${queuePart(settings.name ?? "")}/`;
 export class Limits {
@@ -46,18 +46,44 @@ export class Limits {
 
   #render() {
     const queue = this.#queue;
-    const text = JSON.stringify([this.#explain, settings.policy.map((p) => [queue[p.name], queue[`effective_${stem(p.name)}`]])]);
+    const text = JSON.stringify([
+      this.#explain,
+      settings.policy.map((p) => [queue[p.name], queue[`effective_${stem(p.name)}`]]),
+    ]);
     if (this.#element.dataset.shown === text && this.#element.querySelector(".limits-table")) return;
     this.#element.dataset.shown = text;
     const rows = ["capacity", "flow_stop", "flow_resume"].map((name) =>
-      h("tr", {}, h("th", { scope: "row" }, LABELS[name]), this.#cell(name, "messages"), this.#cell(name, "bytes")));
+      h("tr", {}, h("th", { scope: "row" }, LABELS[name]), this.#cell(name, "messages"), this.#cell(name, "bytes")),
+    );
     for (const declared of settings.policy.filter(({ name }) => !/^(capacity|flow_stop|flow_resume)_/.test(name))) {
       const explained = this.#explained(declared.name);
-      rows.push(h("tr", {}, h("th", { scope: "row" }, LABELS[stem(declared.name)] ?? words(declared.name)), h("td", { colspan: "2" },
-        explained.unknown ? h("span", { class: "muted" }, "not known") : [this.#value(explained.value ?? queue[declared.name], declared), h("small", { class: "origin" }, origin(explained.origin))])));
+      rows.push(
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, LABELS[stem(declared.name)] ?? words(declared.name)),
+          h(
+            "td",
+            { colspan: "2" },
+            explained.unknown
+              ? h("span", { class: "muted" }, "not known")
+              : [
+                  this.#value(explained.value ?? queue[declared.name], declared),
+                  h("small", { class: "origin" }, origin(explained.origin)),
+                ],
+          ),
+        ),
+      );
     }
-    fill(this.#element, h("table", { class: "grid limits-table" },
-      h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col" }, "Messages"), h("th", { scope: "col" }, "Bytes"))), h("tbody", {}, rows)));
+    fill(
+      this.#element,
+      h(
+        "table",
+        { class: "grid limits-table" },
+        h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col" }, "Messages"), h("th", { scope: "col" }, "Bytes"))),
+        h("tbody", {}, rows),
+      ),
+    );
   }
 
   /** The value in force and its origin; while the origins are not known, what the queue sets itself is. */
@@ -69,7 +95,11 @@ export class Limits {
 
   #value(value, declared) {
     if (typeof value !== "number") return value ?? "not set";
-    return h("span", { title: exactAmount(value, declared.unit) }, `${amount(value, declared.unit)} ${declared.unit === "bytes" ? "" : declared.unit}`);
+    return h(
+      "span",
+      { title: exactAmount(value, declared.unit) },
+      `${amount(value, declared.unit)} ${declared.unit === "bytes" ? "" : declared.unit}`,
+    );
   }
 
   #cell(name, unit) {
@@ -78,11 +108,24 @@ export class Limits {
     const inForce = this.#queue[`effective_${name.replace("flow_", "")}_${unit}`] ?? explained.value ?? null;
     const capacity = this.#queue[`effective_capacity_${unit}`];
     const none = !capacity;
-    const from = explained.unknown ? "origin not known" : explained.origin ? origin(explained.origin) : this.#queue[key] === null ? "inherited" : "its own";
+    const from = explained.unknown
+      ? "origin not known"
+      : explained.origin
+        ? origin(explained.origin)
+        : this.#queue[key] === null
+          ? "inherited"
+          : "its own";
     const percent = typeof explained.value === "string" ? `${explained.value}, ` : "";
-    return h("td", { "data-label": words(unit) },
-      none ? h("span", { class: "muted" }, name === "capacity" ? "no limit" : "–") : h("span", { title: exactAmount(inForce ?? 0, unit) }, amount(inForce, unit)),
-      none && name !== "capacity" ? null : h("small", { class: "origin", "data-origin": explained.origin ?? "" }, `${percent}${from}`));
+    return h(
+      "td",
+      { "data-label": words(unit) },
+      none
+        ? h("span", { class: "muted" }, name === "capacity" ? "no limit" : "–")
+        : h("span", { title: exactAmount(inForce ?? 0, unit) }, amount(inForce, unit)),
+      none && name !== "capacity"
+        ? null
+        : h("small", { class: "origin", "data-origin": explained.origin ?? "" }, `${percent}${from}`),
+    );
   }
 }
 
@@ -106,21 +149,37 @@ class Form {
     this.#start = Object.fromEntries(settings.policy.map(({ name }) => [name, queue[name] ?? null]));
     this.#done = done;
     for (const declared of inRows(settings.policy)) {
-      this.#fields.push(field(declared, {
-        value: queue[declared.name],
-        label: labelOf(declared),
-        inherits: true,
-        placeholder: this.#inherited(declared.name, queue, explain),
-        hint: declared.description,
-        changed: () => this.#typed(),
-      }));
+      this.#fields.push(
+        field(declared, {
+          value: queue[declared.name],
+          label: labelOf(declared),
+          inherits: true,
+          placeholder: this.#inherited(declared.name, explain),
+          hint: declared.description,
+          changed: () => this.#typed(),
+        }),
+      );
     }
-    this.#reason = field({ name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] }, { label: "Reason", hint: "Kept in the audit trail." });
+    this.#reason = field(
+      { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
+      { label: "Reason", hint: "Kept in the audit trail." },
+    );
     const cancel = h("button", { type: "button", class: "quiet", on: { click: () => this.#done(null) } }, "Cancel");
-    this.element = h("form", { class: "limits-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
-      h("p", { class: "hint" }, "Leave a field empty to inherit. Amounts may have a unit: 64 kB, 10 MiB. Levels may be a share of the capacity: 80%."),
+    this.element = h(
+      "form",
+      { class: "limits-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
+      h(
+        "p",
+        { class: "hint" },
+        "Leave a field empty to inherit. Amounts may have a unit: 64 kB, 10 MiB. Levels may be a " +
+          "share of the capacity: 80%.",
+      ),
       fieldGrid(this.#fields),
-      this.#reason.element, this.#note, this.#problem, h("div", { class: "form-actions" }, cancel, this.#save));
+      this.#reason.element,
+      this.#note,
+      this.#problem,
+      h("div", { class: "form-actions" }, cancel, this.#save),
+    );
     this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.#done(null));
   }
 
@@ -130,26 +189,30 @@ class Form {
 
   /** While it is edited, somebody else may change it: say so, keep what was typed. */
   arrived(queue, explain) {
-    for (const f of this.#fields) f.input.placeholder = this.#inherited(f.declared.name, queue, explain);
+    for (const f of this.#fields) f.input.placeholder = this.#inherited(f.declared.name, explain);
     const changed = settings.policy.some(({ name }) => (queue[name] ?? null) !== this.#start[name]);
     if (changed && this.#problem.hidden) this.#conflict(queue);
   }
 
-  #inherited(name, queue, explain) {
+  #inherited(name, explain) {
     const explained = explain[name];
     if (!explained) return "inherited";
-    if (explained.origin === "own") return explained.inherited === undefined ? "inherited" : this.#value(name, explained.inherited);
+    if (explained.origin === "own")
+      return explained.inherited === undefined ? "inherited" : this.#value(name, explained.inherited);
     return `${this.#value(name, explained.value)} (${origin(explained.origin)})`;
   }
 
   #value(name, value) {
-    if (value === null || value === undefined) return name.startsWith("capacity") ? "no limit" : name.startsWith("flow_stop") ? "100%" : "not set";
+    if (value === null || value === undefined)
+      return name.startsWith("capacity") ? "no limit" : name.startsWith("flow_stop") ? "100%" : "not set";
     if (value === 0 && name.startsWith("capacity")) return "no limit";
     return typeof value === "number" ? exact(value) : String(value);
   }
 
   #changes() {
-    return Object.fromEntries(this.#fields.map((f) => [f.declared.name, f.read()]).filter(([name, value]) => value !== this.#start[name]));
+    return Object.fromEntries(
+      this.#fields.map((f) => [f.declared.name, f.read()]).filter(([name, value]) => value !== this.#start[name]),
+    );
   }
 
   #body() {
@@ -185,15 +248,24 @@ class Form {
     const parts = [];
     for (const unit of ["messages", "bytes"]) {
       const get = (name) => effective[`effective_${name}_${unit}`] ?? effective[`${name}_${unit}`];
-      if (get("capacity")) parts.push(`holds ${amount(get("capacity"), unit)}, stops above ${amount(get("stop"), unit)}, resumes at ${amount(get("resume"), unit)}`);
+      if (get("capacity"))
+        parts.push(
+          `holds ${amount(get("capacity"), unit)}, stops above ${amount(get("stop"), unit)}, ` +
+            `resumes at ${amount(get("resume"), unit)}`,
+        );
     }
-    return [parts.length ? `With this it ${parts.join("; and ")}.` : "With this it has no limit: its producers are never held back for its size."];
+    return [
+      parts.length
+        ? `With this it ${parts.join("; and ")}.`
+        : "With this it has no limit: its producers are never held back for its size.",
+    ];
   }
 
   #showWrong(error) {
     const left = [];
     for (const f of this.#fields) f.wrong(error.fields[f.declared.name] ?? "");
-    for (const [name, text] of Object.entries(error.fields)) if (!this.#fields.some((f) => f.declared.name === name)) left.push(text);
+    for (const [name, text] of Object.entries(error.fields))
+      if (!this.#fields.some((f) => f.declared.name === name)) left.push(text);
     this.#tell(left.join(" "));
   }
 
@@ -237,7 +309,17 @@ class Form {
       const name = f.declared.name;
       if (!(name in now)) continue;
       const there = now[name] ?? null;
-      if (there !== this.#start[name]) lines.push(h("li", {}, h("strong", {}, words(name)), ` is now ${this.#value(name, there)}`, there === null ? " (inherited)" : "", `; it was ${this.#value(name, this.#start[name])}`));
+      if (there !== this.#start[name])
+        lines.push(
+          h(
+            "li",
+            {},
+            h("strong", {}, words(name)),
+            ` is now ${this.#value(name, there)}`,
+            there === null ? " (inherited)" : "",
+            `; it was ${this.#value(name, this.#start[name])}`,
+          ),
+        );
       // What was not touched here follows what is there now.
       let mine;
       try {
@@ -248,6 +330,10 @@ class Form {
       if (mine === this.#start[name]) f.set(there);
       this.#start[name] = there;
     }
-    this.#tell(h("p", {}, this.#changedBy.sentence()), lines.length ? h("ul", {}, lines) : "", h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));
+    this.#tell(
+      h("p", {}, this.#changedBy.sentence()),
+      lines.length ? h("ul", {}, lines) : "",
+      h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."),
+    );
   }
 }

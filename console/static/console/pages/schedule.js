@@ -14,11 +14,32 @@ const byId = (id) => document.getElementById(id);
 const path = settings.schedule ? `schedules/${settings.schedule}/` : "schedules/";
 const LABELS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-const EMPTY = { name: "", action: "stop", target: "", pattern: "", attributes: {}, reason: "", zone: HERE, once: "", minute: "0", hour: "22", days: "*", months: "*", weekdays: "*", lasts: 480, paused: false };
+const EMPTY = {
+  name: "",
+  action: "stop",
+  target: "",
+  pattern: "",
+  attributes: {},
+  reason: "",
+  zone: HERE,
+  once: "",
+  minute: "0",
+  hour: "22",
+  days: "*",
+  months: "*",
+  weekdays: "*",
+  lasts: 480,
+  paused: false,
+};
 let pause = 0;
 let asked = 0;
 
-const simple = (of) => /^\d+$/.test(of.hour) && /^\d+$/.test(of.minute) && of.days === "*" && of.months === "*" && weekdaysOf(of.weekdays) !== null;
+const simple = (of) =>
+  /^\d+$/.test(of.hour) &&
+  /^\d+$/.test(of.minute) &&
+  of.days === "*" &&
+  of.months === "*" &&
+  weekdaysOf(of.weekdays) !== null;
 
 async function show() {
   const was = settings.schedule ? await get(path) : EMPTY;
@@ -27,41 +48,142 @@ async function show() {
   const zones = [...new Set(["UTC", HERE, was.zone, ...(Intl.supportedValuesOf?.("timeZone") ?? [])])];
   const fields = {
     name: plainField("name", "Name", { value: was.name, maxlength: 100, placeholder: "Nightly batch" }),
-    action: plainField("action", "What", { value: was.action, choices: [["stop", "Stop producers"], ["start", "Start producers"], ["policy", "Set policy fields"]] }),
-    target: plainField("target", "Of", { value: was.target, list: "scopes", required: true, hint: "An object name of the list; type=Broker is every queue of the broker." }),
-    pattern: plainField("pattern", "Only queues", { value: was.pattern, placeholder: "orders.>", hint: "A pattern, where that is the broker or a virtual host." }),
-    reason: plainField("reason", "Why", { value: was.reason, maxlength: 500, hint: "Everybody sees it while it is in force." }),
-    mode: plainField("mode", "When", { value: mode, choices: [["weekly", "On days of the week"], ["once", "Once"], ["cron", "By fields as of cron"]] }),
+    action: plainField("action", "What", {
+      value: was.action,
+      choices: [
+        ["stop", "Stop producers"],
+        ["start", "Start producers"],
+        ["policy", "Set policy fields"],
+      ],
+    }),
+    target: plainField("target", "Of", {
+      value: was.target,
+      list: "scopes",
+      required: true,
+      hint: "An object name of the list; type=Broker is every queue of the broker.",
+    }),
+    pattern: plainField("pattern", "Only queues", {
+      value: was.pattern,
+      placeholder: "orders.>",
+      hint: "A pattern, where that is the broker or a virtual host.",
+    }),
+    reason: plainField("reason", "Why", {
+      value: was.reason,
+      maxlength: 500,
+      hint: "Everybody sees it while it is in force.",
+    }),
+    mode: plainField("mode", "When", {
+      value: mode,
+      choices: [
+        ["weekly", "On days of the week"],
+        ["once", "Once"],
+        ["cron", "By fields as of cron"],
+      ],
+    }),
     zone: plainField("zone", "By the clock of", { value: was.zone, choices: zones.map((zone) => [zone, zone]) }),
     time: plainField("time", "At", { type: "time", value: mode === "weekly" ? at : "22:00" }),
     once: plainField("once", "On", { type: "datetime-local", value: was.once }),
-    cron: plainField("cron", "Minute, hour, days, months, weekdays", { value: `${was.minute} ${was.hour} ${was.days} ${was.months} ${was.weekdays}`, hint: "Such as 30 22 * * mon-fri." }),
-    hours: plainField("hours", "For, hours", { type: "number", min: 0, max: 744, value: Math.floor(was.lasts / 60), hint: "Then it is put back, if it is still as this left it. 0: it is not." }),
+    cron: plainField("cron", "Minute, hour, days, months, weekdays", {
+      value: `${was.minute} ${was.hour} ${was.days} ${was.months} ${was.weekdays}`,
+      hint: "Such as 30 22 * * mon-fri.",
+    }),
+    hours: plainField("hours", "For, hours", {
+      type: "number",
+      min: 0,
+      max: 744,
+      value: Math.floor(was.lasts / 60),
+      hint: "Then it is put back, if it is still as this left it. 0: it is not.",
+    }),
     minutes: plainField("minutes", "and minutes", { type: "number", min: 0, max: 59, value: was.lasts % 60 }),
   };
   const chosen = weekdaysOf(was.weekdays) ?? new Set([0, 1, 2, 3, 4, 5, 6]);
-  const days = [1, 2, 3, 4, 5, 6, 0].map((day) => h("label", { class: "chip" }, h("input", { type: "checkbox", name: "day", value: day, checked: chosen.has(day) }), LABELS[day]));
+  const days = [1, 2, 3, 4, 5, 6, 0].map((day) =>
+    h(
+      "label",
+      { class: "chip" },
+      h("input", { type: "checkbox", name: "day", value: day, checked: chosen.has(day) }),
+      LABELS[day],
+    ),
+  );
   const weekdays = h("div", { class: "chips", role: "group", "aria-label": "Days of the week" }, days);
   const policy = inRows(settings.policy).map((declared) => {
     const set = declared.name in was.attributes;
-    const f = field(declared, { label: labelOf(declared), value: was.attributes[declared.name] ?? null, placeholder: "inherited", changed: soon });
-    const tick = h("input", { type: "checkbox", name: `set-${declared.name}`, checked: set, on: { change: () => (f.element.hidden = !tick.checked, soon()) } });
+    const f = field(declared, {
+      label: labelOf(declared),
+      value: was.attributes[declared.name] ?? null,
+      placeholder: "inherited",
+      changed: soon,
+    });
+    const tick = h("input", {
+      type: "checkbox",
+      name: `set-${declared.name}`,
+      checked: set,
+      on: {
+        change() {
+          f.element.hidden = !tick.checked;
+          soon();
+        },
+      },
+    });
     f.element.hidden = !set;
     f.element.querySelector("label").classList.add("sr");
-    return { f, tick, element: h("div", { class: "bulk-field" }, h("label", { class: "sure" }, tick, h("span", {}, labelOf(declared))), f.element) };
+    return {
+      f,
+      tick,
+      element: h(
+        "div",
+        { class: "bulk-field" },
+        h("label", { class: "sure" }, tick, h("span", {}, labelOf(declared))),
+        f.element,
+      ),
+    };
   });
 
   function given() {
     const value = (name) => fields[name].input.value.trim();
-    const [hour, minute] = value("time").split(":").map((part) => String(Number(part)));
-    const picked = days.map((label) => label.firstChild).filter((input) => input.checked).map((input) => input.value);
+    const [hour, minute] = value("time")
+      .split(":")
+      .map((part) => String(Number(part)));
+    const picked = days
+      .map((label) => label.firstChild)
+      .filter((input) => input.checked)
+      .map((input) => input.value);
     const cron = value("cron").split(/\s+/);
-    const when = { once: { once: value("once").slice(0, 16) }, weekly: { once: "", minute: minute ?? "0", hour: hour ?? "0", days: "*", months: "*", weekdays: picked.length === 7 ? "*" : picked.join(",") || "none" },
-      cron: { once: "", minute: cron[0] ?? "", hour: cron[1] ?? "", days: cron[2] ?? "*", months: cron[3] ?? "*", weekdays: cron[4] ?? "*" } }[value("mode")];
+    const when = {
+      once: { once: value("once").slice(0, 16) },
+      weekly: {
+        once: "",
+        minute: minute ?? "0",
+        hour: hour ?? "0",
+        days: "*",
+        months: "*",
+        weekdays: picked.length === 7 ? "*" : picked.join(",") || "none",
+      },
+      cron: {
+        once: "",
+        minute: cron[0] ?? "",
+        hour: cron[1] ?? "",
+        days: cron[2] ?? "*",
+        months: cron[3] ?? "*",
+        weekdays: cron[4] ?? "*",
+      },
+    }[value("mode")];
     const action = value("action");
-    return { name: value("name"), broker: settings.broker, action, target: value("target"), pattern: action === "policy" ? "" : value("pattern"), reason: value("reason"), zone: value("zone"), ...when,
-      attributes: action === "policy" ? Object.fromEntries(policy.filter(({ tick }) => tick.checked).map(({ f }) => [f.declared.name, f.read()])) : {},
-      lasts: action === "start" ? 0 : Number(value("hours")) * 60 + Number(value("minutes")) };
+    return {
+      name: value("name"),
+      broker: settings.broker,
+      action,
+      target: value("target"),
+      pattern: action === "policy" ? "" : value("pattern"),
+      reason: value("reason"),
+      zone: value("zone"),
+      ...when,
+      attributes:
+        action === "policy"
+          ? Object.fromEntries(policy.filter(({ tick }) => tick.checked).map(({ f }) => [f.declared.name, f.read()]))
+          : {},
+      lasts: action === "start" ? 0 : Number(value("hours")) * 60 + Number(value("minutes")),
+    };
   }
 
   function arrange() {
@@ -79,11 +201,28 @@ async function show() {
     const number = ++asked;
     try {
       const body = given();
-      if (body.once === "" && fields.mode.input.value === "once") return void fill(byId("preview"), h("p", { class: "muted" }, "Say when."));
+      if (body.once === "" && fields.mode.input.value === "once")
+        return void fill(byId("preview"), h("p", { class: "muted" }, "Say when."));
       const { upcoming } = await post("schedules/preview/", body);
       if (number !== asked) return undefined;
-      fill(byId("preview"), h("p", {}, h("strong", {}, whatInWords(body))), upcoming.length ? h("ol", { class: "upcoming" }, upcoming.map((at) => h("li", {}, inZone(at, body.zone), h("small", { class: "muted" }, body.zone === HERE ? "" : ` (${inZone(at, HERE)} here)`))))
-        : h("p", { class: "wrong" }, "That is never due: it has passed, or there is no such day."));
+      fill(
+        byId("preview"),
+        h("p", {}, h("strong", {}, whatInWords(body))),
+        upcoming.length
+          ? h(
+              "ol",
+              { class: "upcoming" },
+              upcoming.map((at) =>
+                h(
+                  "li",
+                  {},
+                  inZone(at, body.zone),
+                  h("small", { class: "muted" }, body.zone === HERE ? "" : ` (${inZone(at, HERE)} here)`),
+                ),
+              ),
+            )
+          : h("p", { class: "wrong" }, "That is never due: it has passed, or there is no such day."),
+      );
     } catch (error) {
       if (number === asked) fill(byId("preview"), h("p", { class: "wrong" }, error.message));
     }
@@ -96,11 +235,24 @@ async function show() {
     pause = setTimeout(preview, TYPING);
   }
 
-  fill(byId("what"), ["name", "action", "target", "pattern", "reason"].map((name) => fields[name].element));
-  fill(byId("when"), ["mode", "zone", "time", "once", "cron"].map((name) => fields[name].element), weekdays);
+  fill(
+    byId("what"),
+    ["name", "action", "target", "pattern", "reason"].map((name) => fields[name].element),
+  );
+  fill(
+    byId("when"),
+    ["mode", "zone", "time", "once", "cron"].map((name) => fields[name].element),
+    weekdays,
+  );
   fill(byId("lasts"), fields.hours.element, fields.minutes.element);
-  fill(byId("fields"), policy.map((each) => each.element));
-  fill(byId("scopes"), settings.scopes.map((scope) => h("option", { value: scope })));
+  fill(
+    byId("fields"),
+    policy.map((each) => each.element),
+  );
+  fill(
+    byId("scopes"),
+    settings.scopes.map((scope) => h("option", { value: scope })),
+  );
   byId("remove").hidden = !settings.schedule;
   byId("save").disabled = false;
   byId("schedule").addEventListener("input", soon);
@@ -110,7 +262,14 @@ async function show() {
     const { action, target, pattern, name } = given();
     if (action !== "policy" && target === "type=Broker" && !pattern) {
       const verb = action === "stop" ? "stops" : "starts";
-      openFormDialog({ title: `Save ${name || "this schedule"} for the whole broker?`, says: `At each of its times it ${verb} the producers of every queue of ${settings.brokerTitle}.`, fields: [], action: "Save", danger: action === "stop", submit: async () => void save() });
+      openFormDialog({
+        title: `Save ${name || "this schedule"} for the whole broker?`,
+        says: `At each of its times it ${verb} the producers of every queue of ${settings.brokerTitle}.`,
+        fields: [],
+        action: "Save",
+        danger: action === "stop",
+        submit: async () => void save(),
+      });
       return;
     }
     await save();
@@ -125,15 +284,27 @@ async function show() {
       byId("save").disabled = false;
       const named = { ...Object.fromEntries(Object.values(fields).map((f) => [f.name, f])) };
       const renamed = { lasts: "hours", hour: fields.mode.input.value === "cron" ? "cron" : "time" };
-      for (const [from, to] of Object.entries(renamed)) if (error.body?.[from]) error.body[to] = error.body[from], delete error.body[from];
+      for (const [from, to] of Object.entries(renamed)) {
+        if (!error.body?.[from]) continue;
+        error.body[to] = error.body[from];
+        delete error.body[from];
+      }
       showWrong(error, Object.values(named), byId("problem"));
     }
   }
-  byId("remove").addEventListener("click", () => openFormDialog({ title: `Remove ${was.name}`, says: "What it has done stays in the list.", fields: [], action: "Remove", danger: true,
-    async submit() {
-      await remove(path);
-      location.assign("/schedules/");
-    } }));
+  byId("remove").addEventListener("click", () =>
+    openFormDialog({
+      title: `Remove ${was.name}`,
+      says: "What it has done stays in the list.",
+      fields: [],
+      action: "Remove",
+      danger: true,
+      async submit() {
+        await remove(path);
+        location.assign("/schedules/");
+      },
+    }),
+  );
   soon();
 }
 

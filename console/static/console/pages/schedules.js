@@ -12,37 +12,129 @@ import { ACTIONS, inZone, whatInWords, whenInWords } from "../widgets/schedule_w
 
 const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);
-const button = (text, click) => h("button", { type: "button", class: "quiet row-act", ...(may("edit") ? unless("edit") : unless("operate")), on: { click } }, text);
-const STATES = { beginning: ["info", "due"], open: ["running", "in force"], ending: ["info", "to be put back"], done: ["normal", "done"], failed: ["overfull", "failed"], missed: ["overfull", "missed"] };
+const button = (text, click) =>
+  h(
+    "button",
+    { type: "button", class: "quiet row-act", ...(may("edit") ? unless("edit") : unless("operate")), on: { click } },
+    text,
+  );
+const STATES = {
+  beginning: ["info", "due"],
+  open: ["running", "in force"],
+  ending: ["info", "to be put back"],
+  done: ["normal", "done"],
+  failed: ["overfull", "failed"],
+  missed: ["overfull", "missed"],
+};
 let shown = 30;
 
 function showSchedules(schedules) {
   byId("schedules-empty").hidden = schedules.length > 0;
   byId("schedules-box").hidden = !schedules.length;
   const order = (each) => (each.upcoming.length ? ms(each.upcoming[0]) : Infinity);
-  fill(byId("schedules"), schedules.sort((a, b) => order(a) - order(b)).map((each) => {
-    const next = each.upcoming[0];
-    return h("tr", {}, h("th", { scope: "row" }, h("a", { href: `/schedules/${each.id}/` }, each.name), h("small", { class: "muted vh" }, `acts for ${each.user_name}`)),
-      h("td", { class: "wrap" }, whatInWords(each), each.reason ? h("small", { class: "muted vh" }, each.reason) : null),
-      h("td", { class: "wrap" }, whenInWords(each), h("small", { class: "muted vh" }, each.zone)),
-      h("td", {}, each.open_run ? h("span", { class: "tag first" }, "in force now") : null, each.paused ? h("span", { class: "tag first" }, "paused") : next ? [h("span", { title: inZone(next, each.zone) }, "in ", untilElement(ms(next))), h("small", { class: "muted vh" }, inZone(next, each.zone))] : h("span", { class: "muted" }, "never again")),
-      h("td", { class: "acts" }, button(each.paused ? "Go on" : "Pause", () => change(() => post(`schedules/${each.id}/${each.paused ? "go-on" : "pause"}/`, {}), `${each.name} ${each.paused ? "goes on" : "is paused"}.`)),
-        each.open_run ? button("End now", () => change(() => post(`schedules/runs/${each.open_run}/end/`, {}), `The window of ${each.name} has ended.`)) : null));
-  }));
+  fill(
+    byId("schedules"),
+    schedules
+      .sort((a, b) => order(a) - order(b))
+      .map((each) => {
+        const next = each.upcoming[0];
+        return h(
+          "tr",
+          {},
+          h(
+            "th",
+            { scope: "row" },
+            h("a", { href: `/schedules/${each.id}/` }, each.name),
+            h("small", { class: "muted vh" }, `acts for ${each.user_name}`),
+          ),
+          h(
+            "td",
+            { class: "wrap" },
+            whatInWords(each),
+            each.reason ? h("small", { class: "muted vh" }, each.reason) : null,
+          ),
+          h("td", { class: "wrap" }, whenInWords(each), h("small", { class: "muted vh" }, each.zone)),
+          h(
+            "td",
+            {},
+            each.open_run ? h("span", { class: "tag first" }, "in force now") : null,
+            each.paused
+              ? h("span", { class: "tag first" }, "paused")
+              : next
+                ? [
+                    h("span", { title: inZone(next, each.zone) }, "in ", untilElement(ms(next))),
+                    h("small", { class: "muted vh" }, inZone(next, each.zone)),
+                  ]
+                : h("span", { class: "muted" }, "never again"),
+          ),
+          h(
+            "td",
+            { class: "acts" },
+            button(each.paused ? "Go on" : "Pause", () =>
+              change(
+                () => post(`schedules/${each.id}/${each.paused ? "go-on" : "pause"}/`, {}),
+                `${each.name} ${each.paused ? "goes on" : "is paused"}.`,
+              ),
+            ),
+            each.open_run
+              ? button("End now", () =>
+                  change(
+                    () => post(`schedules/runs/${each.open_run}/end/`, {}),
+                    `The window of ${each.name} has ended.`,
+                  ),
+                )
+              : null,
+          ),
+        );
+      }),
+  );
 }
 
 function showRuns(page) {
   byId("runs-empty").hidden = page.count > 0;
   byId("runs-box").hidden = !page.count;
   byId("pager").hidden = page.count <= shown || shown >= 200;
-  fill(byId("runs"), page.results.map((run) => {
-    const [sign, word] = STATES[run.state];
-    return h("tr", {}, h("td", {}, clockElement(ms(run.due)), run.ends ? h("small", { class: "muted vh" }, "to ", clockElement(ms(run.ends))) : null),
-      h("td", {}, h("span", { class: `phase run-${run.state}` }, icon(sign), word)),
-      h("td", { class: "wrap" }, run.schedule ? h("a", { href: `/schedules/${run.schedule}/` }, run.schedule_name) : run.schedule_name, h("small", { class: "muted vh" }, `${ACTIONS[run.action]} of ${shortName(run.target)}${run.pattern ? ` ${run.pattern}` : ""}, for ${run.user_name}`)),
-      h("td", { class: "wrap" }, run.begin_said || "…", run.end_said ? h("div", {}, h("span", { class: "muted" }, "At its end: "), run.end_said) : null, run.tries > 1 && !run.finished ? h("small", { class: "muted vh" }, `${plural(run.tries, "attempt")} so far`) : null,
-        run.state === "failed" && run.ends && run.end_said ? button("Put back now", () => change(() => post(`schedules/runs/${run.id}/end/`, {}), "Tried.")) : null));
-  }));
+  fill(
+    byId("runs"),
+    page.results.map((run) => {
+      const [sign, word] = STATES[run.state];
+      return h(
+        "tr",
+        {},
+        h(
+          "td",
+          {},
+          clockElement(ms(run.due)),
+          run.ends ? h("small", { class: "muted vh" }, "to ", clockElement(ms(run.ends))) : null,
+        ),
+        h("td", {}, h("span", { class: `phase run-${run.state}` }, icon(sign), word)),
+        h(
+          "td",
+          { class: "wrap" },
+          run.schedule ? h("a", { href: `/schedules/${run.schedule}/` }, run.schedule_name) : run.schedule_name,
+          h(
+            "small",
+            { class: "muted vh" },
+            `${ACTIONS[run.action]} of ` +
+              `${shortName(run.target)}${run.pattern ? ` ${run.pattern}` : ""}, for ` +
+              `${run.user_name}`,
+          ),
+        ),
+        h(
+          "td",
+          { class: "wrap" },
+          run.begin_said || "…",
+          run.end_said ? h("div", {}, h("span", { class: "muted" }, "At its end: "), run.end_said) : null,
+          run.tries > 1 && !run.finished
+            ? h("small", { class: "muted vh" }, `${plural(run.tries, "attempt")} so far`)
+            : null,
+          run.state === "failed" && run.ends && run.end_said
+            ? button("Put back now", () => change(() => post(`schedules/runs/${run.id}/end/`, {}), "Tried."))
+            : null,
+        ),
+      );
+    }),
+  );
 }
 
 const { look, change } = asking(

@@ -23,7 +23,13 @@ export class Selection {
 
   /** A box that picks a queue. */
   box(object, name) {
-    const box = h("input", { type: "checkbox", class: "pick", value: object, "aria-label": `Select ${name}`, checked: this.#picked.has(object) });
+    const box = h("input", {
+      type: "checkbox",
+      class: "pick",
+      value: object,
+      "aria-label": `Select ${name}`,
+      checked: this.#picked.has(object),
+    });
     box.addEventListener("change", () => {
       if (box.checked) this.#picked.add(object);
       else this.#picked.delete(object);
@@ -64,11 +70,44 @@ export class Selection {
     const aim = picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: filter, label };
     const act = (action, look) => {
       const refused = may("operate") ? null : "true"; // it stays in reach and says why
-      return h("button", { type: "button", class: look, disabled: counting, "aria-disabled": refused, data: { acts: "" }, on: { click: () => openStopDialog(action, aim) } }, icon(action), `${action === "stop" ? "Stop" : "Start"} producers${counting ? "" : ` of ${plural(number, "queue")}`}`);
+      return h(
+        "button",
+        {
+          type: "button",
+          class: look,
+          disabled: counting,
+          "aria-disabled": refused,
+          data: { acts: "" },
+          on: { click: () => openStopDialog(action, aim) },
+        },
+        icon(action),
+        `${action === "stop" ? "Stop" : "Start"} producers${counting ? "" : ` of ${plural(number, "queue")}`}`,
+      );
     };
-    fill(this.#bar, h("span", {}, counting ? "Counting…" : picked ? `${count(picked)} selected` : `${count(number)} ${number === 1 ? "queue matches" : "queues match"}`),
-      act("stop", "danger"), act("start", ""),
-      h("button", { type: "button", class: "quiet", disabled: counting, on: { click: () => openSaveDialog(picked ? { queues: [...this.#picked].sort() } : filter, this.#saved) } }, "Save…"),
-      picked ? h("button", { type: "button", class: "quiet", on: { click: () => this.clear() } }, "Clear") : null);
+    fill(
+      this.#bar,
+      h(
+        "span",
+        {},
+        counting
+          ? "Counting…"
+          : picked
+            ? `${count(picked)} selected`
+            : `${count(number)} ${number === 1 ? "queue matches" : "queues match"}`,
+      ),
+      act("stop", "danger"),
+      act("start", ""),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          disabled: counting,
+          on: { click: () => openSaveDialog(picked ? { queues: [...this.#picked].sort() } : filter, this.#saved) },
+        },
+        "Save…",
+      ),
+      picked ? h("button", { type: "button", class: "quiet", on: { click: () => this.clear() } }, "Clear") : null,
+    );
   }
 }

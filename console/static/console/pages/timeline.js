@@ -8,7 +8,7 @@ import { fill, h, icon, reconcile, setText } from "../core/elements.js";
 import { clock, moment, plural, words } from "../core/format.js";
 import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
 import { toast } from "../core/toast.js";
-import { said, SHAPES } from "../widgets/event_feed.js";
+import { SHAPES, said } from "../widgets/event_feed.js";
 import { MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
 import { reasonInWords } from "../widgets/values.js";
 
@@ -33,7 +33,8 @@ for (const name of FIELDS) {
   if (!value) continue;
   const queue = name === "queue" && parseName(value);
   if (TIMES.has(name)) moments[name].ms = readMoment(value);
-  else if (queue) form.elements[name].value = formatName(queue.type, queue.keys); // as the broker writes it
+  else if (queue)
+    form.elements[name].value = formatName(queue.type, queue.keys); // as the broker writes it
   else form.elements[name].value = value;
 }
 
@@ -95,7 +96,9 @@ function freshen() {
     try {
       if (asking || !entries) return;
       const asks = asked();
-      const answer = await get(`timeline/${query({ ...asks, after_event: at.newest_event, after_audit: at.newest_audit })}`);
+      const answer = await get(
+        `timeline/${query({ ...asks, after_event: at.newest_event, after_audit: at.newest_audit })}`,
+      );
       if (JSON.stringify(asks) !== JSON.stringify(asked()) || asking) return;
       at = { ...at, newest_event: answer.newest_event, newest_audit: answer.newest_audit };
       const known = new Set(entries.map((entry) => entry.id));
@@ -134,10 +137,37 @@ function show() {
   const empty = byId("entries-empty");
   empty.hidden = entries.length > 0;
   if (!entries.length) {
-    fill(empty, h("p", {}, h("strong", {}, at.more ? "Nothing in what has been searched so far." : filtered ? "Nothing matches." : "Nothing has happened yet.")),
-      h("p", {}, at.more ? "Search further back, or widen the filter." : filtered ? "Widen the filter: what matches turns up here as it happens." : "Events of the broker and what people do turn up here as they happen."));
+    fill(
+      empty,
+      h(
+        "p",
+        {},
+        h(
+          "strong",
+          {},
+          at.more
+            ? "Nothing in what has been searched so far."
+            : filtered
+              ? "Nothing matches."
+              : "Nothing has happened yet.",
+        ),
+      ),
+      h(
+        "p",
+        {},
+        at.more
+          ? "Search further back, or widen the filter."
+          : filtered
+            ? "Widen the filter: what matches turns up here as it happens."
+            : "Events of the broker and what people do turn up here as they happen.",
+      ),
+    );
   }
-  setText(byId("note"), `${plural(entries.length, "entry", "entries")}${at.more ? ", older ones not shown" : ""}. ${shownAsOf() ? `Events as of ${clock(shownAsOf())}.` : "New ones turn up by themselves."}`);
+  setText(
+    byId("note"),
+    `${plural(entries.length, "entry", "entries")}${at.more ? ", older ones not shown" : ""}. ` +
+      `${shownAsOf() ? `Events as of ${clock(shownAsOf())}.` : "New ones turn up by themselves."}`,
+  );
   const older = byId("older");
   older.hidden = !at.more;
   older.disabled = false;
@@ -145,7 +175,13 @@ function show() {
   setText(byId("searched"), at.searched_to ? `searched back to ${clock(at.searched_to)}` : "");
 }
 
-const MINE = { "stop-producers": "stopped", "start-producers": "start", update: "pencil", create: "pencil", delete: "close" };
+const MINE = {
+  "stop-producers": "stopped",
+  "start-producers": "start",
+  update: "pencil",
+  create: "pencil",
+  delete: "close",
+};
 
 function about(entry) {
   if (!entry.object.startsWith("type=")) return h("span", {}, entry.object);
@@ -157,24 +193,71 @@ function about(entry) {
 /** Why, in words: what people typed, or what blocks a producer. */
 function reasonOf(entry) {
   if (entry.told_by === "people" || !entry.kind.startsWith("producer-")) return entry.reason;
-  return entry.reason.split(/, (?=[a-z]+-[a-z-]+(?::|$))/).filter(Boolean).map(reasonInWords).join("; ");
+  return entry.reason
+    .split(/, (?=[a-z]+-[a-z-]+(?::|$))/)
+    .filter(Boolean)
+    .map(reasonInWords)
+    .join("; ");
 }
 
 function line(entry) {
   const people = entry.told_by === "people";
   const why = reasonOf(entry);
   const bad = people && entry.outcome !== "done";
-  return h("li", { class: "event", data: { kind: entry.kind, toldBy: entry.told_by } },
+  return h(
+    "li",
+    { class: "event", data: { kind: entry.kind, toldBy: entry.told_by } },
     h("time", { class: "clock", datetime: new Date(entry.at).toISOString(), title: moment(entry.at) }, clock(entry.at)),
     h("span", { class: "event-icon" }, icon(people ? (MINE[entry.kind] ?? "user") : (SHAPES[entry.kind] ?? "info"))),
-    h("div", { class: "event-body" },
-      h("p", { class: "event-head" }, h("strong", {}, words(entry.kind)), " ", about(entry),
-        entry.actor ? h("span", { class: "muted" }, " by ", h("button", { type: "button", class: "quiet inline", title: `Only what ${entry.actor} did`, on: { click: () => set("actor", entry.actor) } }, entry.actor)) : null,
+    h(
+      "div",
+      { class: "event-body" },
+      h(
+        "p",
+        { class: "event-head" },
+        h("strong", {}, words(entry.kind)),
+        " ",
+        about(entry),
+        entry.actor
+          ? h(
+              "span",
+              { class: "muted" },
+              " by ",
+              h(
+                "button",
+                {
+                  type: "button",
+                  class: "quiet inline",
+                  title: `Only what ${entry.actor} did`,
+                  on: { click: () => set("actor", entry.actor) },
+                },
+                entry.actor,
+              ),
+            )
+          : null,
         people ? h("span", { class: `tag outcome-${entry.outcome}` }, bad ? entry.outcome : "audit") : null,
-        entry.queue ? h("button", { type: "button", class: "quiet inline only", title: `Only what is about ${shortName(entry.queue)}`, on: { click: () => set("queue", entry.queue) } }, "only this queue") : null),
+        entry.queue
+          ? h(
+              "button",
+              {
+                type: "button",
+                class: "quiet inline only",
+                title: `Only what is about ${shortName(entry.queue)}`,
+                on: { click: () => set("queue", entry.queue) },
+              },
+              "only this queue",
+            )
+          : null,
+      ),
       entry.producer ? h("p", { class: "event-text" }, entry.producer) : null,
       why ? h("p", {}, why) : null,
-      h("p", { class: "event-text", title: `${entry.text}\n${people ? "Audit row" : "Event"} ${entry.number}` }, people ? entry.text : said(entry.text))));
+      h(
+        "p",
+        { class: "event-text", title: `${entry.text}\n${people ? "Audit row" : "Event"} ${entry.number}` },
+        people ? entry.text : said(entry.text),
+      ),
+    ),
+  );
 }
 
 function set(name, value) {

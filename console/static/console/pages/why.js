@@ -5,7 +5,7 @@ import { atThatTime, away, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { Spinning } from "../core/counter_rates.js";
 import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
-import { bytes, clock, count, duration, exact, exactAmount, middle, percent, plural, rate } from "../core/format.js";
+import { bytes, count, duration, exact, exactAmount, middle, percent, plural, rate } from "../core/format.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { setSince, sinceElement } from "../core/times.js";
@@ -25,20 +25,28 @@ let drawn = false; // whether the page shows what the object is, or was before i
 let queueName = parseName(settings.object).type === "Queue" ? settings.object : null;
 
 const amount = (n, unit) => (unit === "bytes" ? bytes(n) : `${count(n)} ${n === 1 ? "message" : "messages"}`);
-const perSecond = (n, unit) => (unit === "bytes" ? `${bytes(Math.round(n))}/s` : `${rate(n)}/s`);
 
 /** Show [name, text or nodes, title] rows in a <dl>; what did not change is not touched. */
 function showFacts(list, rows) {
-  reconcile(list, rows.filter((row) => row && row[1] !== "" && row[1] !== null).flatMap(([name, value, title, key]) => [
-    { key: `t${name}`, tag: "dt", value: name }, { key: `d${name}`, tag: "dd", value, title, same: key ?? value },
-  ]), (cell) => cell.key, (cell) => h(cell.tag), (node, cell) => {
-    setAttribute(node, "title", cell.title);
-    if (cell.tag === "dt" || typeof cell.value === "string") setText(node, cell.value);
-    else if (node.dataset.same !== String(cell.same)) {
-      node.dataset.same = String(cell.same);
-      fill(node, cell.value);
-    }
-  });
+  reconcile(
+    list,
+    rows
+      .filter((row) => row && row[1] !== "" && row[1] !== null)
+      .flatMap(([name, value, title, key]) => [
+        { key: `t${name}`, tag: "dt", value: name },
+        { key: `d${name}`, tag: "dd", value, title, same: key ?? value },
+      ]),
+    (cell) => cell.key,
+    (cell) => h(cell.tag),
+    (node, cell) => {
+      setAttribute(node, "title", cell.title);
+      if (cell.tag === "dt" || typeof cell.value === "string") setText(node, cell.value);
+      else if (node.dataset.same !== String(cell.same)) {
+        node.dataset.same = String(cell.same);
+        fill(node, cell.value);
+      }
+    },
+  );
 }
 
 // -- verdict and chain ------------------------------------------------------------------------------------------
@@ -51,8 +59,13 @@ function showVerdict(data) {
   if (holding.length) {
     const never = holding.filter((cause) => cause.resume_ms === null);
     if (away()) when = "When it resumes is not known while the broker does not answer.";
-    else if (data.resume_ms !== null) when = data.resume_ms < 1000 ? "It is about to resume." : `It resumes in about ${duration(data.resume_ms)} at the present rate.`;
-    else if (never.length) when = `When it resumes cannot be estimated: ${never.map((cause) => cause.because).join("; and ")}.`;
+    else if (data.resume_ms !== null)
+      when =
+        data.resume_ms < 1000
+          ? "It is about to resume."
+          : `It resumes in about ${duration(data.resume_ms)} at the present rate.`;
+    else if (never.length)
+      when = `When it resumes cannot be estimated: ${never.map((cause) => cause.because).join("; and ")}.`;
   }
   setText(byId("when"), when);
 }
@@ -64,49 +77,123 @@ function chainSteps(data) {
     const connection = connections[0];
     steps.push(["client", "Client", producer.client || "unknown", ""]);
     if (connection) {
-      const others = connection.other_producers.length + connection.consumers_here.length + connection.other_consumers.length;
-      steps.push(["connection", "Connection", h("a", { href: objectUrl(connection.object) }, `Connection ${connection.id}`), others ? `${plural(others, "other link")} on it` : "no other link on it"]);
+      const others =
+        connection.other_producers.length + connection.consumers_here.length + connection.other_consumers.length;
+      steps.push([
+        "connection",
+        "Connection",
+        h("a", { href: objectUrl(connection.object) }, `Connection ${connection.id}`),
+        others ? `${plural(others, "other link")} on it` : "no other link on it",
+      ]);
     }
-    steps.push(["link", "Link", h("a", { href: objectUrl(producer.object) }, producer.link || `Producer ${producer.id}`), producer.draining ? "draining" : producer.state === "BLOCKED" ? "blocked: no credit" : `credit ${exact(producer.credit)}`]);
+    steps.push([
+      "link",
+      "Link",
+      h("a", { href: objectUrl(producer.object) }, producer.link || `Producer ${producer.id}`),
+      producer.draining
+        ? "draining"
+        : producer.state === "BLOCKED"
+          ? "blocked: no credit"
+          : `credit ${exact(producer.credit)}`,
+    ]);
   } else {
     const clients = new Set(data.producers.map((p) => p.client));
     const more = data.producers_total > data.producers.length ? "+" : "";
-    steps.push(["client", "Clients", queue.producers ? `${count(clients.size)}${more}` : "none", `on ${plural(new Set(data.producers.map((p) => p.connection)).size, "connection")}`]);
-    steps.push(["link", "Links", `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked`, [queue.waiting_producers ? `${count(queue.waiting_producers)} waiting for credit` : "", queue.draining_producers ? `${count(queue.draining_producers)} draining` : ""].filter(Boolean).join(", ")]);
+    steps.push([
+      "client",
+      "Clients",
+      queue.producers ? `${count(clients.size)}${more}` : "none",
+      `on ${plural(new Set(data.producers.map((p) => p.connection)).size, "connection")}`,
+    ]);
+    steps.push([
+      "link",
+      "Links",
+      `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked`,
+      [
+        queue.waiting_producers ? `${count(queue.waiting_producers)} waiting for credit` : "",
+        queue.draining_producers ? `${count(queue.draining_producers)} draining` : "",
+      ]
+        .filter(Boolean)
+        .join(", "),
+    ]);
   }
-  steps.push(["queue", "Queue", h("a", { href: objectUrl(queue.object), title: queue.name }, middle(queue.name, NAMED)), `${count(queue.depth_messages)} ${queue.depth_messages === 1 ? "message" : "messages"}, ${bytes(queue.depth_bytes)}`]);
+  steps.push([
+    "queue",
+    "Queue",
+    h("a", { href: objectUrl(queue.object), title: queue.name }, middle(queue.name, NAMED)),
+    `${count(queue.depth_messages)} ${queue.depth_messages === 1 ? "message" : "messages"}, ` +
+      `${bytes(queue.depth_bytes)}`,
+  ]);
   for (const cause of data.causes) steps.push(causeStep(cause));
   if (!data.causes.length) steps.push(["limit", "Limit", "none binds", ""]);
   const stuck = data.consumers.filter((consumer) => consumer.stuck).length;
-  steps.push([queue.consumers ? "consumers" : "consumers bad", "Consumers", queue.consumers ? count(queue.consumers) : "none", stuck ? `${count(stuck)} ${stuck === 1 ? "takes" : "take"} nothing` : queue.consumers ? `${rate(queue.rate_out)} messages/s` : ""]);
+  steps.push([
+    queue.consumers ? "consumers" : "consumers bad",
+    "Consumers",
+    queue.consumers ? count(queue.consumers) : "none",
+    stuck
+      ? `${count(stuck)} ${stuck === 1 ? "takes" : "take"} nothing`
+      : queue.consumers
+        ? `${rate(queue.rate_out)} messages/s`
+        : "",
+  ]);
   return steps;
 }
 
 function causeStep(cause) {
-  if (cause.kind === "stop") return ["limit binds", "Operator's stop", cause.actor || "somebody", cause.reason || "no reason given"];
-  if (cause.kind !== "queue") return ["limit binds", words(cause.kind), `${bytes(cause.used)} of ${bytes(cause.limit)}`, "limit of everybody"];
+  if (cause.kind === "stop")
+    return ["limit binds", "Operator's stop", cause.actor || "somebody", cause.reason || "no reason given"];
+  if (cause.kind !== "queue")
+    return ["limit binds", words(cause.kind), `${bytes(cause.used)} of ${bytes(cause.limit)}`, "limit of everybody"];
   const binding = cause.limits.find((limit) => limit.binds) ?? cause.limits[0];
   if (!binding) return ["limit binds", "Limit", "unknown", ""];
-  const source = binding.fields.find((field) => field.field.startsWith("capacity_") && field.value) ?? binding.fields[0];
-  return ["limit binds", "Limit that binds", amount(binding.stop, binding.unit), source ? `from ${originWords(source.origin)}` : ""];
+  const source =
+    binding.fields.find((field) => field.field.startsWith("capacity_") && field.value) ?? binding.fields[0];
+  return [
+    "limit binds",
+    "Limit that binds",
+    amount(binding.stop, binding.unit),
+    source ? `from ${originWords(source.origin)}` : "",
+  ];
 }
 
 const words = (kind) => ({ store: "Store", memory: "Memory", temp: "Temp store" })[kind] ?? kind;
 
 function originWords(origin) {
-  return { own: "the queue itself", virtualhost: "the virtual host", broker: "the broker's defaults", "built-in": "the built-in value" }[origin] ?? origin;
+  return (
+    {
+      own: "the queue itself",
+      virtualhost: "the virtual host",
+      broker: "the broker's defaults",
+      "built-in": "the built-in value",
+    }[origin] ?? origin
+  );
 }
 
 function showChain(data) {
   const steps = chainSteps(data).map(([kind, label, value, note], index) => ({ index, kind, label, value, note }));
-  reconcile(byId("chain"), steps, (step) => `${step.index}${step.kind}`, (step) => h("li", { class: `step ${step.kind}` }, h("span", { class: "step-label" }), h("strong", { class: "step-value" }), h("span", { class: "step-note muted" })), (node, step) => {
-    const [label, value, note] = node.children;
-    setText(label, step.label);
-    if (typeof step.value === "string") setText(value, step.value);
-    else if (value.textContent !== step.value.textContent || value.firstElementChild?.href !== step.value.href) fill(value, step.value);
-    setText(note, step.note);
-    setAttribute(note, "title", step.note);
-  });
+  reconcile(
+    byId("chain"),
+    steps,
+    (step) => `${step.index}${step.kind}`,
+    (step) =>
+      h(
+        "li",
+        { class: `step ${step.kind}` },
+        h("span", { class: "step-label" }),
+        h("strong", { class: "step-value" }),
+        h("span", { class: "step-note muted" }),
+      ),
+    (node, step) => {
+      const [label, value, note] = node.children;
+      setText(label, step.label);
+      if (typeof step.value === "string") setText(value, step.value);
+      else if (value.textContent !== step.value.textContent || value.firstElementChild?.href !== step.value.href)
+        fill(value, step.value);
+      setText(note, step.note);
+      setAttribute(note, "title", step.note);
+    },
+  );
 }
 
 // -- causes -----------------------------------------------------------------------------------------------------
@@ -114,57 +201,125 @@ function showChain(data) {
 const causeKey = (cause) => `${cause.kind} ${cause.scope ?? cause.object}`;
 
 function causeCard(cause) {
-  return h("article", { class: "card cause", data: { kind: cause.kind } },
-    h("header", { class: "card-head" }, h("h2", {}, icon(cause.kind === "stop" ? "stopped" : "overfull"), h("span", {})), h("span", { class: "muted cause-since" }, "for ", sinceElement())),
-    h("div", { class: "limit-lines" }), h("dl", { class: "facts" }));
+  return h(
+    "article",
+    { class: "card cause", data: { kind: cause.kind } },
+    h(
+      "header",
+      { class: "card-head" },
+      h("h2", {}, icon(cause.kind === "stop" ? "stopped" : "overfull"), h("span", {})),
+      h("span", { class: "muted cause-since" }, "for ", sinceElement()),
+    ),
+    h("div", { class: "limit-lines" }),
+    h("dl", { class: "facts" }),
+  );
 }
 
 function updateCause(node, cause) {
   const [head, lines, facts] = node.children;
-  setText(head.querySelector("h2 span"), cause.kind === "stop" ? `Producers of ${stopInWords(cause.scope)} are stopped` : cause.title);
+  setText(
+    head.querySelector("h2 span"),
+    cause.kind === "stop" ? `Producers of ${stopInWords(cause.scope)} are stopped` : cause.title,
+  );
   setSince(head.querySelector("time"), cause.since);
   head.querySelector(".cause-since").hidden = !cause.since;
   if (cause.kind === "queue") {
     reconcile(lines, cause.limits, (limit) => limit.unit, limitLine, updateLimit);
     showFacts(facts, [
-      ["To go", Object.entries(cause.to_go).map(([unit, n]) => amount(n, unit)).join(" and ") || "nothing", Object.entries(cause.to_go).map(([unit, n]) => exactAmount(n, unit)).join(", ")],
-      ["Resumes", away() ? "not known" : cause.resume_ms === null ? `unknown: ${cause.because}` : cause.resume_ms < 1000 ? "at once" : `in about ${duration(cause.resume_ms)}`],
+      [
+        "To go",
+        Object.entries(cause.to_go)
+          .map(([unit, n]) => amount(n, unit))
+          .join(" and ") || "nothing",
+        Object.entries(cause.to_go)
+          .map(([unit, n]) => exactAmount(n, unit))
+          .join(", "),
+      ],
+      [
+        "Resumes",
+        away()
+          ? "not known"
+          : cause.resume_ms === null
+            ? `unknown: ${cause.because}`
+            : cause.resume_ms < 1000
+              ? "at once"
+              : `in about ${duration(cause.resume_ms)}`,
+      ],
       cause.holds ? null : ["Mechanism", `${cause.mechanism}: it holds no producer`],
     ]);
     return;
   }
   if (cause.kind === "stop") {
     showFacts(facts, [
-      ["Reason", cause.reason || "no reason given"], ["By", cause.actor || "somebody"],
-      ["Ends", cause.until || cause.below ? h("span", {}, endOf(cause)) : "when somebody starts them again", null, `${cause.until} ${cause.below}`],
+      ["Reason", cause.reason || "no reason given"],
+      ["By", cause.actor || "somebody"],
+      [
+        "Ends",
+        cause.until || cause.below ? h("span", {}, endOf(cause)) : "when somebody starts them again",
+        null,
+        `${cause.until} ${cause.below}`,
+      ],
     ]);
     return;
   }
   showFacts(facts, [
     ["Used", bytes(cause.used), exactAmount(cause.used, "bytes")],
-    ["Limit", cause.limit ? h("a", { href: objectUrl(cause.object) }, `${bytes(cause.limit)} (${cause.field} of ${shortName(cause.object)})`) : "the disk itself", exactAmount(cause.limit, "bytes"), `${cause.limit}${cause.object}`],
+    [
+      "Limit",
+      cause.limit
+        ? h(
+            "a",
+            { href: objectUrl(cause.object) },
+            `${bytes(cause.limit)} (${cause.field} of ${shortName(cause.object)})`,
+          )
+        : "the disk itself",
+      exactAmount(cause.limit, "bytes"),
+      `${cause.limit}${cause.object}`,
+    ],
     ["Resumes", away() ? "not known" : cause.because],
   ]);
 }
 
 function limitLine(limit) {
-  return h("div", { class: "limit-line", data: { unit: limit.unit } },
-    h("p", { class: "limit-now" }), h("div", { class: "bar", "aria-hidden": "true" }, h("div", { class: "bar-fill" }), h("span", { class: "mark" })), h("p", { class: "small" }));
+  return h(
+    "div",
+    { class: "limit-line", data: { unit: limit.unit } },
+    h("p", { class: "limit-now" }),
+    h("div", { class: "bar", "aria-hidden": "true" }, h("div", { class: "bar-fill" }), h("span", { class: "mark" })),
+    h("p", { class: "small" }),
+  );
 }
 
 function updateLimit(node, limit) {
   const [now, bar, origins] = node.children;
   const top = Math.max(limit.depth, limit.stop);
-  fillOnce(now, JSON.stringify(limit), () => [h("strong", {}, amount(limit.depth, limit.unit)), ` of ${amount(limit.stop, limit.unit)} (${percent(limit.depth, limit.stop)}). `,
-    limit.binds ? `Resumes at ${amount(limit.resume, limit.unit)} or fewer.` : `Below its resume level of ${amount(limit.resume, limit.unit)}: this one does not hold it.`]);
-  setAttribute(now, "title", `${exactAmount(limit.depth, limit.unit)}; stop level ${exact(limit.stop)}, resume level ${exact(limit.resume)}`);
+  fillOnce(now, JSON.stringify(limit), () => [
+    h("strong", {}, amount(limit.depth, limit.unit)),
+    ` of ${amount(limit.stop, limit.unit)} (${percent(limit.depth, limit.stop)}). `,
+    limit.binds
+      ? `Resumes at ${amount(limit.resume, limit.unit)} or fewer.`
+      : `Below its resume level of ${amount(limit.resume, limit.unit)}: this one does not hold it.`,
+  ]);
+  setAttribute(
+    now,
+    "title",
+    `${exactAmount(limit.depth, limit.unit)}; stop level ${exact(limit.stop)}, resume level ${exact(limit.resume)}`,
+  );
   bar.firstChild.style.inlineSize = `${(100 * limit.depth) / top}%`;
   bar.firstChild.dataset.level = limit.binds ? "over" : "";
   bar.lastChild.style.insetInlineStart = `${(100 * limit.resume) / top}%`;
-  fillOnce(origins, JSON.stringify(limit.fields), () => limit.fields.filter((field) => field.value !== null && field.value !== 0).flatMap((field, index) => [
-    index ? "; " : "", h("code", {}, field.field), ` ${typeof field.value === "number" ? exact(field.value) : field.value} from `,
-    field.origin_object ? h("a", { href: objectUrl(field.origin_object) }, originWords(field.origin)) : originWords(field.origin),
-  ]));
+  fillOnce(origins, JSON.stringify(limit.fields), () =>
+    limit.fields
+      .filter((field) => field.value !== null && field.value !== 0)
+      .flatMap((field, index) => [
+        index ? "; " : "",
+        h("code", {}, field.field),
+        ` ${typeof field.value === "number" ? exact(field.value) : field.value} from `,
+        field.origin_object
+          ? h("a", { href: objectUrl(field.origin_object) }, originWords(field.origin))
+          : originWords(field.origin),
+      ]),
+  );
 }
 
 function fillOnce(node, same, make) {
@@ -176,8 +331,18 @@ function fillOnce(node, same, make) {
 // -- lists ------------------------------------------------------------------------------------------------------
 
 function consumerRow(consumer) {
-  return h("tr", {}, h("th", { scope: "row", class: "c-client" }, h("a", { href: objectUrl(consumer.object) }), h("small", { class: "muted" })),
-    h("td", { class: "wrap", "data-label": "Doing" }), h("td", { class: "num", "data-label": "Gets /s" }));
+  return h(
+    "tr",
+    {},
+    h(
+      "th",
+      { scope: "row", class: "c-client" },
+      h("a", { href: objectUrl(consumer.object) }),
+      h("small", { class: "muted" }),
+    ),
+    h("td", { class: "wrap", "data-label": "Doing" }),
+    h("td", { class: "num", "data-label": "Gets /s" }),
+  );
 }
 
 function updateConsumer(node, consumer) {
@@ -190,9 +355,19 @@ function updateConsumer(node, consumer) {
 }
 
 function producerRow(producer) {
-  return h("tr", {}, h("td", { class: "c-state", "data-label": "State" }, h("span", { class: "state" })),
-    h("th", { scope: "row", class: "c-client" }, h("a", { href: whyUrl(producer.object) }), h("small", { class: "muted" })),
-    h("td", { "data-label": "For" }, sinceElement()), h("td", { class: "num", "data-label": "Sent" }));
+  return h(
+    "tr",
+    {},
+    h("td", { class: "c-state", "data-label": "State" }, h("span", { class: "state" })),
+    h(
+      "th",
+      { scope: "row", class: "c-client" },
+      h("a", { href: whyUrl(producer.object) }),
+      h("small", { class: "muted" }),
+    ),
+    h("td", { "data-label": "For" }, sinceElement()),
+    h("td", { class: "num", "data-label": "Sent" }),
+  );
 }
 
 function updateProducer(node, producer) {
@@ -207,22 +382,46 @@ function updateProducer(node, producer) {
 }
 
 function connectionRow() {
-  return h("article", { class: "shared" }, h("h3", {}, h("a")), h("p", { class: "muted small" }), h("ul", { class: "plain-list" }));
+  return h(
+    "article",
+    { class: "shared" },
+    h("h3", {}, h("a")),
+    h("p", { class: "muted small" }),
+    h("ul", { class: "plain-list" }),
+  );
 }
 
 function updateConnection(node, connection) {
   const [head, about, list] = node.children;
   head.firstChild.href = objectUrl(connection.object);
   setText(head.firstChild, `${connection.user}@${connection.remote_address}`);
-  setText(about, `Connection ${connection.id}, container ${connection.container_id}${connection.held ? `; ${plural(connection.held, "producer")} held here` : ""}`);
+  setText(
+    about,
+    `Connection ${connection.id}, container ` +
+      `${connection.container_id}` +
+      `${connection.held ? `; ${plural(connection.held, "producer")} held here` : ""}`,
+  );
   const lines = [
     ...connection.other_producers.map((link) => ({ ...link, says: "publishes to" })),
     ...connection.consumers_here.map((link) => ({ ...link, says: "consumes from", here: true })),
     ...connection.other_consumers.map((link) => ({ ...link, says: "consumes from" })),
   ];
-  fillOnce(list, JSON.stringify(lines.map(({ object, queue, state }) => [object, queue, state])), () => lines.slice(0, 12).map((link) =>
-    h("li", {}, `${link.says} `, h("a", { href: objectUrl(link.queue) }, shortName(link.queue)), link.here ? " itself" : "", " ", link.state ? stateElement(link.state) : null)).concat(
-    lines.length > 12 ? [h("li", { class: "muted" }, `and ${plural(lines.length - 12, "more link")}`)] : []));
+  fillOnce(list, JSON.stringify(lines.map(({ object, queue, state }) => [object, queue, state])), () =>
+    lines
+      .slice(0, 12)
+      .map((link) =>
+        h(
+          "li",
+          {},
+          `${link.says} `,
+          h("a", { href: objectUrl(link.queue) }, shortName(link.queue)),
+          link.here ? " itself" : "",
+          " ",
+          link.state ? stateElement(link.state) : null,
+        ),
+      )
+      .concat(lines.length > 12 ? [h("li", { class: "muted" }, `and ${plural(lines.length - 12, "more link")}`)] : []),
+  );
   node.dataset.alone = String(lines.length === 0);
 }
 
@@ -249,7 +448,16 @@ const render = drawing(() => {
   document.querySelector(".why-grid").hidden = Boolean(data.gone) && !drawn;
   if (data.gone) {
     setText(byId("verdict"), atThatTime() ? `It was not there any more${atThatTime()}.` : "It is not there any more.");
-    fill(gone, h("p", {}, h("strong", {}, atThatTime() ? `There was no such object${atThatTime()}. ` : "There is no such object now. "), "The client has gone, or the queue was deleted. ", queueName ? h("a", { href: whyUrl(queueName) }, "Look at its queue") : h("a", { href: "/" }, "To the overview")));
+    fill(
+      gone,
+      h(
+        "p",
+        {},
+        h("strong", {}, atThatTime() ? `There was no such object${atThatTime()}. ` : "There is no such object now. "),
+        "The client has gone, or the queue was deleted. ",
+        queueName ? h("a", { href: whyUrl(queueName) }, "Look at its queue") : h("a", { href: "/" }, "To the overview"),
+      ),
+    );
     return;
   }
   if (!data.queue) {
@@ -270,19 +478,59 @@ const render = drawing(() => {
   for (const id of ["queue-link", "queue-page"]) byId(id).href = objectUrl(queue.object);
   setText(byId("queue-link"), `${queue.virtualhost} / ${middle(queue.name, NAMED)}`);
   setState(byId("state"), data.producer?.state ?? queue.state);
-  const since = data.producer ? data.producer.blocked_since : Math.min(...[queue.overfull_since, queue.stopped_since].filter(Boolean), Infinity);
+  const since = data.producer
+    ? data.producer.blocked_since
+    : Math.min(...[queue.overfull_since, queue.stopped_since].filter(Boolean), Infinity);
   fillOnce(byId("since"), String(since), () => (since && since !== Infinity ? ["for ", sinceElement(since)] : []));
   showVerdict(data);
   conditions.show(data.conditions ?? [], data.conditions?.length ?? 0);
   showChain(data);
   reconcile(byId("causes"), data.causes, causeKey, causeCard, updateCause);
   setText(byId("consumers-count"), queue.consumers ? count(queue.consumers) : "");
-  list("consumers", data.consumers, consumerRow, updateConsumer, atThatTime() ? `No consumer was attached${atThatTime()}.` : queue.depth_messages ? `No consumer is attached: ${plural(queue.depth_messages, "message waits", "messages wait")}. Start a consumer, or purge the queue.` : "No consumer is attached.", data.consumers_total);
-  setText(byId("producers-count"), queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "");
-  list("producers", data.producers, producerRow, updateProducer, atThatTime() ? `No producer was attached${atThatTime()}.` : "No producer is attached.", data.producers_total);
-  const sharing = data.connections.filter((c) => c.other_producers.length || c.other_consumers.length || (c.here.length && c.consumers_here.length));
-  setText(byId("sharing-count"), data.connections.length ? `${count(sharing.length)} of ${plural(data.connections.length, "connection")}` : "");
-  list("sharing", sharing, connectionRow, updateConnection, data.connections.length ? "None: these connections carry nothing else." : atThatTime() ? `No client was connected${atThatTime()}.` : "No client is connected.");
+  list(
+    "consumers",
+    data.consumers,
+    consumerRow,
+    updateConsumer,
+    atThatTime()
+      ? `No consumer was attached${atThatTime()}.`
+      : queue.depth_messages
+        ? "No consumer is attached: " +
+          `${plural(queue.depth_messages, "message waits", "messages wait")}. Start a consumer, or ` +
+          "purge the queue."
+        : "No consumer is attached.",
+    data.consumers_total,
+  );
+  setText(
+    byId("producers-count"),
+    queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "",
+  );
+  list(
+    "producers",
+    data.producers,
+    producerRow,
+    updateProducer,
+    atThatTime() ? `No producer was attached${atThatTime()}.` : "No producer is attached.",
+    data.producers_total,
+  );
+  const sharing = data.connections.filter(
+    (c) => c.other_producers.length || c.other_consumers.length || (c.here.length && c.consumers_here.length),
+  );
+  setText(
+    byId("sharing-count"),
+    data.connections.length ? `${count(sharing.length)} of ${plural(data.connections.length, "connection")}` : "",
+  );
+  list(
+    "sharing",
+    sharing,
+    connectionRow,
+    updateConnection,
+    data.connections.length
+      ? "None: these connections carry nothing else."
+      : atThatTime()
+        ? `No client was connected${atThatTime()}.`
+        : "No client is connected.",
+  );
 });
 
 live.addEventListener("snapshot", (event) => {

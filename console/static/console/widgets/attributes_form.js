@@ -29,11 +29,32 @@ export class AttributesForm {
     this.#changedBy = new ChangedBy(name);
     this.#changedBy.newest().then((row) => this.#changedBy.shows(row));
     this.#start = { ...object.attributes };
-    this.#fields = type.attributes.filter((a) => a.writable).map((a) => field(a, { value: object.attributes[a.name], placeholder: a.secret ? "unchanged" : a.nullable ? "not set" : "", hint: a.description }));
-    this.#reason = field({ name: "reason", kind: "string", unit: "", choices: [] }, { hint: "Kept in the audit trail." });
-    this.element = h("form", { class: "attributes-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
-      fieldGrid(this.#fields), this.#reason.element, this.#problem,
-      h("div", { class: "form-actions" }, h("button", { type: "button", class: "quiet", on: { click: () => done(null) } }, "Cancel"), this.#save));
+    this.#fields = type.attributes
+      .filter((a) => a.writable)
+      .map((a) =>
+        field(a, {
+          value: object.attributes[a.name],
+          placeholder: a.secret ? "unchanged" : a.nullable ? "not set" : "",
+          hint: a.description,
+        }),
+      );
+    this.#reason = field(
+      { name: "reason", kind: "string", unit: "", choices: [] },
+      { hint: "Kept in the audit trail." },
+    );
+    this.element = h(
+      "form",
+      { class: "attributes-form", novalidate: true, on: { submit: (event) => this.#submit(event) } },
+      fieldGrid(this.#fields),
+      this.#reason.element,
+      this.#problem,
+      h(
+        "div",
+        { class: "form-actions" },
+        h("button", { type: "button", class: "quiet", on: { click: () => done(null) } }, "Cancel"),
+        this.#save,
+      ),
+    );
   }
 
   focus() {
@@ -47,11 +68,21 @@ export class AttributesForm {
   async #submit(event) {
     event.preventDefault();
     if (!this.#fields.map((f) => f.check()).every(Boolean)) return;
-    const changes = Object.fromEntries(this.#fields.map((f) => [f.declared.name, f.read()]).filter(([key, value]) => value !== undefined && JSON.stringify(value) !== JSON.stringify(this.#start[key] ?? null)));
+    const changes = Object.fromEntries(
+      this.#fields
+        .map((f) => [f.declared.name, f.read()])
+        .filter(
+          ([key, value]) => value !== undefined && JSON.stringify(value) !== JSON.stringify(this.#start[key] ?? null),
+        ),
+    );
     if (!Object.keys(changes).length) return this.#tell("Nothing is changed yet.");
     this.#save.disabled = true;
     try {
-      const saved = await patch(objectPath(settings.broker, this.#name), { version: this.#version, attributes: changes, reason: this.#reason.input.value.trim() });
+      const saved = await patch(objectPath(settings.broker, this.#name), {
+        version: this.#version,
+        attributes: changes,
+        reason: this.#reason.input.value.trim(),
+      });
       toast(`${shortName(this.#name)} is changed.`);
       this.#done(saved);
     } catch (error) {
@@ -67,15 +98,28 @@ export class AttributesForm {
     try {
       const now = await get(objectPath(settings.broker, this.#name));
       this.#version = now.version;
-      const lines = this.#fields.filter((f) => JSON.stringify(now.attributes[f.declared.name]) !== JSON.stringify(this.#start[f.declared.name]))
-        .map((f) => h("li", {}, h("strong", {}, words(f.declared.name)), " is now ", valueNode(f.declared, now.attributes[f.declared.name])));
+      const lines = this.#fields
+        .filter((f) => JSON.stringify(now.attributes[f.declared.name]) !== JSON.stringify(this.#start[f.declared.name]))
+        .map((f) =>
+          h(
+            "li",
+            {},
+            h("strong", {}, words(f.declared.name)),
+            " is now ",
+            valueNode(f.declared, now.attributes[f.declared.name]),
+          ),
+        );
       for (const f of this.#fields) {
         const untouched = JSON.stringify(f.read() ?? null) === JSON.stringify(this.#start[f.declared.name] ?? null);
         const there = now.attributes[f.declared.name];
         if (untouched) f.set(there);
       }
       this.#start = { ...now.attributes };
-      this.#tell(h("p", {}, this.#changedBy.sentence()), h("ul", {}, lines), h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."));
+      this.#tell(
+        h("p", {}, this.#changedBy.sentence()),
+        h("ul", {}, lines),
+        h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."),
+      );
     } catch (error) {
       this.#tell(error.message);
     }

@@ -13,10 +13,31 @@ export function openChangeDialog({ title, action, danger = false, ask, apply }) 
   const box = h("div", { class: "preview", "aria-live": "polite" }, h("p", { class: "loading" }, "Asking the broker…"));
   const reason = h("input", { type: "text", maxlength: "500", placeholder: "Why", name: "reason" });
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
-  const submit = h("button", { type: "submit", class: danger ? "danger solid" : "primary", disabled: true, data: { acts: "" } }, action);
-  const form = h("form", { method: "dialog", novalidate: true }, h("h2", { id: "change-title" }, title), box,
-    h("label", { class: "field" }, h("span", {}, "Reason"), reason, h("small", { class: "hint" }, "Kept in the audit trail.")), problem,
-    h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"), submit));
+  const submit = h(
+    "button",
+    { type: "submit", class: danger ? "danger solid" : "primary", disabled: true, data: { acts: "" } },
+    action,
+  );
+  const form = h(
+    "form",
+    { method: "dialog", novalidate: true },
+    h("h2", { id: "change-title" }, title),
+    box,
+    h(
+      "label",
+      { class: "field" },
+      h("span", {}, "Reason"),
+      reason,
+      h("small", { class: "hint" }, "Kept in the audit trail."),
+    ),
+    problem,
+    h(
+      "div",
+      { class: "dialog-actions" },
+      h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"),
+      submit,
+    ),
+  );
   const dialog = h("dialog", { class: "dialog wide-dialog", "aria-labelledby": "change-title" }, form);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
@@ -63,7 +84,27 @@ function inWords({ object }) {
 
 /** The changes themselves: object, then field by field what was and what will be. */
 export function changesList(changes, nameOf = inWords) {
-  return h("ul", { class: "changes-list" }, changes.map((change) => h("li", {}, h("strong", {}, nameOf(change)), ` ${VERBS[change.action]}`,
-    Object.entries(change.action === "delete" ? change.was ?? {} : change.attributes).map(([name, value]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelBeside(name, value, change.was?.[name])), " ",
-      change.action === "create" ? null : h("del", {}, fieldText(name, change.was?.[name])), change.action === "update" ? " → " : null, change.action === "delete" ? null : h("ins", {}, fieldText(name, value)))))));
+  return h(
+    "ul",
+    { class: "changes-list" },
+    changes.map((change) =>
+      h(
+        "li",
+        {},
+        h("strong", {}, nameOf(change)),
+        ` ${VERBS[change.action]}`,
+        Object.entries(change.action === "delete" ? (change.was ?? {}) : change.attributes).map(([name, value]) =>
+          h(
+            "div",
+            { class: "change" },
+            h("span", { class: "muted" }, labelBeside(name, value, change.was?.[name])),
+            " ",
+            change.action === "create" ? null : h("del", {}, fieldText(name, change.was?.[name])),
+            change.action === "update" ? " → " : null,
+            change.action === "delete" ? null : h("ins", {}, fieldText(name, value)),
+          ),
+        ),
+      ),
+    ),
+  );
 }

@@ -1,4 +1,4 @@
-// Who changed an object since a form showed it, and when: asked from the audit trail when the form's edit meets another.
+// Who changed an object since a form showed it, and when: read from the audit trail when an edit meets another.
 
 import { get, query } from "../core/api.js";
 import { h, setText } from "../core/elements.js";
@@ -31,7 +31,7 @@ export class ChangedBy {
     if (row) this.#shown = row.id;
   }
 
-  /** A sentence for the form. The name joins it when the audit trail has it; a change from outside the console has none. */
+  /** A sentence for the form. The name follows when the audit trail has it; a change by another client has none. */
   sentence(at = Date.now()) {
     const element = h("strong", {}, `Changed at ${clock(at)} since you opened it.`);
     this.#name(element);

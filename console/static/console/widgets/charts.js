@@ -14,7 +14,9 @@ function themed(value, read) {
   }
   if (Array.isArray(value)) return value.map((item) => themed(item, read));
   if (value && typeof value === "object") {
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, key === "x" || key === "y" ? item : themed(item, read)]));
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, key === "x" || key === "y" ? item : themed(item, read)]),
+    );
   }
   return value;
 }
@@ -46,13 +48,21 @@ function withAreas(traces) {
   const lines = traces.map((trace) => {
     if (trace.fill !== "tozeroy") return trace;
     const bare = trace.line.width === 0; // nothing but an area: it is what the legend shows
-    areas.push({ ...trace, meta: `area_${trace.meta}`, y: trace.y.map((y) => y ?? 0), line: { ...trace.line, width: 0 }, hovertemplate: null, hoverinfo: "skip", showlegend: bare });
+    areas.push({
+      ...trace,
+      meta: `area_${trace.meta}`,
+      y: trace.y.map((y) => y ?? 0),
+      line: { ...trace.line, width: 0 },
+      hovertemplate: null,
+      hoverinfo: "skip",
+      showlegend: bare,
+    });
     return { ...trace, fill: "none", fillcolor: null, showlegend: !bare };
   });
   return [...areas, ...lines];
 }
 
-const valueOf = (sample, field) => {
+const sampleValue = (sample, field) => {
   if (field.startsWith("past_")) return sample.past ? sample[field.slice(5)] : null;
   if (field.startsWith("depth_") && sample.past) return null;
   if (field === "overfull") return sample.state === null ? null : Number(sample.state.startsWith("OVERFULL"));
@@ -118,7 +128,15 @@ export class DepthChart {
       all.splice(at, all[at].at === sample.at && all[at].past ? 1 : 0, sample);
     } else {
       const before = all.at(-2);
-      if (last && before && !last.past && sample.state === last.state && last.state === before.state && sample.at - before.at < SPACING) all.pop();
+      if (
+        last &&
+        before &&
+        !last.past &&
+        sample.state === last.state &&
+        last.state === before.state &&
+        sample.at - before.at < SPACING
+      )
+        all.pop();
       all.push(sample);
     }
     if (all.length > KEPT) all.splice(0, all.length - KEPT);
@@ -139,11 +157,14 @@ export class DepthChart {
     this.#last = performance.now();
     const figure = themed(this.#figures[this.#unit], themeReader(document.body));
     // The last value holds until now, or until the time after which nothing is known.
-    const rows = [...this.#samples, { ...this.#samples.at(-1), at: Math.max(this.#end ?? Date.now(), this.#samples.at(-1).at) }];
+    const rows = [
+      ...this.#samples,
+      { ...this.#samples.at(-1), at: Math.max(this.#end ?? Date.now(), this.#samples.at(-1).at) },
+    ];
     const x = rows.map((sample) => sample.at); // a number of ms is drawn in the viewer's own zone
     for (const trace of figure.data) {
       trace.x = x;
-      trace.y = rows.map((sample) => valueOf(sample, trace.meta));
+      trace.y = rows.map((sample) => sampleValue(sample, trace.meta));
     }
     const line = (name) => figure.data.find((trace) => trace.meta === `effective_${name}_${this.#unit}`);
     for (const trace of figure.data) if (trace.y.every((value) => value === null)) trace.visible = false;
@@ -178,7 +199,8 @@ export const plain = (text) => String(text).replaceAll(/[&<>]/g, (sign) => ENTIT
 
 /**
  * A figure of the server over times of the past. `put(figure)` puts the data into a copy of it, times as ms since the
- * epoch, which are drawn in the viewer's zone. `zoomed(from, until)` is called when the viewer drags over a range, `clicked(point)` for a click.
+ * epoch, which are drawn in the viewer's zone. `zoomed(from, until)` is called when the viewer drags over a range,
+ * `clicked(point)` for a click.
  */
 export class TimeChart {
   #element;
@@ -223,10 +245,19 @@ export class TimeChart {
     figure.layout.xaxis.range = [...this.#range];
     figure.layout.xaxis.nticks = narrow ? 4 : 9;
     if (narrow) this.#narrow(figure);
-    if (narrow) figure.layout.margin = { ...figure.layout.margin, l: Math.min(figure.layout.margin.l, 92), r: Math.min(figure.layout.margin.r, 30) };
+    if (narrow)
+      figure.layout.margin = {
+        ...figure.layout.margin,
+        l: Math.min(figure.layout.margin.l, 92),
+        r: Math.min(figure.layout.margin.r, 30),
+      };
     if (!this.#drawn) this.#element.replaceChildren();
     // Plotly's own double click would go back to its first range: the page has its own way out.
-    Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false, responsive: true, doubleClick: false });
+    Plotly.react(this.#element, figure.data, figure.layout, {
+      displayModeBar: false,
+      responsive: true,
+      doubleClick: false,
+    });
     if (!this.#drawn) this.#listen();
     this.#drawn = true;
   }
@@ -238,7 +269,12 @@ export class TimeChart {
       if (one.type === "heatmap") one.showscale = false;
     }
     const words = figure.data.filter((one) => one.visible !== false && one.showlegend !== false && one.name).length;
-    figure.layout.legend = { ...figure.layout.legend, entrywidth: 95, itemwidth: 30, font: { ...figure.layout.legend.font, size: 11 } };
+    figure.layout.legend = {
+      ...figure.layout.legend,
+      entrywidth: 95,
+      itemwidth: 30,
+      font: { ...figure.layout.legend.font, size: 11 },
+    };
     figure.layout.height += Math.max(0, Math.ceil(words / 2) - 1) * 18;
   }
 
@@ -247,7 +283,8 @@ export class TimeChart {
     this.#element.on("plotly_relayout", (change) => {
       const from = change["xaxis.range[0]"];
       const until = change["xaxis.range[1]"];
-      if (zoomed && from !== undefined && until !== undefined) zoomed(Math.round(unlocal(from)), Math.round(unlocal(until)));
+      if (zoomed && from !== undefined && until !== undefined)
+        zoomed(Math.round(unlocal(from)), Math.round(unlocal(until)));
     });
     if (clicked) this.#element.on("plotly_click", (event) => clicked(event.points[0]));
     if (widen) this.#element.on("plotly_doubleclick", () => widen());

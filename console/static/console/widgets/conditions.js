@@ -18,17 +18,46 @@ export class Conditions {
 
   show(conditions) {
     this.#list.hidden = conditions.length === 0;
-    reconcile(this.#list, conditions, (condition) => `${condition.kind} ${condition.object}`, (condition) => this.#item(condition), update);
+    reconcile(
+      this.#list,
+      conditions,
+      (condition) => `${condition.kind} ${condition.object}`,
+      (condition) => this.#item(condition),
+      update,
+    );
   }
 
   #item(condition) {
     const queue = parseName(condition.object)?.type === "Queue";
-    return h("li", { class: "condition" }, icon(condition.severity === "trouble" ? "overfull" : "info"),
-      h("div", { class: "condition-body" },
-        h("p", { class: "condition-head" }, h("strong", {}, condition.title), this.#about ? [" ", h("a", { href: objectUrl(condition.object) }, shortName(condition.object))] : null,
-          h("span", { class: "muted" }, " for ", sinceElement())),
-        h("p", { class: "condition-saw" }), h("p", { class: "condition-advice muted" })),
-      queue && location.pathname !== "/why/" ? h("a", { class: "button", href: whyUrl(condition.object), "aria-label": `Why ${shortName(condition.object)} is blocked` }, "Why?") : null);
+    return h(
+      "li",
+      { class: "condition" },
+      icon(condition.severity === "trouble" ? "overfull" : "info"),
+      h(
+        "div",
+        { class: "condition-body" },
+        h(
+          "p",
+          { class: "condition-head" },
+          h("strong", {}, condition.title),
+          this.#about ? [" ", h("a", { href: objectUrl(condition.object) }, shortName(condition.object))] : null,
+          h("span", { class: "muted" }, " for ", sinceElement()),
+        ),
+        h("p", { class: "condition-saw" }),
+        h("p", { class: "condition-advice muted" }),
+      ),
+      queue && location.pathname !== "/why/"
+        ? h(
+            "a",
+            {
+              class: "button",
+              href: whyUrl(condition.object),
+              "aria-label": `Why ${shortName(condition.object)} is blocked`,
+            },
+            "Why?",
+          )
+        : null,
+    );
   }
 }
 
@@ -73,7 +102,11 @@ export class ConditionsLine {
   }
 
   /** `conditions`: the worst first. `total`: of all there are. `none`: what to say if there are none. */
-  show(conditions, total, none = away() ? (atThatTime() && `none${atThatTime()}`) || "not known" : "No active conditions") {
+  show(
+    conditions,
+    total,
+    none = away() ? (atThatTime() && `none${atThatTime()}`) || "not known" : "No active conditions",
+  ) {
     const open = !this.#list.hidden;
     this.#conditions.show(conditions);
     setText(this.#count, total ? count(total) : none);
@@ -93,7 +126,16 @@ export class ConditionsLine {
     if (this.#named !== key) {
       this.#named = key;
       setAttribute(this.#worst, "data-severity", worst?.severity);
-      fill(this.#worst.firstElementChild, worst ? [icon(worst.severity === "trouble" ? "overfull" : "info"), h("strong", {}, worst.title), ...(this.#about ? [" ", h("a", { href: objectUrl(worst.object) }, shortName(worst.object))] : [])] : []);
+      fill(
+        this.#worst.firstElementChild,
+        worst
+          ? [
+              icon(worst.severity === "trouble" ? "overfull" : "info"),
+              h("strong", {}, worst.title),
+              ...(this.#about ? [" ", h("a", { href: objectUrl(worst.object) }, shortName(worst.object))] : []),
+            ]
+          : [],
+      );
     }
     setText(this.#worst.lastElementChild, worst?.saw ?? "");
     setAttribute(this.#worst.lastElementChild, "title", worst?.saw);

@@ -1,4 +1,4 @@
-// The state of the connection: the dot in the header, and the banner that says what is wrong and as of when the page is.
+// The state of the connection: the dot in the header, and the banner that says what is wrong and how old the page is.
 
 import { setAway } from "../core/away.js";
 import { fill, h, icon, setText } from "../core/elements.js";
@@ -7,21 +7,27 @@ import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 
 const BLINK = 1000; // ms: a connection that is lost for less is no news
-const WORDS = { connecting: "Connecting…", live: "Live", lost: "Reconnecting…", "signed-out": "Signed out", "broker-lost": "Disconnected" };
+const WORDS = {
+  connecting: "Connecting…",
+  live: "Live",
+  lost: "Reconnecting…",
+  "signed-out": "Signed out",
+  "broker-lost": "Disconnected",
+};
 
 export class ConnectionBanner {
   #live;
   #dot = document.getElementById("connection");
   #text = document.getElementById("connection-text");
   #banner = document.getElementById("banner-lost");
-  /** As the server knew it when it made the page, then as the frames say. `connected`: null if that is not known yet. */
+  /** As the server knew it when it made the page, then as the frames say. `connected`: null while that is not known. */
   #broker = settings.state ?? { connected: null, since: 0, error: "" };
   /** When what is shown was so: the time of the newest snapshot, however late it came; null: nothing is known. */
   #asOf = settings.state?.as_of ?? null;
   #dated = this.#asOf; // what the banner and the page say
   #changed;
 
-  /** `changed()` is called when the connection or the broker has come or gone: what no snapshot brings is read again. */
+  /** `changed()` is called when the connection or the broker has come or gone: what no snapshot has is read again. */
   constructor(live, changed) {
     this.#live = live;
     this.#changed = changed;
@@ -45,7 +51,8 @@ export class ConnectionBanner {
   #heard(broker) {
     const before = this.#broker;
     this.#broker = broker;
-    if (before.connected !== broker.connected || before.error !== broker.error || this.#asOf !== this.#dated) this.#show();
+    if (before.connected !== broker.connected || before.error !== broker.error || this.#asOf !== this.#dated)
+      this.#show();
     if (broker.connected !== before.connected) this.#changed();
   }
 
@@ -60,7 +67,11 @@ export class ConnectionBanner {
     this.#dot.dataset.state = shown;
     document.body.classList.toggle("stale", shown === "lost" || shown === "broker-lost" || shown === "signed-out");
     setText(this.#text, WORDS[shown]);
-    const titles = { live: `Live since ${clock(since)}`, lost: `Lost at ${clock(since)}`, "broker-lost": this.#broker.error };
+    const titles = {
+      live: `Live since ${clock(since)}`,
+      lost: `Lost at ${clock(since)}`,
+      "broker-lost": this.#broker.error,
+    };
     this.#dot.title = titles[shown] ?? WORDS[shown];
     if (shown === "lost" && Date.now() - since < BLINK) {
       setTimeout(() => this.#show(), BLINK); // the dot changed, the banner can wait
@@ -75,26 +86,44 @@ export class ConnectionBanner {
   #lines(shown, since) {
     const when = this.#asOf === null ? "Nothing is known yet" : `Shown as of ${clock(this.#asOf)}`;
     if (shown === "lost") {
-      return [icon("info"), h("p", {}, h("strong", {}, "Connection lost. "), `${when}, reconnecting… (for `, sinceElement(since), ")"),
-        h("button", { type: "button", class: "quiet", on: { click: () => this.#live.retry() } }, "Try now")];
+      return [
+        icon("info"),
+        h("p", {}, h("strong", {}, "Connection lost. "), `${when}, reconnecting… (for `, sinceElement(since), ")"),
+        h("button", { type: "button", class: "quiet", on: { click: () => this.#live.retry() } }, "Try now"),
+      ];
     }
     if (shown === "signed-out") {
       const back = `${settings.loginUrl}?next=${encodeURIComponent(location.pathname + location.search)}`;
-      return [icon("lock"), h("p", {}, h("strong", {}, "You are signed out. "), `${when}. `, h("a", { href: back }, "Sign in again"))];
+      return [
+        icon("lock"),
+        h("p", {}, h("strong", {}, "You are signed out. "), `${when}. `, h("a", { href: back }, "Sign in again")),
+      ];
     }
     const { error, since: awaySince } = this.#broker;
     return [
       icon("info"),
-      h("p", {}, h("strong", {}, `${settings.brokerTitle} cannot be reached`), error ? `: ${error.replace(/\.$/, "")}` : "", ". ",
-        `${when}. `, "The console keeps trying", awaySince ? [" (away for ", sinceElement(awaySince), ")"] : "", "."),
+      h(
+        "p",
+        {},
+        h("strong", {}, `${settings.brokerTitle} cannot be reached`),
+        error ? `: ${error.replace(/\.$/, "")}` : "",
+        ". ",
+        `${when}. `,
+        "The console keeps trying",
+        awaySince ? [" (away for ", sinceElement(awaySince), ")"] : "",
+        ".",
+      ),
     ];
   }
 
   /** Why nothing can be done at the broker now; empty: it can. */
   #reasonNot(shown) {
-    if (shown === "broker-lost") return `${settings.brokerTitle} does not answer: nothing can be changed there until it does.`;
+    if (shown === "broker-lost")
+      return `${settings.brokerTitle} does not answer: nothing can be changed there until it does.`;
     if (shown === "lost") return "The connection to the console is lost: nothing can be changed until it is back.";
     if (shown === "signed-out") return "You are signed out: sign in again to change anything.";
-    return shown === "connecting" && this.#broker.connected === null && settings.broker ? `${settings.brokerTitle} has not answered yet.` : "";
+    return shown === "connecting" && this.#broker.connected === null && settings.broker
+      ? `${settings.brokerTitle} has not answered yet.`
+      : "";
   }
 }

@@ -18,22 +18,47 @@ const inWords = (type) => type.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCas
 export function creation(type, where, created) {
   const keys = type.attributes.filter((a) => type.keys.includes(a.name));
   const others = type.attributes.filter((a) => !type.keys.includes(a.name) && (a.writable || a.creatable));
-  const make = (declared) => field(declared, { value: where[declared.name] ?? null, placeholder: declared.secret ? "generated if empty" : declared.nullable ? "not set" : "", hint: declared.description });
+  const make = (declared) =>
+    field(declared, {
+      value: where[declared.name] ?? null,
+      placeholder: declared.secret ? "generated if empty" : declared.nullable ? "not set" : "",
+      hint: declared.description,
+    });
   const keyFields = keys.map(make);
   const otherFields = others.map(make);
   const reason = field(REASON, { hint: REASON.description });
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
   const submit = h("button", { type: "submit", class: "primary", data: { acts: "" } }, "Create");
-  const form = h("form", { class: "attributes-form", novalidate: true }, h("div", { class: "field-grid" }, keyFields.map((f) => f.element)), otherFields.length ? fieldGrid(otherFields) : null, reason.element, problem, h("div", { class: "form-actions start" }, submit));
+  const form = h(
+    "form",
+    { class: "attributes-form", novalidate: true },
+    h(
+      "div",
+      { class: "field-grid" },
+      keyFields.map((f) => f.element),
+    ),
+    otherFields.length ? fieldGrid(otherFields) : null,
+    reason.element,
+    problem,
+    h("div", { class: "form-actions start" }, submit),
+  );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const all = [...keyFields, ...otherFields];
     if (!all.map((f) => f.check()).every(Boolean)) return;
     const name = formatName(type.name, Object.fromEntries(keyFields.map((f) => [f.declared.name, f.read()])));
-    const attributes = Object.fromEntries(otherFields.map((f) => [f.declared.name, f.read()]).filter(([, value]) => value !== null && value !== undefined && value !== ""));
+    const attributes = Object.fromEntries(
+      otherFields
+        .map((f) => [f.declared.name, f.read()])
+        .filter(([, value]) => value !== null && value !== undefined && value !== ""),
+    );
     submit.disabled = true;
     try {
-      const made = await post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, { object: name, attributes, reason: reason.input.value.trim() });
+      const made = await post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, {
+        object: name,
+        attributes,
+        reason: reason.input.value.trim(),
+      });
       toast(`${shortName(made.name)} is created.`);
       const told = type.attributes.filter((a) => a.secret && made.attributes[a.name]);
       if (told.length) fill(form, ...toldOnce(told, made, () => created(made.name)));
@@ -45,27 +70,63 @@ export function creation(type, where, created) {
       fill(problem, h("p", {}, error.message));
     }
   });
-  return [h("header", { class: "card-head" }, h("h2", {}, `New ${inWords(type.name)}`)), h("p", { class: "card-text muted" }, type.description), form];
+  return [
+    h("header", { class: "card-head" }, h("h2", {}, `New ${inWords(type.name)}`)),
+    h("p", { class: "card-text muted" }, type.description),
+    form,
+  ];
 }
 
 /** What the broker made up and tells this once; `noted` is called when it has been noted. */
 function toldOnce(secrets, made, noted) {
   return [
     h("div", { class: "notice", role: "status" }, h("p", {}, h("strong", {}, "Note this now: it is not shown again."))),
-    h("dl", { class: "facts" }, secrets.flatMap((a) => [h("dt", {}, words(a.name)), h("dd", {}, h("code", { class: "told-once" }, made.attributes[a.name]))])),
-    h("div", { class: "form-actions start" }, h("button", { type: "button", class: "primary", on: { click: noted } }, "I have noted it")),
+    h(
+      "dl",
+      { class: "facts" },
+      secrets.flatMap((a) => [
+        h("dt", {}, words(a.name)),
+        h("dd", {}, h("code", { class: "told-once" }, made.attributes[a.name])),
+      ]),
+    ),
+    h(
+      "div",
+      { class: "form-actions start" },
+      h("button", { type: "button", class: "primary", on: { click: noted } }, "I have noted it"),
+    ),
   ];
 }
 
 /** The form that deletes an object, as careful as an operation that cannot be undone. */
 export function deletion(name, version) {
   const type = inWords(parseName(name).type);
-  const sure = h("label", { class: "sure" }, h("input", { type: "checkbox" }), h("span", {}, "I know that this cannot be undone"));
+  const sure = h(
+    "label",
+    { class: "sure" },
+    h("input", { type: "checkbox" }),
+    h("span", {}, "I know that this cannot be undone"),
+  );
   const reason = field(REASON, { hint: REASON.description });
   const answer = h("div", { class: "operation-answer", "aria-live": "polite" });
-  const button = h("button", { type: "submit", class: "danger", ...unlessAllowed(parseName(name).type, "delete", parseName(name).type === "VirtualHost" ? null : hostOf(name)) }, `Delete this ${type}`);
-  const form = h("form", { class: "operation", novalidate: true }, h("h3", {}, h("code", {}, "delete"), h("span", { class: "tag effect-destroy" }, "cannot be undone")),
-    h("p", { class: "muted" }, `Remove the ${type} and what is in it.`), reason.element, sure, h("div", { class: "form-actions start" }, button), answer);
+  const button = h(
+    "button",
+    {
+      type: "submit",
+      class: "danger",
+      ...unlessAllowed(parseName(name).type, "delete", parseName(name).type === "VirtualHost" ? null : hostOf(name)),
+    },
+    `Delete this ${type}`,
+  );
+  const form = h(
+    "form",
+    { class: "operation", novalidate: true },
+    h("h3", {}, h("code", {}, "delete"), h("span", { class: "tag effect-destroy" }, "cannot be undone")),
+    h("p", { class: "muted" }, `Remove the ${type} and what is in it.`),
+    reason.element,
+    sure,
+    h("div", { class: "form-actions start" }, button),
+    answer,
+  );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (!sure.firstChild.checked) {
@@ -75,7 +136,9 @@ export function deletion(name, version) {
     }
     button.disabled = true;
     try {
-      await remove(objectPath(settings.broker, name) + query({ version: version(), reason: reason.input.value.trim() }));
+      await remove(
+        objectPath(settings.broker, name) + query({ version: version(), reason: reason.input.value.trim() }),
+      );
       fill(answer, h("p", { class: "done" }, "It is deleted."));
       toast(`${shortName(name)} is deleted.`);
     } catch (error) {

@@ -18,7 +18,13 @@ export function depthElement() {
     { class: "depth" },
     h("span", { class: "depth-now" }),
     h("span", { class: "depth-of" }),
-    h("div", { class: "bar" }, h("div", { class: "bar-fill" }), h("i", { class: "mark resume" }), h("i", { class: "mark stop" })),
+    h(
+      "div",
+      { class: "bar" },
+      h("div", { class: "bar-fill" }),
+      h("i", { class: "mark resume" }),
+      h("i", { class: "mark stop" }),
+    ),
   );
   return element;
 }
@@ -39,7 +45,8 @@ export function setDepth(element, queue) {
     element,
     "title",
     capacity
-      ? `${both}\nCapacity ${exactAmount(capacity, unit)}\nStops above ${exactAmount(stop, unit)}\nResumes at ${exactAmount(resume, unit)}`
+      ? `${both}\nCapacity ${exactAmount(capacity, unit)}\nStops above ` +
+          `${exactAmount(stop, unit)}\nResumes at ${exactAmount(resume, unit)}`
       : `${both}\nNo capacity set`,
   );
   bar.hidden = !capacity;
@@ -47,7 +54,8 @@ export function setDepth(element, queue) {
   if (!capacity) return;
   const share = (value) => `${Math.min(100, (value / capacity) * 100)}%`;
   level.style.inlineSize = share(depth);
-  level.dataset.level = depth > stop ? "over" : depth > resume && queue.state?.startsWith("OVERFULL") ? "draining" : "fine";
+  level.dataset.level =
+    depth > stop ? "over" : depth > resume && queue.state?.startsWith("OVERFULL") ? "draining" : "fine";
   resumeMark.hidden = !resume || resume === stop;
   resumeMark.style.insetInlineStart = share(resume);
   stopMark.hidden = !stop || stop === capacity;

@@ -74,7 +74,12 @@ export class Feed {
     for (const event of events) {
       if (!this.#keep(event)) continue;
       const top = this.#lines[0];
-      if (top && top.event.kind === event.kind && subject(top.event) === subject(event) && event.kind.startsWith("producer-")) {
+      if (
+        top &&
+        top.event.kind === event.kind &&
+        subject(top.event) === subject(event) &&
+        event.kind.startsWith("producer-")
+      ) {
         top.times += 1;
         top.event = event;
       } else {
@@ -88,17 +93,33 @@ export class Feed {
   #render() {
     if (!this.#lines.length) {
       this.#list._nodes = new Map();
-      const none = this.#known && !away() ? "No event yet. What happens at the broker turns up here." : away() ? UNKNOWN : "Loading…";
+      const none =
+        this.#known && !away()
+          ? "No event yet. What happens at the broker turns up here."
+          : away()
+            ? UNKNOWN
+            : "Loading…";
       fill(this.#list, h("li", { class: "empty" }, h("p", {}, none)));
       return;
     }
     if (!this.#list._nodes?.size) fill(this.#list);
-    reconcile(this.#list, this.#lines, (line) => line.key, () => this.#line(), (node, line) => this.#update(node, line));
+    reconcile(
+      this.#list,
+      this.#lines,
+      (line) => line.key,
+      () => this.#line(),
+      (node, line) => this.#update(node, line),
+    );
   }
 
   #line() {
-    return h("li", { class: "event" }, h("time", { class: "clock" }), h("span", { class: "event-icon" }),
-      h("div", { class: "event-body" }, h("p", { class: "event-head" }), h("p", { class: "event-text" })));
+    return h(
+      "li",
+      { class: "event" },
+      h("time", { class: "clock" }),
+      h("span", { class: "event-icon" }),
+      h("div", { class: "event-body" }, h("p", { class: "event-head" }), h("p", { class: "event-text" })),
+    );
   }
 
   #update(node, { event, times }) {
@@ -110,8 +131,16 @@ export class Feed {
     setAttribute(time, "datetime", new Date(event.at).toISOString());
     setAttribute(time, "title", moment(event.at));
     if (!shape.firstChild) fill(shape, icon(SHAPES[event.kind] ?? "info"));
-    const about = this.#linked ? h("a", { href: target(event) }, subject(event)) : h("span", { class: "muted" }, subject(event));
-    fill(body.firstChild, h("strong", {}, words(event.kind)), " ", about, times > 1 ? h("span", { class: "times" }, ` ×${times}`) : null);
+    const about = this.#linked
+      ? h("a", { href: target(event) }, subject(event))
+      : h("span", { class: "muted" }, subject(event));
+    fill(
+      body.firstChild,
+      h("strong", {}, words(event.kind)),
+      " ",
+      about,
+      times > 1 ? h("span", { class: "times" }, ` ×${times}`) : null,
+    );
     setText(body.lastChild, said(event.text));
     setAttribute(body.lastChild, "title", `${event.text}\nNumber ${event.number}`);
   }
@@ -141,9 +170,13 @@ export function pastAndPresent(live, tell) {
     if (all.length) last = all.at(-1).number;
     tell(all, false);
   };
-  const ask = () => get("events/?count=1000").then((answer) => begin(answer.events), (error) => {
-    if (error.status === 503) setTimeout(ask, AGAIN);
-    else begin([]);
-  });
+  const ask = () =>
+    get("events/?count=1000").then(
+      (answer) => begin(answer.events),
+      (error) => {
+        if (error.status === 503) setTimeout(ask, AGAIN);
+        else begin([]);
+      },
+    );
   ask();
 }

@@ -1,35 +1,58 @@
 // Forms from declarations: an input for a declared attribute or argument, and reading what was typed into it.
 
 import { h, setAttribute, setText } from "../core/elements.js";
-import { grantsField } from "./grants_field.js";
 import { exact, readAmount, words } from "../core/format.js";
+import { grantsField } from "./grants_field.js";
 
 const LONG = new Set(["reason"]);
 
 /** What a value looks like in an input. */
-const asText = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const asText = (value) =>
+  value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
 
 /**
  * An input with its label, hint and place for an error, for a declared attribute. `hint` stands beneath; `placeholder`
- * is shown while it is empty. Has `read()` -> value, throws Error with a sentence; `set(value)`; `wrong(text)`; `input`.
+ * is shown while it is empty. Has `read()` -> value, throws Error with a sentence; `set(value)`; `wrong(text)`;
+ * `input`.
  * `inherits`: an object that sets nothing gets the value of another.
  */
-export function field(declared, { value = null, hint = "", placeholder = "", label = words(declared.name), inherits = false, changed = () => {} } = {}) {
-  if (declared.name === "grants" && declared.kind === "list") return grantsField(declared, { value, hint, label, changed });
+export function field(
+  declared,
+  {
+    value = null,
+    hint = "",
+    placeholder = "",
+    label = words(declared.name),
+    inherits = false,
+    changed = () => {},
+  } = {},
+) {
+  if (declared.name === "grants" && declared.kind === "list")
+    return grantsField(declared, { value, hint, label, changed });
   const id = `f-${declared.name}-${Math.random().toString(36).slice(2, 8)}`;
   const input = inputFor(declared, value, placeholder);
   input.id = id;
   input.name = declared.name;
   // Where values are inherited, the empty text is a value too: inherited and "none" are told apart.
-  const none = inherits && declared.nullable && declared.kind === "string" && !declared.choices?.length && !declared.secret ? h("input", { type: "checkbox", name: `${declared.name}-none`, checked: value === "" }) : null;
+  const none =
+    inherits && declared.nullable && declared.kind === "string" && !declared.choices?.length && !declared.secret
+      ? h("input", { type: "checkbox", name: `${declared.name}-none`, checked: value === "" })
+      : null;
   if (none) input.disabled = none.checked;
   const exactly = h("small", { class: "hint exactly" });
   const note = h("small", { class: "hint", id: `${id}-hint` }, hint);
   const error = h("small", { class: "wrong", id: `${id}-wrong`, role: "alert" });
   input.setAttribute("aria-describedby", `${id}-hint ${id}-wrong`);
-  const element = h("div", { class: `field kind-${declared.kind}` },
-    h("label", { for: id }, h("span", {}, label, declared.required ? h("em", {}, " required") : null)), input,
-    none ? h("label", { class: "sure none" }, none, h("span", {}, "None (override inherited value)")) : null, exactly, note, error);
+  const element = h(
+    "div",
+    { class: `field kind-${declared.kind}` },
+    h("label", { for: id }, h("span", {}, label, declared.required ? h("em", {}, " required") : null)),
+    input,
+    none ? h("label", { class: "sure none" }, none, h("span", {}, "None (override inherited value)")) : null,
+    exactly,
+    note,
+    error,
+  );
 
   const self = {
     element,
@@ -75,15 +98,26 @@ function inputFor(declared, value, placeholder) {
   const text = asText(value);
   if (declared.choices?.length || declared.kind === "boolean") {
     const choices = declared.choices?.length ? declared.choices : ["true", "false"];
-    return h("select", {}, declared.nullable || value === null ? h("option", { value: "" }, placeholder || "not set") : null,
-      choices.map((choice) => h("option", { value: choice, selected: choice === text }, choice)));
+    return h(
+      "select",
+      {},
+      declared.nullable || value === null ? h("option", { value: "" }, placeholder || "not set") : null,
+      choices.map((choice) => h("option", { value: choice, selected: choice === text }, choice)),
+    );
   }
   if (declared.kind === "list" || declared.kind === "map" || LONG.has(declared.name)) {
     return h("textarea", { rows: "2", value: text, placeholder, spellcheck: LONG.has(declared.name) ? null : "false" });
   }
   if (declared.secret) return h("input", { type: "password", value: "", placeholder, autocomplete: "new-password" });
   const numeric = declared.kind === "integer" || declared.kind === "level" || declared.kind === "number";
-  return h("input", { type: "text", value: text, placeholder, spellcheck: "false", autocomplete: "off", class: numeric ? "numeric" : null });
+  return h("input", {
+    type: "text",
+    value: text,
+    placeholder,
+    spellcheck: "false",
+    autocomplete: "off",
+    class: numeric ? "numeric" : null,
+  });
 }
 
 function readField(declared, input) {
@@ -136,7 +170,11 @@ function amountIn(text, what) {
  */
 export function fieldGrid(fields) {
   const says = h("p", { class: "hint says", "aria-hidden": "true" }, fields[0]?.declared.description ?? "");
-  const grid = h("div", { class: "field-grid" }, fields.map((f) => f.element));
+  const grid = h(
+    "div",
+    { class: "field-grid" },
+    fields.map((f) => f.element),
+  );
   grid.addEventListener("focusin", (event) => {
     const focused = fields.find((f) => f.input === event.target);
     if (focused) setText(says, focused.declared.description);

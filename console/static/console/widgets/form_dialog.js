@@ -3,16 +3,33 @@
 import { fill, h, setAttribute, setText } from "../core/elements.js";
 
 /** A labelled input: {element, input, wrong(text)}. `choices`: [[value, text]] makes a select; `rows` a textarea. */
-export function plainField(name, label, { value = "", hint = "", type = "text", choices = null, rows = 0, ...more } = {}) {
+export function plainField(
+  name,
+  label,
+  { value = "", hint = "", type = "text", choices = null, rows = 0, ...more } = {},
+) {
   const id = `p-${name}-${Math.random().toString(36).slice(2, 8)}`;
   const attributes = { id, name, "aria-describedby": `${id}-wrong ${id}-hint`, ...more };
   const input = choices
-    ? h("select", attributes, choices.map(([choice, text]) => h("option", { value: choice, selected: String(choice) === String(value) }, text)))
+    ? h(
+        "select",
+        attributes,
+        choices.map(([choice, text]) =>
+          h("option", { value: choice, selected: String(choice) === String(value) }, text),
+        ),
+      )
     : rows
       ? h("textarea", { rows, spellcheck: "false", ...attributes, value })
       : h("input", { type, autocomplete: "off", spellcheck: "false", ...attributes, value });
   const problem = h("small", { class: "wrong", id: `${id}-wrong`, role: "alert" });
-  const element = h("div", { class: "field" }, h("label", { for: id }, label), input, h("small", { class: "hint", id: `${id}-hint` }, hint), problem);
+  const element = h(
+    "div",
+    { class: "field" },
+    h("label", { for: id }, label),
+    input,
+    h("small", { class: "hint", id: `${id}-hint` }, hint),
+    problem,
+  );
   return {
     name,
     element,
@@ -44,9 +61,20 @@ export function showWrong(error, fields, problem) {
 export function openFormDialog({ title, says = "", fields, action, danger = false, submit }) {
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
   const button = h("button", { type: "submit", class: danger ? "danger solid" : "primary" }, action);
-  const form = h("form", { method: "dialog", novalidate: true }, h("h2", { id: "form-title" }, title), says ? h("p", { class: "muted" }, says) : null,
-    fields.map((f) => f.element), problem,
-    h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"), button));
+  const form = h(
+    "form",
+    { method: "dialog", novalidate: true },
+    h("h2", { id: "form-title" }, title),
+    says ? h("p", { class: "muted" }, says) : null,
+    fields.map((f) => f.element),
+    problem,
+    h(
+      "div",
+      { class: "dialog-actions" },
+      h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"),
+      button,
+    ),
+  );
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": "form-title" }, form);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
@@ -56,7 +84,16 @@ export function openFormDialog({ title, says = "", fields, action, danger = fals
     try {
       const after = await submit(Object.fromEntries(fields.map((f) => [f.name, f.input.value])));
       if (!after) return dialog.close();
-      fill(form, h("h2", { id: "form-title" }, title), after, h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close")));
+      fill(
+        form,
+        h("h2", { id: "form-title" }, title),
+        after,
+        h(
+          "div",
+          { class: "dialog-actions" },
+          h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close"),
+        ),
+      );
     } catch (error) {
       button.disabled = false;
       showWrong(error, fields, problem);

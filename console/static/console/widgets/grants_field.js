@@ -7,19 +7,66 @@ import { words } from "../core/format.js";
 const RIGHTS = ["publish", "consume", "manage"];
 
 /** As `field` of fields.js, for a list of grants. */
-export function grantsField(declared, { value = null, hint = "", label = words(declared.name), changed = () => {} } = {}) {
+export function grantsField(
+  declared,
+  { value = null, hint = "", label = words(declared.name), changed = () => {} } = {},
+) {
   const id = `f-grants-${Math.random().toString(36).slice(2, 8)}`;
   const rows = h("div", { class: "grant-rows" });
   const error = h("small", { class: "wrong", role: "alert" });
   const note = h("small", { class: "hint" }, hint);
-  const add = h("button", { type: "button", class: "quiet", id, on: { click: () => (append("", []), rows.lastElementChild.querySelector("input").focus()) } }, "Add a virtual host");
+  const add = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      id,
+      on: {
+        click() {
+          append("", []);
+          rows.lastElementChild.querySelector("input").focus();
+        },
+      },
+    },
+    "Add a virtual host",
+  );
   const element = h("fieldset", { class: "field grants-field" }, h("legend", {}, label), rows, add, note, error);
 
   function append(host, rights) {
-    const row = h("div", { class: "grant-row" },
-      h("input", { type: "text", class: "grant-host", value: host, placeholder: "* for every virtual host", "aria-label": "Virtual host", spellcheck: "false" }),
-      RIGHTS.map((right) => h("label", { class: "sure" }, h("input", { type: "checkbox", value: right, checked: rights.includes(right) }), h("span", {}, right))),
-      h("button", { type: "button", class: "quiet", on: { click: () => (row.remove(), changed(self, self.check())) } }, "Remove"));
+    const row = h(
+      "div",
+      { class: "grant-row" },
+      h("input", {
+        type: "text",
+        class: "grant-host",
+        value: host,
+        placeholder: "* for every virtual host",
+        "aria-label": "Virtual host",
+        spellcheck: "false",
+      }),
+      RIGHTS.map((right) =>
+        h(
+          "label",
+          { class: "sure" },
+          h("input", { type: "checkbox", value: right, checked: rights.includes(right) }),
+          h("span", {}, right),
+        ),
+      ),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          on: {
+            click() {
+              row.remove();
+              changed(self, self.check());
+            },
+          },
+        },
+        "Remove",
+      ),
+    );
     row.dataset.given = rights.length ? `${host}:${rights.join(",")}` : "";
     row.addEventListener("input", () => changed(self, self.check()));
     rows.append(row);
@@ -38,7 +85,8 @@ export function grantsField(declared, { value = null, hint = "", label = words(d
         if (!host) throw new Error("Name the virtual host, or * for every one.");
         if (!rights.length) throw new Error(`Choose what the user can do on ${host}, or remove the row.`);
         const [, given = ""] = /^.*:(.*)$/.exec(row.dataset.given) ?? [];
-        const same = row.dataset.given.startsWith(`${host}:`) && given.split(",").sort().join() === [...rights].sort().join();
+        const same =
+          row.dataset.given.startsWith(`${host}:`) && given.split(",").sort().join() === [...rights].sort().join();
         return same ? row.dataset.given : `${host}:${rights.join(",")}`; // an order that differs is no change
       });
     },

@@ -4,8 +4,10 @@ import { h } from "../core/elements.js";
 
 const ROWS = "main table tbody tr, main #entries > li, main #conditions > li";
 
-/** Sections of the list; each key: `keys` (the first is shown, several for a sequence such as "g o"), `says`, `act`, and `when` it is
- * there at all. */
+/**
+ * Sections of the list; each key: `keys` (the first is shown, several for a sequence such as "g o"), `says`, `act`, and
+ * `when` it is there at all.
+ */
 const REGISTRY = [];
 const SECTIONS = ["Anywhere", "Go to", "In a list", "On this page"];
 let begun = ""; // the first key of a sequence
@@ -26,10 +28,12 @@ function presses(section, keys, says, selector) {
 
 // -- rows -------------------------------------------------------------------------------------------------------
 
-const rows = () => [...document.querySelectorAll(ROWS)].filter((row) => visible(row) && row.querySelector("a[href], button"));
+const rows = () =>
+  [...document.querySelectorAll(ROWS)].filter((row) => visible(row) && row.querySelector("a[href], button"));
 
 /** What of a row takes the focus: its name, and where that is no link, the first thing that can be used. */
-const handle = (row) => row.querySelector("th a[href]") ?? row.querySelector("a[href], button:not([disabled]), summary");
+const handle = (row) =>
+  row.querySelector("th a[href]") ?? row.querySelector("a[href], button:not([disabled]), summary");
 
 function move(step) {
   const all = rows();
@@ -42,17 +46,44 @@ function move(step) {
 
 const inRow = () => rows().find((row) => row.contains(document.activeElement));
 
-register({ section: "In a list", keys: ["j", "ArrowDown"], says: "Next row", when: () => rows().length > 0, act: () => move(1) });
-register({ section: "In a list", keys: ["k", "ArrowUp"], says: "Row before", when: () => rows().length > 0, act: () => move(-1) });
-register({ section: "In a list", keys: ["x"], says: "Pick the row", when: () => Boolean(first("input.pick")), act: () => inRow()?.querySelector("input.pick")?.click() });
-register({ section: "In a list", keys: ["s"], says: "Stop or start the producers of the row", when: () => Boolean(first(".row-act")), act: () => inRow()?.querySelector(".row-act")?.click() });
+register({
+  section: "In a list",
+  keys: ["j", "ArrowDown"],
+  says: "Next row",
+  when: () => rows().length > 0,
+  act: () => move(1),
+});
+register({
+  section: "In a list",
+  keys: ["k", "ArrowUp"],
+  says: "Row before",
+  when: () => rows().length > 0,
+  act: () => move(-1),
+});
+register({
+  section: "In a list",
+  keys: ["x"],
+  says: "Pick the row",
+  when: () => Boolean(first("input.pick")),
+  act: () => inRow()?.querySelector("input.pick")?.click(),
+});
+register({
+  section: "In a list",
+  keys: ["s"],
+  says: "Stop or start the producers of the row",
+  when: () => Boolean(first(".row-act")),
+  act: () => inRow()?.querySelector(".row-act")?.click(),
+});
 presses("In a list", ["["], "Page before", '[data-key="["]:not(:disabled)');
 presses("In a list", ["]"], "Next page", '[data-key="]"]:not(:disabled)');
 
 // -- anywhere -----------------------------------------------------------------------------------------------------
 
 register({
-  section: "Anywhere", keys: ["/"], says: "Search", when: () => visible(document.getElementById("search")),
+  section: "Anywhere",
+  keys: ["/"],
+  says: "Search",
+  when: () => visible(document.getElementById("search")),
   act() {
     const search = document.getElementById("search");
     search.focus();
@@ -63,9 +94,25 @@ register({ section: "Anywhere", keys: ["?"], says: "This list", act: showKeys })
 presses("Anywhere", ["t"], "Theme: system, light, dark", "#theme");
 presses("On this page", ["S"], "Stop all producers", "#stop-all");
 presses("On this page", ["A"], "Start all producers", "#start-all");
-for (const [key, name] of [["o", "Overview"], ["p", "Policies"], ["s", "Schedules"], ["l", "Alerts"], ["t", "Timeline"], ["h", "History"], ["b", "Objects"], ["a", "Audit"], ["i", "API"]]) {
+for (const [key, name] of [
+  ["o", "Overview"],
+  ["p", "Policies"],
+  ["s", "Schedules"],
+  ["l", "Alerts"],
+  ["t", "Timeline"],
+  ["h", "History"],
+  ["b", "Objects"],
+  ["a", "Audit"],
+  ["i", "API"],
+]) {
   const link = () => [...document.querySelectorAll(".nav a")].find((a) => a.textContent.trim() === name);
-  register({ section: "Go to", keys: [`g ${key}`], says: name, when: () => Boolean(link()), act: () => link().click() });
+  register({
+    section: "Go to",
+    keys: [`g ${key}`],
+    says: name,
+    when: () => Boolean(link()),
+    act: () => link().click(),
+  });
 }
 
 // -- listening, and the list ----------------------------------------------------------------------------------------
@@ -73,7 +120,12 @@ for (const [key, name] of [["o", "Overview"], ["p", "Policies"], ["s", "Schedule
 addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   // Somebody types, or an element has arrow keys of its own.
-  if (event.target.closest?.('input:not([type="checkbox"]), textarea, select, dialog, [contenteditable], [role="tree"], [role="tablist"]')) return;
+  if (
+    event.target.closest?.(
+      'input:not([type="checkbox"]), textarea, select, dialog, [contenteditable], [role="tree"], [role="tablist"]',
+    )
+  )
+    return;
   // Arrows scroll the page until somebody is in a row.
   if (event.key.startsWith("Arrow") && !inRow()) return;
   const typed = begun ? `${begun} ${event.key}` : event.key;
@@ -90,17 +142,40 @@ addEventListener("keydown", (event) => {
 });
 
 const SHOWN = { ArrowDown: "↓", ArrowUp: "↑" };
-const shown = (keys) => keys.map((key, at) => [at ? " or " : "", ...key.split(" ").flatMap((one, n) => [n ? " then " : "", h("kbd", {}, SHOWN[one] ?? one)])]).flat();
+const shown = (keys) =>
+  keys.flatMap((key, at) => [
+    at ? " or " : "",
+    ...key.split(" ").flatMap((one, n) => [n ? " then " : "", h("kbd", {}, SHOWN[one] ?? one)]),
+  ]);
 
 /** The dialog that lists the keys that act on this page. */
 export function showKeys() {
   if (document.getElementById("keys-dialog")) return;
   const close = h("button", { type: "submit", class: "primary" }, "Close");
-  const dialog = h("dialog", { class: "dialog", id: "keys-dialog", "aria-labelledby": "keys-title" },
-    h("form", { method: "dialog" }, h("h2", { id: "keys-title" }, "Keyboard"),
-      SECTIONS.map((section) => [section, REGISTRY.filter((key) => key.section === section && key.when())]).filter(([, keys]) => keys.length).map(([section, keys]) =>
-        h("section", {}, h("h3", {}, section), h("dl", { class: "keys" }, keys.flatMap((key) => [h("dt", {}, shown(key.keys)), h("dd", {}, key.says)])))),
-      h("div", { class: "dialog-actions" }, close)));
+  const dialog = h(
+    "dialog",
+    { class: "dialog", id: "keys-dialog", "aria-labelledby": "keys-title" },
+    h(
+      "form",
+      { method: "dialog" },
+      h("h2", { id: "keys-title" }, "Keyboard"),
+      SECTIONS.map((section) => [section, REGISTRY.filter((key) => key.section === section && key.when())])
+        .filter(([, keys]) => keys.length)
+        .map(([section, keys]) =>
+          h(
+            "section",
+            {},
+            h("h3", {}, section),
+            h(
+              "dl",
+              { class: "keys" },
+              keys.flatMap((key) => [h("dt", {}, shown(key.keys)), h("dd", {}, key.says)]),
+            ),
+          ),
+        ),
+      h("div", { class: "dialog-actions" }, close),
+    ),
+  );
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

@@ -8,7 +8,10 @@ const two = (n) => String(n).padStart(2, "0");
 /** ms -> what an input of type datetime-local takes, in the viewer's zone. */
 function inputValue(ms) {
   const d = new Date(ms);
-  return `${String(d.getFullYear()).padStart(4, "0")}-${two(d.getMonth() + 1)}-${two(d.getDate())}T${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+  return (
+    `${String(d.getFullYear()).padStart(4, "0")}-${two(d.getMonth() + 1)}-${two(d.getDate())}T` +
+    `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`
+  );
 }
 
 /** A moment of an address: ms, or ISO 8601, of UTC if it names no zone. null if it is none. */

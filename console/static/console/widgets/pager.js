@@ -31,9 +31,21 @@ export class Pager {
     this.#what = what;
     this.#turn = turn;
     this.size = size;
-    this.#before = h("button", { type: "button", class: "before", data: { key: "[" }, on: { click: () => this.#go(-1) } }, "Before");
-    this.#next = h("button", { type: "button", class: "next", data: { key: "]" }, on: { click: () => this.#go(1) } }, "Next");
-    const sizes = h("select", { "aria-label": "Rows on a page" }, SIZES.map((n) => h("option", { value: n, selected: n === size }, `${n} rows`)));
+    this.#before = h(
+      "button",
+      { type: "button", class: "before", data: { key: "[" }, on: { click: () => this.#go(-1) } },
+      "Before",
+    );
+    this.#next = h(
+      "button",
+      { type: "button", class: "next", data: { key: "]" }, on: { click: () => this.#go(1) } },
+      "Next",
+    );
+    const sizes = h(
+      "select",
+      { "aria-label": "Rows on a page" },
+      SIZES.map((n) => h("option", { value: n, selected: n === size }, `${n} rows`)),
+    );
     sizes.addEventListener("change", () => {
       this.size = Number(sizes.value);
       try {
@@ -51,7 +63,11 @@ export class Pager {
     this.#page = page;
     const last = Math.max(1, Math.ceil(total / this.size));
     this.#element.hidden = total <= SIZES[0];
-    setText(this.#where, `${exact(Math.min(total, (page - 1) * this.size + 1))}–${exact(Math.min(total, page * this.size))} of ${plural(total, this.#what)}`);
+    setText(
+      this.#where,
+      `${exact(Math.min(total, (page - 1) * this.size + 1))}–` +
+        `${exact(Math.min(total, page * this.size))} of ${plural(total, this.#what)}`,
+    );
     this.#before.disabled = page <= 1;
     this.#next.disabled = page >= last;
   }

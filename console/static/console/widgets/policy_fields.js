@@ -5,15 +5,23 @@ import { amount, exactAmount, words } from "../core/format.js";
 import { settings } from "../core/settings.js";
 
 const ORIGINS = { own: "its own", virtualhost: "virtual host", broker: "broker", "built-in": "built in" };
-export const LABELS = { capacity: "Capacity", flow_stop: "Stop above", flow_resume: "Resume at", producer_window: "Producer window" };
+export const LABELS = {
+  capacity: "Capacity",
+  flow_stop: "Stop above",
+  flow_resume: "Resume at",
+  producer_window: "Producer window",
+};
 
 export const stem = (name) => name.replace(/_(bytes|messages)$/, "");
-export const labelOf = (declared) => (LABELS[stem(declared.name)] ? `${LABELS[stem(declared.name)]}, ${declared.unit}` : words(declared.name));
+export const labelOf = (declared) =>
+  LABELS[stem(declared.name)] ? `${LABELS[stem(declared.name)]}, ${declared.unit}` : words(declared.name);
 
 /** Messages before bytes, as in the table, and what belongs together in one row. */
 export function inRows(policy) {
   const stems = [...new Set(policy.map(({ name }) => stem(name)))];
-  return stems.flatMap((wanted) => policy.filter(({ name }) => stem(name) === wanted).sort((a, b) => b.unit.localeCompare(a.unit)));
+  return stems.flatMap((wanted) =>
+    policy.filter(({ name }) => stem(name) === wanted).sort((a, b) => b.unit.localeCompare(a.unit)),
+  );
 }
 
 export const origin = (of) => ORIGINS[of] ?? of ?? "built in";
@@ -27,26 +35,48 @@ export function fieldText(name, value) {
   if (value === "") return "none";
   if (value === 0 && /^(capacity|flow_stop|producer_window_bytes|maximum_deliveries)/.test(name)) return "no limit";
   const { unit } = declaredField(name);
-  return typeof value === "number" ? `${amount(value, unit)}${unit && unit !== "bytes" ? ` ${unit}` : ""}` : String(value);
+  return typeof value === "number"
+    ? `${amount(value, unit)}${unit && unit !== "bytes" ? ` ${unit}` : ""}`
+    : String(value);
 }
 
 /** The label of a field beside these values: without its unit if one of them says it. */
-export const labelBeside = (name, ...values) => (values.some((value) => typeof value === "number" && value > 0) ? labelOf(declaredField(name)).replace(/, (messages|bytes)$/, "") : labelOf(declaredField(name)));
+export const labelBeside = (name, ...values) =>
+  values.some((value) => typeof value === "number" && value > 0)
+    ? labelOf(declaredField(name)).replace(/, (messages|bytes)$/, "")
+    : labelOf(declaredField(name));
 
 /** The same as `fieldText`, with the exact value on hover. */
 export const fieldValue = (name, value) =>
-  h("span", { title: typeof value === "number" ? exactAmount(value, declaredField(name).unit) : null }, fieldText(name, value));
+  h(
+    "span",
+    { title: typeof value === "number" ? exactAmount(value, declaredField(name).unit) : null },
+    fieldText(name, value),
+  );
 
 /** What an object sets: one chip for each field. */
 export function settingChips(set) {
   const names = ["priority", ...inRows(settings.policy).map((f) => f.name)].filter((name) => name in set);
   if (!names.length) return h("span", { class: "muted" }, "nothing: all is inherited");
-  return h("ul", { class: "settings-list" }, names.map((name) =>
-    h("li", { class: "setting" }, h("span", { class: "muted" }, labelBeside(name, set[name])), " ", fieldValue(name, set[name]))));
+  return h(
+    "ul",
+    { class: "settings-list" },
+    names.map((name) =>
+      h(
+        "li",
+        { class: "setting" },
+        h("span", { class: "muted" }, labelBeside(name, set[name])),
+        " ",
+        fieldValue(name, set[name]),
+      ),
+    ),
+  );
 }
 
 /** The page of a scope. */
 export const scopeUrl = (object) => {
   const broker = new URLSearchParams(location.search).get("broker");
-  return `/policies/scope/?object=${encodeURIComponent(object)}${broker ? `&broker=${encodeURIComponent(broker)}` : ""}`;
+  return (
+    `/policies/scope/?object=${encodeURIComponent(object)}` + `${broker ? `&broker=${encodeURIComponent(broker)}` : ""}`
+  );
 };

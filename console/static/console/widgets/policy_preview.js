@@ -17,42 +17,155 @@ function line(kind, shape, ...content) {
 
 function refusals(told) {
   if (!told.refused) return null;
-  return h("div", { class: "notice error" }, h("p", {}, h("strong", {}, plural(told.refused, "queue refuses", "queues refuse")), " the change and would stay as they are:"),
-    h("ul", {}, told.refusals.map((each) => h("li", {}, h("strong", {}, shortName(each.object)), ` ${each.detail}`))));
+  return h(
+    "div",
+    { class: "notice error" },
+    h(
+      "p",
+      {},
+      h("strong", {}, plural(told.refused, "queue refuses", "queues refuse")),
+      " the change and would stay as they are:",
+    ),
+    h(
+      "ul",
+      {},
+      told.refusals.map((each) => h("li", {}, h("strong", {}, shortName(each.object)), ` ${each.detail}`)),
+    ),
+  );
 }
 
 function counts(told) {
   if (!told.changed) {
-    return h("p", {}, told.queues ? `Matches ${plural(told.queues, "queue")}; no effective value changes.` : "Matches no queue now: it applies to those to come.");
+    return h(
+      "p",
+      {},
+      told.queues
+        ? `Matches ${plural(told.queues, "queue")}; no effective value changes.`
+        : "Matches no queue now: it applies to those to come.",
+    );
   }
-  const lines = [line("", "info", h("strong", {}, exact(told.changed)), ` of ${plural(told.queues, "queue")} ${told.changed === 1 ? "gets" : "get"} other values.`)];
-  if (told.overfull) lines.push(line("over", "overfull", h("strong", {}, plural(told.overfull, "queue becomes", "queues become")), " overfull at once."));
-  if (told.held) lines.push(line("over", "blocked", h("strong", {}, plural(told.held, "producer is", "producers are")), " held."));
-  if (told.released) lines.push(line("fine", "normal", h("strong", {}, plural(told.released, "queue is", "queues are")), " overfull no longer."));
-  if (told.freed) lines.push(line("fine", "running", h("strong", {}, plural(told.freed, "producer is", "producers are")), " freed."));
-  if (told.dropped) lines.push(line("danger", "overfull", h("strong", {}, `About ${plural(told.dropped, "message is", "messages are")} dropped`), " by ring queues. That cannot be undone."));
+  const lines = [
+    line(
+      "",
+      "info",
+      h("strong", {}, exact(told.changed)),
+      ` of ${plural(told.queues, "queue")} ${told.changed === 1 ? "gets" : "get"} other values.`,
+    ),
+  ];
+  if (told.overfull)
+    lines.push(
+      line(
+        "over",
+        "overfull",
+        h("strong", {}, plural(told.overfull, "queue becomes", "queues become")),
+        " overfull at once.",
+      ),
+    );
+  if (told.held)
+    lines.push(line("over", "blocked", h("strong", {}, plural(told.held, "producer is", "producers are")), " held."));
+  if (told.released)
+    lines.push(
+      line("fine", "normal", h("strong", {}, plural(told.released, "queue is", "queues are")), " overfull no longer."),
+    );
+  if (told.freed)
+    lines.push(line("fine", "running", h("strong", {}, plural(told.freed, "producer is", "producers are")), " freed."));
+  if (told.dropped)
+    lines.push(
+      line(
+        "danger",
+        "overfull",
+        h("strong", {}, `About ${plural(told.dropped, "message is", "messages are")} dropped`),
+        " by ring queues. That cannot be undone.",
+      ),
+    );
   if (lines.length === 1) lines.push(line("", "normal", "No producers blocked or released."));
   return h("ul", { class: "effects" }, lines);
 }
 
 function queues(told) {
-  const rows = told.largest.map((queue) => h("tr", { "data-state": queue.after.state },
-    h("th", { scope: "row" }, h("a", { href: queueUrl(queue.virtualhost, queue.name) }, queue.name), h("small", { class: "muted" }, `${plural(queue.producers, "producer")}, ${count(queue.depth_messages)} messages`)),
-    h("td", { class: "wrap" }, Object.entries(queue.changes).map(([name, change]) => h("div", { class: "change" }, h("span", { class: "muted" }, labelBeside(name, change.before, change.after)), " ", h("del", {}, fieldText(name, change.before)), h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "sr" }, " becomes "), h("ins", {}, fieldText(name, change.after))))),
-    h("td", {}, transition(queue)),
-    h("td", { class: "num" }, headroom(queue.after), h("small", { class: "muted" }, fullIn(queue)))));
+  const rows = told.largest.map((queue) =>
+    h(
+      "tr",
+      { "data-state": queue.after.state },
+      h(
+        "th",
+        { scope: "row" },
+        h("a", { href: queueUrl(queue.virtualhost, queue.name) }, queue.name),
+        h(
+          "small",
+          { class: "muted" },
+          `${plural(queue.producers, "producer")}, ${count(queue.depth_messages)} messages`,
+        ),
+      ),
+      h(
+        "td",
+        { class: "wrap" },
+        Object.entries(queue.changes).map(([name, change]) =>
+          h(
+            "div",
+            { class: "change" },
+            h("span", { class: "muted" }, labelBeside(name, change.before, change.after)),
+            " ",
+            h("del", {}, fieldText(name, change.before)),
+            h("span", { "aria-hidden": "true" }, " → "),
+            h("span", { class: "sr" }, " becomes "),
+            h("ins", {}, fieldText(name, change.after)),
+          ),
+        ),
+      ),
+      h("td", {}, transition(queue)),
+      h("td", { class: "num" }, headroom(queue.after), h("small", { class: "muted" }, fullIn(queue))),
+    ),
+  );
   const rest = told.changed - told.largest.length;
-  return h("div", {},
-    h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Queues that change" }, h("table", { class: "grid preview-table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Queue"), h("th", { scope: "col" }, "Changes"), h("th", { scope: "col" }, "State"), h("th", { scope: "col", class: "num" }, "Room after"))), h("tbody", {}, rows))),
-    rest > 0 ? h("p", { class: "rest muted" }, `and ${plural(rest, "more queue")}, to which less happens`) : null);
+  return h(
+    "div",
+    {},
+    h(
+      "div",
+      { class: "table-box", tabindex: "0", role: "region", "aria-label": "Queues that change" },
+      h(
+        "table",
+        { class: "grid preview-table" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            h("th", { scope: "col" }, "Queue"),
+            h("th", { scope: "col" }, "Changes"),
+            h("th", { scope: "col" }, "State"),
+            h("th", { scope: "col", class: "num" }, "Room after"),
+          ),
+        ),
+        h("tbody", {}, rows),
+      ),
+    ),
+    rest > 0 ? h("p", { class: "rest muted" }, `and ${plural(rest, "more queue")}, to which less happens`) : null,
+  );
 }
 
 function transition({ before, after, dropped }) {
   const says = [];
-  if (after.blocked_producers > before.blocked_producers) says.push(`holds ${plural(after.blocked_producers - before.blocked_producers, "producer")}`);
-  if (after.blocked_producers < before.blocked_producers) says.push(`frees ${plural(before.blocked_producers - after.blocked_producers, "producer")}`);
+  if (after.blocked_producers > before.blocked_producers)
+    says.push(`holds ${plural(after.blocked_producers - before.blocked_producers, "producer")}`);
+  if (after.blocked_producers < before.blocked_producers)
+    says.push(`frees ${plural(before.blocked_producers - after.blocked_producers, "producer")}`);
   if (dropped) says.push(`drops about ${plural(dropped, "message")}`);
-  return h("div", {}, before.state === after.state ? null : [stateElement(before.state), h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "sr" }, " becomes ")], stateElement(after.state), says.length ? h("small", { class: "muted" }, says.join(", ")) : null);
+  return h(
+    "div",
+    {},
+    before.state === after.state
+      ? null
+      : [
+          stateElement(before.state),
+          h("span", { "aria-hidden": "true" }, " → "),
+          h("span", { class: "sr" }, " becomes "),
+        ],
+    stateElement(after.state),
+    says.length ? h("small", { class: "muted" }, says.join(", ")) : null,
+  );
 }
 
 function headroom({ headroom_messages: messages, headroom_bytes: bytes }) {
@@ -69,13 +182,36 @@ function fullIn({ before, after }) {
 }
 
 /**
- * Beside a preview by which nothing changes: which of the queues that match set these fields themselves. `found`: queues
- * with what each sets; `names`: the fields.
+ * Beside a preview by which nothing changes: which of the queues that match set these fields themselves. `found`:
+ * queues with what each sets; `names`: the fields.
  */
 export function showOverrides(box, found, names) {
-  const own = found.map((queue) => [queue.name, names.filter((name) => (queue.set?.[name] ?? null) !== null)]).filter(([, set]) => set.length);
+  const own = found
+    .map((queue) => [queue.name, names.filter((name) => (queue.set?.[name] ?? null) !== null)])
+    .filter(([, set]) => set.length);
   if (!own.length) return;
-  const shown = own.slice(0, 10).map(([name, set]) => h("li", {}, h("strong", {}, name), ` sets ${set.map((each) => labelOf(declaredField(each))).join(", ")} itself`));
-  box.append(h("div", { class: "overrides" }, h("p", {}, "Overridden by the queues themselves:"), h("ul", { class: "plain-list" }, shown, own.length > 10 ? h("li", { class: "muted" }, `and ${exact(own.length - 10)} more`) : null),
-    h("p", { class: "muted" }, "What a queue sets itself comes before any pattern. ", h("a", { href: "/policies/bulk/" }, "Change the queues' own values"))));
+  const shown = own
+    .slice(0, 10)
+    .map(([name, set]) =>
+      h("li", {}, h("strong", {}, name), ` sets ${set.map((each) => labelOf(declaredField(each))).join(", ")} itself`),
+    );
+  box.append(
+    h(
+      "div",
+      { class: "overrides" },
+      h("p", {}, "Overridden by the queues themselves:"),
+      h(
+        "ul",
+        { class: "plain-list" },
+        shown,
+        own.length > 10 ? h("li", { class: "muted" }, `and ${exact(own.length - 10)} more`) : null,
+      ),
+      h(
+        "p",
+        { class: "muted" },
+        "What a queue sets itself comes before any pattern. ",
+        h("a", { href: "/policies/bulk/" }, "Change the queues' own values"),
+      ),
+    ),
+  );
 }

@@ -15,13 +15,38 @@ export const savedSelections = () => get(path());
 /** What it selects, in words. */
 export function inWords({ search, states, queues }) {
   if (queues) return plural(queues.length, "queue");
-  return [search ? `“${search}” in the name` : "", states.map(stateWord).join(" or ").toLowerCase()].filter(Boolean).join(", ");
+  return [search ? `“${search}” in the name` : "", states.map(stateWord).join(" or ").toLowerCase()]
+    .filter(Boolean)
+    .join(", ");
 }
 
 /** Options of a <select>: own ones before those of others. */
 export function options(saved, first) {
-  const group = (label, some) => (some.length ? h("optgroup", { label }, some.map((each) => h("option", { value: each.id, title: inWords(each) }, each.own ? each.name : `${each.name} (${each.owner})`))) : null);
-  return [h("option", { value: "" }, first), group("Yours", saved.filter((each) => each.own)), group("Shared", saved.filter((each) => !each.own))].filter(Boolean);
+  const group = (label, some) =>
+    some.length
+      ? h(
+          "optgroup",
+          { label },
+          some.map((each) =>
+            h(
+              "option",
+              { value: each.id, title: inWords(each) },
+              each.own ? each.name : `${each.name} (${each.owner})`,
+            ),
+          ),
+        )
+      : null;
+  return [
+    h("option", { value: "" }, first),
+    group(
+      "Yours",
+      saved.filter((each) => each.own),
+    ),
+    group(
+      "Shared",
+      saved.filter((each) => !each.own),
+    ),
+  ].filter(Boolean);
 }
 
 /** A <select> of them that calls `choose(selection or null)`; with a button that deletes the chosen one. */
@@ -81,15 +106,41 @@ export class SavedChooser {
 
 /** Ask for a name and save {search, states} or {queues}; `done(selection)`. */
 export function openSaveDialog(what, done) {
-  const name = h("input", { type: "text", id: "selection-name", maxlength: "80", required: true, placeholder: "Such as: queues of the shop" });
+  const name = h("input", {
+    type: "text",
+    id: "selection-name",
+    maxlength: "80",
+    required: true,
+    placeholder: "Such as: queues of the shop",
+  });
   const shared = h("input", { type: "checkbox", id: "selection-shared", disabled: !may("operate") });
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
-  const form = h("form", { method: "dialog", novalidate: true }, h("h2", { id: "save-title" }, "Save this selection"),
-    h("p", {}, inWords(what), h("br"), h("span", { class: "muted" }, what.queues ? "These queues, by their names." : "Found anew each time it is used.")),
+  const form = h(
+    "form",
+    { method: "dialog", novalidate: true },
+    h("h2", { id: "save-title" }, "Save this selection"),
+    h(
+      "p",
+      {},
+      inWords(what),
+      h("br"),
+      h("span", { class: "muted" }, what.queues ? "These queues, by their names." : "Found anew each time it is used."),
+    ),
     h("label", { class: "field" }, h("span", {}, "Name"), name),
-    h("label", { class: "sure" }, shared, h("span", {}, "Share it with everybody", may("operate") ? "" : ": that needs an operator")),
+    h(
+      "label",
+      { class: "sure" },
+      shared,
+      h("span", {}, "Share it with everybody", may("operate") ? "" : ": that needs an operator"),
+    ),
     problem,
-    h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"), h("button", { type: "submit", class: "primary" }, "Save")));
+    h(
+      "div",
+      { class: "dialog-actions" },
+      h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"),
+      h("button", { type: "submit", class: "primary" }, "Save"),
+    ),
+  );
   const dialog = h("dialog", { class: "dialog", id: "save-dialog", "aria-labelledby": "save-title" }, form);
   dialog.addEventListener("close", () => dialog.remove());
   form.addEventListener("submit", async (event) => {

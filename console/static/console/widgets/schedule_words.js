@@ -13,17 +13,31 @@ const SHORT = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 export function inZone(text, zone) {
   const at = new Date(text);
   const year = at.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
-  return at.toLocaleString("en-GB", { timeZone: zone, weekday: "short", day: "numeric", month: "short", ...year, hour: "2-digit", minute: "2-digit" });
+  return at.toLocaleString("en-GB", {
+    timeZone: zone,
+    weekday: "short",
+    day: "numeric",
+    month: "short",
+    ...year,
+    hour: "2-digit",
+    minute: "2-digit",
+  });
 }
 
 /** A policy field that a schedule sets; not every page that shows schedules knows the fields' declarations. */
 const settingText = (name, value) =>
-  settings.policy ? `${labelBeside(name, value)} ${value === null ? "inherited" : fieldText(name, value)}` : `${name} ${value}`;
+  settings.policy
+    ? `${labelBeside(name, value)} ${value === null ? "inherited" : fieldText(name, value)}`
+    : `${name} ${value}`;
 
 export function whatInWords(of) {
   const target = of.target === "type=Broker" ? "the broker" : of.target ? shortName(of.target) : "…";
-  const what = of.action === "policy" ? `Set ${Object.entries(of.attributes).map(([name, value]) => settingText(name, value)).join(", ")} on ${target}`
-    : `${ACTIONS[of.action]} producers of ${of.pattern ? `queues ${of.pattern} of ` : ""}${target}`;
+  const what =
+    of.action === "policy"
+      ? `Set ${Object.entries(of.attributes)
+          .map(([name, value]) => settingText(name, value))
+          .join(", ")} on ${target}`
+      : `${ACTIONS[of.action]} producers of ${of.pattern ? `queues ${of.pattern} of ` : ""}${target}`;
   return of.lasts ? `${what} for ${duration(of.lasts * 60_000).replace(/ 0 (s|min|h)$/, "")}` : what;
 }
 
@@ -31,7 +45,9 @@ export function whatInWords(of) {
 function daysOf(text) {
   const found = new Set();
   for (const part of text.toLowerCase().split(",")) {
-    const [first, last = first] = part.split("-").map((day) => (/^\d$/.test(day) ? Number(day) % 7 : SHORT.indexOf(day)));
+    const [first, last = first] = part
+      .split("-")
+      .map((day) => (/^\d$/.test(day) ? Number(day) % 7 : SHORT.indexOf(day)));
     if (first < 0 || last < 0 || Number.isNaN(first)) return null;
     for (let day = first; ; day = (day + 1) % 7) {
       found.add(day);
@@ -48,8 +64,12 @@ export function weekdaysOf(text) {
 export function whenInWords(of) {
   if (of.once) return `Once, ${of.once.replace("T", " ")}`;
   const days = of.days === "*" && of.months === "*" ? weekdaysOf(of.weekdays) : null;
-  if (!days || !/^\d+$/.test(of.hour) || !/^\d+$/.test(of.minute)) return `As of cron: ${of.minute} ${of.hour} ${of.days} ${of.months} ${of.weekdays}`;
+  if (!days || !/^\d+$/.test(of.hour) || !/^\d+$/.test(of.minute))
+    return `As of cron: ${of.minute} ${of.hour} ${of.days} ${of.months} ${of.weekdays}`;
   const at = `${of.hour.padStart(2, "0")}:${of.minute.padStart(2, "0")}`;
   if (days.size === 7) return `Every day at ${at}`;
-  return `${[1, 2, 3, 4, 5, 6, 0].filter((day) => days.has(day)).map((day) => (days.size > 2 ? DAYS[day].slice(0, 3) : DAYS[day])).join(", ")} at ${at}`;
+  return `${[1, 2, 3, 4, 5, 6, 0]
+    .filter((day) => days.has(day))
+    .map((day) => (days.size > 2 ? DAYS[day].slice(0, 3) : DAYS[day]))
+    .join(", ")} at ${at}`;
 }

@@ -9,7 +9,11 @@ const QUEUE = {
   OVERFULL_STOPPED: ["Overfull, stopped", "overfull-stopped"],
   STARTING: ["Staged start", "start"],
 };
-const PRODUCER = { RUNNING: ["Running", "running"], WAITING: ["Waiting for credit", "waiting"], BLOCKED: ["Blocked", "blocked"] };
+const PRODUCER = {
+  RUNNING: ["Running", "running"],
+  WAITING: ["Waiting for credit", "waiting"],
+  BLOCKED: ["Blocked", "blocked"],
+};
 
 export const stateWord = (state) => (QUEUE[state] ?? PRODUCER[state] ?? [state])[0];
 

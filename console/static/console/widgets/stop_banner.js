@@ -27,7 +27,14 @@ export function showStops(stops) {
 /** A staged start that halts while the page is open is announced; one that had halted before stands in the banner. */
 function announceHalts(stops) {
   const halts = new Map(stops.filter((stop) => stop.halted).map((stop) => [`${stop.scope} ${stop.since}`, stop]));
-  if (knownHalts) for (const [key, stop] of halts) if (!knownHalts.has(key)) toast(`The staged start of ${scopeInWords(stop.scope)} halted: ${haltInWords(stop.halted)}. The producers are stopped again.`, "error");
+  if (knownHalts)
+    for (const [key, stop] of halts)
+      if (!knownHalts.has(key))
+        toast(
+          `The staged start of ${scopeInWords(stop.scope)} halted: ${haltInWords(stop.halted)}. ` +
+            "The producers are stopped again.",
+          "error",
+        );
   knownHalts = halts;
 }
 

@@ -12,7 +12,8 @@ const NAMED = 20; // queues that a group's title names
 const DOUBLINGS = 5; // of a staged start's rate, until it is removed
 
 /** "queue stock.eu is at 65%, above 60%" */
-export const haltInWords = (halted) => `${halted.queue ? `queue ${shortName(halted.queue)}` : "a queue"} is at ${halted.percent}%, above ${halted.limit}%`;
+export const haltInWords = (halted) =>
+  `${halted.queue ? `queue ${shortName(halted.queue)}` : "a queue"} is at ${halted.percent}%, above ${halted.limit}%`;
 
 /** Steps of a staged start that have passed by now. */
 export const stepsOf = (stage) => Math.max(0, Math.floor((Date.now() - stage.since) / stage.step_ms));
@@ -22,7 +23,9 @@ export function endOf(stop) {
   const ends = [];
   if (stop.until) ends.push(["in ", untilElement(stop.until)]);
   if (stop.below) ends.push([`when the depth is down to ${stop.below} %`]);
-  return ends.length ? [" They start again by themselves ", ...ends.flatMap((end, index) => (index ? [" or ", ...end] : end)), "."] : [];
+  return ends.length
+    ? [" They start again by themselves ", ...ends.flatMap((end, index) => (index ? [" or ", ...end] : end)), "."]
+    : [];
 }
 
 /** One line for each stop, at most `most`: what, why, who, since when, until when, and the way to lift it. */
@@ -31,17 +34,46 @@ export function stopLines(stops, most) {
   const lines = entries.slice(0, most).map((group) => {
     const [stop] = group;
     const what = group.length > 1 ? `${exact(group.length)} queues` : scopeInWords(stop.scope);
-    const names = group.length > 1 ? group.slice(0, NAMED).map((each) => scopeInWords(each.scope)).join(", ") : null;
-    return h("p", {}, h("strong", { title: names }, headOf(stop, what)), stop.stage ? pace(stop.stage) : null, ...whyOf(stop), stop.object ? buttons(group) : null);
+    const names =
+      group.length > 1
+        ? group
+            .slice(0, NAMED)
+            .map((each) => scopeInWords(each.scope))
+            .join(", ")
+        : null;
+    return h(
+      "p",
+      {},
+      h("strong", { title: names }, headOf(stop, what)),
+      stop.stage ? pace(stop.stage) : null,
+      ...whyOf(stop),
+      stop.object ? buttons(group) : null,
+    );
   });
-  if (entries.length > most) lines.push(h("p", { class: "muted" }, `and ${plural(entries.length - most, "more stop")}`));
+  if (entries.length > most)
+    lines.push(h("p", { class: "muted" }, `and ${plural(entries.length - most, "more stop")}`));
   return lines;
 }
 
 function buttons(group) {
   const [stop] = group;
-  const button = (action, text) => h("button", { type: "button", class: "quiet lift", ...acting("operate", hostOf(stop.object)), on: { click: () => lift(group, action) } }, icon(action), text);
-  return [" ", button("start", stop.stage ? "Remove throttle" : "Start again"), stop.stage ? button("stop", "Stop again") : null];
+  const button = (action, text) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "quiet lift",
+        ...acting("operate", hostOf(stop.object)),
+        on: { click: () => lift(group, action) },
+      },
+      icon(action),
+      text,
+    );
+  return [
+    " ",
+    button("start", stop.stage ? "Remove throttle" : "Start again"),
+    stop.stage ? button("stop", "Stop again") : null,
+  ];
 }
 
 const lift = (group, action) => openStopDialog(action, group.length > 1 ? aimOfQueues(group) : aimOf(group[0]));
@@ -56,13 +88,26 @@ function whyOf(stop) {
   const by = (...content) => h("span", { class: "by" }, ...content);
   if (stop.halted) {
     const { actor, reason, since } = stop.halted;
-    return [`: ${haltInWords(stop.halted)}. The producers are stopped again`, by(", for ", sinceElement(stop.since), `. Started by ${actor || "an unknown user"} at ${clock(since)}${reason ? `: ${reason}` : ""}.`)];
+    return [
+      `: ${haltInWords(stop.halted)}. The producers are stopped again`,
+      by(
+        ", for ",
+        sinceElement(stop.since),
+        `. Started by ${actor || "an unknown user"} at ${clock(since)}${reason ? `: ${reason}` : ""}.`,
+      ),
+    ];
   }
   const { reason, actor, since } = stop.stage ?? stop;
-  return [reason ? `: ${reason}` : "", by(` – ${actor || "an unknown user"}, for `, sinceElement(since), ".", stop.stage ? null : endOf(stop))];
+  return [
+    reason ? `: ${reason}` : "",
+    by(` – ${actor || "an unknown user"}, for `, sinceElement(since), ".", stop.stage ? null : endOf(stop)),
+  ];
 }
 
 /** How fast a staged start is, by now, and what makes it halt. */
 function pace(stage) {
-  return ` (${exact(stage.rate * 2 ** Math.min(stepsOf(stage), DOUBLINGS))} messages/s into each queue, doubled every ${duration(stage.step_ms)}${stage.halt ? `; halts above ${stage.halt} %` : ""})`;
+  return (
+    ` (${exact(stage.rate * 2 ** Math.min(stepsOf(stage), DOUBLINGS))} messages/s into each queue, ` +
+    `doubled every ${duration(stage.step_ms)}${stage.halt ? `; halts above ${stage.halt} %` : ""})`
+  );
 }

@@ -1,4 +1,4 @@
-// The operator stops in force, as the page knows them last, and which of them the banner names. No element is touched here.
+// The operator stops in force, as the page knows them last, and which of them the banner names. Touches no element.
 
 /** Stops, or groups of them, that the banner names. */
 export const ON_BANNER = 3;
@@ -11,7 +11,16 @@ export function groupStops(stops) {
   const entries = new Map();
   for (const stop of stops) {
     const single = String(stop.object ?? "").startsWith("type=Queue");
-    const key = single ? JSON.stringify([stop.actor, stop.halted ? "halted" : stop.reason, stop.since, stop.until, stop.below, Boolean(stop.stage)]) : JSON.stringify(stop.scope);
+    const key = single
+      ? JSON.stringify([
+          stop.actor,
+          stop.halted ? "halted" : stop.reason,
+          stop.since,
+          stop.until,
+          stop.below,
+          Boolean(stop.stage),
+        ])
+      : JSON.stringify(stop.scope);
     if (!entries.has(key)) entries.set(key, []);
     entries.get(key).push(stop);
   }
@@ -21,7 +30,12 @@ export function groupStops(stops) {
 /** From now on these are in force: maps of scope, reason, actor, since. */
 export function setStopsInForce(stops) {
   inForce = stops;
-  onBanner = new Set(groupStops(stops).slice(0, ON_BANNER).flat().map((stop) => stop.scope));
+  onBanner = new Set(
+    groupStops(stops)
+      .slice(0, ON_BANNER)
+      .flat()
+      .map((stop) => stop.scope),
+  );
 }
 
 /** Whether a stop with this reason is in force still. */

@@ -3,8 +3,8 @@
 import { h, icon } from "../core/elements.js";
 import { bytes, duration, exact, rate } from "../core/format.js";
 import { objectUrl, scopeInWords, shortName } from "../core/object_names.js";
-import { stateElement } from "./states.js";
 import { clockElement, sinceElement } from "../core/times.js";
+import { stateElement } from "./states.js";
 
 /** A node (or text) for a value. `declared` has kind, unit, nullable. */
 export function valueNode(declared, value) {
@@ -20,7 +20,8 @@ export function valueNode(declared, value) {
     case "name":
       return String(value).startsWith("type=") ? h("a", { href: objectUrl(value) }, shortName(value)) : String(value);
     case "integer":
-      if (declared.unit === "bytes" && value >= 1000) return h("span", {}, exact(value), h("span", { class: "muted" }, ` bytes (${bytes(value)})`));
+      if (declared.unit === "bytes" && value >= 1000)
+        return h("span", {}, exact(value), h("span", { class: "muted" }, ` bytes (${bytes(value)})`));
       if (declared.unit === "ms") return h("span", { title: `${exact(value)} ms` }, duration(value));
       return withUnit(exact(value), declared.unit);
     case "number":
@@ -43,9 +44,24 @@ const json = (value) => h("pre", { class: "json" }, JSON.stringify(value, null, 
 
 function stopsNode(stops) {
   if (!stops.length) return h("span", { class: "muted" }, "none");
-  return h("ul", { class: "plain-list" }, stops.map((stop) =>
-    h("li", {}, icon("stopped"), ` ${scopeInWords(stop.scope)}: ${stop.reason || "no reason given"} `,
-      h("span", { class: "muted" }, `– ${stop.actor || (stop.halted ? "the broker" : "an unknown user")}, for `, sinceElement(stop.since)))));
+  return h(
+    "ul",
+    { class: "plain-list" },
+    stops.map((stop) =>
+      h(
+        "li",
+        {},
+        icon("stopped"),
+        ` ${scopeInWords(stop.scope)}: ${stop.reason || "no reason given"} `,
+        h(
+          "span",
+          { class: "muted" },
+          `– ${stop.actor || (stop.halted ? "the broker" : "an unknown user")}, for `,
+          sinceElement(stop.since),
+        ),
+      ),
+    ),
+  );
 }
 
 /** "queue-overfull:orders" -> "queue orders is overfull" */
