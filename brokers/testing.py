@@ -24,7 +24,6 @@ from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Drain, Effect
-from brokers.engine.management.attributes import GETTERS
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
@@ -163,8 +162,11 @@ class InMemoryBroker:
     def sample(self) -> None:
         """Send the samples of the queues that have changed, as a server does once a second."""
         changed = self.engine.sample()
-        getters = GETTERS["Queue"]
-        rows = tuple((q.object_name, {a: getters[a](self.engine, q) for a in SAMPLED}) for q in changed)
+        values = self.management.queues.rows(changed, SAMPLED)
+        rows = tuple(
+            (queue.object_name, dict(zip(SAMPLED, row, strict=True)))
+            for queue, row in zip(changed, values, strict=True)
+        )
         samples = Samples(self.engine.turn.now, rows)
         for loop, reader in list(self._sample_readers):
             loop.call_soon_threadsafe(reader.put_nowait, samples)

@@ -10,7 +10,7 @@ from brokers.admin import SAMPLED
 from brokers.amqp.nodes import NodeSource, NodeTarget
 from brokers.amqp.refusals import Refused
 from brokers.engine.broker import Broker
-from brokers.engine.management.attributes import GETTERS
+from brokers.engine.management.requests import Management
 from brokers.engine.queues.queue import Queue
 from brokers.engine.rights import MANAGE
 
@@ -21,8 +21,9 @@ ROWS = 500
 class SampleNode:
     """See the module. A link without credit misses a second, and sees the next."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, management: Management) -> None:
         self.broker = broker
+        self._queues = management.queues
         self._links: set[NodeSource] = set()
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
@@ -57,7 +58,7 @@ class SampleNode:
         return found
 
     def _encode(self, queues: list[Queue]) -> bytes:
-        getters = [GETTERS["Queue"][a] for a in SAMPLED]
-        rows = [[str(q.object_name), *(get(self.broker, q) for get in getters)] for q in queues]
+        values = self._queues.rows(queues, SAMPLED)
+        rows = [[str(queue.object_name), *row] for queue, row in zip(queues, values, strict=True)]
         body = {"at": self.broker.turn.time_of_day, "names": list(SAMPLED), "rows": rows}
         return bytes(Message(body=body, address="$samples").encode())

@@ -89,8 +89,9 @@ class Service:
         self.broker.last_event, self.broker.journal = self.journal.last, self.journal.identity
         self.users = Users(self.store, self.broker.accounts)
         self.events = EventNode(self.journal, self.broker.accounts.rights)
-        self.samples = SampleNode(self.broker)
-        self.management = ManagementNode(Management(self.broker), self.broker.accounts.rights)
+        management = Management(self.broker)
+        self.samples = SampleNode(self.broker, management)
+        self.management = ManagementNode(management, self.broker.accounts.rights)
         self.container = Container(
             self.broker,
             self.users,

@@ -166,7 +166,7 @@ def test_a_right_that_is_taken_ends_the_connections_that_use_it_and_no_others(br
     with signed_in(broker, "worker", "a") as in_a, signed_in(broker, "worker", "b") as in_b:
         sender, receiver = in_a.create_sender("q"), in_b.create_receiver("q")
         sender.send(Message(body="x"))
-        broker.do(lambda s: s.broker.accounts.update(s.broker.accounts.user("worker"), {}, {"grants": ["b:consume"]}))
+        broker.do(lambda s: s.broker.accounts.update(s.broker.accounts.user("worker"), {"grants": ["b:consume"]}))
         with pytest.raises((ConnectionException, LinkDetached), match="worker must sign in again"):
             sender.send(Message(body="x"))
         assert [c.virtualhost for c in broker.look(lambda s: list(s.broker.connections.values()))] == ["b"]
@@ -182,7 +182,7 @@ def test_a_sign_in_before_the_password_was_changed_opens_nothing_after_it(
         broker.until(lambda s: any(c.user == "worker" for c in s.container.connections), "it has signed in")
         accounts = broker.look(lambda s: s.broker.accounts)
         if change:
-            broker.do(lambda s: accounts.update(accounts.user("worker"), {}, change))
+            broker.do(lambda s: accounts.update(accounts.user("worker"), change))
         else:
             broker.do(lambda s: accounts.delete(accounts.user("worker")))
         early.write(AMQP_HEADER + frame(OPEN, "by-hand", "vhost:a", None, None, None))

@@ -29,7 +29,7 @@ def create(broker: Broker, name: str, *grants: str, **more: Any) -> None:
 
 
 def update(broker: Broker, name: str, **changes: Any) -> None:
-    broker.accounts.update(broker.accounts.user(name), {}, changes)
+    broker.accounts.update(broker.accounts.user(name), changes)
 
 
 def connect(broker: Broker, user: str, virtualhost: str) -> Connection:
@@ -91,9 +91,9 @@ def test_who_loses_the_right_to_manage_or_the_account_loses_all_connections(brok
     assert ended(broker) == connections
     broker.accounts.delete(broker.accounts.user("bert"))
     assert ended(broker) == connections[1:]
-    broker.accounts.renew_password(broker.accounts.user("anna"), {})
+    broker.accounts.renew_password(broker.accounts.user("anna"))
     assert ended(broker) == connections[:1]
-    assert broker.accounts.told_once() == {}
+    assert broker.accounts.take_generated_password() == {}
 
 
 def test_a_password_is_in_no_fact_and_is_verified_as_given(broker: Broker) -> None:
@@ -106,8 +106,8 @@ def test_a_password_is_in_no_fact_and_is_verified_as_given(broker: Broker) -> No
     assert "password changed" in facts[1].text
     create(broker, "bert")
     assert broker.accounts.user("bert").verifier == {"of": "generated"}
-    assert broker.accounts.told_once() == {"password": "generated"}
-    assert broker.accounts.told_once() == {}
+    assert broker.accounts.take_generated_password() == {"password": "generated"}
+    assert broker.accounts.take_generated_password() == {}
 
 
 def test_a_generated_password_is_told_of_its_user_and_of_nothing_that_is_created_later(broker: Broker) -> None:

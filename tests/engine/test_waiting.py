@@ -9,14 +9,15 @@ import pytest
 from brokers.engine.flow.credit import HOLD_MS
 from brokers.engine.flow.gate import State
 from brokers.engine.flow.pacing import Stage
-from brokers.engine.management.attributes import GETTERS
+from brokers.engine.management.requests import Management
 from brokers.engine.values.stops import Scope
 from tests.engine.simulation import Simulation
 from tests.engine.test_liveness import Market, bound
 
 
 def attributes(world: Simulation, kind: str, thing: Any) -> dict[str, Any]:
-    return {name: read(world.broker, thing) for name, read in GETTERS[kind].items()}
+    name = thing.object_name if kind == "Queue" else thing.name
+    return dict(Management(world.broker).read(name).attributes)
 
 
 def test_a_producer_that_waits_for_the_credit_of_idle_ones_says_so_and_since_when() -> None:

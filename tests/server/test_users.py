@@ -124,7 +124,7 @@ def test_a_user_of_an_earlier_release_keeps_its_password_and_what_it_may(
     anna = opened.broker.accounts.user("anna")
     assert (anna.rights.administrator, anna.rights.shown()) == (administrator, grants)
     scram(opened.users, "anna", "geheim")
-    opened.broker.accounts.update(anna, {}, {"administrator": True})
+    opened.broker.accounts.update(anna, {"administrator": True})
     opened.keep()
     again = Opened(store)
     assert again.users.check_plain("anna", "geheim")

@@ -1,44 +1,27 @@
 """What changes of policies would do: worked out beside the running broker, nothing applied.
 
-The changes are laid over what is set now, all together; each queue that looks at one of them is settled anew, by the
-rules that would put it in force (`enforcement.py`, `gate.set_limits`), and compared with what it is. What the change
-would be refused for is refused here, in the same words.
+The changes are laid over what is set now, all together; each queue that inherits from one of them is settled again, by
+the rules that would apply them (`services/enforcement.py`, `gate.set_limits`), and compared with what it is. What the
+changes would be refused for is refused here, in the same words.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, StaleVersion
+from brokers.admin import AlreadyExists, InvalidValue, StaleVersion
+from brokers.engine.broker import Broker
 from brokers.engine.exchange import Exchange
-from brokers.engine.flow import scarcity, table
-from brokers.engine.flow.overflow import WAYS
-from brokers.engine.flow.table import Input, State
-from brokers.engine.management.attributes import effective
+from brokers.engine.management.impact import QueueImpact, describe_impact, impact
+from brokers.engine.management.policy_changes import PolicyChange, one_per_object, read_change
+from brokers.engine.management.resources.policies import merged_policy
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.enforcement import check_pattern
-from brokers.engine.values.limits import UNLIMITED, Limits
-from brokers.engine.values.policy import (
-    FIELDS,
-    NOTHING,
-    Fields,
-    Layers,
-    Policies,
-    Policy,
-    Setting,
-    Value,
-    fields,
-    settings,
-)
+from brokers.engine.values.policy import NOTHING, Fields, Layers, Policies, Policy, Value, fields
 from brokers.engine.virtualhost import VirtualHost
-from brokers.model import TYPES, ObjectName, check_attributes
 from brokers.model.policy_operations import MOST_CHANGES, MOST_QUEUES
-
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
 
 
 @dataclass(slots=True)
@@ -50,41 +33,7 @@ class Overlay:
     exchanges: dict[Exchange, Fields] = field(default_factory=dict)
     policies: dict[str, dict[str, Policy | None]] = field(default_factory=dict)
     own: dict[Queue, Fields] = field(default_factory=dict)
-    alone: bool = True  # it is one change: a refusal need not say whose
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What would become of one queue."""
-
-    queue: Queue
-    limits: Limits
-    changes: Mapping[str, tuple[Setting, Setting]]
-    state: State
-    blocked: int
-    dropped: int
-
-    @property
-    def becomes_overfull(self) -> bool:
-        return self.state.overfull and not self.queue.state.overfull
-
-    @property
-    def is_released(self) -> bool:
-        return self.queue.state.overfull and not self.state.overfull
-
-    @property
-    def held(self) -> int:
-        return max(0, self.blocked - self.queue.blocked_producers)
-
-    @property
-    def freed(self) -> int:
-        return max(0, self.queue.blocked_producers - self.blocked)
-
-    @property
-    def weight(self) -> tuple[bool, int, int, int]:
-        """The more happens to it, the higher."""
-        touched = self.becomes_overfull or self.is_released or bool(self.held or self.freed or self.dropped)
-        return touched, self.held + self.freed, self.queue.producer_count, self.queue.depth_messages
+    only_one: bool = True  # it is one change: a refusal need not name its object
 
 
 class Preview:
@@ -93,102 +42,86 @@ class Preview:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
-    def layers_at(self, thing: Any) -> tuple[Layers, Layers]:
-        """What is set at an object and around it: (with its own settings, without them)."""
-        enforcement, broker = self.broker.enforcement, self.broker
-        if isinstance(thing, Queue):
-            whole = enforcement.layers_of(thing)
-            return whole, whole._replace(own=NOTHING)
-        if isinstance(thing, VirtualHost):
-            whole = Layers(virtualhost=fields(thing.defaults), broker=fields(broker.defaults))
-            return whole, whole._replace(virtualhost=NOTHING)
-        if isinstance(thing, Policy | Exchange):
-            host = broker.virtualhosts[thing.virtualhost]
-            around = Layers(virtualhost=fields(host.defaults), broker=fields(broker.defaults))
-            if isinstance(thing, Policy):
-                return around._replace(pattern=thing.layer), around
-            return around._replace(exchanges=((thing.origin, fields(thing.own)),)), around
-        return Layers(broker=fields(broker.defaults)), Layers()
-
-    def explain(self, thing: Any) -> tuple[dict[str, Setting], dict[str, Setting]]:
-        """Setting of each field at an object: (as it is, if the object set nothing itself)."""
-        whole, without = self.layers_at(thing)
-        return settings(whole), settings(without)
-
-    def preview(self, changes: Iterable[Any], largest: int, find: Any, *, one_by_one: bool = False) -> dict[str, Any]:
-        """The answer of the operation `preview-change`. `find`: object name -> object, raises NotFound. Raises what the
-        changes would be refused for; of several changes that cannot be it names one."""
-        listed = [each for change in changes for each in _single(change)]
-        if len(listed) > MOST_CHANGES:
-            raise InvalidValue({"changes": f"changes are {len(listed):,}: {MOST_CHANGES:,} at most can be previewed"})
+    def preview(self, changes: Iterable[Any], largest: int, *, one_by_one: bool = False) -> dict[str, Any]:
+        """The answer of the operation `preview-change`, with the `largest` impacts in full. `one_by_one`: a queue whose
+        own change is refused is listed, and the others are previewed all the same. Raises what the changes would be
+        refused for; of several changes that are refused it names one."""
+        single = [each for change in changes for each in one_per_object(change)]
+        if len(single) > MOST_CHANGES:
+            raise InvalidValue({"changes": f"changes are {len(single):,}: {MOST_CHANGES:,} at most can be previewed"})
         if not 0 <= largest <= MOST_QUEUES:
             raise InvalidValue({"largest": f"largest is {largest}: from 0 to {MOST_QUEUES}"})
-        overlay, versions = Overlay(alone=len(listed) == 1), dict[str, int | None]()
-        for change in listed:
-            name, version = self._lay(overlay, change, find)
-            versions[str(name)] = version
-        self._check_places(overlay)
-        fates, refusals = self._fates(overlay, one_by_one=one_by_one)
-        changed = [fate for fate in fates if fate.changes]
-        changed.sort(key=lambda fate: fate.queue.name)
-        changed.sort(key=lambda fate: fate.weight, reverse=True)
+        overlay, versions = Overlay(only_one=len(single) == 1), dict[str, int | None]()
+        for each in single:
+            change = read_change(each)
+            versions[str(change.name)] = self._plan(overlay, change)
+        self._check_inheritance(overlay)
+        impacts, refusals = self._impacts(overlay, one_by_one=one_by_one)
+        changed = [each for each in impacts if each.changes]
+        changed.sort(key=lambda each: each.queue.name)
+        changed.sort(key=lambda each: each.weight, reverse=True)
         return {
-            "queues": len(fates),
+            "queues": len(impacts),
             "changed": len(changed),
-            "overfull": sum(fate.becomes_overfull for fate in changed),
-            "released": sum(fate.is_released for fate in changed),
-            "held": sum(fate.held for fate in changed),
-            "freed": sum(fate.freed for fate in changed),
-            "dropped": sum(fate.dropped for fate in changed),
+            "overfull": sum(each.becomes_overfull for each in changed),
+            "released": sum(each.is_unblocked for each in changed),
+            "held": sum(each.newly_blocked for each in changed),
+            "freed": sum(each.unblocked for each in changed),
+            "dropped": sum(each.dropped for each in changed),
             "refused": len(refusals),
             "refusals": [{"object": name, "detail": detail} for name, detail in refusals[:largest]],
             "versions": versions,
-            "largest": [_told(fate) for fate in changed[:largest]],
+            "largest": [describe_impact(each) for each in changed[:largest]],
         }
 
     # -- the changes --------------------------------------------------------------------------------------------
 
-    def _lay(self, overlay: Overlay, change: Any, find: Any) -> tuple[ObjectName, int | None]:
-        name, action, given, version = _read(change)
-        thing: Any
-        if action == "create":
-            thing = self._planned(overlay, name)
-            if thing is not None:
-                raise AlreadyExists(
-                    f"there is a policy for pattern {name['pattern']} in virtual host {name['virtualhost']} already"
-                )
-            self.broker.virtualhost(name["virtualhost"])
-            check_pattern(name["pattern"])
-        else:
-            thing = self._planned(overlay, name) if name.type == "Policy" else None
-            thing = thing or find(name)
-            if version is not None and thing.version != version:
-                raise StaleVersion(
-                    f"{name} is at version {thing.version}, and the preview is for version {version}: read it again",
-                    thing.version,
-                )
-        good = _checked(name, given, alone=overlay.alone)
-        match name.type:
-            case "Policy":
-                after = None
-                if action != "delete":
-                    own = _merged(thing.given if thing else {}, good)
-                    priority = good.get("priority", thing.priority if thing else 0)
-                    after = Policy(name["virtualhost"], name["pattern"], own, priority)
-                overlay.policies.setdefault(name["virtualhost"], {})[name["pattern"]] = after
-            case "Queue":
-                overlay.own[thing] = _over(overlay.own.get(thing), thing.own, good)
-            case "Exchange":
-                overlay.exchanges[thing] = _over(overlay.exchanges.get(thing), thing.own, good)
-            case "VirtualHost":
-                overlay.hosts[thing.name] = _over(overlay.hosts.get(thing.name), thing.defaults, good)
-            case _:
-                overlay.broker = _over(overlay.broker, self.broker.defaults, good)
-        return name, None if action == "create" else thing.version
+    def _plan(self, overlay: Overlay, change: PolicyChange) -> int | None:
+        """Add a change to the overlay. The version of its object now; None: it would be created."""
+        name = change.name
+        if name.type == "Policy":
+            return self._plan_policy(overlay, change)
+        if name.type == "Queue":
+            queue = self.broker.queue(name["virtualhost"], name["name"])
+            given = _checked(overlay, change, queue.version)
+            overlay.own[queue] = _merged(overlay.own.get(queue), queue.own, given)
+            return queue.version
+        if name.type == "Exchange":
+            exchange = self.broker.routing.exchange(name["virtualhost"], name["name"])
+            given = _checked(overlay, change, exchange.version)
+            overlay.exchanges[exchange] = _merged(overlay.exchanges.get(exchange), exchange.own, given)
+            return exchange.version
+        if name.type == "VirtualHost":
+            host = self.broker.virtualhost(name["name"])
+            given = _checked(overlay, change, host.version)
+            overlay.hosts[host.name] = _merged(overlay.hosts.get(host.name), host.defaults, given)
+            return host.version
+        given = _checked(overlay, change, self.broker.version)
+        overlay.broker = _merged(overlay.broker, self.broker.defaults, given)
+        return self.broker.version
 
-    def _planned(self, overlay: Overlay, name: ObjectName) -> Policy | None:
+    def _plan_policy(self, overlay: Overlay, change: PolicyChange) -> int | None:
+        virtualhost, pattern = change.name["virtualhost"], change.name["pattern"]
+        before = self._planned(overlay, virtualhost, pattern)
+        if change.action == "create":
+            if before is not None:
+                raise AlreadyExists(f"there is a policy for pattern {pattern} in virtual host {virtualhost} already")
+            self.broker.virtualhost(virtualhost)
+            check_pattern(pattern)
+            given = change.checked_attributes(only_one=overlay.only_one)
+        else:
+            before = before or self.broker.enforcement.policy(virtualhost, pattern)
+            given = _checked(overlay, change, before.version)
+        after = None
+        if change.action != "delete":
+            policy, priority = (before.given, before.priority) if before else ({}, 0)
+            own = merged_policy(policy, given)
+            after = Policy(virtualhost, pattern, own, given.get("priority", priority))
+        overlay.policies.setdefault(virtualhost, {})[pattern] = after
+        return None if change.action == "create" or before is None else before.version
+
+    def _planned(self, overlay: Overlay, virtualhost: str, pattern: str) -> Policy | None:
         """The destination policy there would be after the changes so far."""
-        virtualhost, pattern = name["virtualhost"], name["pattern"]
         planned = overlay.policies.get(virtualhost, {})
         if pattern in planned:
             return planned[pattern]
@@ -201,8 +134,8 @@ class Preview:
         broker = fields(self.broker.defaults) if overlay.broker is None else overlay.broker
         return Layers(virtualhost=overlay.hosts.get(host.name, fields(host.defaults)), broker=broker)
 
-    def _check_places(self, overlay: Overlay) -> None:
-        """What queues to come would inherit must not contradict itself either."""
+    def _check_inheritance(self, overlay: Overlay) -> None:
+        """What later queues would inherit must not contradict itself either."""
         settle = self.broker.enforcement.settle
         if overlay.broker is not None:
             settle(Layers(broker=overlay.broker))
@@ -239,26 +172,25 @@ class Preview:
         seen.update(dict.fromkeys(overlay.own))
         yield from seen
 
-    def _fates(self, overlay: Overlay, *, one_by_one: bool) -> tuple[list[Fate], list[tuple[str, str]]]:
-        """(what would become of each queue; object and sentence of those that refuse their own change)."""
+    def _impacts(self, overlay: Overlay, *, one_by_one: bool) -> tuple[list[QueueImpact], list[tuple[str, str]]]:
+        """(what would happen to each queue; object and sentence of those that refuse their own change)."""
         enforcement, hosts = self.broker.enforcement, self.broker.virtualhosts
         policies = {name: hosts[name].policies.with_changes(planned) for name, planned in overlay.policies.items()}
-        fates, refusals = list[Fate](), list[tuple[str, str]]()
+        impacts, refusals = list[QueueImpact](), list[tuple[str, str]]()
         for queue in self._concerned(overlay):
             host = hosts[queue.virtualhost]
             layers = self._layers(overlay, host, queue, policies.get(host.name))
             own = queue in overlay.own
+            named = "" if own and (overlay.only_one or one_by_one) else f"queue {queue.virtualhost}/{queue.name}"
             try:
-                told, limits = enforcement.settle(
-                    layers, "" if own and (overlay.alone or one_by_one) else f"queue {queue.virtualhost}/{queue.name}"
-                )
+                found, limits = enforcement.settle(layers, named)
             except InvalidValue as refused:
                 if not (own and one_by_one):
                     raise
                 refusals.append((str(queue.object_name), str(refused)))
                 continue
-            fates.append(_fate(queue, told, limits))
-        return fates, refusals
+            impacts.append(impact(queue, found, limits))
+        return impacts, refusals
 
     def _layers(self, overlay: Overlay, host: VirtualHost, queue: Queue, policies: Policies | None) -> Layers:
         around = self._around(overlay, host)
@@ -272,153 +204,15 @@ class Preview:
         )
 
 
-def _single(change: Any) -> Iterator[Any]:
-    """One change for each object."""
-    objects = change.get("objects") if isinstance(change, Mapping) else None
-    if objects is None:
-        yield change
-        return
-    if not isinstance(objects, Mapping) or "object" in change or "version" in change:
-        raise InvalidValue(
-            {"objects": f"objects is {objects!r}: a map of names to versions, without object or version"}
+def _checked(overlay: Overlay, change: PolicyChange, version: int) -> dict[str, Any]:
+    """The change's attributes, unless it is for another version of the object than this."""
+    if change.version is not None and version != change.version:
+        raise StaleVersion(
+            f"{change.name} is at version {version}, and the preview is for version {change.version}: read it again",
+            version,
         )
-    rest = {key: value for key, value in change.items() if key != "objects"}
-    for name, version in objects.items():
-        yield {**rest, "object": name, "version": version}
+    return change.checked_attributes(only_one=overlay.only_one)
 
 
-def _read(change: Any) -> tuple[ObjectName, str, dict[str, Any], int | None]:
-    if not isinstance(change, Mapping):
-        raise InvalidValue({"changes": f"changes has {change!r}: each must be a map with an object"})
-    unknown = [key for key in change if key not in ("object", "action", "attributes", "version")]
-    if unknown:
-        raise InvalidValue({"changes": f"a change has no {', '.join(map(str, unknown))}"})
-    try:
-        name = ObjectName.parse(str(change.get("object") or ""))
-    except ValueError as error:
-        raise InvalidValue({"object": str(error)}) from None
-    action, given, version = change.get("action") or "update", change.get("attributes") or {}, change.get("version")
-    if name.type not in ("Broker", "VirtualHost", "Exchange", "Policy", "Queue"):
-        raise NotAllowed(f"a {name.type.lower()} has no flow-control policy")
-    if action not in ("update", "create", "delete") or (action != "update" and name.type != "Policy"):
-        raise InvalidValue(
-            {"action": f"action is {action!r} for {name}: update, or for a Policy create or delete, can be previewed"}
-        )
-    if not isinstance(given, Mapping):
-        raise InvalidValue({"attributes": f"attributes is {given!r}: it must be a map"})
-    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
-        raise InvalidValue({"version": f"version is {version!r}: it must be a whole number"})
-    return name, str(action), dict(given), version
-
-
-def _checked(name: ObjectName, given: Mapping[str, Any], *, alone: bool) -> dict[str, Any]:
-    """The attributes in their canonical form. `alone`: it is the only change, and needs no name in a refusal."""
-    good, wrong = check_attributes(TYPES[name.type], given, creating=False)
-    known = (*FIELDS, "priority") if name.type == "Policy" else FIELDS
-    wrong += [(n, f"{n} is no policy field: its effect is not previewed") for n in good if n not in known]
-    if wrong:
-        raise InvalidValue({n: text if alone else f"{name}: {text}" for n, text in wrong})
-    return good
-
-
-def _merged(before: Mapping[str, Value], given: Mapping[str, Any]) -> dict[str, Value]:
-    merged = {**before, **{f: v for f, v in given.items() if f in FIELDS}}
-    return {f: v for f, v in merged.items() if v is not None}
-
-
-def _over(planned: Fields | None, now: Mapping[str, Value], given: Mapping[str, Any]) -> Fields:
-    return fields(_merged(now if planned is None else dict(planned), given))
-
-
-# -- one queue -------------------------------------------------------------------------------------------------
-
-
-def _fate(queue: Queue, told: Mapping[str, Setting], limits: Limits) -> Fate:
-    before = queue.settings
-    changes = {f: (before[f], told[f]) for f in FIELDS if before[f].value != told[f].value}
-    overfull, dropped = queue.state.overfull, 0
-    if limits != queue.limits:
-        overfull, dropped = _after(queue, limits)
-    if queue.state.stopped or (overfull and WAYS[limits.full].blocks):
-        blocked = queue.producer_count
-    else:
-        blocked = scarcity.blocked_producers(queue, limits)
-    return Fate(queue, limits, changes, _state(queue, overfull=overfull), blocked, dropped)
-
-
-def _after(queue: Queue, limits: Limits) -> tuple[bool, int]:
-    """(whether it would be overfull, messages that it would drop) as soon as these limits hold."""
-    if limits.ring:
-        return False, _excess(queue, limits)
-    seen = table.measure(limits, queue.depth_bytes, queue.depth_messages)
-    return queue.state.overfull if seen is None else seen is Input.ABOVE_STOP, 0
-
-
-def _state(queue: Queue, *, overfull: bool) -> State:
-    if queue.state.stopped:
-        return State.OVERFULL_STOPPED if overfull else State.STOPPED
-    return State.OVERFULL if overfull else State.NORMAL
-
-
-def _excess(queue: Queue, limits: Limits) -> int:
-    """About how many messages are above the limits of a ring; what consumers hold is not dropped."""
-    messages = queue.depth_messages - queue.uncommitted_messages
-    above = max(0, messages - limits.stop_messages)
-    over = queue.depth_bytes - queue.uncommitted_bytes - limits.stop_bytes
-    if over > 0:
-        above = max(above, math.ceil(over / _size(queue)))
-    return min(above, max(0, messages - queue.unacknowledged))
-
-
-def _size(queue: Queue) -> float:
-    """Bytes of a usual message of the queue."""
-    mean = queue.depth_bytes / queue.depth_messages if queue.depth_messages else 0
-    return mean or queue.ledger.recent or queue.ledger.largest or 1
-
-
-def _told(fate: Fate) -> dict[str, Any]:
-    queue = fate.queue
-    return {
-        "object": str(queue.object_name),
-        "virtualhost": queue.virtualhost,
-        "name": queue.name,
-        "producers": queue.producer_count,
-        "depth_messages": queue.depth_messages,
-        "depth_bytes": queue.depth_bytes,
-        "dropped": fate.dropped,
-        "changes": {
-            name: {
-                "before": before.value,
-                "before_origin": before.origin,
-                "after": after.value,
-                "after_origin": after.origin,
-            }
-            for name, (before, after) in fate.changes.items()
-        },
-        "before": _shown(queue, queue.limits, queue.state, queue.blocked_producers),
-        "after": _shown(queue, fate.limits, fate.state, fate.blocked),
-    }
-
-
-def _shown(queue: Queue, limits: Limits, state: State, blocked: int) -> dict[str, Any]:
-    messages = None if limits.ring or limits.stop_messages == UNLIMITED else limits.stop_messages - queue.depth_messages
-    octets = None if limits.ring or limits.stop_bytes == UNLIMITED else limits.stop_bytes - queue.depth_bytes
-    return {
-        "state": state.value,
-        **effective(limits),
-        "blocked_producers": blocked,
-        "headroom_messages": messages if messages is None else max(0, messages),
-        "headroom_bytes": octets if octets is None else max(0, octets),
-        "full_in_ms": None if state.overfull else _full_in(queue, messages, octets),
-    }
-
-
-def _full_in(queue: Queue, messages: int | None, octets: int | None) -> int | None:
-    """Ms until one of the two is used up at the rates of the last second; None: not while they last."""
-    growth = queue.rate_in - queue.rate_out
-    if growth <= 0:
-        return None
-    left = [messages] if messages is not None else []
-    if octets is not None:
-        left.append(int(octets / _size(queue)))
-    return int(min(left) / growth * 1000) if left else None
+def _merged(planned: Fields | None, now: Mapping[str, Value], given: Mapping[str, Any]) -> Fields:
+    return fields(merged_policy(now if planned is None else dict(planned), given))

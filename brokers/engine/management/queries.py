@@ -1,152 +1,111 @@
-"""The managed objects of a broker: found by name, queried, and shown as values. Nothing here changes anything.
+"""Queries on the objects of one managed type: filtered by attributes, searched, sorted. Nothing here changes anything.
 
-The errors are those of `brokers.admin`. Which types and attributes there are stands in `brokers/model/`, and where
-their values come from in `attributes.py`.
+What is asked for comes from a wire and may be anything: `Query.check` refuses what cannot be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-from brokers.admin import InvalidValue, ManagedObject, NotFound, Page
-from brokers.engine.broker import Broker
-from brokers.engine.management.attributes import GETTERS
-from brokers.model import TYPES, Kind, ManagedType, ObjectName, object_name
+from brokers.admin import InvalidValue
+from brokers.model import Kind, ManagedType, ObjectName
 
 MAX_PAGE = 1000
 
-
-class ManagedObjects:
-    """See the module."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-
-    def read(self, name: ObjectName) -> ManagedObject:
-        return self.shown(name.type, self.find(name))
-
-    def query(
-        self,
-        type_name: str,
-        *,
-        where: Mapping[str, Any] | None = None,
-        search: str = "",
-        sort: str = "",
-        offset: int = 0,
-        count: int = 100,
-        visible: Callable[[ObjectName], bool] | None = None,
-    ) -> Page:
-        """`visible`: leave out the objects that whoever asks may not see."""
-        declared = declared_type(type_name)
-        _check_query(where, search, sort, offset, count)
-        getters = GETTERS[type_name]
-        objects = self._all(type_name)
-        if visible is not None:
-            objects = [o for o in objects if visible(name_of(o))]
-        for attribute, wanted in (where or {}).items():
-            objects = self._filter(objects, declared, attribute, wanted)
-        if search:
-            also = [getters[attribute] for attribute in declared.searched]
-            objects = [o for o in objects if search.casefold() in self._searched(o, also)]
-        found = sorted(objects, key=lambda o: _natural(name_of(o).keys))
-        for attribute in reversed([a.strip() for a in sort.split(",") if a.strip()]):
-            found.sort(key=self._key(declared, attribute.lstrip("-")), reverse=attribute.startswith("-"))
-        items = tuple(self.shown(type_name, o, getters) for o in found[offset : offset + count])
-        return Page(items, len(found), offset)
-
-    def _filter(self, objects: Iterable[Any], declared: ManagedType, attribute: str, wanted: Any) -> list[Any]:
-        found = declared.attribute(attribute)
-        if found is None:
-            raise InvalidValue({attribute: f"{attribute} is not an attribute of {declared.name}"})
-        getter = GETTERS[declared.name][attribute]
-        values = wanted if isinstance(wanted, (list, tuple)) else [wanted]
-        if found.kind is Kind.NAME:
-            return [o for o in objects if _is_named(getter(self.broker, o), values)]
-        return [o for o in objects if getter(self.broker, o) in values]
-
-    def _searched(self, thing: Any, also: Iterable[Any]) -> str:
-        """What a search looks through."""
-        words = [value for _, value in name_of(thing).keys] + [str(get(self.broker, thing)) for get in also]
-        return "/".join(words).casefold()
-
-    def _key(self, declared: ManagedType, attribute: str) -> Callable[[Any], Any]:
-        if declared.attribute(attribute) is None:
-            raise InvalidValue({"sort": f"{attribute} is not an attribute of {declared.name}"})
-        getter, broker = GETTERS[declared.name][attribute], self.broker
-
-        def key(thing: Any) -> Any:
-            value = getter(broker, thing)
-            plain = value if isinstance(value, (int, float)) else str(value).casefold()
-            return (value is not None, isinstance(plain, str), plain) if value is not None else (False, False, 0)
-
-        return key
-
-    def _all(self, type_name: str) -> list[Any]:
-        broker, hosts = self.broker, self.broker.virtualhosts.values()
-        every: Mapping[str, Callable[[], Iterable[Any]]] = {
-            "Broker": lambda: [broker],
-            "VirtualHost": lambda: hosts,
-            "Queue": broker.queues,
-            "Policy": lambda: [p for host in hosts for p in host.policies.by_pattern.values()],
-            "Exchange": lambda: [e for host in hosts for e in host.exchanges.values()],
-            "Subscription": broker.subscriptions.of.values,
-            "SlowConsumerPolicy": lambda: [p for host in hosts for p in host.slow_consumer_policies.values()],
-            "Connection": broker.connections.values,
-            "Producer": broker.producers.values,
-            "Consumer": broker.consumers.values,
-            "User": broker.accounts.users.values,
-        }
-        return list(every[type_name]())
-
-    def find(self, name: ObjectName) -> Any:
-        broker = self.broker
-        try:
-            name = object_name(name.type, **dict(name.keys))
-        except ValueError as error:
-            raise NotFound(str(error)) from None
-        if name.type == "Broker":
-            return broker
-        if name.type == "VirtualHost":
-            return broker.virtualhost(name["name"])
-        if name.type == "Queue":
-            return broker.queue(name["virtualhost"], name["name"])
-        if name.type == "Policy":
-            return broker.enforcement.policy(name["virtualhost"], name["pattern"])
-        if name.type == "Exchange":
-            return broker.routing.exchange(name["virtualhost"], name["name"])
-        if name.type == "User":
-            return broker.accounts.user(name["name"])
-        if name.type == "Subscription":
-            return broker.subscriptions.subscription(name["virtualhost"], name["name"])
-        if name.type == "SlowConsumerPolicy":
-            return broker.slow_consumers.policy(name["virtualhost"], name["name"])
-        things: Mapping[str, Mapping[int, Any]] = {
-            "Connection": broker.connections,
-            "Producer": broker.producers,
-            "Consumer": broker.consumers,
-        }
-        number = name.get("id")
-        thing = things[name.type].get(int(number)) if number.isdecimal() and len(number) < 20 else None
-        if thing is None or name_of(thing) != name:
-            raise NotFound(f"there is no {name.type.lower()} {name}")
-        return thing
-
-    def shown(self, type_name: str, thing: Any, getters: Mapping[str, Any] | None = None) -> ManagedObject:
-        broker = self.broker
-        attributes = {a: get(broker, thing) for a, get in (getters or GETTERS[type_name]).items()}
-        return ManagedObject(name_of(thing), attributes["version"], attributes)
+T = TypeVar("T")
+Readers = Mapping[str, Callable[[T], Any]]
 
 
-def name_of(thing: Any) -> ObjectName:
-    name = getattr(thing, "object_name", None) or thing.name
-    assert isinstance(name, ObjectName)
-    return name
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`where`: attribute -> wanted value, or a list of which one is. `search`: text that the name, or an attribute that
+    the type declares as searched, contains. `sort`: attributes separated by commas, each with `-` before it for falling
+    order. `visible`: which objects the user may see; None: all."""
+
+    where: Mapping[str, Any] | None = None
+    search: str = ""
+    sort: str = ""
+    offset: int = 0
+    count: int = 100
+    visible: Callable[[ObjectName], bool] | None = None
+
+    def check(self) -> None:
+        """Raises InvalidValue for what is not of its kind or range."""
+        errors = {}
+        if self.where is not None and not isinstance(self.where, Mapping):
+            errors["where"] = f"where is {self.where!r}: it must be a map of attributes to values"
+        for field, text in (("search", self.search), ("sort", self.sort)):
+            if not isinstance(text, str):
+                errors[field] = f"{field} is {text!r}: it must be text"
+        numbers = all(isinstance(n, int) and not isinstance(n, bool) for n in (self.offset, self.count))
+        if not numbers or self.offset < 0 or not 0 <= self.count <= MAX_PAGE:
+            errors["count"] = (
+                f"offset {self.offset!r} and count {self.count!r}: offset from 0, count from 0 to {MAX_PAGE}"
+            )
+        if errors:
+            raise InvalidValue(errors)
+
+
+def select(
+    objects: Iterable[T],
+    declared: ManagedType,
+    readers: Readers[T],
+    name_of: Callable[[T], ObjectName],
+    query: Query,
+) -> list[T]:
+    """The objects that match, in order: by `sort`, and by name where that leaves them equal. Raises InvalidValue."""
+    query.check()
+    found = list(objects)
+    if query.visible is not None:
+        found = [thing for thing in found if query.visible(name_of(thing))]
+    for attribute, wanted in (query.where or {}).items():
+        found = _filter(found, declared, readers, attribute, wanted)
+    if query.search:
+        text, also = query.search.casefold(), [readers[attribute] for attribute in declared.searched]
+        found = [thing for thing in found if text in _searched_text(thing, name_of(thing), also)]
+    found.sort(key=lambda thing: _natural(name_of(thing).keys))
+    for attribute in reversed([a.strip() for a in query.sort.split(",") if a.strip()]):
+        found.sort(key=_sort_key(declared, readers, attribute.lstrip("-")), reverse=attribute.startswith("-"))
+    return found
+
+
+def _filter(objects: Iterable[T], declared: ManagedType, readers: Readers[T], attribute: str, wanted: Any) -> list[T]:
+    found = declared.attribute(attribute)
+    if found is None:
+        raise InvalidValue({attribute: f"{attribute} is not an attribute of {declared.name}"})
+    read = readers[attribute]
+    values = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+    if found.kind is Kind.NAME:
+        return [thing for thing in objects if _is_named(read(thing), values)]
+    return [thing for thing in objects if read(thing) in values]
+
+
+def _searched_text(thing: T, name: ObjectName, also: Iterable[Callable[[T], Any]]) -> str:
+    """What a search looks through."""
+    words = [value for _, value in name.keys] + [str(read(thing)) for read in also]
+    return "/".join(words).casefold()
+
+
+def _sort_key(declared: ManagedType, readers: Readers[T], attribute: str) -> Callable[[T], Any]:
+    if declared.attribute(attribute) is None:
+        raise InvalidValue({"sort": f"{attribute} is not an attribute of {declared.name}"})
+    read = readers[attribute]
+
+    def key(thing: T) -> Any:
+        value = read(thing)
+        if value is None:
+            return (False, False, 0)
+        plain = value if isinstance(value, (int, float)) else str(value).casefold()
+        return (True, isinstance(plain, str), plain)
+
+    return key
 
 
 def _is_named(value: Any, wanted: Iterable[Any]) -> bool:
-    """`value` is the name of an object: it may be asked for whole, or by its last key, such as a queue's name."""
+    """`value` is the name of an object: it may be given whole, or by its last key, such as a queue's name."""
     if value is None:
         return None in wanted
     return value in wanted or ObjectName.parse(value).keys[-1][1] in wanted
@@ -156,25 +115,3 @@ def _is_named(value: Any, wanted: Iterable[Any]) -> bool:
 def _natural(keys: tuple[tuple[str, str], ...]) -> tuple[tuple[int, str], ...]:
     """Names in the order people expect: numbers by their value."""
     return tuple((int(v), "") if v.isdecimal() and len(v) < 20 else (-1, v) for _, v in keys)
-
-
-def declared_type(name: str) -> ManagedType:
-    try:
-        return TYPES[name]
-    except KeyError:
-        raise NotFound(f"{name!r} is not a type of managed objects: there are {', '.join(TYPES)}") from None
-
-
-def _check_query(where: Any, search: Any, sort: Any, offset: Any, count: Any) -> None:
-    """What comes from a wire may be anything."""
-    errors = {}
-    if where is not None and not isinstance(where, Mapping):
-        errors["where"] = f"where is {where!r}: it must be a map of attributes to values"
-    for field, text in (("search", search), ("sort", sort)):
-        if not isinstance(text, str):
-            errors[field] = f"{field} is {text!r}: it must be text"
-    numbers = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, count))
-    if not numbers or offset < 0 or not 0 <= count <= MAX_PAGE:
-        errors["count"] = f"offset {offset!r} and count {count!r}: offset from 0, count from 0 to {MAX_PAGE}"
-    if errors:
-        raise InvalidValue(errors)

@@ -123,8 +123,8 @@ class Accounts:
         self._fact("user-created", user, {}, _told(user), actor)
         return user
 
-    def update(self, user: User, before: Mapping[str, Any], after: Mapping[str, Any], actor: str = "") -> None:
-        """`before`: not looked at. Whatever is refused has changed nothing."""
+    def update(self, user: User, after: Mapping[str, Any], actor: str = "") -> None:
+        """`after`: the attributes that change. A refused change has changed nothing."""
         self._check_reserved(user.name)
         changed = User(user.name, user.rights, verifier=user.verifier, certificate_subject=user.certificate_subject)
         self._set(changed, after)
@@ -142,13 +142,13 @@ class Accounts:
         else:
             self._end_connections(user, had, "its rights were changed")
 
-    def renew_password(self, user: User, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The operation: give the user a generated password, told in the answer and nowhere else."""
+    def renew_password(self, user: User, actor: str = "") -> dict[str, Any]:
+        """Give the user a generated password: the answer has it, and nothing else."""
         self._check_reserved(user.name)
         self._generate(user)
-        self._changed(user, {}, {}, arguments.get("actor", ""), password=True)
+        self._changed(user, {}, {}, actor, password=True)
         self._end_connections(user, user.rights, "its password was changed", all_of_them=True)
-        return self.told_once()
+        return self.take_generated_password()
 
     def delete(self, user: User, actor: str = "") -> None:
         self._check_reserved(user.name)
@@ -166,8 +166,8 @@ class Accounts:
                 user.version += 1
                 self._keep(user)
 
-    def told_once(self) -> dict[str, Any]:
-        """The password that was generated since this was asked last, if one was."""
+    def take_generated_password(self) -> dict[str, Any]:
+        """The attribute `password` if one was generated since the last call, else nothing. It is kept no longer."""
         generated, self._generated = self._generated, None
         return {} if generated is None else {"password": generated}
 

@@ -1,0 +1,146 @@
+"""What new limits would do to one queue: its state, the producers it would block, the messages it would drop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brokers.engine.flow import scarcity, table
+from brokers.engine.flow.overflow import WAYS
+from brokers.engine.flow.table import Input, State
+from brokers.engine.management.resources.shared_readers import effective_levels
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.limits import UNLIMITED, Limits
+from brokers.engine.values.policy import FIELDS, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class QueueImpact:
+    """What would happen to one queue. `changes`: field -> its setting before and after; `blocked`: producers that would
+    be blocked; `dropped`: messages that would be dropped."""
+
+    queue: Queue
+    limits: Limits
+    changes: Mapping[str, tuple[Setting, Setting]]
+    state: State
+    blocked: int
+    dropped: int
+
+    @property
+    def becomes_overfull(self) -> bool:
+        return self.state.overfull and not self.queue.state.overfull
+
+    @property
+    def is_unblocked(self) -> bool:
+        return self.queue.state.overfull and not self.state.overfull
+
+    @property
+    def newly_blocked(self) -> int:
+        return max(0, self.blocked - self.queue.blocked_producers)
+
+    @property
+    def unblocked(self) -> int:
+        return max(0, self.queue.blocked_producers - self.blocked)
+
+    @property
+    def weight(self) -> tuple[bool, int, int, int]:
+        """The larger the impact, the higher."""
+        touched = (
+            self.becomes_overfull or self.is_unblocked or bool(self.newly_blocked or self.unblocked or self.dropped)
+        )
+        return touched, self.newly_blocked + self.unblocked, self.queue.producer_count, self.queue.depth_messages
+
+
+def impact(queue: Queue, found: Mapping[str, Setting], limits: Limits) -> QueueImpact:
+    """What happens to the queue when these settings and limits take effect."""
+    before = queue.settings
+    changes = {f: (before[f], found[f]) for f in FIELDS if before[f].value != found[f].value}
+    overfull, dropped = queue.state.overfull, 0
+    if limits != queue.limits:
+        overfull, dropped = _after(queue, limits)
+    if queue.state.stopped or (overfull and WAYS[limits.full].blocks):
+        blocked = queue.producer_count
+    else:
+        blocked = scarcity.blocked_producers(queue, limits)
+    return QueueImpact(queue, limits, changes, _state(queue, overfull=overfull), blocked, dropped)
+
+
+def _after(queue: Queue, limits: Limits) -> tuple[bool, int]:
+    """(whether it would be overfull, messages that it would drop) as soon as these limits apply."""
+    if limits.ring:
+        return False, _excess(queue, limits)
+    seen = table.measure(limits, queue.depth_bytes, queue.depth_messages)
+    return queue.state.overfull if seen is None else seen is Input.ABOVE_STOP, 0
+
+
+def _state(queue: Queue, *, overfull: bool) -> State:
+    if queue.state.stopped:
+        return State.OVERFULL_STOPPED if overfull else State.STOPPED
+    return State.OVERFULL if overfull else State.NORMAL
+
+
+def _excess(queue: Queue, limits: Limits) -> int:
+    """About how many messages are above the limits of a ring; what consumers have unacknowledged is not dropped."""
+    messages = queue.depth_messages - queue.uncommitted_messages
+    above = max(0, messages - limits.stop_messages)
+    over = queue.depth_bytes - queue.uncommitted_bytes - limits.stop_bytes
+    if over > 0:
+        above = max(above, math.ceil(over / _size(queue)))
+    return min(above, max(0, messages - queue.unacknowledged))
+
+
+def _size(queue: Queue) -> float:
+    """Bytes of a usual message of the queue."""
+    mean = queue.depth_bytes / queue.depth_messages if queue.depth_messages else 0
+    return mean or queue.ledger.recent or queue.ledger.largest or 1
+
+
+def describe_impact(impact: QueueImpact) -> dict[str, Any]:
+    """As `preview-change` answers it."""
+    queue = impact.queue
+    return {
+        "object": str(queue.object_name),
+        "virtualhost": queue.virtualhost,
+        "name": queue.name,
+        "producers": queue.producer_count,
+        "depth_messages": queue.depth_messages,
+        "depth_bytes": queue.depth_bytes,
+        "dropped": impact.dropped,
+        "changes": {
+            name: {
+                "before": before.value,
+                "before_origin": before.origin,
+                "after": after.value,
+                "after_origin": after.origin,
+            }
+            for name, (before, after) in impact.changes.items()
+        },
+        "before": _describe_side(queue, queue.limits, queue.state, queue.blocked_producers),
+        "after": _describe_side(queue, impact.limits, impact.state, impact.blocked),
+    }
+
+
+def _describe_side(queue: Queue, limits: Limits, state: State, blocked: int) -> dict[str, Any]:
+    messages = None if limits.ring or limits.stop_messages == UNLIMITED else limits.stop_messages - queue.depth_messages
+    octets = None if limits.ring or limits.stop_bytes == UNLIMITED else limits.stop_bytes - queue.depth_bytes
+    return {
+        "state": state.value,
+        **effective_levels(limits),
+        "blocked_producers": blocked,
+        "headroom_messages": messages if messages is None else max(0, messages),
+        "headroom_bytes": octets if octets is None else max(0, octets),
+        "full_in_ms": None if state.overfull else _full_in(queue, messages, octets),
+    }
+
+
+def _full_in(queue: Queue, messages: int | None, octets: int | None) -> int | None:
+    """Ms until one of the two is used up at the rates of the last second; None: not while they last."""
+    growth = queue.rate_in - queue.rate_out
+    if growth <= 0:
+        return None
+    left = [messages] if messages is not None else []
+    if octets is not None:
+        left.append(int(octets / _size(queue)))
+    return int(min(left) / growth * 1000) if left else None

@@ -1,0 +1,90 @@
+"""How attributes are read that several managed types have: policy fields, levels, totals, stops, times of day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from brokers.engine.connection import Connection
+from brokers.engine.flow.turn import Turn
+from brokers.engine.management.resources.resource import Reader
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.limits import UNLIMITED, Limits
+from brokers.engine.values.policy import FIELDS, Value
+from brokers.engine.values.stops import Stop
+
+T = TypeVar("T")
+
+
+def _level(level: int) -> int:
+    return 0 if level == UNLIMITED else level
+
+
+_EFFECTIVE: Mapping[str, Callable[[Limits], int]] = {
+    "effective_capacity_bytes": lambda limits: limits.capacity_bytes,
+    "effective_stop_bytes": lambda limits: _level(limits.stop_bytes),
+    "effective_resume_bytes": lambda limits: _level(limits.resume_bytes),
+    "effective_capacity_messages": lambda limits: limits.capacity_messages,
+    "effective_stop_messages": lambda limits: _level(limits.stop_messages),
+    "effective_resume_messages": lambda limits: _level(limits.resume_messages),
+}
+
+
+def effective_levels(limits: Limits) -> dict[str, int]:
+    """The `effective_*` attributes of a queue with these limits; 0 = no limit."""
+    return {attribute: read(limits) for attribute, read in _EFFECTIVE.items()}
+
+
+def effective_readers() -> dict[str, Reader[Queue]]:
+    """The `effective_*` attributes, one by one."""
+
+    def reader(read: Callable[[Limits], int]) -> Reader[Queue]:
+        return lambda queue: read(queue.limits)
+
+    return {attribute: reader(read) for attribute, read in _EFFECTIVE.items()}
+
+
+def item_readers(names: Iterable[str], of: Callable[[T], Mapping[str, Any]]) -> dict[str, Reader[T]]:
+    """Attributes that are items of a map of the object's; None: not set."""
+
+    def reader(name: str) -> Reader[T]:
+        return lambda thing: of(thing).get(name)
+
+    return {name: reader(name) for name in names}
+
+
+def policy_readers(of: Callable[[T], Mapping[str, Value]]) -> dict[str, Reader[T]]:
+    """The fields of the flow-control policy that the object sets; None: not set here."""
+    return item_readers(FIELDS, of)
+
+
+def total_readers(queues_of: Callable[[T], Iterable[Queue]]) -> dict[str, Reader[T]]:
+    """Totals of the queues in an object."""
+
+    def total(of: Callable[[Queue], int]) -> Reader[T]:
+        return lambda thing: sum(of(queue) for queue in queues_of(thing))
+
+    return {
+        "queues": total(lambda queue: 1),
+        "overfull_queues": total(lambda queue: queue.state.overfull),
+        "stopped_queues": total(lambda queue: queue.state.stopped),
+        "producers": total(lambda queue: queue.producer_count),
+        "blocked_producers": total(lambda queue: queue.blocked_producers),
+        "consumers": total(lambda queue: queue.consumer_count),
+        "depth_messages": total(lambda queue: queue.depth_messages),
+        "depth_bytes": total(lambda queue: queue.depth_bytes),
+    }
+
+
+def open_transactions(connections: Iterable[Connection]) -> int:
+    return sum(len(connection.transactions) for connection in connections)
+
+
+def stops_at_time_of_day(turn: Turn, stops: Iterable[Stop]) -> list[dict[str, Any]]:
+    """The value of a `stops` attribute."""
+    return [stop.by_time_of_day(turn.ahead).shown() for stop in stops]
+
+
+def time_reader(turn: Turn, of: Callable[[T], int | None]) -> Reader[T]:
+    """A time of the engine's, as the time of day in ms since the epoch; None where there is none."""
+    return lambda thing: None if (at := of(thing)) is None else at + turn.ahead

@@ -1,0 +1,73 @@
+"""The operations that stop and start producers, for each managed type that is a scope of stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from brokers.admin import InvalidValue
+from brokers.engine.broker import Broker
+from brokers.engine.flow.pacing import stage
+from brokers.engine.management.resources.resource import OperationCall, Values
+from brokers.engine.values.stops import End, Scope, StopOutcome
+from brokers.model import ObjectName
+
+T = TypeVar("T")
+
+
+def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> dict[str, OperationCall[T]]:
+    """`stop-producers` and `start-producers` of objects whose scope `scope_of` gives. Some queues may be named instead
+    (`queues`): each of them is a scope of its own then."""
+
+    def stop(thing: T, given: Values) -> dict[str, Any]:
+        scopes, missing = _scopes(broker, scope_of(thing, given), given)
+        for_ms = given.get("for_ms", 0)
+        end = End(broker.turn.now + for_ms if for_ms else None, given.get("below", 0))
+        outcome = broker.stopping.stop_all(scopes, given.get("reason", ""), given["actor"], end)
+        return _answer(outcome, missing)
+
+    def start(thing: T, given: Values) -> dict[str, Any]:
+        scopes, missing = _scopes(broker, scope_of(thing, given), given)
+        staged = stage(given.get("rate", 0), given.get("step_ms", 0), given.get("halt", 0), broker.turn.now)
+        only = given.get("only", False)
+        outcome = broker.stopping.start_all(scopes, given.get("reason", ""), given["actor"], only=only, stage=staged)
+        return _answer(outcome, missing)
+
+    return {"stop-producers": stop, "start-producers": start}
+
+
+def _scopes(broker: Broker, whole: Scope, given: Values) -> tuple[list[Scope], int]:
+    """The scopes that are meant, and how many of the named queues do not exist. Raises InvalidValue."""
+    if "queues" not in given:
+        return [whole], 0
+    if given.get("pattern"):
+        raise InvalidValue({"queues": "queues and pattern are both given: name the queues, or give a pattern"})
+    scopes, texts = [], {str(text): None for text in given["queues"]}
+    for name in _queue_names(texts):
+        host = broker.virtualhosts.get(name["virtualhost"])
+        if host is not None and name["name"] in host.queues:
+            scopes.append(Scope(host.name, queue=name["name"]))
+    return scopes, len(texts) - len(scopes)
+
+
+def _queue_names(texts: Iterable[str]) -> Iterable[ObjectName]:
+    for text in texts:
+        try:
+            name = ObjectName.parse(text)
+        except ValueError as error:
+            raise InvalidValue({"queues": str(error)}) from None
+        if name.type != "Queue":
+            raise InvalidValue({"queues": f"queues has {text}: each must be the name of a queue"})
+        yield name
+
+
+def _answer(outcome: StopOutcome, missing: int) -> dict[str, Any]:
+    return {
+        "queues": outcome.queues,
+        "producers": outcome.producers,
+        "stopped": outcome.stopped,
+        "draining": outcome.draining,
+        "changed": outcome.changed,
+        "changed_queues": [str(scope.object) for scope in outcome.scopes if scope.queue],
+        "missing": missing,
+    }
