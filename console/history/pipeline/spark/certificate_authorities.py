@@ -1,50 +1,62 @@
-"""The certificate authorities that this machine trusts, as a file that Java reads.
+"""The certificate authorities that this machine trusts, as a key store (PKCS #12) that Java reads.
 
 A Java from a wheel knows only the authorities that it was built with. A machine behind an inspecting proxy, or with a
-private authority for its object store, has others, in the PEM file that OpenSSL uses. Java wants a key store; its
-oldest format (JKS) needs nothing but a length before each certificate and a SHA-1 sum at the end.
+private authority for its object store, has others, in the PEM file that OpenSSL uses.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import ssl
-import struct
 import uuid
+import warnings
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+from cryptography.utils import CryptographyDeprecationWarning
+
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_MAGIC, _VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
-_PASSWORD = "changeit"  # noqa: S105 -- Java's well-known one: the sum keeps no secret, it finds damage
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+#: Java's well-known one. It protects nothing, since certificates are public; without one, Java reads an empty store.
+_PASSWORD = "changeit"  # noqa: S105
 
 
-def write_trust_store(path: Path) -> bool:
-    """Write the store; False if this machine has no list of authorities."""
+def trust_options(path: Path) -> tuple[str, ...]:
+    """Write the store to `path`, whole or not at all; the options with which Java uses it. None of either if this
+    machine has no list of authorities. Raises OSError if it cannot be written."""
     certificates = _authorities()
     if not certificates:
-        return False
-    content = bytearray(struct.pack(">III", _MAGIC, _VERSION, len(certificates)))
-    for number, certificate in enumerate(certificates):
-        alias, kind = f"ca{number}".encode(), b"X.509"
-        content += struct.pack(">IH", _TRUSTED, len(alias)) + alias
-        content += struct.pack(">QH", 0, len(kind)) + kind + struct.pack(">I", len(certificate)) + certificate
-    # Java's constant, part of the format.
-    digest = hashlib.sha1(_PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + content)  # noqa: S324
+        return ()
+    named = [PKCS12Certificate(each, f"ca{number}".encode()) for number, each in enumerate(certificates)]
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    unfinished.write_bytes(content + digest.digest())
+    unfinished.write_bytes(serialize_java_truststore(named, BestAvailableEncryption(_PASSWORD.encode())))
     unfinished.rename(path)
-    return True
+    return (
+        f"-Djavax.net.ssl.trustStore={path}",
+        "-Djavax.net.ssl.trustStoreType=PKCS12",
+        f"-Djavax.net.ssl.trustStorePassword={_PASSWORD}",
+    )
 
 
-def _authorities() -> list[bytes]:
-    """DER, without doubles."""
+def _authorities() -> list[x509.Certificate]:
+    """Without doubles."""
     for place in (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *_BUNDLES):
         if place and os.path.isfile(place):
-            text = Path(place).read_text(encoding="ascii", errors="replace")
-            found = dict.fromkeys(ssl.PEM_cert_to_DER_cert(each) for each in _CERTIFICATE.findall(text))
-            if found:
-                return list(found)
+            texts = dict.fromkeys(_CERTIFICATE.findall(Path(place).read_bytes()))
+            if found := list(dict.fromkeys(read for text in texts if (read := _read(text)))):
+                return found
     return []
+
+
+def _read(pem: bytes) -> x509.Certificate | None:
+    """None: it is not a certificate that can be used, and must not cost the others."""
+    with warnings.catch_warnings():
+        # Some well-known authorities, which every machine trusts, have the serial number 0. RFC 5280 forbids that.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        try:
+            return x509.load_pem_x509_certificate(pem)
+        except ValueError:
+            return None

