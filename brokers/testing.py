@@ -27,10 +27,10 @@ from brokers.engine.flow.turn import Drain, Effect
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
-from brokers.engine.rights import ALL
+from brokers.engine.registry.subscription import Wish
+from brokers.engine.registry.virtualhost import DEFAULT
 from brokers.engine.services.subscriptions import everything
-from brokers.engine.subscription import Wish
-from brokers.engine.virtualhost import DEFAULT
+from brokers.engine.values.rights import ALL
 from brokers.model import TYPES, ManagedType, ObjectName
 from brokers.server.passwords import Passwords
 

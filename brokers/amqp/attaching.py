@@ -34,10 +34,10 @@ from brokers.amqp.subscribing import (
 )
 from brokers.amqp.temporary import TemporarySource, TemporaryTarget, TemporaryTopicTarget, describe_dynamic
 from brokers.engine.connection import Connection
-from brokers.engine.exchange import Exchange
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.exchange import Exchange
+from brokers.engine.registry.subscription import Subscription
 from brokers.engine.services.outlet import Outlet
-from brokers.engine.subscription import Subscription
 
 #: How a receiver asks for message groups: by a capability of its source or, where a client can set none (JMS), by this
 #: at the end of the address, unless a queue has that very name.

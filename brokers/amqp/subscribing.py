@@ -25,8 +25,8 @@ from brokers.amqp.link_context import LinkContext
 from brokers.amqp.links import ConsumerLink
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
+from brokers.engine.registry.subscription import Subscription, Wish
 from brokers.engine.services.subscriptions import everything
-from brokers.engine.subscription import Subscription, Wish
 from brokers.engine.values.message import sequence_of
 
 TOPIC, TEMPORARY_TOPIC, QUEUE, SHARED, GLOBAL = "topic", "temporary-topic", "queue", "shared", "global"

@@ -11,7 +11,7 @@ from brokers.amqp.incoming import ProducerLink
 from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import MAX_WAITING
 from brokers.amqp.outlet_link import OutletLink
-from brokers.engine.exchange import Exchange
+from brokers.engine.registry.exchange import Exchange
 
 #: The one life that a node may have here, whatever was asked for: to the end of its link (part 3.5.10 of the standard).
 _DELETE_ON_CLOSE = {symbol("lifetime-policy"): Described(ulong(0x2B), [])}

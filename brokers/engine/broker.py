@@ -20,6 +20,7 @@ from brokers.engine.queues.deep_queue import DeepQueue
 from brokers.engine.queues.durable_queue import DurableQueue
 from brokers.engine.queues.groups import Groups
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.services.accounts import Accounts
 from brokers.engine.services.dead_letters import DeadLetters
 from brokers.engine.services.enforcement import Enforcement
@@ -35,7 +36,6 @@ from brokers.engine.values.events import queue_subject
 from brokers.engine.values.names import check_name
 from brokers.engine.values.policy import Value
 from brokers.engine.values.stops import Scope, Stop
-from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.model import ObjectName, object_name
 
 

@@ -17,7 +17,7 @@ from brokers.admin import Event
 from brokers.amqp.nodes import NodeSource, NodeTarget
 from brokers.amqp.refusals import Refused
 from brokers.engine.management.permission import virtualhost_of
-from brokers.engine.rights import MANAGE, Rights
+from brokers.engine.values.rights import MANAGE, Rights
 from brokers.server.event_journal import EventJournal, Expired
 from brokers.server.values import to_amqp
 

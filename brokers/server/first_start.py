@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokers.engine.broker import Broker
-from brokers.engine.virtualhost import DEFAULT
+from brokers.engine.registry.virtualhost import DEFAULT
 
 #: Without a resume level below the stop level a queue that is read from steadily would become overfull and underfull
 #: with every message.

@@ -26,7 +26,7 @@ from brokers.admin import (
 from brokers.amqp.nodes import NodeSource, NodeTarget
 from brokers.engine.management.permission import ManagementAs
 from brokers.engine.management.requests import Management
-from brokers.engine.rights import Rights
+from brokers.engine.values.rights import Rights
 from brokers.input_checks import readable, readable_sentences, shortened, value_faults
 from brokers.input_limits import TEXT
 from brokers.model import TYPES, ObjectName

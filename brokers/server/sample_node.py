@@ -12,7 +12,7 @@ from brokers.amqp.refusals import Refused
 from brokers.engine.broker import Broker
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.queue import Queue
-from brokers.engine.rights import MANAGE
+from brokers.engine.values.rights import MANAGE
 
 #: Queues in one message.
 ROWS = 500

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from brokers.admin import AdminError
 from brokers.engine.broker import Broker
+from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.names import check_name
-from brokers.engine.virtualhost import VirtualHost
 from brokers.server.checksums import body_checksum, place_mark
 from brokers.server.config_store import ConfigStore
 from brokers.server.first_start import first_start

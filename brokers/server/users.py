@@ -17,8 +17,8 @@ from pathlib import Path
 from scramp import ScramException
 from scramp.utils import saslprep
 
-from brokers.engine.rights import ALL
 from brokers.engine.services.accounts import Accounts
+from brokers.engine.values.rights import ALL
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.passwords import ITERATIONS, Passwords, Verifier, fits, text, unpacked
 from brokers.server.sqlite_file import make_folder, sync_folder

@@ -18,8 +18,8 @@ from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Close, CreditChanged, Drain, Effect, Settled
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.values.events import Fact
-from brokers.engine.virtualhost import DEFAULT, VirtualHost
 
 START = 1_700_000_000_000
 SWEEP = 50

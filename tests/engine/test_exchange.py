@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.broker import Broker
-from brokers.engine.exchange import REMEMBERED, Exchange, Topic
+from brokers.engine.registry.exchange import REMEMBERED, Exchange, Topic
 from tests.engine.simulation import START, Simulation
 
 KINDS = ("direct", "topic", "fanout")

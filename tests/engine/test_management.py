@@ -13,7 +13,7 @@ from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, N
 from brokers.engine.flow.turn import Close
 from brokers.engine.management.queries import MAX_PAGE
 from brokers.engine.management.requests import Management
-from brokers.engine.subscription import Wish
+from brokers.engine.registry.subscription import Wish
 from brokers.engine.values.stops import Scope
 from brokers.model import TYPES, Kind, ObjectName, object_name
 from tests.engine.plainly import Plainly

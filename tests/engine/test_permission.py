@@ -11,8 +11,8 @@ from brokers.admin import AdminError, NotAllowed
 from brokers.engine.broker import Broker
 from brokers.engine.management.permission import ManagementAs
 from brokers.engine.management.requests import Management
-from brokers.engine.rights import ALL, Rights, parse_grants
-from brokers.engine.subscription import Wish
+from brokers.engine.registry.subscription import Wish
+from brokers.engine.values.rights import ALL, Rights, parse_grants
 from brokers.model import TYPES, ObjectName, object_name
 from tests.engine.plainly import Plainly
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.rights import ALL, EVERY, NOBODY, RIGHTS, Rights, parse_grants
+from brokers.engine.values.rights import ALL, EVERY, NOBODY, RIGHTS, Rights, parse_grants
 
 USERS = {
     "nobody": NOBODY,

@@ -12,7 +12,7 @@ from brokers.admin import AlreadyExists, InvalidValue, NotFound, StaleVersion
 from brokers.engine.flow.turn import Detach
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
-from brokers.engine.slow_consumer import SlowConsumerPolicy, best
+from brokers.engine.registry.slow_consumer import SlowConsumerPolicy, best
 from brokers.model import object_name
 from tests.engine.simulation import Simulation
 from tests.engine.test_subscriptions import Publisher, durable, restarted, subscribe, wish

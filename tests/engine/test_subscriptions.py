@@ -14,8 +14,8 @@ from brokers.engine.connection import Connection
 from brokers.engine.flow.turn import Detach
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
+from brokers.engine.registry.subscription import Arrivals, Subscription, Wish, queue_name
 from brokers.engine.services.outlet import Outlet
-from brokers.engine.subscription import Arrivals, Subscription, Wish, queue_name
 from brokers.engine.values.stops import Scope
 from brokers.model import object_name
 from tests.engine.simulation import START, Simulation

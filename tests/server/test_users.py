@@ -10,7 +10,7 @@ from scramp import ScramClient, ScramException, ScramMechanism
 
 from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
-from brokers.engine.rights import ALL, NOBODY
+from brokers.engine.values.rights import ALL, NOBODY
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.passwords import MAX_PASSWORD, Passwords
 from brokers.server.users import Users

@@ -11,7 +11,7 @@ from typing import Any
 
 from brokers.admin import ManagedObject, NotAllowed, Page
 from brokers.engine.management.requests import Management
-from brokers.engine.rights import MANAGE, Rights
+from brokers.engine.values.rights import MANAGE, Rights
 from brokers.model import TYPES, ObjectName
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from brokers.admin import AlreadyExists, InvalidValue, StaleVersion
 from brokers.engine.broker import Broker
-from brokers.engine.exchange import Exchange
 from brokers.engine.management.impact import QueueImpact, describe_impact, impact
 from brokers.engine.management.policy_changes import PolicyChange, one_per_object, read_change
 from brokers.engine.management.resources.policies import merged_policy
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.exchange import Exchange
+from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.services.enforcement import check_pattern
 from brokers.engine.values.policy import NOTHING, Fields, Layers, Policies, Policy, Value, fields
-from brokers.engine.virtualhost import VirtualHost
 from brokers.model.policy_operations import MOST_CHANGES, MOST_QUEUES
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.connection import ANONYMOUS
 from brokers.engine.flow.turn import Keep
-from brokers.engine.rights import EVERY, MANAGE, NOBODY, RIGHTS, Rights, parse_grants
 from brokers.engine.services.certificates import canonical_subject
 from brokers.engine.values.events import user_words
 from brokers.engine.values.names import MAX_NAME
+from brokers.engine.values.rights import EVERY, MANAGE, NOBODY, RIGHTS, Rights, parse_grants
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:

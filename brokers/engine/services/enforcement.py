@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
-from brokers.engine.exchange import Exchange
 from brokers.engine.flow.turn import Keep
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.exchange import Exchange
+from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.events import policy_words
 from brokers.engine.values.limits import InvalidPolicy, Limits, resolve
 from brokers.engine.values.policy import (
@@ -29,7 +30,6 @@ from brokers.engine.values.policy import (
     pattern_fault,
     settings,
 )
-from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

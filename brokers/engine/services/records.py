@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.engine.flow.turn import Keep
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.stops import Stop
-from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
-from brokers.engine.exchange import ROUTERS, Exchange, key_fault
 from brokers.engine.flow.turn import Keep
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.exchange import ROUTERS, Exchange, key_fault
+from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.services.temporary import check_not_gone
 from brokers.engine.values.names import MAX_NAME, check_name
 from brokers.engine.values.policy import Value
 from brokers.engine.values.stops import Scope, Stop
-from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

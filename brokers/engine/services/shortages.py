@@ -24,8 +24,8 @@ from brokers.engine.flow.usage import (
     limit_levels,
     store_levels,
 )
+from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.limits import InvalidPolicy
-from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AlreadyExists, NotFound
 from brokers.engine.flow.turn import Keep
-from brokers.engine.slow_consumer import FIELDS, SlowConsumerPolicy, Value, best, check, words
-from brokers.engine.subscription import Subscription
+from brokers.engine.registry.slow_consumer import FIELDS, SlowConsumerPolicy, Value, best, check, words
+from brokers.engine.registry.subscription import Subscription
+from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.events import policy_words, queue_subject
 from brokers.engine.values.names import check_name
-from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

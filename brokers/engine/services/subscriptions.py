@@ -12,12 +12,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotFound
-from brokers.engine.exchange import Exchange
 from brokers.engine.flow.turn import Detach, Keep
 from brokers.engine.queues.queue import Queue
-from brokers.engine.subscription import Subscription, Wish, identity, queue_name
+from brokers.engine.registry.exchange import Exchange
+from brokers.engine.registry.subscription import Subscription, Wish, identity, queue_name
+from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.events import queue_subject
-from brokers.engine.virtualhost import VirtualHost
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

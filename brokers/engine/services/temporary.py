@@ -12,8 +12,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from brokers.admin import InvalidValue, NotAllowed, NotFound
-from brokers.engine.exchange import Exchange
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.exchange import Exchange
 
 if TYPE_CHECKING:
     from brokers.engine.broker import Broker

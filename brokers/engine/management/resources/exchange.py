@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from brokers.engine.broker import Broker
-from brokers.engine.exchange import Exchange
 from brokers.engine.management.resources.policies import explanation, merged_policy, policy_of, state_policy_changed
 from brokers.engine.management.resources.resource import Change, ManagedResource, Values
 from brokers.engine.management.resources.shared_readers import policy_readers, stops_at_time_of_day
 from brokers.engine.management.resources.stop_operations import stop_operations
+from brokers.engine.registry.exchange import Exchange
 from brokers.engine.values.policy import Layers, fields
 from brokers.engine.values.stops import Scope, Stop
 from brokers.model import ObjectName

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from brokers.engine.broker import Broker
 from brokers.engine.management.resources.resource import Change, ManagedResource, Values
 from brokers.engine.management.resources.shared_readers import item_readers, time_reader
-from brokers.engine.slow_consumer import FIELDS, SlowConsumerPolicy
-from brokers.engine.subscription import Subscription
+from brokers.engine.registry.slow_consumer import FIELDS, SlowConsumerPolicy
+from brokers.engine.registry.subscription import Subscription
 from brokers.model import ObjectName
 
 

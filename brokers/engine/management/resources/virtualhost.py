@@ -24,10 +24,10 @@ from brokers.engine.management.resources.shared_readers import (
     total_readers,
 )
 from brokers.engine.management.resources.stop_operations import stop_operations
+from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.services.shortages import STORE_LIMITS, check_store_limits
 from brokers.engine.values.policy import NOTHING, Layers, fields
 from brokers.engine.values.stops import Scope
-from brokers.engine.virtualhost import DEFAULT, VirtualHost
 from brokers.model import ObjectName
 
 

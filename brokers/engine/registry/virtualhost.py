@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from brokers.engine.exchange import Exchange
 from brokers.engine.flow.metering import Meter
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.ports import Store
 from brokers.engine.queues.queue import Queue
-from brokers.engine.slow_consumer import SlowConsumerPolicy
-from brokers.engine.subscription import Subscription
+from brokers.engine.registry.exchange import Exchange
+from brokers.engine.registry.slow_consumer import SlowConsumerPolicy
+from brokers.engine.registry.subscription import Subscription
 from brokers.engine.values.policy import Policies, Value
 from brokers.model import ObjectName, object_name
 

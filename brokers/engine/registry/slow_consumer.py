@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from brokers.admin import InvalidValue
-from brokers.engine.subscription import Subscription
+from brokers.engine.registry.subscription import Subscription
 from brokers.model import ObjectName, object_name
 from brokers.model.patterns import Rank, match_rank, matches, pattern_fault
 

@@ -1,0 +1,1 @@
+"""What a broker has: virtual hosts with their queues, exchanges and subscriptions; connections and their links."""
