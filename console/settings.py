@@ -17,7 +17,7 @@ HEADGATE_URL               where people reach the console, for links in alerts
 REDIS_URL                  where Celery's messages go; default: files in the data folder, which need no server
 HEADGATE_HISTORY_URL       folder or URL (s3://…) of the flow history, default <data>/history
 DATABASE_URL               default: SQLite in the data folder
-HEADGATE_OIDC_…            sign-in at an OpenID Connect provider: console/oidc_settings.py tells them
+HEADGATE_OIDC_…            sign-in at an OpenID Connect provider: console/access/oidc_settings.py tells them
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from brokers import input_limits
+from console.access.oidc_settings import OidcSettingsError
+from console.access.oidc_settings import from_environment as oidc_from_environment
 from console.data_folder import DataFolderError, database, prepare, secret
-from console.oidc_settings import OidcSettingsError
-from console.oidc_settings import from_environment as oidc_from_environment
 from console.static_version import static_version
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -85,7 +85,7 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
     {
         "slug": "local",
         "title": "Local broker",
-        "connect": os.environ.get("HEADGATE_BROKER_CONNECT") or "console.brokers.connect_bundled",
+        "connect": os.environ.get("HEADGATE_BROKER_CONNECT") or "console.links.registry.connect_bundled",
         "options": {
             "host": os.environ.get("HEADGATE_BROKER_HOST") or "127.0.0.1",
             "port": _port("HEADGATE_BROKER_PORT", 5672),

@@ -8,10 +8,10 @@ from django.urls import include, path
 from console.pages.oidc import OidcBack, OidcGo
 from console.pages.sign_in import sign_in
 
-handler400 = "console.pages.errors.bad_request"
-handler403 = "console.pages.errors.forbidden"
-handler404 = "console.pages.errors.not_found"
-handler500 = "console.pages.errors.server_error"
+handler400 = "console.intake.error_pages.bad_request"
+handler403 = "console.intake.error_pages.forbidden"
+handler404 = "console.intake.error_pages.not_found"
+handler500 = "console.intake.error_pages.server_error"
 
 urlpatterns = [
     path("login/", sign_in, name="login"),

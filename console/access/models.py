@@ -1,6 +1,6 @@
 """Grants of roles to users and groups, and tokens that programs sign in with.
 
-Only `console/operations/access.py` writes here, so that each change leaves its audit row.
+Only `console/access/administration.py` writes here, so that each change leaves its audit row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.utils import timezone
 
-from console.access import rights
+from console.permissions import rights
 
 ROLES = [(role.value, role.words) for role in rights.Role]
 

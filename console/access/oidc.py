@@ -21,9 +21,9 @@ from django.db import IntegrityError, transaction
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 
+from console.access.administration import join_as_told
 from console.access.models import OidcIdentity
-from console.oidc_settings import Oidc
-from console.operations.access import join_as_told
+from console.access.oidc_settings import Oidc
 
 log = logging.getLogger(__name__)
 

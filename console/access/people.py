@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from console.access.models import RoleGrant
-from console.access.rights import Grant, Rights, Role
+from console.permissions.rights import Grant, Rights, Role
 
 _NOTHING = Rights()
 _EVERYTHING = Rights((Grant(Role.ADMIN),))

@@ -19,6 +19,7 @@ from django.utils import timezone
 from brokers.admin import InvalidValue, NotFound, StaleVersion
 from brokers.input_checks import label_fault
 from brokers.model.patterns import pattern_fault
+from console.access.actor import Actor
 from console.alerts.addresses import network_of, url_of
 from console.alerts.models import (
     AllowedNetwork,
@@ -33,8 +34,7 @@ from console.alerts.models import (
 from console.alerts.tasks import deliver
 from console.alerts.wording import titles
 from console.celery import send
-from console.operations.actor import Actor
-from console.operations.of_console import Change, console_change, needs_of_scope, slugs
+from console.operations.console_changes import Change, console_change, needs_of_scope, slugs
 
 _LONGEST = 7 * 24 * 3600
 _DEEPEST = 10**15

@@ -25,8 +25,8 @@ from console.alerts.judging import UNREACHABLE, Judged, Seen, judge
 from console.alerts.models import Alert, AlertState, Delivery, Notification, Position, Rule, Silence
 from console.alerts.plain import DEAD_LETTERS, PLAIN, Row, dead_letter_queues, of_rule
 from console.alerts.wording import items
-from console.brokers import BrokerLink
 from console.links.queue_table import queue_of
+from console.links.registry import BrokerLink
 
 log = logging.getLogger(__name__)
 
@@ -270,8 +270,8 @@ def set_by(by: dt.timedelta, silences: list[int]) -> None:
 def begin(ended: threading.Event) -> threading.Thread:
     """The evaluator in a thread of this process, before its brokers."""
     from console.alerts.tasks import deliver
-    from console.brokers import links
     from console.celery import send
+    from console.links.registry import links
 
     evaluator = Evaluator(links, lambda number: send(deliver, number))
     thread = threading.Thread(target=evaluator.run, args=(ended.is_set, ended.wait), name="alerts", daemon=True)

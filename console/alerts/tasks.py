@@ -22,7 +22,7 @@ from console.alerts.reaching import NO_MAIL_SERVER
 from console.alerts.webhook import Refused, post
 from console.alerts.wording import payload, subject, text
 from console.celery import app, send
-from console.row_leases import free_rows, take
+from console.leases.row_leases import free_rows, take
 
 log = logging.getLogger(__name__)
 

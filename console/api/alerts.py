@@ -11,7 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.admin import NotFound
-from console.alerts import editing, seeing
+from console.access.actor import Actor
+from console.alerts import editing, visibility
 from console.alerts.editing import receiver_shown, rule_shown, silence_shown
 from console.alerts.models import (
     Alert,
@@ -29,7 +30,6 @@ from console.alerts.wording import short, titles
 from console.api import alerts_schema as shapes
 from console.api import schema
 from console.api.reading import PersonalView, body_of, choice_in, number_in, text_in, version_in
-from console.operations import Actor
 
 
 def actor(request: Request) -> Actor:
@@ -51,7 +51,7 @@ def _rules() -> QuerySet[Rule]:
 def _rule(view: PersonalView, number: int) -> Rule:
     """Raises NotFound, also for one that they do not see."""
     rule: Rule = one(_rules(), number, "rule")
-    if not seeing.sees_rule(view.rights, rule):
+    if not visibility.sees_rule(view.rights, rule):
         raise NotFound(f"there is no rule {number}")
     return rule
 
@@ -89,7 +89,7 @@ class AlertsView(PersonalView):
                 "silenced": alert.silenced,
             }
             for alert in rows.order_by("state", "-since")[:1000]
-            if seeing.sees_object(self.rights, alert.broker, alert.object)
+            if visibility.sees_object(self.rights, alert.broker, alert.object)
         ]
         return Response(shown)
 
@@ -97,7 +97,7 @@ class AlertsView(PersonalView):
 class RulesView(PersonalView):
     @extend_schema(responses={200: shapes.Rule(many=True)}, operation_id="alerts_rules_list", summary="Rules")
     def get(self, request: Request) -> Response:
-        return Response([rule_shown(rule) for rule in _rules() if seeing.sees_rule(self.rights, rule)])
+        return Response([rule_shown(rule) for rule in _rules() if visibility.sees_rule(self.rights, rule)])
 
     @extend_schema(
         request=shapes.RuleGiven, responses={201: shapes.Rule, **schema.WRITE_REFUSALS}, summary="Make a rule"
@@ -138,7 +138,10 @@ class ReceiversView(PersonalView):
     )
     def get(self, request: Request) -> Response:
         return Response(
-            [receiver_shown(receiver, whole=seeing.sees_receivers(self.rights)) for receiver in Receiver.objects.all()]
+            [
+                receiver_shown(receiver, whole=visibility.sees_receivers(self.rights))
+                for receiver in Receiver.objects.all()
+            ]
         )
 
     @extend_schema(
@@ -157,7 +160,9 @@ class ReceiverView(PersonalView):
     @extend_schema(responses={200: shapes.Receiver, **schema.READ_REFUSALS}, summary="One receiver")
     def get(self, request: Request, number: int) -> Response:
         return Response(
-            receiver_shown(one(Receiver.objects.all(), number, "receiver"), whole=seeing.sees_receivers(self.rights))
+            receiver_shown(
+                one(Receiver.objects.all(), number, "receiver"), whole=visibility.sees_receivers(self.rights)
+            )
         )
 
     @extend_schema(
@@ -199,7 +204,7 @@ class SilencesView(PersonalView):
     @extend_schema(responses={200: shapes.Silence(many=True)}, summary="Silences in force")
     def get(self, request: Request) -> Response:
         rows = Silence.objects.select_related("rule").filter(until__gt=timezone.now())
-        return Response([silence_shown(each) for each in rows if seeing.sees_rule(self.rights, each)])
+        return Response([silence_shown(each) for each in rows if visibility.sees_rule(self.rights, each)])
 
     @extend_schema(
         request=shapes.SilenceGiven,
@@ -261,8 +266,8 @@ class LogView(PersonalView):
             rows = rows.filter(rule=rule)
         if state := choice_in(query, "state", DeliveryState.values):
             rows = rows.filter(deliveries__state=state).distinct()
-        if not seeing.sees_all(self.rights):
-            rows = rows.filter(pk__in=[told.pk for told in seeing.seen(self.rights, rows[:_MOST])])
+        if not visibility.sees_all(self.rights):
+            rows = rows.filter(pk__in=[told.pk for told in visibility.seen(self.rights, rows[:_MOST])])
         shown = [_notification(self, told) for told in rows[(number - 1) * size : number * size]]
         return Response({"count": rows.count(), "page": number, "page_size": size, "results": shown})
 
@@ -285,10 +290,10 @@ _MOST = 2000
 
 
 def _notification(view: PersonalView, told: Notification) -> dict[str, Any]:
-    whole = seeing.sees_all(view.rights)
-    items = told.items if whole else seeing.items_seen(view.rights, told)
+    whole = visibility.sees_all(view.rights)
+    items = told.items if whole else visibility.items_seen(view.rights, told)
     # What a receiver answered may name an address: for those who may change receivers.
-    log = seeing.sees_receivers(view.rights)
+    log = visibility.sees_receivers(view.rights)
     return {
         "id": str(told.id),
         "at": told.at,

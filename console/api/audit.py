@@ -24,8 +24,8 @@ from console.api.streaming import streamed
 from console.audit.models import AuditEntry, AuditQuerySet, Outcome
 from console.audit.search import COLUMNS, AuditSearch
 from console.incident.timeline import harmless
+from console.links.visible import visible_link
 from console.operations.policies import FIELDS
-from console.seen import link_seen
 
 _FILTERS = [
     schema.asked("broker", "Only of this broker."),
@@ -52,7 +52,7 @@ class AuditView(PersonalView):
         query = request.query_params
         number = number_in(query, "page", 1, 1, 1 << 31)
         size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
-        rows = AuditSearch.parse(query).of(AuditEntry.objects.seen_by(self.rights))
+        rows = AuditSearch.parse(query).of(AuditEntry.objects.as_visible(self.rights))
         shown = schema.AuditRow(rows[(number - 1) * size : number * size], many=True).data
         return Response({"count": rows.count(), "page": number, "page_size": size, "results": shown})
 
@@ -67,7 +67,7 @@ class AuditFileView(PersonalView):
     def get(self, request: Request) -> StreamingHttpResponse:
         kind = choice_in(request.query_params, "as", _FILES, "csv")
         media, written = _FILES[kind]
-        rows = AuditSearch.parse(request.query_params).of(AuditEntry.objects.seen_by(self.rights))
+        rows = AuditSearch.parse(request.query_params).of(AuditEntry.objects.as_visible(self.rights))
         return streamed(request._request, written(_parts(rows)), media, f"audit.{kind}", database=True)
 
 
@@ -119,7 +119,7 @@ class RevertView(PersonalView):
     )
     def get(self, request: Request, number: int) -> Response:
         entry = self._entry(number)
-        broker = link_seen(self.rights, entry.broker)
+        broker = visible_link(self.rights, entry.broker)
         change = operations.reversal(broker, entry)
         known = set(change.attributes) <= {*FIELDS, "priority"}
         preview = operations.preview_changes(broker, [change]) if known else None
@@ -138,7 +138,7 @@ class RevertView(PersonalView):
             raise InvalidValue({"version": f"version is {version!r}: it must be a whole number"})
         after = operations.revert(
             self.actor,
-            link_seen(self.rights, entry.broker),
+            visible_link(self.rights, entry.broker),
             entry,
             version=version,
             reason=text_in(body, "reason"),
@@ -146,7 +146,7 @@ class RevertView(PersonalView):
         return Response({"version": after})
 
     def _entry(self, number: int) -> AuditEntry:
-        entry = AuditEntry.objects.seen_by(self.rights).filter(pk=number).first()
+        entry = AuditEntry.objects.as_visible(self.rights).filter(pk=number).first()
         if entry is None:
             raise NotFound(f"there is no audit row {number}")
         return entry

@@ -13,13 +13,13 @@ from brokers.model import ManagedType
 from console.api import schema
 from console.api.reading import BrokerView, PersonalView
 from console.links.link import BrokerLink
-from console.seen import links_seen
+from console.links.visible import visible_links
 
 
 class BrokersView(PersonalView):
     @extend_schema(responses={200: schema.Broker(many=True)}, summary="List the brokers")
     def get(self, request: Request) -> Response:
-        return Response([_shown(link) for link in links_seen(self.rights)])
+        return Response([_shown(link) for link in visible_links(self.rights)])
 
 
 class BrokerDetailView(BrokerView):

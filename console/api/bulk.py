@@ -10,14 +10,14 @@ from rest_framework.response import Response
 
 from brokers.admin import InvalidValue, NotFound
 from console import operations
-from console.access.rights import Role
 from console.api import policies_schema, schema
 from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, body_of, choice_in, map_in, number_in, text_in
-from console.bulk import tasks
+from console.bulk import editing, tasks
+from console.bulk.editing import Selection
 from console.bulk.models import BulkEdit, RowState
 from console.celery import send
-from console.operations import Selection
-from console.seen import link_seen
+from console.links.visible import visible_link
+from console.permissions.rights import Role
 
 _NAMED = 200
 
@@ -35,7 +35,7 @@ class BulkEditsView(BrokerView):
         link = self.link
         jobs = BulkEdit.objects.filter(broker=link.slug)
         if link.only_hosts is not None:
-            jobs = jobs.filter(pk__in=[job.pk for job in jobs if operations.is_seen(job, link.only_hosts)])
+            jobs = jobs.filter(pk__in=[job.pk for job in jobs if editing.is_seen(job, link.only_hosts)])
         shown = [_job(job) for job in jobs[(number - 1) * size : number * size]]
         return Response({"count": jobs.count(), "page": number, "page_size": size, "results": shown})
 
@@ -48,7 +48,7 @@ class BulkEditsView(BrokerView):
     )
     def post(self, request: Request) -> Response:
         body = body_of(request)
-        job = operations.begin_bulk(
+        job = editing.begin_bulk(
             self.actor, self.link, selection_in(body), map_in(body, "attributes"), reason=text_in(body, "reason")
         )
         send(tasks.carry_out, job.pk)
@@ -64,9 +64,9 @@ class BulkPreviewView(BrokerView):
     )
     def post(self, request: Request) -> Response:
         body = body_of(request)
-        rows = operations.selected(self.link, selection_in(body))
+        rows = editing.selected(self.link, selection_in(body))
         attributes = map_in(body, "attributes")
-        preview = operations.preview_bulk(self.link, rows, attributes) if attributes and rows else None
+        preview = editing.preview_bulk(self.link, rows, attributes) if attributes and rows else None
         queues = [
             {
                 "object": row["object"],
@@ -84,7 +84,7 @@ class _JobView(PersonalView):
     def job(self, number: int) -> BulkEdit:
         """Raises NotFound, also if they do not see all of its queues."""
         job = BulkEdit.objects.filter(pk=number).first()
-        if job is None or not operations.is_seen(job, self.rights.hosts(Role.VIEWER, job.broker)):
+        if job is None or not editing.is_seen(job, self.rights.hosts(Role.VIEWER, job.broker)):
             raise NotFound(f"there is no bulk edit {number}")
         return job
 
@@ -134,7 +134,7 @@ class BulkResumeView(_JobView):
     )
     def post(self, request: Request, number: int) -> Response:
         job = self.job(number)
-        operations.resume_bulk(self.actor, job)
+        editing.resume_bulk(self.actor, job)
         send(tasks.carry_out, job.pk)
         return Response(_job(self.job(number)))
 
@@ -146,7 +146,7 @@ class BulkInterruptView(_JobView):
         summary="Interrupt a bulk edit",
     )
     def post(self, request: Request, number: int) -> Response:
-        operations.interrupt_bulk(self.actor, self.job(number))
+        editing.interrupt_bulk(self.actor, self.job(number))
         return Response(_job(self.job(number)))
 
 
@@ -157,8 +157,8 @@ class BulkUndoView(_JobView):
     )
     def get(self, request: Request, number: int) -> Response:
         job = self.job(number)
-        changes = operations.undo_changes(job)
-        link = link_seen(self.rights, job.broker)
+        changes = editing.undo_changes(job)
+        link = visible_link(self.rights, job.broker)
         preview = operations.preview_changes(link, changes, one_by_one=True) if changes else None
         return Response({"count": len(changes), "queues": [], "preview": preview})
 
@@ -170,7 +170,7 @@ class BulkUndoView(_JobView):
     )
     def post(self, request: Request, number: int) -> Response:
         reason = text_in(body_of(request), "reason")
-        job = operations.begin_undo(self.actor, self.job(number), reason=reason)
+        job = editing.begin_undo(self.actor, self.job(number), reason=reason)
         send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
@@ -203,7 +203,7 @@ def _job(job: BulkEdit) -> dict[str, Any]:
         "undo_of": job.undo_of_id,
         "undone_by": list(job.undone_by.values_list("pk", flat=True)),
         "state": job.state,
-        "stalled": operations.is_stalled(job),
+        "stalled": editing.is_stalled(job),
         "error": job.error,
         "total": sum(counts.values()),
         "counts": counts,

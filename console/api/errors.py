@@ -21,7 +21,7 @@ from brokers.admin import (
 )
 from brokers.input_checks import readable, readable_sentences, shortened
 from console.history.storage.reader import HistoryBroken, NothingRecorded
-from console.seen import UnknownBroker
+from console.links.visible import UnknownBroker
 
 _STATUS: dict[type[Exception], int] = {
     NotFound: status.HTTP_404_NOT_FOUND,

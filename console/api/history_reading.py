@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from brokers.admin import InvalidValue
 from console.access.people import rights_in
 from console.api.reading import time_in
-from console.history.query.visibility import seen_by
+from console.history.query.visibility import as_visible
 from console.history.storage.durations import DAY
 from console.history.storage.queue_key import QueueKey
 from console.history.storage.reader import Reader, reader_of
@@ -25,7 +25,7 @@ _AHEAD = 2 * DAY
 
 def history(request: Request) -> Reader:
     """The history of this console, as far as who asks may see it."""
-    return seen_by(whole_history(), rights_in(request._request))
+    return as_visible(whole_history(), rights_in(request._request))
 
 
 def whole_history() -> Reader:

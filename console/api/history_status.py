@@ -10,13 +10,12 @@ from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console import operations
-from console.access.rights import Role
 from console.api import schema
 from console.api.history_reading import history
 from console.api.reading import PersonalView, body_of, text_in
-from console.history.pipeline import diagnosis
+from console.history.pipeline import diagnosis, run_now
 from console.history.pipeline.status import status as status_of
+from console.permissions.rights import Role
 
 
 def _text(says: str, *, null: bool = False) -> serializers.CharField:
@@ -112,7 +111,7 @@ class HistoryStatus(serializers.Serializer[Any]):
 
 
 class HistoryRunRequest(serializers.Serializer[Any]):
-    work = serializers.ChoiceField(choices=list(operations.HISTORY_WORKS), help_text="What to do at once.")
+    work = serializers.ChoiceField(choices=list(run_now.HISTORY_WORKS), help_text="What to do at once.")
     reason = serializers.CharField(required=False, help_text="Why; it goes into the audit trail.")
 
 
@@ -163,5 +162,5 @@ class HistoryRunView(PersonalView):
     def post(self, request: Request) -> Response:
         body = body_of(request)
         work = text_in(body, "work")
-        operations.run_history(self.actor, work, text_in(body, "reason"))
+        run_now.run_history(self.actor, work, text_in(body, "reason"))
         return Response({"work": work}, status=status.HTTP_202_ACCEPTED)

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.access.models import ApiToken
-from console.access.rights import Role
 from console.api.reading import PersonalView
+from console.permissions.rights import Role
 
 _ANY = "empty: every one"
 

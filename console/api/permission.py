@@ -1,5 +1,5 @@
-"""Who may ask this interface at all: whoever sees anything. What they see of it, and may change, is told elsewhere:
-by the links that views are handed (`console/seen.py`) and where changes are attempted (`console/operations/`)."""
+"""Who may use this interface at all: all who see anything. What they see of it follows from the links that views get
+(`console/links/visible.py`), what they may change is decided where it is attempted (`console/operations/`)."""
 
 from __future__ import annotations
 

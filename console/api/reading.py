@@ -13,13 +13,13 @@ from rest_framework.request import Request
 from brokers.admin import InvalidValue, NotFound
 from brokers.input_checks import whole_number
 from brokers.model import TYPES, Attribute, Kind, ManagedType, ObjectName
+from console.access.actor import Actor
 from console.access.people import rights_in
-from console.access.rights import Rights
 from console.api.asked import AskedView
 from console.intake.moments import moment_in
 from console.links.link import BrokerLink
-from console.operations import Actor
-from console.seen import link_seen
+from console.links.visible import visible_link
+from console.permissions.rights import Rights
 
 MOST_AT_ONCE = 500
 
@@ -45,7 +45,7 @@ class BrokerView(PersonalView):
     @property
     def link(self) -> BrokerLink:
         """The broker as far as they may see it. Raises UnknownBroker."""
-        return link_seen(self.rights, self.kwargs.get("slug") or self.request.query_params.get("broker", ""))
+        return visible_link(self.rights, self.kwargs.get("slug") or self.request.query_params.get("broker", ""))
 
 
 def snapshot_of(link: BrokerLink) -> dict[str, Any]:

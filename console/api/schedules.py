@@ -13,7 +13,7 @@ from console.api import alerts_schema as shapes
 from console.api import schema
 from console.api.alerts import actor, one
 from console.api.reading import PersonalView, body_of, number_in, version_in
-from console.operations.of_console import sees_scope
+from console.operations.console_changes import sees_scope
 from console.schedules import editing
 from console.schedules.models import Run, Schedule
 

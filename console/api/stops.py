@@ -13,13 +13,13 @@ from rest_framework.response import Response
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound
 from brokers.model import QUEUE_STATES
 from console import operations
-from console.access.rights import Rights
 from console.api import schema, stops_schema
 from console.api.reading import BrokerView, body_of, name_in, text_in
 from console.links.link import BrokerLink
-from console.live.overview import matching
+from console.links.queue_filter import matching
+from console.links.visible import visible_link, visible_links
 from console.operations import Aim
-from console.seen import link_seen, links_seen
+from console.permissions.rights import Rights
 
 _SUMMED = ("queues", "producers", "already_stopped", "stopped", "draining", "missing")
 
@@ -151,7 +151,7 @@ def _brokers(rights: Rights, body: Mapping[str, Any]) -> list[BrokerLink]:
     slugs = body["brokers"]
     if not isinstance(slugs, list) or not slugs or not all(isinstance(slug, str) and slug for slug in slugs):
         raise InvalidValue({"brokers": 'brokers must be a list of slugs, or ["*"] for every broker'})
-    return links_seen(rights) if "*" in slugs else [link_seen(rights, slug) for slug in dict.fromkeys(slugs)]
+    return visible_links(rights) if "*" in slugs else [visible_link(rights, slug) for slug in dict.fromkeys(slugs)]
 
 
 def _together(wanted: Sequence[BrokerLink], ask: Callable[[BrokerLink], Mapping[str, Any]]) -> dict[str, Any]:

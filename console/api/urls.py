@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
-import console.name_paths  # noqa: F401  (registers the converters of names)
+import console.intake.path_names  # noqa: F401  (registers the converters of names)
 from console.api.audit import AuditFileView, AuditView, RevertView
 from console.api.brokers import BrokerDetailView, BrokersView, TypesView
 from console.api.bulk import (

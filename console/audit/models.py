@@ -13,7 +13,7 @@ from django.db import models
 
 from brokers.input_checks import readable, shortened
 from brokers.input_limits import TEXT
-from console.access.rights import Rights, Role
+from console.permissions.rights import Rights, Role
 
 if TYPE_CHECKING:
     from console.links.link import BrokerLink
@@ -33,7 +33,7 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
     def update(self, **kwargs: Any) -> int:
         raise AppendOnlyError("audit rows are never changed")
 
-    def seen_by(self, rights: Rights) -> AuditQuerySet:
+    def as_visible(self, rights: Rights) -> AuditQuerySet:
         """The rows that somebody may read: those about what they see, and what was changed about who may do what (which
         has no broker) if they administer everything."""
         wanted = models.Q(pk__in=())
@@ -45,7 +45,7 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
         return self.filter(wanted)
 
     def seen_through(self, link: BrokerLink) -> AuditQuerySet:
-        """The rows about a broker, as somebody knows it; see `console/links/seen.py`."""
+        """The rows about a broker, as somebody knows it; see `console/links/visibility.py`."""
         rows = self.filter(broker=link.slug)
         return rows if link.only_hosts is None else rows.filter(virtualhost__in=link.only_hosts)
 

@@ -1,6 +1,6 @@
 """A bulk edit and its rows: what is wanted of each queue, what it was before, and what came of it.
 
-Only `console/operations/bulk.py` writes here. A row tells what it was before it is changed, so that a job which was
+Only `console/bulk/editing.py` writes here. A row tells what it was before it is changed, so that a job which was
 interrupted at any moment can go on, and be undone.
 """
 

@@ -15,9 +15,9 @@ from typing import Any
 from django.utils import timezone
 
 from brokers.admin import BrokerUnreachable
+from console.bulk.editing import give_up, stalled, step
 from console.bulk.models import BulkEdit, State
 from console.celery import app, send
-from console.operations.bulk import give_up, stalled, step
 
 #: How long jobs that are done are kept; the audit trail keeps what they changed.
 KEPT = dt.timedelta(days=365)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.links.trends import NO_RATES, Rates
+from console.conditions.trends import NO_RATES, Rates
 
 Row = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.conditions.detectors import BROKEN, DETECTORS, FLAPPING, FLAPS, Finding, Row, Sight, of_queue
-from console.links.trends import Rates
+from console.conditions.trends import Rates
 
 #: Trouble before warnings, and within them the kinds in the order of `DETECTORS`.
 _ORDER = {kind: place for place, kind in enumerate(DETECTORS)}

@@ -6,13 +6,9 @@ from typing import ClassVar
 
 from django.db import models
 
+from console.leases.models import Held
 
-class Held(models.Model):
-    """Who does what only one may do at a time; see `lease.py`. `until`: the holder is taken for dead after that."""
-
-    name = models.CharField(max_length=40, primary_key=True)
-    holder = models.CharField(max_length=200)
-    until = models.DateTimeField()
+__all__ = ["Held", "HistoryRun", "JobRequest"]
 
 
 class JobRequest(models.Model):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from console.links.trends import Rates
+from console.conditions.trends import Rates
 
 Row = Mapping[str, Any]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from brokers.admin import BrokerAdmin, ManagedObject, NotFound
 from brokers.model import ObjectName, object_name
+from console.conditions.trends import NO_RATES, Rates
 from console.incident.drain import UNITS, doing, drain_rate, estimate
 from console.links.link import BrokerLink
-from console.links.trends import NO_RATES, Rates
 
 Row = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from django.utils.deprecation import MiddlewareMixin
 from brokers import input_limits as limits
 from brokers.input_checks import plain_fault, readable, shortened, text_fault
 from console.intake.bodies import body_limit, too_large
-from console.pages.errors import refused
+from console.intake.error_pages import refused
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 

@@ -1,1 +1,4 @@
-"""Following one broker: connected, kept up to date, reconnected. `console/brokers.py` has the links of a process."""
+"""Links: each follows one broker, is connected, kept up to date and reconnected.
+
+`registry.py` has the links of a process; `visible.py` gives out what a user may see of them.
+"""

@@ -1,8 +1,8 @@
 """The live link to one broker: it connects by itself, follows it, and connects again when the connection is lost.
 
-It lives in the one thread of `console/brokers.py`'s loop; other threads and loops read what it knows (`state.py`) and
-ask the broker through `call` and `acall`. After a lost connection it goes on from the last event it had, so that no
-reader misses one.
+It lives in the one thread of the loop of `registry.py`; other threads and loops read what it knows (`state.py`) and ask
+the broker through `call` and `acall`. After a lost connection it goes on from the last event it had, so that no reader
+misses one.
 """
 
 from __future__ import annotations

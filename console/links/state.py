@@ -14,10 +14,10 @@ from brokers.model import ObjectName
 from brokers.steady_clock import SteadyClock
 from console.conditions.detectors import of_broker, of_host
 from console.conditions.standing import Condition, Standing
+from console.conditions.trends import Rates, Trends
 from console.links.event_window import EventWindow, Tail
 from console.links.queue_table import QueueTable, Row
 from console.links.readers import Readers
-from console.links.trends import Rates, Trends
 
 log = logging.getLogger(__name__)
 

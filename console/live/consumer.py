@@ -26,10 +26,10 @@ from console.links.event_window import Tail
 from console.links.link import BrokerLink
 from console.links.readers import Subscription
 from console.links.state import Status
+from console.links.visible import UnknownBroker, visible_link
 from console.live.event_text import event_text
-from console.live.kept import encode
+from console.live.snapshot_cache import encode
 from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
-from console.seen import UnknownBroker, link_seen
 
 #: Close codes: not signed in; no such broker, or none that may be seen; what may be seen has changed, come again; a
 #: message above the limit, as the server itself says it of a longer one.
@@ -61,7 +61,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         slug = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("broker", [""])[0]
         self._rights = await database_sync_to_async(rights_of)(user)
         try:
-            self.link = link_seen(self._rights, slug)
+            self.link = visible_link(self._rights, slug)
         except UnknownBroker:
             await self.close(NO_BROKER)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from brokers.admin import Event
-from console.live.kept import encode
+from console.live.snapshot_cache import encode
 from console.live.watching import event_shown
 
 #: Events whose text is kept: those that pages may be behind by.

@@ -10,12 +10,13 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from brokers.admin import SAMPLED
 from brokers.model import TYPES
 from console.conditions.standing import Condition
+from console.links.queue_filter import matching, searched_text
 from console.links.queue_table import Row
 
 #: Queues on one page of the overview, unless it asks for fewer or more, and at most.
@@ -68,7 +69,7 @@ class View:
     @cached_property
     def texts(self) -> list[str]:
         """What is searched, of each of `trouble_first`."""
-        return [_searched(row["virtualhost"], row["name"]) for row in self.trouble_first]
+        return [searched_text(row["virtualhost"], row["name"]) for row in self.trouble_first]
 
     def matching(self, search: str, states: Iterable[str]) -> Sequence[Row]:
         """`matching`, trouble first."""
@@ -126,22 +127,6 @@ def overview(
 def check_sort(sort: str) -> None:
     """Raises BadSort."""
     _sort_key(sort)
-
-
-def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = ()) -> Sequence[Row]:
-    """The queues whose name has the text and whose state is one of those given, if any are."""
-    wanted = frozenset(states)
-    needle = search.strip().casefold()
-    if wanted:
-        rows = [row for row in rows if row["state"] in wanted]
-    if needle:
-        rows = [row for row in rows if needle in _searched(row["virtualhost"], row["name"])]
-    return rows
-
-
-@lru_cache(maxsize=50_000)
-def _searched(virtualhost: str, name: str) -> str:
-    return f"{virtualhost}/{name}".casefold()
 
 
 def trouble(row: Row) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from console.incident.why import why
 from console.links.link import BrokerLink
 from console.live import overview as overviews
 from console.live.conditions import conditions_page
-from console.live.kept import Kept, encode
+from console.live.snapshot_cache import Kept, encode
 
 #: Producers and consumers of one queue in a snapshot, blocked ones first.
 MOST_LINKS = 200

@@ -22,10 +22,10 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.model import TYPES, ObjectName
-from console.access.rights import Need, needed
+from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
-from console.brokers import BrokerLink
-from console.operations.actor import Actor
+from console.links.registry import BrokerLink
+from console.permissions.rights import Need, needed
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from brokers.admin import InvalidValue
 from brokers.model import TYPES, ObjectName, check_attributes
-from console.brokers import BrokerLink
+from console.links.registry import BrokerLink
 
 
 def check_update(link: BrokerLink, name: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from typing import Any
 from django.db import DatabaseError, connection
 
 from brokers.model import ObjectName
-from console.access.rights import host_of
 from console.audit.models import AuditEntry, Outcome
-from console.brokers import BrokerLink
+from console.links.registry import BrokerLink
+from console.permissions.rights import host_of
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def _record(broker: str, stop: Mapping[str, Any]) -> None:
 
 def begin(ended: threading.Event) -> threading.Thread:
     """The looking in a thread of this process."""
-    from console.brokers import links
+    from console.links.registry import links
 
     looks = HaltedStarts(links)
     thread = threading.Thread(target=looks.run, args=(ended.is_set, ended.wait), name="halted-starts", daemon=True)

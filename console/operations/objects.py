@@ -8,8 +8,8 @@ from typing import Any
 from brokers.admin import BrokerUnreachable, InvalidValue, ManagedObject, NotFound, StaleVersion
 from brokers.model import TYPES, ObjectName, Operation
 from brokers.model.new_names import new_name_fault
-from console.brokers import BrokerLink
-from console.operations.actor import Actor
+from console.access.actor import Actor
+from console.links.registry import BrokerLink
 from console.operations.attempt import as_detail, attempt, require_reason, without_secrets
 
 #: Operations that stay in force until somebody lifts them: everybody shall be able to read why.

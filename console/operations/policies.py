@@ -24,8 +24,8 @@ from brokers.admin import (
 )
 from brokers.model import POLICY, TYPES, ObjectName, object_name
 from brokers.model.patterns import match_rank
-from console.brokers import BrokerLink
-from console.operations.actor import Actor
+from console.access.actor import Actor
+from console.links.registry import BrokerLink
 from console.operations.objects import create_object, delete_object, update_object
 from console.operations.preview_turns import in_turn
 

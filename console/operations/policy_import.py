@@ -15,8 +15,8 @@ from typing import Any
 
 from brokers.admin import BrokerAdmin, InvalidValue, ManagedObject, StaleVersion
 from brokers.model import ObjectName
-from console.brokers import BrokerLink
-from console.operations.actor import Actor
+from console.access.actor import Actor
+from console.links.registry import BrokerLink
 from console.operations.policies import (
     FIELDS,
     SCOPES,

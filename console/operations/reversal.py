@@ -6,9 +6,9 @@ from typing import Any
 
 from brokers.admin import InvalidValue
 from brokers.model import TYPES, ObjectName
+from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
-from console.brokers import BrokerLink
-from console.operations.actor import Actor
+from console.links.registry import BrokerLink
 from console.operations.policies import FIELDS, SCOPES, PolicyChange, make_change, set_fields
 
 

@@ -16,12 +16,12 @@ from django.db.models import Q, QuerySet
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault
 from brokers.model import QUEUE_STATES, ObjectName
-from console.access.rights import Grant, Role
+from console.access.actor import Actor
+from console.access.audited_changes import audited
 from console.links.link import BrokerLink
-from console.live.overview import matching
-from console.operations.actor import Actor
-from console.operations.audited import audited
+from console.links.queue_filter import matching
 from console.operations.stops import MOST_NAMED
+from console.permissions.rights import Grant, Role
 from console.selections.models import SavedSelection
 
 _FIELDS = frozenset({"name", "shared", "search", "states", "queues"})

@@ -10,9 +10,9 @@ from typing import Any
 from brokers.admin import InvalidValue, NotFound
 from brokers.model import TYPES, ObjectName
 from brokers.model.patterns import matches, pattern_fault
-from console.brokers import BrokerLink
+from console.access.actor import Actor
 from console.links.queue_table import Row
-from console.operations.actor import Actor
+from console.links.registry import BrokerLink
 from console.operations.objects import call_operation
 
 #: Queues that a preview names one by one.

@@ -1,7 +1,7 @@
 """Who may do what: grants, people and groups, for administrators; each sees and changes what lies in their own scope.
 
-Plain forms: what a page posts is one change, which `console/operations/access.py` checks, makes and audits. One that
-takes something away is made only when its question was answered (`access_questions.py`).
+Plain forms: what a page posts is one change, which `console/access/administration.py` checks, makes and audits. One
+that takes something away is made only when its question was answered (`access_questions.py`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from django.views.decorators.http import require_http_methods
 
 from brokers.admin import AdminError, InvalidValue
 from brokers.input_checks import shortened, whole_number
+from console.access import administration as operations
+from console.access.actor import Actor
+from console.access.administration_undo import is_undoable, undo
 from console.access.models import ApiToken, RoleGrant
 from console.access.people import rights_in
-from console.access.rights import Grant, Rights, Role
 from console.audit.models import AuditEntry
 from console.history.query.catalog import brokers
 from console.history.storage.reader import HistoryBroken, NothingRecorded, reader_of
-from console.operations import Actor
-from console.operations import access as operations
-from console.operations.access_undo import is_undoable, undo
 from console.pages import access_questions
 from console.pages.access_questions import Question
 from console.pages.frame import frame
 from console.pages.tokens import known_hosts
+from console.permissions.rights import Grant, Rights, Role
 
 #: What a role lets people do, for the page.
 SAYS = {

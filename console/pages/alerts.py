@@ -8,7 +8,7 @@ from django.views.decorators.http import require_safe
 
 from console.access.people import rights_in
 from console.alerts.models import Rule
-from console.alerts.seeing import sees_rule
+from console.alerts.visibility import sees_rule
 from console.pages.frame import frame
 
 

@@ -33,7 +33,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     and `?until=` (times), `?page=`."""
     broker = broker_of(request)
     asked = {name: request.GET.get(name, "").strip() for name in (*_ASKED, "search", "from", "until")}
-    seen = AuditEntry.objects.seen_by(rights_in(request)).filter(broker__in=(broker["slug"], ""))
+    seen = AuditEntry.objects.as_visible(rights_in(request)).filter(broker__in=(broker["slug"], ""))
     wrong = ""
     try:
         rows = AuditSearch.parse(asked).of(seen)

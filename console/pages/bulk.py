@@ -10,10 +10,10 @@ from django.views.decorators.http import require_safe
 
 from brokers.model import POLICY, QUEUE_STATES
 from console.access.people import rights_in
-from console.access.rights import Role
+from console.bulk.editing import is_seen
 from console.bulk.models import BulkEdit
-from console.operations import is_seen
 from console.pages.frame import frame
+from console.permissions.rights import Role
 
 _FIELDS = [asdict(attribute) for attribute in POLICY]
 

@@ -10,9 +10,9 @@ from django.http import Http404, HttpRequest
 from django.urls import reverse
 
 from console.access.people import rights_in
-from console.access.rights import Hosts, Rights, Role
 from console.links.state import CONNECTING
-from console.seen import link_seen
+from console.links.visible import visible_link
+from console.permissions.rights import Hosts, Rights, Role
 
 
 def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def frame(
 def _state(rights: Rights, broker: str) -> dict[str, Any]:
     """How the broker is, as the live snapshots say it, so that a page does not begin as if it were there. `connected`
     is null while that is not known yet."""
-    link = link_seen(rights, broker)
+    link = visible_link(rights, broker)
     status = link.status
     begins = link.as_of is None and status.error == CONNECTING
     connected = None if begins else status.connected

@@ -7,8 +7,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from console.access.people import rights_in
-from console.access.rights import Role
 from console.pages.history_frame import history_frame
+from console.permissions.rights import Role
 
 
 @require_safe

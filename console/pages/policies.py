@@ -11,11 +11,11 @@ from django.views.decorators.http import require_safe
 from brokers.admin import AdminError
 from brokers.model import POLICY, ObjectName, object_name
 from console.access.people import rights_in
-from console.access.rights import host_of
+from console.links.visible import visible_link
 from console.operations import export_policies
 from console.operations.policies import SCOPES
 from console.pages.frame import broker_of, check_sees, frame
-from console.seen import link_seen
+from console.permissions.rights import host_of
 
 _FIELDS = [asdict(attribute) for attribute in POLICY]
 
@@ -71,7 +71,7 @@ def export(request: HttpRequest) -> HttpResponse:
     """All policies as a file to keep."""
     slug = broker_of(request)["slug"]
     try:
-        text = export_policies(link_seen(rights_in(request), slug))
+        text = export_policies(visible_link(rights_in(request), slug))
     except AdminError as error:
         return render(request, "404.html", {"title": "No export", "said": f"{error}."}, status=503)
     answer = HttpResponse(text, content_type="application/yaml; charset=utf-8")

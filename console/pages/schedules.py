@@ -10,10 +10,10 @@ from django.views.decorators.http import require_safe
 
 from brokers.model import POLICY
 from console.access.people import rights_in
+from console.links.visible import visible_link
 from console.pages.frame import frame
 from console.schedules.editing import sees
 from console.schedules.models import Schedule
-from console.seen import link_seen
 
 _FIELDS = [asdict(attribute) for attribute in POLICY]
 #: Queues that the form suggests.
@@ -39,7 +39,7 @@ def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
         policy=_FIELDS,
         schedule=number,
     )
-    state = link_seen(rights_in(request), context["broker"]["slug"])
+    state = visible_link(rights_in(request), context["broker"]["slug"])
     scopes = ["type=Broker", *(row["object"] for row in state.hosts.values())]
     scopes += [row["object"] for row in state.queues()[:_SUGGESTED]]
     context["page_settings"]["scopes"] = scopes

@@ -11,14 +11,14 @@ from django.views.decorators.http import require_http_methods
 
 from brokers.admin import AdminError, InvalidValue
 from brokers.input_checks import whole_number
+from console.access import administration as operations
+from console.access.actor import Actor
 from console.access.models import ApiToken
 from console.access.people import rights_in
-from console.access.rights import Grant, Rights, Role
-from console.operations import Actor
-from console.operations import access as operations
+from console.links.visible import visible_links
 from console.pages.access_questions import revoke_token
 from console.pages.frame import brokers_of, frame
-from console.seen import links_seen
+from console.permissions.rights import Grant, Rights, Role
 
 #: Days that a form offers.
 DAYS = (1, 7, 30, 90, 365)
@@ -70,7 +70,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 
 def known_hosts(rights: Rights) -> list[str]:
     """Names of virtual hosts to offer, as far as they are seen."""
-    return sorted({name for link in links_seen(rights) for name in link.hosts})
+    return sorted({name for link in visible_links(rights) for name in link.hosts})
 
 
 def _owner(request: HttpRequest) -> User:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-import console.name_paths  # noqa: F401  (registers the converters of names)
+import console.intake.path_names  # noqa: F401  (registers the converters of names)
 from console.pages.access import access
 from console.pages.alerts import alert_rule, alerts
 from console.pages.api_docs import api_docs

@@ -7,8 +7,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from brokers.model import ObjectName
-from console.access.rights import host_of
 from console.pages.frame import broker_of, check_sees, frame
+from console.permissions.rights import host_of
 
 
 @require_safe

@@ -19,11 +19,11 @@ from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerUnreachable, NotFound, StaleVersion
 from brokers.model import ObjectName, object_name
-from console.brokers import BrokerLink, UnknownBroker, link
-from console.operations.actor import Actor
+from console.access.actor import Actor
+from console.leases.row_leases import free_rows, take
+from console.links.registry import BrokerLink, UnknownBroker, link
 from console.operations.objects import update_object
 from console.operations.stops import Aim, start_producers, stop_producers
-from console.row_leases import free_rows, take
 from console.schedules.models import Action, Run, RunState, Schedule
 from console.schedules.times import Rule, end_of, next_due, rule_of
 from console.schedules.wakeups import let_sleep, wake

@@ -14,12 +14,12 @@ from django.utils import timezone
 from brokers.admin import InvalidValue, NotFound, StaleVersion
 from brokers.input_checks import label_fault
 from brokers.model import TYPES, ObjectName, check_attributes
-from console.access.rights import Need, Rights, Role, host_of, needed
-from console.brokers import UnknownBroker, link
-from console.operations.actor import Actor
-from console.operations.of_console import Change, console_change
+from console.access.actor import Actor
+from console.links.registry import UnknownBroker, link
+from console.operations.console_changes import Change, console_change
 from console.operations.policies import FIELDS, SCOPES
 from console.operations.stops import Aim
+from console.permissions.rights import Need, Rights, Role, host_of, needed
 from console.schedules import carrying_out
 from console.schedules.carrying_out import rule_for
 from console.schedules.models import Action, Run, RunState, Schedule

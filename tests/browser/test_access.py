@@ -12,7 +12,7 @@ from django.db import connections
 
 from brokers.model import object_name
 from console.access.models import RoleGrant
-from console.access.rights import Role
+from console.permissions.rights import Role
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Console, People
 from tests.console.conftest import Broker, until_async

@@ -16,11 +16,10 @@ from playwright.async_api import Page, expect
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
+from console.access.actor import Actor
 from console.alerts import editing as alerts
-from console.brokers import link
-from console.operations import Selection
-from console.operations.actor import Actor
-from console.operations.bulk import begin_bulk
+from console.bulk.editing import Selection, begin_bulk
+from console.links.registry import link
 from console.pages.urls import urlpatterns
 from console.schedules import editing as schedules
 from tests.browser.chromium import MISSING, PATH

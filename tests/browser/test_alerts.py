@@ -15,7 +15,7 @@ from brokers.model import object_name
 from console.alerts import tasks
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import AllowedNetwork, Delivery
-from console.brokers import links
+from console.links.registry import links
 from console.schedules import carrying_out
 from console.schedules.models import Schedule
 from tests.browser.chromium import MISSING, PATH

@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from brokers.model import object_name
-from console.brokers import close_links
+from console.links.registry import close_links
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, Console, People
 from tests.browser.test_hung_broker import UNTRUE

@@ -30,8 +30,8 @@ from proton.utils import BlockingConnection
 from brokers.drivers.bundled import BundledBroker
 from brokers.model import object_name
 from console.alerts.models import Rule
-from console.brokers import Pace, close_links, connect_bundled, link
 from console.bulk.models import BulkEdit, BulkEditRow
+from console.links.registry import Pace, close_links, connect_bundled, link
 from console.pages.urls import urlpatterns
 from console.schedules.models import Schedule
 from tests.amqp.test_broker_command import broker_process

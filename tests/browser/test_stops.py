@@ -13,7 +13,7 @@ from playwright.async_api import expect
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
-from console.brokers import link
+from console.links.registry import link
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, People
 from tests.browser.test_overview import opened, row, used

@@ -15,11 +15,11 @@ from click.testing import CliRunner, Result
 from django.contrib.auth.models import User
 from django.db import connections
 
+from console.access import administration
+from console.access.actor import Actor
 from console.access.models import RoleGrant
-from console.access.rights import Grant, Role
 from console.cli.main import cli
-from console.operations import access
-from console.operations.actor import Actor
+from console.permissions.rights import Grant, Role
 from tests.browser.conftest import Console, console, database, empty_database  # noqa: F401  (fixtures)
 from tests.console.conftest import Broker, broker  # noqa: F401  (a fixture)
 
@@ -68,7 +68,7 @@ def somebody(console: Console, tmp_path: Path) -> Callable[..., Terminal]:  # no
             user = User.objects.create_user(name)
             for grant in grants:
                 RoleGrant.objects.create(user=user, role=grant.role, broker=grant.broker, virtualhost=grant.virtualhost)
-            return access.create_token(Actor(user), "cli", list(grants), days=1)[1]
+            return administration.create_token(Actor(user), "cli", list(grants), days=1)[1]
 
         home = tmp_path / name
         home.mkdir()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from brokers.model import ObjectName, object_name
-from console.access.rights import Grant, Role
 from console.audit.models import AuditEntry
 from console.cli import names, output, queries
+from console.permissions.rights import Grant, Role
 from tests.browser.conftest import Console
 from tests.cli.conftest import Terminal, elsewhere, ok
 from tests.console.conftest import Broker, until

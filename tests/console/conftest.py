@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from brokers.admin import BrokerAdmin
 from brokers.testing import InMemoryBroker
-from console.brokers import BrokerLink, Pace, close_links, link
+from console.links.registry import BrokerLink, Pace, close_links, link
 from tests.console.standin import Connected
 
 T = TypeVar("T")

@@ -21,20 +21,19 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from brokers.model import ObjectName, object_name
+from console.access.actor import Actor
 from console.access.models import RoleGrant
-from console.access.rights import Grant, Role
 from console.alerts import editing as alerts
 from console.alerts.models import Alert, AllowedNetwork, Delivery, Notification, Receiver, Rule, Silence
 from console.alerts.wording import items
 from console.api.urls import urlpatterns as api_patterns
 from console.audit.models import AuditEntry
+from console.bulk.editing import Selection, begin_bulk, step
 from console.bulk.models import BulkEdit, BulkEditRow
 from console.links.link import BrokerLink
-from console.links.seen import SeenLink
-from console.operations import Selection
-from console.operations.actor import Actor
-from console.operations.bulk import begin_bulk, step
+from console.links.visibility import RestrictedLink
 from console.pages.urls import urlpatterns as page_patterns
+from console.permissions.rights import Grant, Role
 from console.schedules import carrying_out
 from console.schedules import editing as schedules
 from console.schedules.models import Run, Schedule
@@ -522,13 +521,13 @@ def test_every_public_part_of_a_link_is_answered_by_its_seen_part_itself() -> No
         "knows_event", "begin_events", "clock_shows", "answered", "look", "put_broker", "connected_now", "lost",
         "notify", "answered_at",
     }  # fmt: skip
-    assert public - set(vars(SeenLink)) - writes - fine == set()
+    assert public - set(vars(RestrictedLink)) - writes - fine == set()
 
 
 async def test_many_events_that_are_not_seen_are_passed_over(broker: Broker) -> None:
     from asyncio import to_thread
 
-    from console.links.seen import seen_by
+    from console.links.visibility import as_visible
 
     link = await to_thread(broker.connected)
     blue = object_name("VirtualHost", name="blue")
@@ -539,7 +538,7 @@ async def test_many_events_that_are_not_seen_are_passed_over(broker: Broker) -> 
     await to_thread(
         until, lambda: link.newest_event == broker.memory.engine.last_event and link.window.last == link.newest_event
     )
-    seen = seen_by(link, frozenset({"default"}))
+    seen = as_visible(link, frozenset({"default"}))
     tail = await seen.events_after(0, 5)
     names = [str(each.object) for each in tail.events]
     assert names

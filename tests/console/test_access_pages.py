@@ -10,12 +10,12 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from console.access.actor import Actor
+from console.access.administration import create_token
 from console.access.models import RoleGrant
 from console.access.people import rights_of
-from console.access.rights import Grant, Role
 from console.audit.models import AuditEntry
-from console.operations import Actor
-from console.operations.access import create_token
+from console.permissions.rights import Grant, Role
 from tests.console.conftest import Broker
 from tests.console.test_access import T, person
 from tests.history.delta import HOUR, coverage, write

@@ -28,9 +28,9 @@ from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
-from console.access.rights import Grant, Role
-from console.operations import Actor
-from console.operations.access import create_token
+from console.access.actor import Actor
+from console.access.administration import create_token
+from console.permissions.rights import Grant, Role
 from tests.console.conftest import Broker
 
 ORDERS = "type=Queue,virtualhost=default,name=orders"

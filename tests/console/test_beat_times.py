@@ -11,8 +11,8 @@ from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask, PeriodicTasks
 from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
 
-from console.beat_times import again_in_time
 from console.celery import app
+from console.management.beat_times import again_in_time
 from console.management.commands import beat
 
 pytestmark = pytest.mark.django_db
@@ -111,7 +111,7 @@ def test_beat_begins_again_when_the_clock_was_set(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("celery.beat.EmbeddedService", Beat)
     monkeypatch.setattr("console.alerts.evaluator.begin", lambda over: still)
     monkeypatch.setattr("console.operations.halted_starts.begin", lambda over: still)
-    monkeypatch.setattr("console.beat_times.again_in_time", set_right.append)
+    monkeypatch.setattr("console.management.beat_times.again_in_time", set_right.append)
     assert beat._work(ended, threading.Event())
     assert (len(started), len(set_right)) == (2, 2)
     assert not started[1].alive

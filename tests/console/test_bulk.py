@@ -12,11 +12,11 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from brokers.model import ObjectName, object_name
+from console.access.actor import Actor
 from console.audit.models import AuditEntry
 from console.bulk import tasks
+from console.bulk.editing import Selection, begin_bulk, begin_undo, interrupt_bulk, is_stalled, resume_bulk, step
 from console.bulk.models import BulkEdit, State
-from console.operations import Actor, Selection, begin_bulk, begin_undo, interrupt_bulk, is_stalled, resume_bulk
-from console.operations.bulk import step
 from tests.console.conftest import Broker, until
 from tests.console.test_api import post
 

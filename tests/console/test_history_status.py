@@ -22,7 +22,7 @@ from console.history.pipeline.runner import LEASE
 from console.history.record.position import file_name
 from console.history.storage.landing import Landing
 from console.history.storage.layout import LAYOUTS, table_url
-from console.lease import lease
+from console.leases.lease import lease
 from tests.history.delta import HOUR, MINUTE, coverage, rollup, write
 from tests.history.rows import Story, land, table
 

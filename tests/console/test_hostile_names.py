@@ -15,7 +15,7 @@ from brokers.engine.values.names import name_fault
 from brokers.model import object_name
 from brokers.model.new_names import new_name_fault
 from brokers.testing import InMemoryBroker
-from console.name_paths import escaped, unescaped
+from console.intake.path_names import escaped, unescaped
 from tests.console.conftest import Broker
 
 pytestmark = pytest.mark.django_db

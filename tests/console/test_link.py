@@ -11,7 +11,7 @@ import pytest
 from brokers.admin import BrokerUnreachable, NotFound
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
-from console.brokers import UnknownBroker, link, links
+from console.links.registry import UnknownBroker, link, links
 from tests.console.conftest import Broker, until, until_async
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
@@ -229,7 +229,7 @@ def test_fault_in_following_is_a_lost_connection_that_is_tried_again(
 def test_secret_that_is_not_there_yet_is_named(broker: Broker, settings: Any, tmp_path: Path) -> None:
     options = {"host": "127.0.0.1", "port": 1, "user": "console", "secret": str(tmp_path / "console.secret")}
     settings.HEADGATE_BROKERS = [
-        {"slug": "real", "title": "Real", "connect": "console.brokers.connect_bundled", "options": options}
+        {"slug": "real", "title": "Real", "connect": "console.links.registry.connect_bundled", "options": options}
     ]
     until(lambda: "console.secret" in link().status.error)
     with pytest.raises(BrokerUnreachable, match="Real cannot be reached"):

@@ -13,10 +13,10 @@ from django.db import IntegrityError
 from django.test import Client
 
 from console.access import oidc
+from console.access.oidc_settings import Oidc, OidcSettingsError, from_environment
 from console.access.people import rights_of
-from console.access.rights import Grant, Role
 from console.audit.models import AuditEntry
-from console.oidc_settings import Oidc, OidcSettingsError, from_environment
+from console.permissions.rights import Grant, Role
 from tests.console.conftest import Broker
 from tests.console.fake_provider import CLIENT, SECRET, Provider, running
 

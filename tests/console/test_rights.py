@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokers.model import TYPES, ObjectName, object_name
-from console.access.rights import Grant, Need, Rights, Role, host_of, needed
+from console.permissions.rights import Grant, Need, Rights, Role, host_of, needed
 
 QUEUE = object_name("Queue", virtualhost="red", name="orders")
 BROKER = object_name("Broker")

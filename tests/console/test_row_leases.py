@@ -10,13 +10,12 @@ import psutil
 import pytest
 from django.utils import timezone
 
-from console import row_leases
 from console.alerts.models import Delivery, DeliveryState, Notification
+from console.bulk.editing import is_stalled, step
 from console.bulk.models import BulkEdit, State
-from console.lease import began, me
-from console.operations import is_stalled
-from console.operations.bulk import step
-from console.row_leases import LONGEST, free_rows, is_free, signed, take
+from console.leases import row_leases
+from console.leases.lease import began, me
+from console.leases.row_leases import LONGEST, free_rows, is_free, signed, take
 
 pytestmark = pytest.mark.django_db
 

@@ -14,8 +14,8 @@ from rest_framework.test import APIClient
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, Samples
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
-from console.brokers import Pace
 from console.links.queue_table import QueueTable
+from console.links.registry import Pace
 from console.live.watching import Watch, last_known
 from tests.console.conftest import Broker, until
 

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.audit.models import AuditEntry
-from console.brokers import close_links, link, links
+from console.links.registry import close_links, link, links
 from console.operations.halted_starts import HaltedStarts
 from tests.console.conftest import QUICK, Broker, signed_in, until
 

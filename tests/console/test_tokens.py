@@ -12,12 +12,12 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from console.access import administration
+from console.access.actor import Actor
 from console.access.models import ApiToken, RoleGrant
-from console.access.rights import Grant, Role
 from console.access.tokens import digest_of
 from console.audit.models import AuditEntry
-from console.operations import access
-from console.operations.actor import Actor
+from console.permissions.rights import Grant, Role
 from tests.console.conftest import Broker
 from tests.console.test_access import person
 
@@ -38,7 +38,7 @@ def olga() -> User:
 
 
 def made(user: User, *grants: Grant, days: int = 30, name: str = "deploy") -> tuple[ApiToken, str]:
-    return access.create_token(Actor(user), name, grants or ALL, days=days)
+    return administration.create_token(Actor(user), name, grants or ALL, days=days)
 
 
 def using(secret: str) -> APIClient:
@@ -102,7 +102,7 @@ def test_a_token_that_lets_nobody_in_is_told_why(olga: User) -> None:
     token, secret = made(olga)
     ApiToken.objects.filter(pk=token.pk).update(expires=timezone.now() - timedelta(seconds=1))
     assert "The token deploy expired on" in refused(secret)
-    access.revoke_token(Actor(olga), token)
+    administration.revoke_token(Actor(olga), token)
     assert "The token deploy was revoked on" in refused(secret)
     _, other = made(olga, name="other")
     User.objects.filter(pk=olga.pk).update(is_active=False)

@@ -14,9 +14,9 @@ from django.db import IntegrityError, OperationalError
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from console import lease as lease_module
 from console.history.models import Held
-from console.lease import SECONDS, Busy, Lost, began, lease, me
+from console.leases import lease as lease_module
+from console.leases.lease import SECONDS, Busy, Lost, began, lease, me
 from tests.up.running import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)

@@ -14,7 +14,7 @@ from django.utils import timezone
 from console.history.models import Held, HistoryRun
 from console.history.pipeline.runner import LEASE, Rhythm, Runner, Unusable
 from console.history.storage.landing import Landing
-from console.lease import Busy, lease
+from console.leases.lease import Busy, lease
 from tests.history.rows import Story, land
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)

@@ -5,7 +5,7 @@ from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from brokers.model import ObjectName
-from console.access.rights import host_of
+from console.permissions.rights import host_of
 
 
 def tell(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:

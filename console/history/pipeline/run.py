@@ -12,7 +12,7 @@ out the same, and so comes to the same tables, even if holds and episodes had ch
 Most runs take a few seconds of recording. What such rows cannot change is not worked out: first of all, holds and
 episodes where no event tells of any and none is open.
 
-Two runs must not go on at the same time: the caller holds the lock (`lease.py`).
+Two runs must not go on at the same time: the caller holds the lease (`console/leases/lease.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Protocol
 from console.history.pipeline import job_requests
 from console.history.pipeline.run_records import Report, abandon_dead_runs, reason, recorded
 from console.history.storage.landing import Landing
-from console.lease import Busy, lease
+from console.leases.lease import Busy, lease
 
 #: Who runs the pipeline or keeps its tables in shape holds this lease.
 LEASE = "history"

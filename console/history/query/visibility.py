@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 
-from console.access.rights import Grant, Rights, Role
 from console.history.storage.reader import Reader, columns_of
+from console.permissions.rights import Grant, Rights, Role
 
 
-def seen_by(reader: Reader, rights: Rights) -> Reader:
+def as_visible(reader: Reader, rights: Rights) -> Reader:
     """The reader for somebody with these rights."""
     grants = [grant for grant in rights.grants if grant.gives(Role.VIEWER)]
     if any(not grant.broker and not grant.virtualhost for grant in grants):

@@ -1,5 +1,5 @@
 """`manage.py beat`: Celery's beat and, beside it, the evaluator of alerts and the one who records halted staged starts.
-Each must be there once: with several processes one works and the others stand by (`console/lease.py`)."""
+Each must be there once: with several processes one works and the others stand by (`console/leases/lease.py`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from console.lease import Busy, Lost, lease
+        from console.leases.lease import Busy, Lost, lease
 
         require_database()
         ended = threading.Event()
@@ -62,9 +62,9 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
     from celery.beat import EmbeddedService
 
     from console.alerts.evaluator import begin
-    from console.beat_times import again_in_time
-    from console.brokers import close_links
     from console.celery import app
+    from console.links.registry import close_links
+    from console.management.beat_times import again_in_time
     from console.operations import halted_starts
 
     def by_the_clock() -> EmbeddedService:

@@ -24,7 +24,7 @@ from console.history.pipeline.spark.java import NoJava
 from console.history.pipeline.spark.launcher_output import without_the_usual
 from console.history.pipeline.spark.session import SessionFailed, is_alive, start_session
 from console.history.storage.landing import LandingError
-from console.lease import Busy, lease
+from console.leases.lease import Busy, lease
 from console.management.ready import require_database
 
 if TYPE_CHECKING:

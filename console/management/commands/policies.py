@@ -14,8 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from brokers.admin import AdminError, InvalidValue
 from brokers.model import ObjectName
-from console.brokers import BrokerLink, UnknownBroker, close_links, link
-from console.operations import Actor, PolicyChange
+from console.access.actor import Actor
+from console.links.registry import BrokerLink, UnknownBroker, close_links, link
+from console.operations import PolicyChange
 from console.operations.policy_import import Difference, apply_file, difference, export_policies, previewed
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from console.brokers import opening
 from console.history.record.recorder import Recorder, Rhythm
 from console.history.storage.landing import Landing, LandingError
+from console.links.registry import opening
 
 
 class Command(BaseCommand):

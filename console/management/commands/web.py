@@ -53,7 +53,7 @@ class Command(BaseCommand):
         import uvicorn
 
         from console.asgi import application
-        from console.brokers import close_links, links
+        from console.links.registry import close_links, links
 
         # Sockets, broker links and the sums over thousands of queues share this process: a millisecond's turn each.
         sys.setswitchinterval(0.001)

@@ -20,8 +20,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from celery.platforms import SecurityWarning
 
-        from console.brokers import close_links
         from console.celery import app
+        from console.links.registry import close_links
 
         require_database()
         # Of pickled messages in the hands of root: only JSON is taken.

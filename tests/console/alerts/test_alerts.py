@@ -13,12 +13,13 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from brokers.model import object_name
+from console.access.actor import Actor
 from console.alerts import editing, tasks
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState, Notification, Position, Receiver, Rule
 from console.audit.models import AuditEntry
-from console.brokers import links
-from console.operations import Actor, Aim, stop_producers
+from console.links.registry import links
+from console.operations import Aim, stop_producers
 from tests.console.alerts.receiving import Received, http_receiver, smtp_receiver
 from tests.console.conftest import Broker, until
 

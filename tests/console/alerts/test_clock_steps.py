@@ -11,11 +11,11 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from brokers.model import ObjectName
+from console.access.actor import Actor
 from console.alerts import editing
 from console.alerts.evaluator import Evaluator
 from console.alerts.judging import OVERLOOKED, Seen, judge
 from console.alerts.models import Alert, AlertState, Notification, Rule, Silence
-from console.operations import Actor
 
 pytestmark = pytest.mark.django_db
 

@@ -8,7 +8,7 @@ import pytest
 
 from console.conditions.detectors import DETECTORS, FLAPPING, Finding, Sight, of_broker, of_host, of_queue
 from console.conditions.standing import Standing
-from console.links.trends import NO_RATES, Rates, Trends
+from console.conditions.trends import NO_RATES, Rates, Trends
 from tests.console.test_overview import row
 
 NOW = 1_700_000_000_000

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from console.conditions.trends import NO_RATES, Rates
 from console.incident.drain import doing, estimate
-from console.links.trends import NO_RATES, Rates
 
 TAKER = {"browsing": False, "credit": 10, "unacknowledged_messages": 0}
 

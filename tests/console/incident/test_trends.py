@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.links.trends import NO_RATES, Trends
+from console.conditions.trends import NO_RATES, Trends
 
 START = 1_700_000_000_000
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client, override_settings
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable
-from console.brokers import close_links
+from console.links.registry import close_links
 
 PAGES = [
     "/",

@@ -7,8 +7,8 @@ import datetime as dt
 import pytest
 from django_celery_beat.models import PeriodicTask
 
+from console.access.actor import Actor
 from console.audit.models import AuditEntry
-from console.operations import Actor
 from console.schedules import carrying_out, editing
 from console.schedules.models import Run, RunState, Schedule
 from tests.console.conftest import Broker

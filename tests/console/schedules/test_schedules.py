@@ -12,8 +12,9 @@ from django_celery_beat.models import ClockedSchedule, PeriodicTask
 from rest_framework.test import APIClient
 
 from brokers.model import object_name
+from console.access.actor import Actor
 from console.audit.models import AuditEntry
-from console.operations import Actor, Aim, start_producers, stop_producers, update_object
+from console.operations import Aim, start_producers, stop_producers, update_object
 from console.schedules import carrying_out, editing, wakeups
 from console.schedules.models import Run, RunState, Schedule
 from tests.console.conftest import Broker, until

@@ -58,7 +58,7 @@ export function hostOf(text) {
   return (name?.type === "VirtualHost" ? name.keys.name : name?.keys.virtualhost) ?? null;
 }
 
-// Names that browsers and proxies would change in an address are written in a long form: console/name_paths.py.
+// Names that browsers and proxies would change in an address are written in a long form: console/intake/path_names.py.
 const TAKEN = new Set(["", ".", "..", "check"]);
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
 const LONG = /^~~|[\x00-\x1f\x7f-\x9f\u2028\u2029]/;

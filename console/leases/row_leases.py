@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from brokers.steady_clock import uptime
-from console.lease import host_of, is_dead, me
+from console.leases.lease import host_of, is_dead, me
 
 #: As long as any lease holds.
 LONGEST = dt.timedelta(seconds=150)

@@ -10,7 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
 from console.access.people import rights_in, rights_of
-from console.access.rights import Need, Rights
+from console.permissions.rights import Need, Rights
 
 
 @dataclass(frozen=True, slots=True)

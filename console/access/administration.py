@@ -19,11 +19,11 @@ from django.utils import timezone
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault
+from console.access.actor import Actor
+from console.access.audited_changes import audited
 from console.access.models import ApiToken, RoleGrant
-from console.access.rights import Grant, Rights, Role
 from console.access.tokens import beginning_of, digest_of, new_secret
-from console.operations.actor import Actor
-from console.operations.audited import audited
+from console.permissions.rights import Grant, Rights, Role
 
 #: Days that a token may last, and characters of its name.
 LONGEST, LONGEST_TOKEN_NAME = 366, 40

@@ -14,9 +14,9 @@ from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 
 from brokers.admin import AdminError
-from console.access.rights import Grant, Role
+from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
-from console.operations.actor import Actor
+from console.permissions.rights import Grant, Role
 
 
 @dataclass

@@ -21,15 +21,15 @@ from django.utils import timezone
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound, StaleVersion
 from brokers.model import QUEUE_STATES, TYPES, ObjectName, check_attributes, object_name
 from brokers.model.patterns import matches, pattern_fault
-from console.access.rights import Need, Role, host_of
-from console.brokers import BrokerLink, link
+from console.access.actor import Actor
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
-from console.links.seen import seen_by
-from console.operations.actor import Actor
+from console.leases.row_leases import free_rows, is_free, signed, take
+from console.links.registry import BrokerLink, link
+from console.links.visibility import as_visible
 from console.operations.attempt import attempt
 from console.operations.objects import update_object
 from console.operations.policies import FIELDS, PolicyChange, preview_changes
-from console.row_leases import free_rows, is_free, signed, take
+from console.permissions.rights import Need, Role, host_of
 
 STEP = 25
 LEASE = timedelta(seconds=30)
@@ -122,7 +122,7 @@ def begin_undo(by: Actor, edit: BulkEdit, *, reason: str = "") -> BulkEdit:
         BulkEditRow(object=row.object, wanted=row.before, expected=row.wanted)
         for row in edit.rows.filter(state=RowState.DONE)
     ]
-    broker = seen_by(link(edit.broker), by.rights.hosts(Role.VIEWER, edit.broker))
+    broker = as_visible(link(edit.broker), by.rights.hosts(Role.VIEWER, edit.broker))
     return _begin(by, broker, planned, reason=reason or f"undo of bulk edit {edit.pk}", undo_of=edit)
 
 

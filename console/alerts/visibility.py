@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from brokers.model import ObjectName
-from console.access.rights import Rights, Role, host_of
 from console.alerts.models import Notification, Rule, Silence
-from console.operations.of_console import sees_scope, slugs
+from console.operations.console_changes import sees_scope, slugs
+from console.permissions.rights import Rights, Role, host_of
 
 
 def sees_object(rights: Rights, broker: str, name: str) -> bool:

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotAllowed, NotFound, Page, Samples
 from brokers.model import TYPES, Kind, ManagedType, ObjectName, object_name
-from console.access.rights import host_of
 from console.conditions.standing import Condition
+from console.conditions.trends import NO_RATES, Rates
 from console.links.event_window import Tail
 from console.links.link import BrokerLink
 from console.links.queue_table import Row
 from console.links.state import Status
-from console.links.trends import NO_RATES, Rates
+from console.permissions.rights import host_of
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _CHUNK, _CHUNKS = 2000, 10
 _KEPT = 64
 
 
-def seen_by(link: BrokerLink, hosts: frozenset[str] | None) -> BrokerLink:
+def as_visible(link: BrokerLink, hosts: frozenset[str] | None) -> BrokerLink:
     """The link as it is for somebody who sees these virtual hosts; None: all there is. The same hosts, the same link:
     what is worked out for it is shared."""
     if hosts is None:
@@ -46,11 +46,11 @@ def seen_by(link: BrokerLink, hosts: frozenset[str] | None) -> BrokerLink:
     if hosts not in known:
         while len(known) >= _KEPT:
             known.pop(next(iter(known)), None)
-        known[hosts] = SeenLink(link, hosts)
+        known[hosts] = RestrictedLink(link, hosts)
     return known[hosts]
 
 
-class SeenLink(BrokerLink):
+class RestrictedLink(BrokerLink):
     """Everything public of a link is answered from the `whole` one, without what is not seen."""
 
     def __init__(self, whole: BrokerLink, hosts: frozenset[str]) -> None:
@@ -175,9 +175,9 @@ class SeenLink(BrokerLink):
 
 
 class SeenAdmin:
-    """What `SeenLink` hands to those who ask the broker itself."""
+    """What `RestrictedLink` hands to those who ask the broker itself."""
 
-    def __init__(self, whole: BrokerAdmin, link: SeenLink) -> None:
+    def __init__(self, whole: BrokerAdmin, link: RestrictedLink) -> None:
         self._whole = whole
         self._link = link
 

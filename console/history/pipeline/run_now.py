@@ -15,11 +15,11 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from brokers.admin import AdminError, InvalidValue
-from console.access.rights import Role
+from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
 from console.celery import app
 from console.history.models import HistoryRun, JobRequest
-from console.operations.actor import Actor
+from console.permissions.rights import Role
 
 #: What can be asked for, with the task that does it and its arguments.
 HISTORY_WORKS = {

@@ -21,7 +21,7 @@ import psutil
 from django.db import DatabaseError, IntegrityError, close_old_connections, connection, transaction
 from django.utils import timezone
 
-from console.history.models import Held
+from console.leases.models import Held
 
 #: How long a lease holds without a sign of life, in seconds.
 SECONDS = 60.0

@@ -12,9 +12,9 @@ from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 
 from brokers.admin import AdminError
-from console.access.rights import Need, Rights, Role
+from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
-from console.operations.actor import Actor
+from console.permissions.rights import Need, Rights, Role
 
 #: What is needed: (slug of a broker, what of it).
 Needs = Iterable[tuple[str, Need]]

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from django.contrib.auth.models import Group, User
 
 from brokers.admin import InvalidValue, NotFound
-from console.access.rights import Grant, Role
+from console.access import administration
+from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
-from console.operations import access
-from console.operations.actor import Actor
+from console.permissions.rights import Grant, Role
 
 _UNDOABLE = frozenset({"delete-group", "take-role", "deactivate-user", "set-groups"})
 
@@ -34,24 +34,24 @@ def undo(by: Actor, entry: AuditEntry) -> str:
     if entry.operation == "take-role":
         holder: User | Group = _user(name) if kind == "user" else _group(name)
         for grant in grants:
-            access.give(by, holder, grant, reason=reason)
+            administration.give(by, holder, grant, reason=reason)
         return f"{name} has the role of {before.get('role')} again."
     user = _user(name)
     if entry.operation == "deactivate-user":
-        access.set_active(by, user, active=True, reason=reason)
+        administration.set_active(by, user, active=True, reason=reason)
         return f"{name} can sign in again."
     groups = list(Group.objects.filter(name__in=before.get("groups", ())))
-    access.set_groups(by, user, groups, reason=reason)
+    administration.set_groups(by, user, groups, reason=reason)
     return f"{name} is in the groups of before again: {_names(group.name for group in groups)}."
 
 
 def _create_again(by: Actor, name: str, grants: list[Grant], members: Iterable[str], reason: str) -> str:
-    group = access.create_group(by, name, reason=reason)
+    group = administration.create_group(by, name, reason=reason)
     for grant in grants:
-        access.give(by, group, grant, reason=reason)
+        administration.give(by, group, grant, reason=reason)
     there = list(User.objects.filter(username__in=members))
     for user in there:
-        access.set_groups(by, user, [*user.groups.all(), group], reason=reason)
+        administration.set_groups(by, user, [*user.groups.all(), group], reason=reason)
     return f"The group {name} is there again: roles: {len(grants)}, members: {len(there)}."
 
 

@@ -1,0 +1,25 @@
+"""Filters over the rows of queues: by text in their names, and by state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from console.links.queue_table import Row
+
+
+def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = ()) -> Sequence[Row]:
+    """The queues whose name has the text and whose state is one of those given, if any are."""
+    wanted = frozenset(states)
+    needle = search.strip().casefold()
+    if wanted:
+        rows = [row for row in rows if row["state"] in wanted]
+    if needle:
+        rows = [row for row in rows if needle in searched_text(row["virtualhost"], row["name"])]
+    return rows
+
+
+@lru_cache(maxsize=50_000)
+def searched_text(virtualhost: str, name: str) -> str:
+    """What a search looks in."""
+    return f"{virtualhost}/{name}".casefold()
