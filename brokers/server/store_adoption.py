@@ -25,7 +25,7 @@ from brokers.engine.values.names import check_name
 from brokers.server.checksums import body_checksum, place_mark
 from brokers.server.config_store import ConfigStore
 from brokers.server.first_start import first_start
-from brokers.server.message_store import Stamp, open_messages
+from brokers.server.message_file import Stamp, open_messages
 from brokers.server.sqlite_file import StoreError, failures_named, sync_folder, transaction
 from brokers.server.store_identity import (
     CONFIG,

@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from brokers.server.config_store import ConfigStore
-from brokers.server.message_store import Stamp, open_messages, write_stamp
+from brokers.server.message_file import Stamp, open_messages, write_stamp
 from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, reading
 
 log = logging.getLogger("headgate.broker")

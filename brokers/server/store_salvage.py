@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from brokers.server.message_store import open_messages
+from brokers.server.message_file import open_messages
 from brokers.server.sqlite_file import StoreError, failures_named
 from brokers.server.store_verification import COLUMNS, sound
 from brokers.server.write_ahead_log import mend_log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,17 +24,18 @@ class HeldStore(MessageStore):
         self.go = threading.Semaphore(0)
         self.faults = 0
         self.groups: list[int] = []
+        self._execute, self.writer.execute = self.writer.execute, self._executed  # type: ignore[method-assign]
 
     def write(self, group: Group) -> Written:
         assert self.go.acquire(timeout=10)
         self.groups.append(len(group.rows) // COLUMNS)
         return super().write(group)
 
-    def _execute(self, rows: object, changes: Changes) -> None:
+    def _executed(self, rows: Sequence[int | bytes], changes: Changes) -> None:
         if self.faults:
             self.faults -= 1
             raise StoreError("the disk is full")
-        super()._execute(rows, changes)  # type: ignore[arg-type]
+        self._execute(rows, changes)
 
 
 async def test_what_comes_while_a_group_is_written_is_the_next_group(tmp_path: Path) -> None:

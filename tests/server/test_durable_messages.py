@@ -12,6 +12,7 @@ from proton.utils import SendException
 
 from brokers.engine.queues import durable_queue
 from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.server.group_writer import GroupWriter
 from brokers.server.message_groups import Group, Written
 from brokers.server.message_store import MessageStore
 from brokers.server.service import Service
@@ -35,19 +36,19 @@ class HeldStore:
         self.go = threading.Event()
         self.broken = False
         write = MessageStore.write
-        execute = MessageStore._execute
+        execute = GroupWriter.execute
 
         def held(store: MessageStore, group: Group) -> Written:
             assert self.go.wait(20)
             return write(store, group)
 
-        def executed(store: MessageStore, *given: Any) -> None:
+        def executed(writer: GroupWriter, *given: Any) -> None:
             if self.broken:
                 raise StoreError("the disk is full")
-            execute(store, *given)
+            execute(writer, *given)
 
         monkeypatch.setattr(MessageStore, "write", held)
-        monkeypatch.setattr(MessageStore, "_execute", executed)
+        monkeypatch.setattr(GroupWriter, "execute", executed)
 
 
 @pytest.fixture

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from brokers.engine.values.message import number_of
+from brokers.server.group_writer import DROP_ROWS
+from brokers.server.message_file import PAGE_BYTES
 from brokers.server.message_groups import Written
-from brokers.server.message_store import DROP_ROWS, PAGE_BYTES, MessageStore
+from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 from tests.server import message_writer
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from brokers.server import config_store, message_store, store_identity, virtualhost_stores
+from brokers.server import config_store, group_writer, message_file, store_identity, virtualhost_stores
 from brokers.server.config_store import ConfigStore
 from brokers.server.service import Service
 from brokers.server.store_adoption import adopt, set_aside
@@ -250,7 +250,7 @@ def snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
         unlink(path)
         take()
 
-    for module in (config_store, message_store):
+    for module in (config_store, group_writer, message_file):
         monkeypatch.setattr(module, "transaction", watched)
     for module in (store_identity, virtualhost_stores):
         monkeypatch.setattr(module, "unlink_store", unlinked)

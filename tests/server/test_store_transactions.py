@@ -82,7 +82,7 @@ def test_a_transaction_that_cannot_be_written_leaves_nothing_and_its_removals_ar
     transact(store, 7, [3], [1])
     store.remove(1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_execute", broken)
+        patch.setattr(store.writer, "execute", broken)
         written = write(store)
     assert list(written.refused) == [7]
     assert (written.fault, written.removed) == (None, False)
