@@ -1,4 +1,4 @@
-"""The tools that read the console's scripts and style sheets: style and lint, as tests/test_quality.py has for Python.
+"""The console's scripts and style sheets: format, lint and unit tests, as tests/test_quality.py has for Python.
 
 npm fetches them once, in the versions of `package-lock.json`, into pytest's cache. `npm install` and not `npm ci`: the
 lock file has the builds of Linux alone, and another system's is fetched beside them.
@@ -49,14 +49,19 @@ def tools(node: str, pytestconfig: pytest.Config) -> Path:
 
 def passes(*command: str | Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WITHIN, check=False)
-    words = " ".join(map(str, command[2:]))
-    assert done.returncode == 0, f"{Path(command[1]).name} {words} says:\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"{' '.join(map(str, command))} says:\n{done.stdout}{done.stderr}"
 
 
 def test_scripts_and_style_sheets_are_formatted_and_pass_the_linter(node: str, tools: Path) -> None:
     """Among its rules: no circle of imports, and each folder imports only what stands below it."""
     options = ["--config-path=tests/javascript/biome.console.json", "--colors=off", "--error-on-warnings"]
     passes(node, tools / "@biomejs/biome/bin/biome", "ci", *options, "console/static", "tests/javascript")
+
+
+def test_the_pure_modules_do_what_their_unit_tests_say(node: str) -> None:
+    tests = sorted(path.relative_to(ROOT) for path in (HERE / "unit").glob("*.test.js"))
+    assert tests
+    passes(node, "--import=./tests/javascript/modules.js", "--test", *tests)
 
 
 def test_lines_are_at_most_120_characters() -> None:

@@ -1,31 +1,43 @@
-// How fast counters turn: rates of things that only tell their totals, from one snapshot to the next. Pure.
+// Rates of counters, from one snapshot to the next. Pure.
 
 const LEAST = 900; // ms between the readings that a rate is made of
 
-export class Spinning {
-  #attribute;
-  #seen = new Map();
+/** @typedef {{object: string, [counter: string]: any}} Row */
 
-  /** `attribute`: the counter that is read. */
-  constructor(attribute) {
-    this.#attribute = attribute;
+export class CounterRates {
+  #counter;
+  /** @type {Map<string, {at: number, value: number, rate: number | null}>} */
+  #readings = new Map();
+
+  /** @param {string} counter the attribute that is read */
+  constructor(counter) {
+    this.#counter = counter;
   }
 
-  /** A snapshot of `at` (ms): rows with `object` and the counter. */
-  saw(at, rows) {
-    const seen = new Map();
+  /**
+   * Read the counters of a snapshot. An object that it does not have is forgotten.
+   *
+   * @param {number} at ms
+   * @param {Row[]} rows
+   */
+  add(at, rows) {
+    const readings = new Map();
     for (const row of rows) {
-      const value = row[this.#attribute] ?? 0;
-      const before = this.#seen.get(row.object);
-      if (!before || value < before.value) seen.set(row.object, { at, value, rate: null });
-      else if (at - before.at < LEAST) seen.set(row.object, before);
-      else seen.set(row.object, { at, value, rate: ((value - before.value) * 1000) / (at - before.at) });
+      const value = row[this.#counter] ?? 0;
+      const before = this.#readings.get(row.object);
+      if (!before || value < before.value) readings.set(row.object, { at, value, rate: null });
+      else if (at - before.at < LEAST) readings.set(row.object, before);
+      else readings.set(row.object, { at, value, rate: ((value - before.value) * 1000) / (at - before.at) });
     }
-    this.#seen = seen;
+    this.#readings = readings;
   }
 
-  /** Per second; null until two snapshots have told. */
-  of(object) {
-    return this.#seen.get(object)?.rate ?? null;
+  /**
+   * Per second; null until there were two snapshots.
+   *
+   * @param {string} object
+   */
+  rateOf(object) {
+    return this.#readings.get(object)?.rate ?? null;
   }
 }

@@ -2,6 +2,15 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/**
+ * An element of the page's template. Templates are not type-checked: of which kind it is, and whether the page has it,
+ * the caller knows.
+ *
+ * @param {string} id
+ * @returns {any}
+ */
+export const byId = (id) => document.getElementById(id);
+
 /** Make an element. `props`: attributes; `on`: {event: listener}; `data`: {key: value}; null and false are left out. */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);

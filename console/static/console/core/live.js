@@ -13,8 +13,7 @@
 //   beat     {at, asOf}                     any frame; asOf: what is known of the broker is as of then, ms, null if
 //                                           nothing is, undefined if the frame knows less than the page
 
-const SILENCE = 12_000; // a heartbeat comes every 5 s: two missing ones and a bit
-const PAUSES = [250, 500, 1000, 2000, 4000, 8000];
+import { asksWhy, isSignedOut, pauseAfter, SILENCE } from "./reconnect.js";
 
 export class Live extends EventTarget {
   #url;
@@ -131,13 +130,12 @@ export class Live extends EventTarget {
 
   #lost(code) {
     this.#drop();
-    if (code === 4401 || code === 4403) return this.#become("signed-out");
+    if (isSignedOut(code)) return this.#become("signed-out");
     this.#failures += 1;
-    const pause = PAUSES[Math.min(this.#failures, PAUSES.length) - 1] * (0.75 + Math.random() / 2);
+    const pause = pauseAfter(this.#failures, Math.random());
     this.#become("lost", Date.now() + pause);
     this.#retry = setTimeout(() => this.#open(), pause);
-    // A refused handshake does not say why. An ordinary request does: perhaps the session has ended.
-    if (this.#failures === 2 || this.#failures % 8 === 0) this.#askWhy();
+    if (asksWhy(this.#failures)) this.#askWhy();
     return undefined;
   }
 

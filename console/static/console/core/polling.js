@@ -1,55 +1,71 @@
 // What a page learns by polling: the newest answer is shown, and a part of the page is drawn only if it has changed.
 
-import { fill, h } from "./elements.js";
+import { byId, fill, h } from "./elements.js";
 import { toast } from "./toast.js";
 
-const AGAIN = 3000; // ms; ten times as long while nobody looks
-const byId = (id) => document.getElementById(id);
+const EVERY = 3000; // ms; ten times as long while the page is hidden
 
 /**
- * `ask()` promises what `show(answer, ifNew)` shows; what goes wrong stands in #problem until it goes well again.
- * `look()` asks at once; `change(act, said)` does something, says so, and asks what came of it.
+ * Draw a part of the page if its data differ from what was drawn last: a button keeps the focus meanwhile.
+ *
+ * @typedef {<Data>(part: string, data: Data, draw: (data: Data) => void) => void} DrawChanged
  */
-export function asking(ask, show) {
-  const drawn = new Map();
-  let pause = 0;
-  let asked = 0;
 
-  /** Draw a part anew only if it has changed: a button keeps the focus meanwhile. */
-  function ifNew(part, data, draw) {
+/**
+ * `show(answer, drawChanged)` shows what `read()` promises; what goes wrong stands in #problem until it goes well
+ * again. Of the returned functions, `refresh()` reads at once; `change(act, message)` does something, says so, and reads what
+ * came of it.
+ *
+ * @template Answer
+ * @param {() => Promise<Answer>} read
+ * @param {(answer: Answer, drawChanged: DrawChanged) => void} show
+ */
+export function poll(read, show) {
+  /** @type {Map<string, string>} */
+  const drawn = new Map();
+  let timer = 0;
+  let newest = 0;
+
+  /** @type {DrawChanged} */
+  function drawChanged(part, data, draw) {
     const text = JSON.stringify(data);
     if (drawn.get(part) === text) return;
     drawn.set(part, text);
     draw(data);
   }
 
-  async function look() {
-    clearTimeout(pause);
-    const mine = ++asked;
+  async function refresh() {
+    clearTimeout(timer);
+    newest += 1;
+    const mine = newest;
     const problem = byId("problem");
     try {
-      const answer = await ask();
-      if (mine !== asked) return; // an older answer than that which is on its way
-      show(answer, ifNew);
+      const answer = await read();
+      if (mine !== newest) return; // a newer one is under way
+      show(answer, drawChanged);
       problem.hidden = true;
     } catch (error) {
-      if (mine !== asked) return;
+      if (mine !== newest) return;
       problem.hidden = false;
-      fill(problem, h("p", {}, error.message));
+      fill(problem, h("p", {}, /** @type {Error} */ (error).message));
     }
-    pause = setTimeout(look, document.visibilityState === "visible" ? AGAIN : AGAIN * 10);
+    timer = setTimeout(refresh, document.visibilityState === "visible" ? EVERY : EVERY * 10);
   }
 
-  async function change(act, said) {
+  /**
+   * @param {() => Promise<unknown>} act
+   * @param {string} message
+   */
+  async function change(act, message) {
     try {
       await act();
-      toast(said);
+      toast(message);
     } catch (error) {
-      toast(error.message, "error");
+      toast(/** @type {Error} */ (error).message, "error");
     }
-    look();
+    refresh();
   }
 
-  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && look());
-  return { look, change };
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
+  return { refresh, change };
 }

@@ -1,10 +1,10 @@
 // Advice for the whole fleet: as the history job worked it out, or else worked out now for those that lost the most.
 
 import { post } from "../core/api.js";
-import { fill, h, setText } from "../core/elements.js";
+import { byId, fill, h, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, exactAmount } from "../core/format.js";
+import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
-import { addressMoment } from "../widgets/moment_field.js";
 import { ask, begin, historyQueueUrl, Loading, showNothing, whatIfUrl } from "./data.js";
 
 const KINDS = {
@@ -20,7 +20,6 @@ const SIZE = 50;
 /** Queues that are replayed one by one where no job has been. */
 const BY_HAND = 15;
 const DAYS = 7 * 86_400_000;
-const byId = (id) => document.getElementById(id);
 const loading = new Loading();
 const broker = new URLSearchParams(location.search).get("broker") ?? "";
 let page = 1;

@@ -2,7 +2,8 @@
 
 import { clock, duration, exact, exactAmount, moment } from "../core/format.js";
 import { stopInWords } from "../core/object_names.js";
-import { plain, TimeChart } from "../widgets/charts.js";
+import { plain } from "../widgets/chart_figures.js";
+import { TimeChart } from "../widgets/charts.js";
 import { edited } from "./events.js";
 
 const SYMBOLS = {

@@ -2,8 +2,8 @@
 
 import { fill, h, icon, setAttribute, setText } from "../core/elements.js";
 import { bytes, clock, count, duration, exact, exactAmount, moment, plural } from "../core/format.js";
+import { addressMoment } from "../core/moments.js";
 import { stopInWords } from "../core/object_names.js";
-import { addressMoment } from "../widgets/moment_field.js";
 import { ask, fileUrl, historyQueueUrl, incidentUrl, Loading, showNothing } from "./data.js";
 
 const SIZE = matchMedia("(max-width: 760px)").matches ? 10 : 25;

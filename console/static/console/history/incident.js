@@ -1,14 +1,14 @@
 // One incident: a range of time as a page that can be linked, with all that happened in it in order beside the charts.
 
-import { fill, h, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, moment, plural } from "../core/format.js";
+import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
-import { addressMoment } from "../widgets/moment_field.js";
 import { QueueChart } from "./chart.js";
 import { ask, begin, fileUrl, historyQueueUrl, Loading, showNothing } from "./data.js";
 import { eventLine } from "./events.js";
-import { Range } from "./range.js";
+import { RangePicker } from "./range_picker.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
 const GROUPS = {
@@ -21,14 +21,13 @@ const USUAL = ["flow", "producers", "operators"];
 const CHARTS = 4;
 const SIZE = 200;
 
-const byId = (id) => document.getElementById(id);
 const search = new URLSearchParams(location.search);
 const about = {
   broker: search.get("broker") ?? "",
   virtualhost: search.get("virtualhost") ?? "",
   queue: search.get("queue") ?? "",
 };
-const range = new Range(byId("range"), { initial: "1h", fixed: true });
+const range = new RangePicker(byId("range"), { initial: "1h", fixed: true });
 const loading = new Loading();
 let groups = new Set(search.getAll("group").filter((name) => name in GROUPS));
 if (!groups.size) groups = new Set(USUAL);

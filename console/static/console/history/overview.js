@@ -1,16 +1,16 @@
 // The history of all brokers: who lost the most time, when, and every episode.
 
-import { fill, h, setAttribute } from "../core/elements.js";
+import { byId, fill, h, setAttribute } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
+import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
-import { plain, TimeChart } from "../widgets/charts.js";
-import { addressMoment } from "../widgets/moment_field.js";
+import { plain } from "../widgets/chart_figures.js";
+import { TimeChart } from "../widgets/charts.js";
 import { ask, begin, historyQueueUrl, Loading, repeat, showNothing, showPipeline } from "./data.js";
 import { Episodes, setCount } from "./episodes.js";
-import { Range } from "./range.js";
+import { RangePicker } from "./range_picker.js";
 
-const byId = (id) => document.getElementById(id);
-const range = new Range(byId("range"), { initial: "24h" });
+const range = new RangePicker(byId("range"), { initial: "24h" });
 const loading = new Loading();
 const search = new URLSearchParams(location.search);
 let measure = ["blocked", "overfull", "stopped"].includes(search.get("measure")) ? search.get("measure") : "blocked";

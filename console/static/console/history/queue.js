@@ -1,22 +1,21 @@
 // One queue's past: its depth and levels, its episodes, and what operators did.
 
-import { fill, h, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, plural } from "../core/format.js";
+import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
-import { addressMoment } from "../widgets/moment_field.js";
 import { peakInWords, QueueChart, recorded, resolutionInWords } from "./chart.js";
 import { ask, begin, incidentUrl, Loading, repeat, showNothing, whatIfUrl } from "./data.js";
 import { Episodes, setCount } from "./episodes.js";
 import { showEvents } from "./events.js";
-import { Range } from "./range.js";
+import { RangePicker } from "./range_picker.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
 /** Spans that one chart can tell apart; the longest ones, if there are more. */
 const MOST_SPANS = 500;
-const byId = (id) => document.getElementById(id);
 const { key } = settings;
 const about = { broker: key.broker, virtualhost: key.virtualhost, queue: key.queue };
-const range = new Range(byId("range"), { initial: "24h" });
+const range = new RangePicker(byId("range"), { initial: "24h" });
 const loading = new Loading();
 const zooming = { zoomed: (from, until) => range.set(from, until), widen: () => range.widen() };
 const chart = new QueueChart(byId("chart"), settings.figures, { rates: byId("rates"), ...zooming });

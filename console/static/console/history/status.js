@@ -1,7 +1,7 @@
 // How the history's pipeline is, asked for every few seconds: what runs, ran, waits and failed, and what to do next.
 
 import { post } from "../core/api.js";
-import { fill, h, icon, setText } from "../core/elements.js";
+import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, moment, plural, words } from "../core/format.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
@@ -12,7 +12,6 @@ const EVERY = 4_000;
 const PAST = 3_600_000;
 const WORKS = { run: "Pipeline", compact: "Compaction", retain: "Retention", advise: "Recommendations" };
 const CONDITIONS = { trouble: "Needs you", empty: "Nothing recorded", running: "Running", fine: "Fine" };
-const byId = (id) => document.getElementById(id);
 const loading = new Loading();
 
 const fact = (name, ...value) => [h("dt", {}, name), h("dd", {}, value.flat())];

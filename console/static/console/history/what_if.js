@@ -1,11 +1,11 @@
 // What if: candidates for a queue's limits, replayed over its recorded traffic, beside the limits in force.
 
 import { post } from "../core/api.js";
-import { fill, h, icon, setText } from "../core/elements.js";
+import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "../core/format.js";
 import { settings } from "../core/settings.js";
 import { begin, historyQueueUrl, Loading, showNothing } from "./data.js";
-import { Range } from "./range.js";
+import { RangePicker } from "./range_picker.js";
 
 const LIMITS = [
   ["capacity_messages", "Capacity, messages"],
@@ -14,10 +14,9 @@ const LIMITS = [
   ["resume_bytes", "Resume at, bytes"],
 ];
 const MOST = 10;
-const byId = (id) => document.getElementById(id);
 const { key } = settings;
 const loading = new Loading();
-const range = new Range(byId("range"), { initial: "7d", lengths: ["1h", "6h", "24h", "7d", "30d", "90d"] });
+const range = new RangePicker(byId("range"), { initial: "7d", lengths: ["1h", "6h", "24h", "7d", "30d", "90d"] });
 
 // -- candidates ---------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,10 @@
 
 import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { fill, h } from "../core/elements.js";
+import { byId, fill, h } from "../core/elements.js";
 import { settings } from "../core/settings.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
 
-const byId = (id) => document.getElementById(id);
 const path = settings.rule ? `alerts/rules/${settings.rule}/` : "alerts/rules/";
 const TIMES = [
   [0, "at once"],

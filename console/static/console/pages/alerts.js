@@ -2,18 +2,17 @@
 
 import { get, patch, post, query, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { fill, h, icon, reconcile, setText } from "../core/elements.js";
+import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
 import { clock, duration, plural } from "../core/format.js";
 import { objectUrl } from "../core/object_names.js";
 import { unless } from "../core/permissions.js";
-import { asking } from "../core/polling.js";
+import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 
 const LOGGED = 30;
-const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);
 const button = (text, click, more = {}) =>
   h("button", { type: "button", class: "quiet row-act", ...unless("operate"), ...more, on: { click } }, text);
@@ -177,7 +176,7 @@ function silence(what, title, scope = false) {
     async submit(values) {
       await post("alerts/silences/", { ...what, ...values, minutes: Number(values.minutes) });
       toast("Silenced.");
-      look();
+      refresh();
     },
   });
 }
@@ -255,7 +254,7 @@ function receiverDialog(receiver = null, kind = receiver?.kind ?? "webhook") {
       const made = receiver
         ? await patch(`alerts/receivers/${receiver.id}/`, { ...given, version: receiver.version })
         : await post("alerts/receivers/", { ...given, kind });
-      look();
+      refresh();
       const warned = made.warning
         ? h("p", { class: "wrong", role: "alert" }, `Saved, but nothing reaches it now: ${made.warning}.`)
         : null;
@@ -285,7 +284,7 @@ function removeReceiver(receiver) {
     danger: true,
     async submit() {
       await remove(`alerts/receivers/${receiver.id}/`);
-      look();
+      refresh();
     },
   });
 }
@@ -429,7 +428,7 @@ function showLog(page) {
 
 // -- together ---------------------------------------------------------------------------------------------------------
 
-const { look, change } = asking(
+const { refresh, change } = poll(
   () =>
     Promise.all([
       titles.size ? null : get("alerts/kinds/"),
@@ -440,15 +439,15 @@ const { look, change } = asking(
       get("alerts/networks/"),
       get(`alerts/log/${query({ page_size: shownLog })}`),
     ]),
-  ([kinds, firing, found, receivers, silences, networks, log], ifNew) => {
+  ([kinds, firing, found, receivers, silences, networks, log], drawChanged) => {
     if (kinds) titles = new Map(kinds.map((each) => [each.kind, each.title]));
     rules = found;
     showFiring(firing);
-    ifNew("rules", rules, showRules);
-    ifNew("receivers", receivers, showReceivers);
-    ifNew("silences", silences, showSilences);
-    ifNew("networks", networks, showNetworks);
-    ifNew("log", log, showLog);
+    drawChanged("rules", rules, showRules);
+    drawChanged("receivers", receivers, showReceivers);
+    drawChanged("silences", silences, showSilences);
+    drawChanged("networks", networks, showNetworks);
+    drawChanged("log", log, showLog);
   },
 );
 
@@ -465,13 +464,13 @@ byId("new-network").addEventListener("click", () =>
     action: "Allow",
     async submit(values) {
       await post("alerts/networks/", values);
-      look();
+      refresh();
     },
   }),
 );
 byId("older").addEventListener("click", () => {
   shownLog = Math.min(200, shownLog * 2);
-  look();
+  refresh();
 });
 for (const [id, what, host] of [
   ["new-webhook", "operate", null],
@@ -483,4 +482,4 @@ for (const [id, what, host] of [
     name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
 }
 watch({ watch: "objects", object: "" });
-look();
+refresh();

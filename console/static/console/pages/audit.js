@@ -3,9 +3,10 @@
 
 import { get, post } from "../core/api.js";
 import { clock, moment } from "../core/format.js";
+import { readMoment } from "../core/moments.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
-import { MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
+import { MomentField, zoneElement } from "../widgets/moment_field.js";
 
 function localTimes() {
   for (const element of document.querySelectorAll("time[data-local]")) {

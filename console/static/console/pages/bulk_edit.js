@@ -3,7 +3,7 @@
 import { get, post } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
 import { watch } from "../core/connection.js";
-import { fill, h } from "../core/elements.js";
+import { byId, fill, h } from "../core/elements.js";
 import { clock, count, exact, plural } from "../core/format.js";
 import { settings } from "../core/settings.js";
 import { field } from "../widgets/fields.js";
@@ -11,7 +11,6 @@ import { inRows, labelOf, settingChips } from "../widgets/policy_fields.js";
 import { showPreview } from "../widgets/policy_preview.js";
 
 const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key
-const byId = (id) => document.getElementById(id);
 const apply = byId("apply");
 const all = byId("all");
 const problem = byId("problem");

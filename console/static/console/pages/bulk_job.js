@@ -2,7 +2,7 @@
 
 import { get, post, query } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { fill, h, icon } from "../core/elements.js";
+import { byId, fill, h, icon } from "../core/elements.js";
 import { clock, exact, moment, plural } from "../core/format.js";
 import { parseName, queueUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -12,7 +12,6 @@ import { fieldText, labelBeside, settingChips } from "../widgets/policy_fields.j
 
 const SHOWN = 100;
 const AGAIN = 700; // ms between looks at a job that runs
-const byId = (id) => document.getElementById(id);
 const path = `policies/bulk/${settings.job}/`;
 let wanted = null; // state of the rows on the page; null until somebody or something chose one
 let pause = 0;

@@ -2,13 +2,12 @@
 
 import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { fill, h, setText } from "../core/elements.js";
+import { byId, fill, h, setText } from "../core/elements.js";
 import { count } from "../core/format.js";
 import { settings } from "../core/settings.js";
 import { Conditions } from "../widgets/conditions.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 
-const byId = (id) => document.getElementById(id);
 const NAMES = ["search", "kind", "severity"];
 const list = new Conditions(byId("conditions"));
 const empty = byId("conditions-empty");

@@ -3,7 +3,7 @@
 import { get, objectPath, patch, post, query, remove } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { fill, h } from "../core/elements.js";
+import { byId, fill, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -16,7 +16,6 @@ import { showOverrides, showPreview } from "../widgets/policy_preview.js";
 
 const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key
 const HINT = "Change a value: what it would do to queues and producers is shown here before anything is saved.";
-const byId = (id) => document.getElementById(id);
 const form = byId("policy");
 const apply = byId("apply");
 const problem = byId("problem");

@@ -2,7 +2,7 @@
 
 import { get, post } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { fill, h } from "../core/elements.js";
+import { byId, fill, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { toast } from "../core/toast.js";
 import { changesList } from "../widgets/change_dialog.js";
@@ -10,7 +10,6 @@ import { field } from "../widgets/fields.js";
 import { showPreview } from "../widgets/policy_preview.js";
 
 const MOST_SHOWN = 200;
-const byId = (id) => document.getElementById(id);
 const yaml = byId("yaml");
 const prune = byId("prune");
 const apply = byId("apply");

@@ -2,7 +2,7 @@
 
 import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { fill, h, reconcile, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, h, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
 import { objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -18,7 +18,6 @@ import { isOnBanner } from "../widgets/stops_in_force.js";
 import { reasonInWords } from "../widgets/values.js";
 import { Limits } from "./queue_limits.js";
 
-const byId = (id) => document.getElementById(id);
 const editLimits = byId("edit-limits");
 const limits = new Limits(byId("limits"), (open) => {
   editLimits.hidden = open;

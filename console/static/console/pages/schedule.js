@@ -2,7 +2,7 @@
 
 import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { fill, h } from "../core/elements.js";
+import { byId, fill, h } from "../core/elements.js";
 import { settings } from "../core/settings.js";
 import { field } from "../widgets/fields.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
@@ -10,7 +10,6 @@ import { inRows, labelOf } from "../widgets/policy_fields.js";
 import { inZone, weekdaysOf, whatInWords } from "../widgets/schedule_words.js";
 
 const TYPING = 300; // ms
-const byId = (id) => document.getElementById(id);
 const path = settings.schedule ? `schedules/${settings.schedule}/` : "schedules/";
 const LABELS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";

@@ -2,15 +2,14 @@
 
 import { get, post, query } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { fill, h, icon } from "../core/elements.js";
+import { byId, fill, h, icon } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { shortName } from "../core/object_names.js";
 import { may, unless } from "../core/permissions.js";
-import { asking } from "../core/polling.js";
+import { poll } from "../core/polling.js";
 import { clockElement, untilElement } from "../core/times.js";
 import { ACTIONS, inZone, whatInWords, whenInWords } from "../widgets/schedule_words.js";
 
-const byId = (id) => document.getElementById(id);
 const ms = (text) => (text ? Date.parse(text) : null);
 const button = (text, click) =>
   h(
@@ -137,17 +136,17 @@ function showRuns(page) {
   );
 }
 
-const { look, change } = asking(
+const { refresh, change } = poll(
   () => Promise.all([get("schedules/"), get(`schedules/runs/${query({ page_size: shown })}`)]),
-  ([schedules, runs], ifNew) => {
-    ifNew("schedules", schedules, showSchedules);
-    ifNew("runs", runs, showRuns);
+  ([schedules, runs], drawChanged) => {
+    drawChanged("schedules", schedules, showSchedules);
+    drawChanged("runs", runs, showRuns);
   },
 );
 
 byId("older").addEventListener("click", () => {
   shown = Math.min(200, shown * 2);
-  look();
+  refresh();
 });
 watch({ watch: "objects", object: "" });
-look();
+refresh();

@@ -4,16 +4,16 @@
 import { get, query } from "../core/api.js";
 import { shownAsOf, whenAway } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { fill, h, icon, reconcile, setText } from "../core/elements.js";
+import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
 import { clock, moment, plural, words } from "../core/format.js";
+import { readMoment } from "../core/moments.js";
 import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
 import { toast } from "../core/toast.js";
 import { SHAPES, said } from "../widgets/event_feed.js";
-import { MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
+import { MomentField, zoneElement } from "../widgets/moment_field.js";
 import { reasonInWords } from "../widgets/values.js";
 
 const MOST = 2000; // entries kept in the page
-const byId = (id) => document.getElementById(id);
 const form = byId("filters");
 const FIELDS = ["search", "queue", "producer", "actor", "kind", "told_by", "from", "until"];
 const TIMES = new Set(["from", "until"]);

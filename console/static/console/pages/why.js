@@ -3,8 +3,8 @@
 
 import { atThatTime, away, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { Spinning } from "../core/counter_rates.js";
-import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { CounterRates } from "../core/counter_rates.js";
+import { byId, fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, count, duration, exact, exactAmount, middle, percent, plural, rate } from "../core/format.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -15,8 +15,7 @@ import { openStopDialog } from "../widgets/stop_dialog.js";
 import { endOf } from "../widgets/stop_lines.js";
 
 const NAMED = 60; // characters of a name beside others; the page's title has it whole
-const byId = (id) => document.getElementById(id);
-const gets = new Spinning("messages"); // how fast each consumer gets messages
+const deliveries = new CounterRates("messages"); // of each consumer
 
 const conditions = new ConditionsLine({ about: false });
 
@@ -351,7 +350,7 @@ function updateConsumer(node, consumer) {
   setText(client.lastChild, consumer.link ? `link ${consumer.link}` : "");
   setText(what, `${consumer.doing.charAt(0).toUpperCase()}${consumer.doing.slice(1)}.`);
   what.classList.toggle("hot", consumer.stuck);
-  setText(speed, rate(gets.of(consumer.object)));
+  setText(speed, rate(deliveries.rateOf(consumer.object)));
 }
 
 function producerRow(producer) {
@@ -537,7 +536,7 @@ live.addEventListener("snapshot", (event) => {
   if (event.detail.watch !== "why") return;
   if (!event.detail.connected && snapshot?.data.queue) return; // what the page has stays, marked as of when
   snapshot = event.detail;
-  gets.saw(snapshot.at, snapshot.data.consumers ?? []);
+  deliveries.add(snapshot.at, snapshot.data.consumers ?? []);
   render();
 });
 

@@ -2,36 +2,7 @@
 // this, so that the same field means the same everywhere; addresses carry the moment with its offset.
 
 import { h } from "../core/elements.js";
-
-const two = (n) => String(n).padStart(2, "0");
-
-/** ms -> what an input of type datetime-local takes, in the viewer's zone. */
-function inputValue(ms) {
-  const d = new Date(ms);
-  return (
-    `${String(d.getFullYear()).padStart(4, "0")}-${two(d.getMonth() + 1)}-${two(d.getDate())}T` +
-    `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`
-  );
-}
-
-/** A moment of an address: ms, or ISO 8601, of UTC if it names no zone. null if it is none. */
-export function readMoment(text) {
-  if (!text) return null;
-  const zoned = /(?:Z|[+-]\d\d:?\d\d)$/i.test(text) || !text.includes("T");
-  const ms = /^\d+$/.test(text) ? Number(text) : Date.parse(zoned ? text : `${text}Z`);
-  return Number.isFinite(ms) ? ms : null;
-}
-
-/** "2026-03-14T12:00:00Z": for addresses, whole seconds. */
-export const addressMoment = (ms) => new Date(Math.round(ms / 1000) * 1000).toISOString().replace(".000Z", "Z");
-
-/** "America/New_York (UTC-05:00)", as of that moment: the offset changes with the season. */
-export function zoneName(ms = Date.now()) {
-  const offset = -new Date(ms).getTimezoneOffset();
-  const hours = `${offset < 0 ? "-" : "+"}${two(Math.floor(Math.abs(offset) / 60))}:${two(Math.abs(offset) % 60)}`;
-  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
-  return offset === 0 && /^(UTC|Etc\/UTC)$/.test(timeZone) ? "UTC" : `${timeZone} (UTC${hours})`;
-}
+import { addressMoment, inputValue, zoneName } from "../core/moments.js";
 
 /** An element that says in which zone the times of this page are. */
 export const zoneElement = () => h("span", { class: "zone muted small" }, `Times in ${zoneName()}`);

@@ -3,27 +3,12 @@
 
 import { h, setAttribute } from "../core/elements.js";
 import { moment } from "../core/format.js";
-import { addressMoment, MomentField, readMoment, zoneElement } from "../widgets/moment_field.js";
-
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
-/** name in the address -> [label, ms] */
-export const LENGTHS = {
-  "15m": ["15 min", 15 * MINUTE],
-  "1h": ["1 h", HOUR],
-  "6h": ["6 h", 6 * HOUR],
-  "24h": ["24 h", DAY],
-  "7d": ["7 d", 7 * DAY],
-  "30d": ["30 d", 30 * DAY],
-  "90d": ["90 d", 90 * DAY],
-  "1y": ["1 y", 365 * DAY],
-};
-const LEAST = 10_000;
-const MOST = 1190 * DAY;
+import { addressMoment, readMoment } from "../core/moments.js";
+import { MomentField, zoneElement } from "../widgets/moment_field.js";
+import { endOf, fitting, LENGTHS, limited, MINUTE, wrongRange } from "./ranges.js";
 
 /** Fires "change" whenever the range is another one; the page then asks for its data anew. */
-export class Range extends EventTarget {
+export class RangePicker extends EventTarget {
   from = 0;
   until = 0;
   /** Name of a length until now; null for two fixed moments. */
@@ -67,7 +52,7 @@ export class Range extends EventTarget {
       first: Math.min(...brokers.map((one) => one.first)),
       last: Math.max(...brokers.map((one) => one.last)),
     };
-    if (this.#free) this.length = this.#fitting();
+    if (this.#free) this.length = this.#usual();
     if (this.length) this.#toLength(this.length);
     if (this.fixed) this.length = null;
     this.#show();
@@ -91,13 +76,8 @@ export class Range extends EventTarget {
 
   /** Two moments, from a zoom or the form. */
   set(from, until) {
-    if (until - from < LEAST) {
-      const middle = (from + until) / 2;
-      [from, until] = [middle - LEAST / 2, middle + LEAST / 2];
-    }
     this.length = null;
-    this.from = Math.max(until - MOST, from, 0);
-    this.until = until;
+    [this.from, this.until] = limited(from, until);
     this.#write();
     this.#tell();
   }
@@ -121,21 +101,16 @@ export class Range extends EventTarget {
     this.#tell();
   }
 
-  #end() {
+  /** The length that a page shows of which nobody has chosen one. */
+  #usual() {
     const now = Date.now();
-    // An imported log may have ended years ago.
-    return this.#known && this.#known.last < now - DAY ? this.#known.last + MINUTE : now;
-  }
-
-  /** The shortest length that shows all that is known, up to the usual one. */
-  #fitting() {
-    const span = this.#end() - this.#known.first;
-    const usual = this.#lengths.slice(0, this.#lengths.indexOf(this.initial) + 1);
-    return usual.find((name) => LENGTHS[name][1] >= span) ?? this.initial;
+    return this.#known
+      ? fitting(this.#lengths, this.initial, endOf(this.#known, now) - this.#known.first)
+      : this.initial;
   }
 
   #toLength(length) {
-    this.until = this.#end();
+    this.until = endOf(this.#known, Date.now());
     this.from = this.until - LENGTHS[length][1];
   }
 
@@ -151,7 +126,7 @@ export class Range extends EventTarget {
     } else {
       const asked = search.get("range");
       this.#free = !this.#lengths.includes(asked);
-      this.length = this.#free ? (this.#known ? this.#fitting() : this.initial) : asked;
+      this.length = this.#free ? this.#usual() : asked;
       this.#toLength(this.length);
       if (this.fixed) this.length = null;
     }
@@ -218,14 +193,7 @@ export class Range extends EventTarget {
   #submitted(event) {
     event.preventDefault();
     const [from, until] = this.#moments.map((field) => field.ms);
-    const wrong =
-      from === null || until === null
-        ? "Two moments are needed."
-        : from >= until
-          ? "The first must be before the second."
-          : until - from > MOST
-            ? "At most three years."
-            : "";
+    const wrong = wrongRange(from, until);
     this.#inputs[0].setCustomValidity(wrong);
     if (wrong) this.#inputs[0].reportValidity();
     else this.set(from, until);

@@ -1,0 +1,198 @@
+// The figures of charts: what is put into the traces that the server has made, and where samples go. Pure: it knows
+// neither Plotly nor the page.
+
+/** @typedef {Record<string, any>} Trace A trace of Plotly: `meta` is its name, `x` and `y` its values. */
+/** @typedef {{data: Trace[], layout: Record<string, any>}} Figure As the server made it. */
+
+/**
+ * One reading of a queue: when (ms), its state (null: not known) and the fields of the figure. `past`: it is an event's
+ * of before the page was opened.
+ *
+ * @typedef {{at: number, state: string | null, past?: boolean, [field: string]: any}} Sample
+ */
+
+const MOST = 2400; // samples of one chart; a changing queue makes one per second
+const SPACING = 900; // ms between two samples that are both shown
+const TOKEN = /var\((--[\w-]+)\)/;
+
+/**
+ * A copy of a figure with the theme's values; `read(token)` is what a custom property is now.
+ *
+ * @param {any} value
+ * @param {(token: string) => string} read
+ * @returns {any}
+ */
+export function themed(value, read) {
+  if (typeof value === "string") {
+    const match = TOKEN.exec(value);
+    return match ? read(match[1]) : value;
+  }
+  if (Array.isArray(value)) return value.map((item) => themed(item, read));
+  if (value && typeof value === "object") {
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, key === "x" || key === "y" ? item : themed(item, read)]),
+    );
+  }
+  return value;
+}
+
+/**
+ * The areas below lines as traces of their own, in front of the others. Plotly fills what is below a line with gaps as
+ * one shape, with a ramp from each part to the next, where nothing is known; an area that is 0 there has none.
+ *
+ * @param {Trace[]} traces
+ * @returns {Trace[]}
+ */
+export function withAreas(traces) {
+  /** @type {Trace[]} */
+  const areas = [];
+  const lines = traces.map((trace) => {
+    if (trace.fill !== "tozeroy") return trace;
+    const bare = trace.line.width === 0; // nothing but an area: it is what the legend shows
+    areas.push({
+      ...trace,
+      meta: `area_${trace.meta}`,
+      y: trace.y.map((/** @type {number | null} */ y) => y ?? 0),
+      line: { ...trace.line, width: 0 },
+      hovertemplate: null,
+      hoverinfo: "skip",
+      showlegend: bare,
+    });
+    return { ...trace, fill: "none", fillcolor: null, showlegend: !bare };
+  });
+  return [...areas, ...lines];
+}
+
+/**
+ * What a trace shows of a sample; null: nothing.
+ *
+ * @param {Sample} sample
+ * @param {string} field the trace's name
+ * @returns {number | null}
+ */
+function sampleValue(sample, field) {
+  if (field.startsWith("past_")) return sample.past ? sample[field.slice(5)] : null;
+  if (field.startsWith("depth_") && sample.past) return null;
+  if (field === "overfull") return sample.state === null ? null : Number(sample.state.startsWith("OVERFULL"));
+  const value = sample[field];
+  return field.startsWith("effective_") ? value || null : (value ?? null);
+}
+
+/** The samples of one chart, in the order of their times. */
+export class Samples {
+  /** @type {Sample[]} */
+  #samples = [];
+  /** @type {number | null} */
+  #end = null;
+
+  get empty() {
+    return this.#samples.length === 0;
+  }
+
+  /** Whether the lines end, because nothing is known of what came after. */
+  get held() {
+    return this.#end !== null;
+  }
+
+  /**
+   * Add a sample. One of the past goes to its place; samples closer than a second replace each other while the state
+   * is the same.
+   *
+   * @param {Sample} sample
+   */
+  add(sample) {
+    const all = this.#samples;
+    const last = all.at(-1);
+    if (last && sample.at <= last.at) {
+      const at = all.findIndex((other) => other.at >= sample.at);
+      all.splice(at, all[at].at === sample.at && all[at].past ? 1 : 0, sample);
+    } else {
+      const before = all.at(-2);
+      const same = last && before && !last.past && sample.state === last.state && last.state === before.state;
+      if (same && sample.at - before.at < SPACING) all.pop();
+      all.push(sample);
+    }
+    if (all.length > MOST) all.splice(0, all.length - MOST);
+  }
+
+  /**
+   * Nothing is known from `at` (ms) on: the lines end there. null: they go on, after a gap.
+   *
+   * @param {number | null} at
+   * @returns {boolean} whether that changes anything
+   */
+  hold(at) {
+    if (at === this.#end) return false;
+    const last = this.#samples.at(-1);
+    if (at === null && this.#end !== null && last) {
+      const end = Math.max(this.#end, last.at);
+      this.#samples.push({ ...last, at: end }, { at: end + 1, state: null });
+    }
+    this.#end = at;
+    return true;
+  }
+
+  /**
+   * The samples and, as a last one, the newest again: it holds until now, or until the time after which nothing is
+   * known.
+   *
+   * @param {number} now ms
+   * @returns {Sample[]}
+   */
+  rows(now) {
+    const last = this.#samples.at(-1);
+    return last ? [...this.#samples, { ...last, at: Math.max(this.#end ?? now, last.at) }] : [];
+  }
+}
+
+/**
+ * Put samples into a figure of a queue's depth; it shows the newest `span` ms.
+ *
+ * @param {Figure} figure is changed
+ * @param {Sample[]} rows at least one
+ * @param {string} unit "messages" or "bytes"
+ * @param {number} span
+ * @param {boolean} narrow
+ */
+export function putDepth(figure, rows, unit, span, narrow) {
+  const x = rows.map((sample) => sample.at); // a number of ms is drawn in the viewer's own zone
+  for (const trace of figure.data) {
+    trace.x = x;
+    trace.y = rows.map((sample) => sampleValue(sample, trace.meta));
+    if (trace.y.every((/** @type {number | null} */ value) => value === null)) trace.visible = false;
+  }
+  const named = (/** @type {string} */ meta) => /** @type {Trace} */ (figure.data.find((one) => one.meta === meta));
+  const line = (/** @type {string} */ name) => named(`effective_${name}_${unit}`);
+  if (!rows.some((sample) => sample.past)) named(`past_depth_${unit}`).visible = false;
+  // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
+  if (String(line("stop").y) === String(line("capacity").y)) line("stop").visible = false;
+  if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
+  if (narrow) Object.assign(figure.layout.margin, { l: 44, r: 6 });
+  const end = x[x.length - 1];
+  figure.layout.xaxis.range = [end - span, end];
+  figure.layout.xaxis.nticks = narrow ? 4 : 8;
+  figure.layout.uirevision = unit;
+  figure.data = withAreas(figure.data);
+}
+
+/**
+ * What Plotly has of an axis, a text in the viewer's own zone, as ms since the epoch.
+ *
+ * @param {string | number} value
+ */
+export function unlocal(value) {
+  const text = String(value).trim().replace(" ", "T");
+  const shown = typeof value === "number" ? value : Date.parse(text.includes("T") ? `${text}Z` : text);
+  const near = shown + new Date(shown).getTimezoneOffset() * 60_000;
+  return shown + new Date(near).getTimezoneOffset() * 60_000;
+}
+
+/** @type {Record<string, string>} */
+const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
+
+/**
+ * Text of a broker as Plotly shows it unchanged: it takes some tags for markup.
+ *
+ * @param {unknown} text
+ */
+export const plain = (text) => String(text).replaceAll(/[&<>]/g, (sign) => ENTITIES[sign]);

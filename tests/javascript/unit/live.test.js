@@ -1,0 +1,234 @@
+import assert from "node:assert/strict";
+import { beforeEach, test } from "node:test";
+
+import { Live } from "../../../console/static/console/core/live.js";
+import { asksWhy, pauseAfter, SILENCE } from "../../../console/static/console/core/reconnect.js";
+
+// A page without a browser: one clock, sockets that do nothing, and what was asked of the server.
+let now = 0;
+let timers = [];
+let sockets = [];
+let status = 200;
+
+// Node.js 18 has none.
+globalThis.CustomEvent ??= class extends Event {
+  constructor(type, { detail }) {
+    super(type);
+    this.detail = detail;
+  }
+};
+
+class Socket extends EventTarget {
+  static OPEN = 1;
+  readyState = 0;
+  sent = [];
+
+  constructor(url) {
+    super();
+    this.url = url;
+    sockets.push(this);
+  }
+
+  send(text) {
+    this.sent.push(JSON.parse(text));
+  }
+
+  close() {
+    this.readyState = 3;
+  }
+
+  open() {
+    this.readyState = Socket.OPEN;
+    this.dispatchEvent(new Event("open"));
+  }
+
+  receive(frame) {
+    this.dispatchEvent(Object.assign(new Event("message"), { data: JSON.stringify(frame) }));
+  }
+
+  lose(code = 1006) {
+    this.readyState = 3;
+    this.dispatchEvent(Object.assign(new Event("close"), { code }));
+  }
+}
+
+function pass(ms) {
+  const end = now + ms;
+  for (;;) {
+    const [next] = timers.filter(({ at }) => at <= end).sort((a, b) => a.at - b.at);
+    if (!next) break;
+    timers = timers.filter((timer) => timer !== next);
+    now = next.at;
+    next.act();
+  }
+  now = end;
+}
+
+beforeEach(() => {
+  now = 1_000_000;
+  timers = [];
+  sockets = [];
+  status = 200;
+  const page = new EventTarget();
+  const document = Object.assign(new EventTarget(), { visibilityState: "visible" });
+  Object.assign(globalThis, {
+    WebSocket: Socket,
+    location: { href: "https://console.example/" },
+    document,
+    page,
+    addEventListener: page.addEventListener.bind(page),
+    fetch: async () => ({ status }),
+    setTimeout(act, ms) {
+      const timer = { at: now + ms, act };
+      timers.push(timer);
+      return timer;
+    },
+    clearTimeout(timer) {
+      timers = timers.filter((other) => other !== timer);
+    },
+  });
+  Date.now = () => now;
+  Math.random = () => 0.5;
+});
+
+function watched() {
+  const live = new Live("/ws/live/?broker=b");
+  const heard = [];
+  for (const type of ["state", "broker", "snapshot", "events", "beat", "refused"]) {
+    live.addEventListener(type, ({ detail }) => heard.push([type, detail]));
+  }
+  live.watch({ watch: "overview" });
+  return { live, heard, of: (type) => heard.filter(([name]) => name === type).map(([, detail]) => detail) };
+}
+
+const snapshot = (n, more = {}) => ({ type: "snapshot", n, at: now, as_of: now, connected: true, data: {}, ...more });
+
+test("nothing is opened until something is watched", () => {
+  const live = new Live();
+  assert.equal(sockets.length, 0);
+  live.watch({ watch: "overview" });
+  assert.equal(sockets.length, 1);
+  assert.equal(sockets[0].url, "wss://console.example/ws/live/");
+  sockets[0].open();
+  assert.deepEqual(sockets[0].sent, [{ watch: "overview" }]);
+});
+
+test("it is live from the first snapshot on", () => {
+  const { live, of } = watched();
+  sockets[0].open();
+  assert.equal(live.state.state, "connecting");
+  sockets[0].receive(snapshot(1));
+  assert.equal(live.state.state, "live");
+  assert.deepEqual(of("broker"), [{ connected: true, since: now, error: "" }]);
+});
+
+test("a snapshot that was overtaken is not shown", () => {
+  const { of } = watched();
+  sockets[0].open();
+  for (const n of [1, 3, 2, 4]) sockets[0].receive(snapshot(n));
+  assert.deepEqual(
+    of("snapshot").map(({ n }) => n),
+    [1, 3, 4],
+  );
+});
+
+test("pauses grow to eight seconds, spread by half, and a frame makes them short again", () => {
+  assert.deepEqual(
+    [1, 2, 3, 4, 5, 6, 60].map((failures) => pauseAfter(failures, 0.5)),
+    [250, 500, 1000, 2000, 4000, 8000, 8000],
+  );
+  assert.deepEqual([pauseAfter(1, 0), pauseAfter(1, 1)], [187.5, 312.5]);
+  watched();
+  for (const pause of [250, 500, 1000]) {
+    const made = sockets.length;
+    sockets.at(-1).lose();
+    pass(pause - 1);
+    assert.equal(sockets.length, made);
+    pass(1);
+    assert.equal(sockets.length, made + 1);
+  }
+  sockets.at(-1).open();
+  sockets.at(-1).receive(snapshot(1));
+  sockets.at(-1).lose();
+  pass(250);
+  assert.equal(sockets.length, 5);
+});
+
+test("a connection on which nothing comes is lost, and a hung server is left", () => {
+  const { live } = watched();
+  sockets[0].open();
+  sockets[0].receive(snapshot(1));
+  pass(SILENCE - 1);
+  assert.equal(live.state.state, "live");
+  pass(1);
+  assert.equal(live.state.state, "lost");
+  assert.equal(sockets[0].readyState, 3);
+  sockets[0].receive(snapshot(2)); // too late
+  assert.equal(live.state.state, "lost");
+});
+
+test("after a loss it asks for the events after the last one it has", () => {
+  const { of } = watched();
+  sockets[0].open();
+  sockets[0].receive({ type: "events", events: [{ number: 7 }, { number: 8 }] });
+  sockets[0].lose();
+  pass(250);
+  sockets[1].open();
+  assert.deepEqual(sockets[1].sent, [{ watch: "overview", after: 8 }]);
+  sockets[1].receive({ type: "events", events: [{ number: 8 }, { number: 9 }] });
+  assert.deepEqual(of("events").at(-1), { events: [{ number: 9 }], reset: false });
+});
+
+test("expired events start a new list", () => {
+  const { of } = watched();
+  sockets[0].open();
+  sockets[0].receive({ type: "events-expired", first: 100 });
+  sockets[0].receive({ type: "events", events: [{ number: 100 }] });
+  assert.deepEqual(of("events"), [{ events: [{ number: 100 }], reset: true }]);
+});
+
+test("a server that knows nothing of the broker does not take away what the page has", () => {
+  const { of } = watched();
+  sockets[0].open();
+  sockets[0].receive(snapshot(1));
+  sockets[0].receive(snapshot(2, { as_of: null, connected: false }));
+  assert.equal(of("snapshot").length, 1);
+  assert.equal(of("broker").at(-1).connected, false);
+  assert.equal(of("beat").at(-1).asOf, undefined);
+});
+
+test("a session that has ended is not tried again", async () => {
+  const { live } = watched();
+  sockets[0].lose(4401);
+  assert.equal(live.state.state, "signed-out");
+  pass(60_000);
+  live.retry();
+  assert.equal(sockets.length, 1);
+});
+
+test("a refused handshake is explained by an ordinary request", async () => {
+  assert.deepEqual(
+    [1, 2, 3, 7, 8, 16].filter((failures) => asksWhy(failures)),
+    [2, 8, 16],
+  );
+  status = 403;
+  const { live } = watched();
+  sockets[0].lose();
+  pass(250);
+  sockets[1].lose();
+  await new Promise((resume) => setImmediate(resume));
+  assert.equal(live.state.state, "signed-out");
+  pass(60_000);
+  assert.equal(sockets.length, 2);
+});
+
+test("a page that is shown again looks at once whether its connection is alive", () => {
+  const { live } = watched();
+  sockets[0].open();
+  sockets[0].receive(snapshot(1));
+  now += SILENCE + 1; // the laptop was closed: no timer ran
+  document.dispatchEvent(new Event("visibilitychange"));
+  assert.equal(live.state.state, "lost");
+  pass(250);
+  assert.equal(sockets.length, 2);
+});

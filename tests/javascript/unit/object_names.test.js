@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import * as names from "../../../console/static/console/core/object_names.js";
+
+test("a name is read and written as the broker has it", () => {
+  const text = "type=Queue,virtualhost=default,name=orders";
+  assert.deepEqual(names.parseName(text), { type: "Queue", keys: { virtualhost: "default", name: "orders" } });
+  assert.equal(names.formatName("Queue", { virtualhost: "default", name: "orders" }), text);
+});
+
+test("every name survives being written and read", () => {
+  for (const name of ["", " padded ", 'a"b', "a,b=c", "back\\slash", '\\"', "type=Queue", "zürich 東京", "a\nb"]) {
+    const text = names.formatName("Queue", { virtualhost: "v", name });
+    assert.deepEqual(names.parseName(text), { type: "Queue", keys: { virtualhost: "v", name } }, text);
+  }
+});
+
+test("what is no object name is null", () => {
+  for (const text of ["", "orders", "type=", "type=Queue,", 'type=Queue,name="open', "name=orders"]) {
+    assert.equal(names.parseName(text), null, text);
+  }
+});
+
+test("the short name is the last key, with the type where that is a number", () => {
+  assert.equal(names.shortName("type=Queue,virtualhost=default,name=orders"), "orders");
+  assert.equal(names.shortName("type=Producer,virtualhost=default,id=7"), "Producer 7");
+  assert.equal(names.shortName("type=Broker"), "Broker");
+  assert.equal(names.shortName("no name"), "no name");
+});
+
+test("the virtual host of an object is its own name, its key or none", () => {
+  assert.equal(names.hostOf("type=VirtualHost,name=eu"), "eu");
+  assert.equal(names.hostOf("type=Queue,virtualhost=eu,name=orders"), "eu");
+  assert.equal(names.hostOf("type=Broker"), null);
+  assert.equal(names.hostOf(undefined), null);
+});
+
+test("scopes of stops are said in words", () => {
+  const cases = {
+    broker: "the whole broker",
+    "broker orders.>": "queues that match orders.>",
+    "virtualhost test": "virtual host test",
+    "virtualhost test orders.>": "queues that match orders.> in virtual host test",
+    "queue default/orders": "queue orders",
+    "queue eu/orders": "queue eu/orders",
+    "exchange default/news": "queues bound to exchange news",
+    elsewhere: "elsewhere",
+    "type=Broker": "the whole broker",
+    "type=Queue,virtualhost=default,name=orders": "queue orders",
+  };
+  for (const [scope, text] of Object.entries(cases)) assert.equal(names.scopeInWords(scope), text);
+});
+
+test("a name that a browser or a proxy would change is escaped in an address", () => {
+  assert.equal(names.queueUrl("default", "a/b c"), "/queues/default/a/b%20c/");
+  assert.equal(names.queueUrl("default", ".."), "/queues/default/~~~2E~2E/");
+  assert.equal(names.queueUrl("a/b", "check"), "/queues/~~a~2Fb/~~check/");
+  assert.equal(names.queueUrl("default", "a//b"), "/queues/default/~~a~2F~2Fb/");
+  assert.equal(names.queueUrl("default", "~~x"), "/queues/default/~~~7E~7Ex/");
+});
+
+test("queues have a page of their own, all else is in the object browser", () => {
+  assert.equal(names.objectUrl("type=Queue,virtualhost=v,name=q"), "/queues/v/q/");
+  assert.equal(names.objectUrl("type=User,name=app"), "/objects/?object=type%3DUser%2Cname%3Dapp");
+});
