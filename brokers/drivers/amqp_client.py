@@ -1,8 +1,8 @@
 """One AMQP 1.0 connection as a client: Proton's protocol engine driven by asyncio, in one loop and without threads.
 
-It carries messages as bytes and knows nothing of what they say. Links are opened at once, without waiting, so that what
-is asked for afterwards on the same connection comes after them at the broker, too. Credit is the reader's: a message is
-only sent for again once one has been consumed.
+It carries messages as bytes and knows nothing of what they say; its links are in `amqp_links.py`. Links are opened at
+once, without waiting, so that what is sent afterwards on the same connection comes after them at the broker, too.
+Credit is the reader's: there is credit for another message only once one has been consumed.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import ssl
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from proton import SASL, Collector, Condition, Connection, Delivery, Endpoint, Event, Link, Session, Transport
+from proton import SASL, Collector, Condition, Connection, Endpoint, Event, Link, Session, Transport
 
+from brokers.drivers.amqp_links import LinkEnded, Receiver, Sender, ended_by
 from brokers.loopback import is_loopback
+
+_AnyLink = TypeVar("_AnyLink", Sender, Receiver)
 
 #: Larger messages go in several frames, so that one of them does not hold up the others. Bytes.
 _FRAME = 65_536
 
-#: How long `close` waits for the broker's goodbye, in seconds.
-_GOODBYE_SECONDS = 1.0
+#: How long `close` waits for the broker to close as well, in seconds.
+_CLOSE_TIMEOUT_SECONDS = 1.0
 
 
 class ConnectionLost(Exception):
@@ -31,16 +33,6 @@ class ConnectionLost(Exception):
 
 class SignInRefused(ConnectionLost):
     """The broker does not take the user and password."""
-
-
-class LinkEnded(Exception):
-    """The broker refused or ended a link, with an AMQP error condition."""
-
-    def __init__(self, condition: str, description: str, info: Mapping[str, Any] | None = None) -> None:
-        super().__init__(description or condition)
-        self.condition = condition
-        self.description = description
-        self.info = dict(info or {})
 
 
 class AmqpClient(asyncio.Protocol):
@@ -116,7 +108,7 @@ class AmqpClient(asyncio.Protocol):
         """Open a link to `target`. `refused` is called with the tag of a message that the broker did not accept."""
         link = self._session.sender(self._link_name(target))
         link.target.address = target
-        return Sender(self, link, refused)
+        return self._add(Sender(self, link, refused))
 
     def receiver(
         self,
@@ -128,26 +120,30 @@ class AmqpClient(asyncio.Protocol):
         deliver: Callable[[bytes], None],
     ) -> Receiver:
         """Open a link from `source`. `deliver` is called with each whole message; there are never more than `window`
-        of them of which `consumed` has not been told."""
+        of them for which `consumed` was not called."""
         link = self._session.receiver(self._link_name(source))
         link.source.address = source
         link.target.address = target
         if filters is not None:
             link.source.filter.put_object(dict(filters))
         link.snd_settle_mode = Link.SND_SETTLED
-        return Receiver(self, link, window, deliver)
+        return self._add(Receiver(self, link, window, deliver))
 
     def _link_name(self, address: str) -> str:
         self._numbers += 1
         return f"{address}-{self._numbers}"
 
-    def _add(self, link: Sender | Receiver) -> None:
+    def _add(self, link: _AnyLink) -> _AnyLink:
         if self.lost.done():
-            link._end(self.lost.result())
+            link.end(self.lost.result())
         else:
             self._links[link.name] = link
-            link.link.open()
+            link.open()
             self.wake()
+        return link
+
+    def forget(self, name: str) -> None:
+        self._links.pop(name, None)
 
     # The end
 
@@ -157,8 +153,8 @@ class AmqpClient(asyncio.Protocol):
         if not self.lost.done():
             self._connection.close()
             self.wake()
-            # shield: the future is everybody's, and a time-out would cancel it.
-            await asyncio.wait([self.lost], timeout=_GOODBYE_SECONDS)
+            # wait: the future has other readers, and a time-out of its own would cancel it.
+            await asyncio.wait([self.lost], timeout=_CLOSE_TIMEOUT_SECONDS)
             self.abort("it was closed")
 
     def abort(self, reason: str) -> None:
@@ -175,9 +171,9 @@ class AmqpClient(asyncio.Protocol):
             self._socket.abort()
         if not self._opened.done():
             self._opened.set_exception(reason)
-            self._opened.exception()  # whoever waits still gets it; if nobody does, that is no error
+            self._opened.exception()  # what waits for it still gets it; that nothing does is no error
         for link in list(self._links.values()):
-            link._end(reason)
+            link.end(reason)
         self._links.clear()
         self._transport.unbind()
         self._collector.release()
@@ -266,21 +262,21 @@ class AmqpClient(asyncio.Protocol):
         if kind == Event.DELIVERY:
             delivery = event.delivery
             if link := self._links.get(delivery.link.name):
-                link._on_delivery(delivery)
+                link.on_delivery(delivery)
         elif kind == Event.LINK_FLOW:
             if link := self._links.get(event.link.name):
-                link._on_flow()
+                link.on_flow()
         elif kind in (Event.LINK_REMOTE_CLOSE, Event.LINK_REMOTE_DETACH):
             event.link.close()
             if link := self._links.pop(event.link.name, None):
-                link._end(_ended(event.link.remote_condition))
+                link.end(ended_by(event.link.remote_condition))
             event.link.free()
         elif kind == Event.CONNECTION_REMOTE_OPEN:
             if not self._opened.done():
                 self._opened.set_result(None)
         elif kind in (Event.CONNECTION_REMOTE_CLOSE, Event.SESSION_REMOTE_CLOSE):
             endpoint: Endpoint = event.context
-            reason = _ended(endpoint.remote_condition).args[0]
+            reason = ended_by(endpoint.remote_condition).args[0]
             if self._connection.state & Endpoint.LOCAL_CLOSED:
                 reason = "it was closed"
             else:
@@ -296,109 +292,4 @@ class AmqpClient(asyncio.Protocol):
         elif self._sasl.outcome not in (SASL.OK, None):
             self._end(SignInRefused(f"{self.where} does not take user {self._connection.user!r} or its password"))
         else:
-            self.abort(_ended(condition).args[0])
-
-
-def _ended(condition: Condition | None) -> LinkEnded:
-    if condition is None:
-        return LinkEnded("", "the broker ended it without a reason")
-    return LinkEnded(str(condition.name), condition.description or "", condition.info)
-
-
-class Sender:
-    """A link to the broker. Messages wait here until the broker gives credit."""
-
-    def __init__(self, client: AmqpClient, link: Link, refused: Callable[[str, LinkEnded], None]) -> None:
-        self.client = client
-        self.link = link
-        self.name: str = link.name
-        self.ended: asyncio.Future[Exception] = client._loop.create_future()
-        self._refused = refused
-        self._waiting: dict[str, bytes] = {}
-        client._add(self)
-
-    def send(self, tag: str, message: bytes) -> None:
-        """Send once there is credit; nothing if the link has ended."""
-        self._waiting[tag] = message
-        self._on_flow()
-
-    def forget(self, tag: str) -> None:
-        """Do not send the message if it is still waiting for credit."""
-        self._waiting.pop(tag, None)
-
-    def _on_flow(self) -> None:
-        while self._waiting and not self.ended.done() and self.link.credit > 0:
-            tag = next(iter(self._waiting))
-            self.link.delivery(tag)
-            self.link.stream(self._waiting.pop(tag))
-            self.link.advance()
-            self.client.wake()
-
-    def _on_delivery(self, delivery: Delivery) -> None:
-        state = delivery.remote_state
-        if not (state or delivery.settled):
-            return
-        if state in (Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED):
-            condition = delivery.remote.condition if state == Delivery.REJECTED else None
-            self._refused(delivery.tag, _ended(condition))
-        delivery.settle()
-
-    def _end(self, reason: Exception) -> None:
-        if not self.ended.done():
-            self.ended.set_result(reason)
-        self._waiting.clear()
-
-
-class Receiver:
-    """A link from the broker. `ended` is done, with the reason as its result, when no more will come."""
-
-    def __init__(self, client: AmqpClient, link: Link, window: int, deliver: Callable[[bytes], None]) -> None:
-        self.client = client
-        self.link = link
-        self.name: str = link.name
-        self.ended: asyncio.Future[Exception] = client._loop.create_future()
-        self._window = window
-        self._owed = 0  # consumed, and no credit given for it yet
-        self._deliver = deliver
-        client._add(self)
-        if not self.ended.done():
-            link.flow(window)
-
-    def consumed(self) -> None:
-        """A message has been dealt with: another may come. Credit goes out in halves of the window, not one by one."""
-        self._owed += 1
-        if self._owed * 2 >= self._window and not self.ended.done():
-            self.link.flow(self._owed)
-            self._owed = 0
-            self.client.wake()
-
-    def detach(self) -> None:
-        """End the link; what arrives after this is dropped."""
-        if not self.ended.done():
-            self._end(LinkEnded("", "it was closed here"))
-            self.client._links.pop(self.name, None)
-            self.link.close()
-            self.client.wake()
-
-    def _on_flow(self) -> None:
-        """Nothing to do: a receiver gives credit, it does not get any."""
-
-    def _on_delivery(self, _delivery: Delivery) -> None:
-        # Proton reads the link's current delivery, which is not always the event's.
-        messages: deque[bytes] = deque()
-        while (current := self.link.current) is not None and current.readable and not current.partial:
-            aborted = current.aborted
-            data = b"" if aborted else self.link.recv(current.pending) or b""
-            current.update(Delivery.ACCEPTED)
-            self.link.advance()
-            current.settle()
-            if aborted:
-                self.consumed()
-            else:
-                messages.append(data)
-        while messages:
-            self._deliver(messages.popleft())
-
-    def _end(self, reason: Exception) -> None:
-        if not self.ended.done():
-            self.ended.set_result(reason)
+            self.abort(ended_by(condition).args[0])

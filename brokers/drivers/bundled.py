@@ -26,7 +26,8 @@ from brokers.admin import (
     Page,
     StaleVersion,
 )
-from brokers.drivers.amqp_client import AmqpClient, ConnectionLost, LinkEnded, SignInRefused
+from brokers.drivers.amqp_client import AmqpClient, ConnectionLost, SignInRefused
+from brokers.drivers.amqp_links import LinkEnded
 from brokers.drivers.amqp_values import encodable, plain
 from brokers.drivers.streams import EventStream, SampleStream
 from brokers.model import TYPES, ManagedType, ObjectName

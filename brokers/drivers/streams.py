@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 from proton import Described, Message, ProtonException, symbol
 
 from brokers.admin import AdminError, BrokerUnreachable, Event, EventsExpired, NotAllowed, Samples
-from brokers.drivers.amqp_client import AmqpClient, LinkEnded
+from brokers.drivers.amqp_client import AmqpClient
+from brokers.drivers.amqp_links import LinkEnded
 from brokers.drivers.amqp_values import plain
 from brokers.model import ObjectName
 

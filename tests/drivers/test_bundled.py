@@ -396,7 +396,7 @@ async def test_close_says_goodbye_and_ends_what_is_under_way(fake: FakeBroker) -
 
 
 async def test_close_does_not_wait_for_a_silent_broker(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brokers.drivers.amqp_client._GOODBYE_SECONDS", 0.05)
+    monkeypatch.setattr("brokers.drivers.amqp_client._CLOSE_TIMEOUT_SECONDS", 0.05)
     broker = await connect(fake)
     fake.peers[0].silent = True
     await soon(broker.close())

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from proton import Message
 
-from brokers.drivers.amqp_client import AmqpClient, Sender
+from brokers.drivers.amqp_client import AmqpClient
+from brokers.drivers.amqp_links import Sender
 from brokers.drivers.bundled import BundledBroker
 from brokers.testing import InMemoryBroker
 from tests.drivers.contract import BROKER, LIMIT, Contract, Subject, queue

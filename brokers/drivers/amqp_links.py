@@ -1,0 +1,141 @@
+"""Links of a client: one that sends messages once there is credit, and one that gives credit for what was consumed.
+
+They turn what Proton reports into calls of their user, and know of their connection only that it can be woken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from proton import Condition, Delivery, Link
+
+
+class LinkOwner(Protocol):
+    """What a link asks of its connection."""
+
+    def wake(self) -> None:
+        """Have what was done to Proton's objects sent soon."""
+
+    def forget(self, name: str) -> None:
+        """The link of this name has ended: nothing that Proton reports of it matters any more."""
+
+
+class LinkEnded(Exception):
+    """The broker refused or ended a link, with an AMQP error condition."""
+
+    def __init__(self, condition: str, description: str, info: Mapping[str, Any] | None = None) -> None:
+        super().__init__(description or condition)
+        self.condition = condition
+        self.description = description
+        self.info = dict(info or {})
+
+
+def ended_by(condition: Condition | None) -> LinkEnded:
+    if condition is None:
+        return LinkEnded("", "the broker ended it without a reason")
+    return LinkEnded(str(condition.name), condition.description or "", condition.info)
+
+
+class Sender:
+    """A link to the broker. Messages wait here until the broker gives credit."""
+
+    def __init__(self, owner: LinkOwner, link: Link, refused: Callable[[str, LinkEnded], None]) -> None:
+        self._owner = owner
+        self.link = link
+        self.name: str = link.name
+        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._refused = refused
+        self._waiting: dict[str, bytes] = {}
+
+    def open(self) -> None:
+        self.link.open()
+
+    def send(self, tag: str, message: bytes) -> None:
+        """Send once there is credit; nothing if the link has ended."""
+        self._waiting[tag] = message
+        self.on_flow()
+
+    def forget(self, tag: str) -> None:
+        """Do not send the message if it is still waiting for credit."""
+        self._waiting.pop(tag, None)
+
+    def on_flow(self) -> None:
+        while self._waiting and not self.ended.done() and self.link.credit > 0:
+            tag = next(iter(self._waiting))
+            self.link.delivery(tag)
+            self.link.stream(self._waiting.pop(tag))
+            self.link.advance()
+            self._owner.wake()
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        state = delivery.remote_state
+        if not (state or delivery.settled):
+            return
+        if state in (Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED):
+            condition = delivery.remote.condition if state == Delivery.REJECTED else None
+            self._refused(delivery.tag, ended_by(condition))
+        delivery.settle()
+
+    def end(self, reason: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_result(reason)
+        self._waiting.clear()
+
+
+class Receiver:
+    """A link from the broker. `ended` is done, with the reason as its result, when no more will come."""
+
+    def __init__(self, owner: LinkOwner, link: Link, window: int, deliver: Callable[[bytes], None]) -> None:
+        self._owner = owner
+        self.link = link
+        self.name: str = link.name
+        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._window = window
+        self._consumed = 0  # messages that no credit was given for yet
+        self._deliver = deliver
+
+    def open(self) -> None:
+        self.link.open()
+        self.link.flow(self._window)
+
+    def consumed(self) -> None:
+        """A message has been dealt with: another may come. Credit goes out in halves of the window, not one by one."""
+        self._consumed += 1
+        if self._consumed * 2 >= self._window and not self.ended.done():
+            self.link.flow(self._consumed)
+            self._consumed = 0
+            self._owner.wake()
+
+    def detach(self) -> None:
+        """End the link; what arrives after this is dropped."""
+        if not self.ended.done():
+            self.end(LinkEnded("", "it was closed here"))
+            self._owner.forget(self.name)
+            self.link.close()
+            self._owner.wake()
+
+    def on_flow(self) -> None:
+        """Nothing to do: a receiver gives credit and gets none."""
+
+    def on_delivery(self, _delivery: Delivery) -> None:
+        # Proton reads the link's current delivery, which is not always the event's.
+        messages: deque[bytes] = deque()
+        while (current := self.link.current) is not None and current.readable and not current.partial:
+            aborted = current.aborted
+            data = b"" if aborted else self.link.recv(current.pending) or b""
+            current.update(Delivery.ACCEPTED)
+            self.link.advance()
+            current.settle()
+            if aborted:
+                self.consumed()
+            else:
+                messages.append(data)
+        while messages:
+            self._deliver(messages.popleft())
+
+    def end(self, reason: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_result(reason)
