@@ -1,4 +1,4 @@
-"""Where the console is and the token for it: from the environment, or as `headgate login` kept them.
+"""Where the console is and the token for it: from the environment, or as `headgate login` stored them.
 
 The file is the user's alone (0600), in `$XDG_CONFIG_HOME/headgate/`. The token is never an argument of a command, where
 everybody on the machine could read it.
@@ -40,7 +40,7 @@ def found(url: str = "") -> Credentials:
     token = os.environ.get("HEADGATE_TOKEN") or (kept.token if kept.url == wanted else "")
     if not token:
         raise Problem(
-            f"no token for {wanted}: make one in the console (your name, API tokens), then `headgate login {wanted}`,"
+            f"no token for {wanted}: create one in the console (your name, API tokens), then `headgate login {wanted}`,"
             " or set HEADGATE_TOKEN",
             NOT_ALLOWED,
         )
@@ -83,11 +83,10 @@ def checked(url: str) -> str:
     """The address without what is too much; raises Problem for one that would give the token away."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Problem(f"{url!r} is no address of a console, such as {DEFAULT_URL}", USAGE)
+        raise Problem(f"{url!r} is not the address of a console, such as {DEFAULT_URL}", USAGE)
     if parts.scheme == "http" and not _is_here(parts.hostname) and os.environ.get("HEADGATE_ALLOW_HTTP") != "1":
         raise Problem(
-            f"{url} is not encrypted, and everybody on the way could take the token: use https, or set"
-            " HEADGATE_ALLOW_HTTP=1",
+            f"{url} is not encrypted and would expose the token: use https, or set HEADGATE_ALLOW_HTTP=1",
             USAGE,
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")

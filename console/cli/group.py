@@ -25,7 +25,7 @@ class _Told(click.ClickException):
 
 
 class Group(click.Group):
-    """Commands whose problems are told in a sentence, without a traceback."""
+    """Commands whose errors are one sentence, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -59,23 +59,25 @@ def queue_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def json_option(command: F) -> F:
-    return click.option("--json", "json_", is_flag=True, help="For programs.")(command)
+    return click.option("--json", "json_", is_flag=True, help="Print JSON.")(command)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--url", envvar="HEADGATE_URL", help="The console (default: where you signed in; HEADGATE_URL).")
+@click.option(
+    "--url", envvar="HEADGATE_URL", help="Address of the console (default: the one of `headgate login`; HEADGATE_URL)."
+)
 @click.option(
     "--broker", envvar="HEADGATE_BROKER", help="Slug of the broker (default: the first one; HEADGATE_BROKER)."
 )
 def cli(url: str | None, broker: str | None) -> None:
     """Headgate on the command line: what is blocked and why, stop and start producers, policies.
 
-    Sign in with a token of the console: `headgate login`, or HEADGATE_TOKEN. It ends with 0 when all is well; 1: it
-    differs, or not all was done; 2: the command line is wrong; 3: not signed in, or not allowed; 4: refused; 5: the
-    console or the broker cannot be reached.
+    Sign in with an API token of the console: `headgate login`, or HEADGATE_TOKEN. Exit codes: 0 success; 1 differences,
+    or a change failed; 2 wrong usage; 3 not signed in, or no permission; 4 refused; 5 the console or the broker cannot
+    be reached.
     """
 
 
 def is_a_person() -> bool:
-    """Whether somebody is there to be asked."""
+    """Whether the terminal is interactive."""
     return sys.stdin.isatty()

@@ -19,31 +19,31 @@ __all__ = ["cli", "main", "policies", "queries", "stops"]
 @click.argument("url", required=False)
 @click.pass_context
 def login(ctx: click.Context, url: str | None) -> None:
-    """Keep the address of a console and a token for it. The token is asked for, or read from standard input."""
+    """Store the address of a console and an API token. The token is prompted for, or read from standard input."""
     wanted = credentials.checked(url or ctx.find_root().params.get("url") or credentials.DEFAULT_URL)
     if os.environ.get("HEADGATE_TOKEN"):
         token = os.environ["HEADGATE_TOKEN"]
     elif sys.stdin.isatty():
-        token = click.prompt(f"Token ({wanted}/tokens/ makes one)", hide_input=True)
+        token = click.prompt(f"Token (create one at {wanted}/tokens/)", hide_input=True)
     else:
         token = sys.stdin.readline()
     kept = credentials.Credentials(wanted, token.strip())
     me = Client(kept).get("me/")
     where = credentials.keep(kept)
-    click.echo(f"Signed in to {wanted} as {me['user']}; kept in {where}.")
+    click.echo(f"Signed in to {wanted} as {me['user']}; stored in {where}.")
 
 
 @cli.command()
 def logout() -> None:
-    """Forget them again. The token itself is revoked in the console."""
-    click.echo("Forgotten." if credentials.forget() else "There was nothing to forget.")
+    """Delete the stored address and token. The token itself is revoked in the console."""
+    click.echo("Deleted." if credentials.forget() else "Nothing was stored.")
 
 
 @cli.command()
 @json_option
 @click.pass_context
 def whoami(ctx: click.Context, json_: bool) -> None:
-    """Who you are, and what you may."""
+    """Show the current user and permissions."""
     me = client_of(ctx).get("me/")
     if json_:
         return output.as_json(me)
@@ -52,7 +52,7 @@ def whoami(ctx: click.Context, json_: bool) -> None:
         + (f", with the token {me['token']['name']} until {me['token']['expires']}" if me["token"] else "")
     )
     for grant in me["grants"]:
-        where = f"broker {grant['broker']}" if grant["broker"] else "every broker"
+        where = f"broker {grant['broker']}" if grant["broker"] else "all brokers"
         host = f"virtual host {grant['virtualhost']} of " if grant["virtualhost"] else ""
         click.echo(f"  {grant['role']}: {host}{where}")
     return None
@@ -61,7 +61,7 @@ def whoami(ctx: click.Context, json_: bool) -> None:
 @cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """The script that completes commands, options and names of queues: eval "$(headgate completion bash)"."""
+    """Print the completion script for commands, options and queue names: eval "$(headgate completion bash)"."""
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(cli, {}, "headgate", "_HEADGATE_COMPLETE").source())

@@ -75,7 +75,7 @@ def why(told: Mapping[str, Any]) -> None:
             for field in limit.get("fields") or []:
                 click.echo(f"    {field['field']} = {field.get('value')} from {field.get('origin')}")
         if cause.get("reason"):
-            click.echo(f"  {cause['actor'] or 'somebody'}: {cause['reason']}")
+            click.echo(f"  {cause['actor'] or 'unknown'}: {cause['reason']}")
         click.echo(f"  {resumes(cause)}")
     click.echo(f"\nConsumers ({told['consumers_total']:,}):")
     for consumer in told["consumers"][:20]:
@@ -101,12 +101,12 @@ def length(ms: int) -> str:
 
 
 def when(ms: int) -> str:
-    """In the zone of whoever looks."""
+    """In the local time zone."""
     return dt.datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def preview(told: Mapping[str, Any], verb: str) -> None:
-    click.echo(f"This {verb} touches {_many(told['producers'], 'producer')} of {_many(told['queues'], 'queue')}.")
+    click.echo(f"This {verb} affects {_many(told['producers'], 'producer')} of {_many(told['queues'], 'queue')}.")
     for row in told.get("largest") or []:
         click.echo(
             f"  {row['virtualhost']}/{row['name']}: {_many(row['producers'], 'producer')},"
@@ -115,7 +115,7 @@ def preview(told: Mapping[str, Any], verb: str) -> None:
 
 
 def stopped(told: Mapping[str, Any], verb: str) -> None:
-    done = "Nothing was to be changed" if not told.get("changed", True) else f"{verb.capitalize()} done"
+    done = "Nothing to change" if not told.get("changed", True) else f"{verb.capitalize()} done"
     click.echo(
         f"{done}: {_many(told['queues'], 'queue')}, {_many(told['producers'], 'producer')};"
         f" {told['stopped']:,} stopped, {told['draining']:,} draining."
@@ -143,11 +143,13 @@ def changes(told: Mapping[str, Any]) -> None:
     for place, sentence in told["problems"].items():
         click.secho(f"! {sentence}" if not place or place in sentence else f"! {place}: {sentence}", fg="red")
     if told["left_alone"]:
-        click.echo(f"{len(told['left_alone'])} that the file does not name are left alone (--prune).")
+        click.echo(
+            f"{len(told['left_alone'])} objects are not in the file and stay as they are (--prune removes their settings)."
+        )
     if effect := told.get("preview"):
         click.echo(
-            "{changed} of {queues} queues get other values: {overfull} become overfull, {released} are released;"
-            " {held} producers are held, {freed} freed.".format(**effect)
+            "{changed} of {queues} queues affected: {overfull} become overfull, {released} resume;"
+            " {held} producers blocked, {freed} unblocked.".format(**effect)
         )
 
 

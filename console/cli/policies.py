@@ -17,14 +17,14 @@ def policies() -> None:
 
 
 _FILE = click.argument("file", type=click.File("r", encoding="utf-8"))
-_PRUNE = click.option("--prune", is_flag=True, help="Unset what the file does not name, and remove other patterns.")
+_PRUNE = click.option("--prune", is_flag=True, help="Prune: remove settings and patterns that are not in the file.")
 
 
 @policies.command()
 @click.argument("file", type=click.File("w", encoding="utf-8", lazy=True, atomic=True), default="-")
 @click.pass_context
 def export(ctx: click.Context, file: Any) -> None:
-    """Write the file (default: standard output)."""
+    """Export the policies to FILE (default: standard output)."""
     file.write(client_of(ctx).get("policies/file/")["yaml"])
 
 
@@ -34,14 +34,14 @@ def export(ctx: click.Context, file: Any) -> None:
 @json_option
 @click.pass_context
 def diff(ctx: click.Context, file: Any, prune: bool, json_: bool) -> None:
-    """What would change, and what that would do; ends with 1 if anything differs."""
+    """Show the difference and its impact preview; exit code 1 if anything differs."""
     told = client_of(ctx).post("policies/file/", {"yaml": file.read(), "prune": prune, "dry_run": True})
     if json_:
         output.as_json(told)
     else:
         output.changes(told)
         if not told["changes"] and not told["problems"]:
-            click.echo("Nothing differs.")
+            click.echo("No differences.")
     if told["changes"] or told["problems"]:
         ctx.exit(DIFFERS)
 
@@ -49,21 +49,23 @@ def diff(ctx: click.Context, file: Any, prune: bool, json_: bool) -> None:
 @policies.command()
 @_FILE
 @_PRUNE
-@click.option("--reason", "-r", default="", help="Why; kept in the audit trail.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--reason", "-r", default="", help="Reason, recorded in the audit trail.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_context
 def apply(ctx: click.Context, *, file: Any, prune: bool, reason: str, yes: bool, json_: bool) -> None:
-    """Make the broker as the file says, object by object; ends with 1 if not all could be done."""
+    """Apply the file, object by object; exit code 1 if a change failed."""
     client, body = client_of(ctx), {"yaml": file.read(), "prune": prune, "reason": reason}
     if not yes:
         told = client.post("policies/file/", {**body, "dry_run": True})
         if not told["changes"] and not told["problems"]:
-            return output.as_json(told) if json_ else click.echo("Nothing differs.")
+            return output.as_json(told) if json_ else click.echo("No differences.")
         if json_ or not is_a_person():
-            raise click.UsageError(f"it would change {len(told['changes'])} objects: look with diff, then say --yes")
+            raise click.UsageError(
+                f"this would change {len(told['changes'])} objects: check with diff, then confirm with --yes"
+            )
         output.changes(told)
-        click.confirm("Apply it?", abort=True)
+        click.confirm("Apply these changes?", abort=True)
         body["digest"] = told["digest"]
     told = client.post("policies/file/", body)
     failed = [each for each in told["applied"] if each["outcome"] != "done"]
@@ -75,7 +77,7 @@ def apply(ctx: click.Context, *, file: Any, prune: bool, reason: str, yes: bool,
             click.echo(f"{each['outcome']}: {each['action']} {names.short(each['object'])}{detail}")
         for sentence in told["problems"].values():
             click.secho(f"! {sentence}", fg="red")
-        click.echo(f"{len(told['applied']) - len(failed)} changed, {len(failed) + len(told['problems'])} not.")
+        click.echo(f"{len(told['applied']) - len(failed)} changed, {len(failed) + len(told['problems'])} failed.")
     if failed or told["problems"]:
         ctx.exit(DIFFERS)
     return None

@@ -1,4 +1,4 @@
-"""What can go wrong, as people and as programs are told it: a sentence, and an exit code."""
+"""Errors of commands: a sentence for people and an exit code for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that change nothing: list, why, watch."""
+"""Read-only commands: list, why, watch."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _PAUSE = 1.0
 
 @cli.command(name="list")
 @click.argument("search", required=False)
-@click.option("--virtualhost", "-v", help="Only of this virtual host.")
+@click.option("--virtualhost", "-v", help="Only this virtual host.")
 @click.option(
     "--state",
     "-s",
     multiple=True,
     type=click.Choice(STATES, case_sensitive=False),
-    help="Only in this state; several: any of them.",
+    help="Only queues in this state; can be repeated.",
 )
 @click.option(
     "--sort",
     default="-blocked_producers,-depth_messages",
     show_default=True,
-    help="By these attributes; - for descending.",
+    help="Sort by these attributes; - for descending.",
 )
-@click.option("--limit", "-n", default=0, help="At most so many. 0: all.")
+@click.option("--limit", "-n", default=0, help="Maximum number of queues. 0: all.")
 @json_option
 @click.pass_context
 def list_(
@@ -59,7 +59,7 @@ def list_(
 @json_option
 @click.pass_context
 def why(ctx: click.Context, queue: str, json_: bool) -> None:
-    """Why QUEUE (name, virtualhost/name, or the object name of a producer) is blocked, and until when."""
+    """Explain why QUEUE (name, virtualhost/name, or the object name of a producer) is blocked, and until when."""
     told = client_of(ctx).get("why/", object=names.queue(queue))
     return output.as_json(told) if json_ else output.why(told)
 
@@ -71,19 +71,17 @@ def why(ctx: click.Context, queue: str, json_: bool) -> None:
     "wanted",
     multiple=True,
     shell_complete=queue_names,
-    help="Only about this queue; several: any of them.",
+    help="Only events about this queue; can be repeated.",
 )
-@click.option(
-    "--kind", "-k", multiple=True, help="Only this kind of event, such as queue-overfull; several: any of them."
-)
-@click.option("--after", type=int, help="Begin after the event of this number (default: from now on).")
-@click.option("--count", "-n", default=0, help="End after so many. 0: at Ctrl-C.")
+@click.option("--kind", "-k", multiple=True, help="Only this kind of event, such as queue-overfull; can be repeated.")
+@click.option("--after", type=int, help="Start after the event with this number (default: new events only).")
+@click.option("--count", "-n", default=0, help="Exit after this many events. 0: run until Ctrl-C.")
 @json_option
 @click.pass_context
 def watch(
     ctx: click.Context, *, wanted: tuple[str, ...], kind: tuple[str, ...], after: int | None, count: int, json_: bool
 ) -> None:
-    """Tell every event as it happens, none left out; with --json one to a line."""
+    """Print every event as it occurs; with --json, one per line."""
     client, queues = client_of(ctx), {names.queue(text) for text in wanted}
     position = client.get("events/", count=1)["newest"] if after is None else after
     told = 0

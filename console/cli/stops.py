@@ -1,4 +1,4 @@
-"""Commands that stop producers, and start them again."""
+"""Commands that stop and start producers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def _aim_options(command: F) -> F:
     for option in (
         click.argument("queues", nargs=-1, shell_complete=queue_names),
         click.option("--all", "everything", is_flag=True, help="All producers of the broker."),
-        click.option("--virtualhost", "-v", help="All of a virtual host."),
-        click.option("--exchange", "-e", help="All of the queues bound to an exchange: name, or virtualhost/name."),
-        click.option("--pattern", "-p", help="Of the broker or the virtual host, only queues that match."),
-        click.option("--reason", "-r", required=True, help="Why; everybody will see it."),
-        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        click.option("--virtualhost", "-v", help="All producers of a virtual host."),
+        click.option("--exchange", "-e", help="All queues bound to an exchange: name, or virtualhost/name."),
+        click.option("--pattern", "-p", help="Only queues whose name matches, of the broker or the virtual host."),
+        click.option("--reason", "-r", required=True, help="Reason, shown to all users."),
+        click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation."),
         json_option,
     ):
         command = option(command)
@@ -32,11 +32,11 @@ def _aim_options(command: F) -> F:
 def _aim(
     queues: tuple[str, ...], *, everything: bool, virtualhost: str | None, exchange: str | None, pattern: str | None
 ) -> dict[str, Any]:
-    """The body that says whose producers are meant."""
+    """The body that selects the producers."""
     scopes = sum(map(bool, (queues, exchange, everything or (pattern and not virtualhost), virtualhost)))
     if scopes != 1 or (pattern and (queues or exchange)):
         raise click.UsageError(
-            "say whose producers: queues by name, --virtualhost, --exchange, --pattern or --all (one of them)"
+            "select producers by one of: names of queues, --virtualhost, --exchange, --pattern, --all"
         )
     if queues:
         return {"scope": "type=Broker", "queues": [names.queue(text) for text in queues]}
@@ -52,10 +52,10 @@ def _act(ctx: click.Context, verb: str, aim: dict[str, Any], more: dict[str, Any
     if not yes:
         told = client.post("stop-producers/preview/", aim)
         if not told["queues"]:
-            raise Problem("no queue is meant by that: nothing was done", REFUSED)
+            raise Problem("no queue matches: nothing was changed", REFUSED)
         if json_ or not is_a_person():
             raise click.UsageError(
-                f"it would {verb} {told['producers']} producers of {told['queues']} queues: say --yes to do it"
+                f"this would {verb} {told['producers']} producers of {told['queues']} queues: confirm with --yes"
             )
         output.preview(told, verb)
         click.confirm(f"{verb.capitalize()} them?", abort=True)
@@ -76,29 +76,31 @@ def _length(ctx: click.Context, param: click.Parameter, value: str | None) -> in
 
 @cli.command()
 @_aim_options
-@click.option("--for", "for_ms", callback=_length, help="Start them again by itself after so long: 90s, 30m, 2h.")
+@click.option("--for", "for_ms", callback=_length, help="Resume automatically after this time: 90s, 30m, 2h.")
 @click.option(
-    "--below", type=click.IntRange(1, 100), help="Or when the queues are down to this percentage of capacity."
+    "--below",
+    type=click.IntRange(1, 100),
+    help="Resume automatically at or below this percentage of the queues' capacity.",
 )
 @click.pass_context
 def stop(
     ctx: click.Context, /, *, reason: str, yes: bool, json_: bool, for_ms: int, below: int | None, **aim: Any
 ) -> None:
-    """Stop producers: of QUEUES, or of a wider scope. What it touches is shown first."""
+    """Stop the producers of QUEUES or of a wider scope. The affected queues are shown first."""
     more = {"reason": reason, **({"for_ms": for_ms} if for_ms else {}), **({"below": below} if below else {})}
     _act(ctx, "stop", _aim(**aim), more, yes=yes, json_=json_)
 
 
 @cli.command()
 @_aim_options
-@click.option("--only", is_flag=True, help="Lift this very stop, and none inside it.")
+@click.option("--only", is_flag=True, help="Lift only the stop of this scope, not those inside it.")
 @click.option(
     "--rate",
     type=click.IntRange(1),
-    help="Gradually: so many messages/s into each queue at first, doubled with every step.",
+    help="Staged start: messages/s into each queue at first, doubled with each step.",
 )
-@click.option("--step", "step_ms", callback=_length, help="How long a step lasts (default: 10s).")
-@click.option("--halt", type=click.IntRange(1, 100), help="Stop again above this percentage of capacity.")
+@click.option("--step", "step_ms", callback=_length, help="Duration of a step of a staged start (default: 10s).")
+@click.option("--halt", type=click.IntRange(1, 100), help="Halt the staged start above this percentage of capacity.")
 @click.pass_context
 def start(
     ctx: click.Context,
@@ -113,9 +115,9 @@ def start(
     halt: int | None,
     **aim: Any,
 ) -> None:
-    """Start producers again: of QUEUES, or of a wider scope."""
+    """Start the producers of QUEUES or of a wider scope."""
     if (step_ms or halt) and not rate:
-        raise click.UsageError("--step and --halt go with --rate")
+        raise click.UsageError("--step and --halt require --rate")
     more = {
         "reason": reason,
         "only": only,

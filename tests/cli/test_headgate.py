@@ -54,7 +54,7 @@ def test_login_keeps_the_token_for_its_owner_alone(olga: Terminal) -> None:
     assert olga.token not in said
     assert olga.mode() == "-rw-------"
     assert "orders" in ok(olga.run("list", HEADGATE_TOKEN="", HEADGATE_URL=""))
-    assert "operator: every broker" in ok(olga.run("whoami", HEADGATE_TOKEN=""))
+    assert "operator: all brokers" in ok(olga.run("whoami", HEADGATE_TOKEN=""))
     assert "Forgotten" in ok(olga.run("logout"))
     refused = olga.run("list", HEADGATE_TOKEN="")
     assert (refused.exit_code, "headgate login" in refused.output) == (3, True)
@@ -173,7 +173,7 @@ def test_stop_shows_first_what_it_touches_and_asks(
     olga: Terminal, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = olga.run("stop", "--all", "-r", "test")
-    assert (refused.exit_code, "2 producers of 2 queues: say --yes" in refused.output) == (2, True)
+    assert (refused.exit_code, "2 producers of 2 queues: confirm with --yes" in refused.output) == (2, True)
     monkeypatch.setattr("console.cli.stops.is_a_person", lambda: True)
     no = olga.run("stop", "--all", "-r", "test", typed="n\n")
     assert (no.exit_code, "2 producers of 2 queues" in no.output) == (1, True)
@@ -241,8 +241,8 @@ def test_policies_are_exported_compared_and_applied(olga: Terminal, broker: Brok
     assert "1 become overfull" in differs.output
     assert json.loads(olga.run("policies", "diff", str(file), "--json").output)["changes"][0]["action"] == "update"
     assert olga.run("policies", "apply", str(file)).exit_code == 2  # nobody is there to be asked
-    assert "1 changed, 0 not." in ok(olga.run("policies", "apply", str(file), "-y", "-r", "release 42"))
-    assert "Nothing differs." in ok(olga.run("policies", "diff", str(file)))
+    assert "1 changed, 0 failed." in ok(olga.run("policies", "apply", str(file), "-y", "-r", "release 42"))
+    assert "No differences." in ok(olga.run("policies", "diff", str(file)))
     out = tmp_path / "out.yaml"
     ok(olga.run("policies", "export", str(out)))
     assert "capacity_messages: 2" in out.read_text()
