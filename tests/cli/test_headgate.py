@@ -55,7 +55,7 @@ def test_login_keeps_the_token_for_its_owner_alone(olga: Terminal) -> None:
     assert olga.mode() == "-rw-------"
     assert "orders" in ok(olga.run("list", HEADGATE_TOKEN="", HEADGATE_URL=""))
     assert "operator: all brokers" in ok(olga.run("whoami", HEADGATE_TOKEN=""))
-    assert "Forgotten" in ok(olga.run("logout"))
+    assert "Deleted" in ok(olga.run("logout"))
     refused = olga.run("list", HEADGATE_TOKEN="")
     assert (refused.exit_code, "headgate login" in refused.output) == (3, True)
 
