@@ -10,21 +10,18 @@ import logging
 import resource
 import shutil
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import compress
 from pathlib import Path
 
 from brokers.admin import AdminError
 from brokers.amqp.container import MOST_UNOPENED, Container
 from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import HOLD_MS
-from brokers.engine.flow.turn import Keep
 from brokers.engine.flow.usage import Resource
 from brokers.engine.management.requests import Management
-from brokers.engine.values.events import Fact
 from brokers.model import object_name
+from brokers.server.change_log import ChangeLog
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.data_lock import claim
 from brokers.server.event_journal import EventJournal
@@ -46,8 +43,6 @@ from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
 from brokers.steady_clock import SteadyClock
 
 VERSION = "0.1.0"
-#: Events that are kept for when the journal can be written again; the oldest are given up first.
-MAX_UNSAVED = 10_000
 #: How often the TLS files are looked at, s.
 TLS_LOOK_SECONDS = 60.0
 SECRET = "console.secret"  # noqa: S105  (a file's name)
@@ -56,7 +51,6 @@ SECRET = "console.secret"  # noqa: S105  (a file's name)
 #: of the disk to the journal and to others.
 DEFAULT_LIMITS = {Resource.MEMORY: "40%", Resource.STORE: "80%", Resource.TEMP: "15%"}
 
-operational = logging.getLogger("headgate.broker.events")
 log = logging.getLogger("headgate.broker")
 
 
@@ -89,6 +83,9 @@ class Service:
         self.broker.last_event, self.broker.journal = self.journal.last, self.journal.identity
         self.users = Users(self.store, self.broker.accounts)
         self.events = EventNode(self.journal, self.broker.accounts.rights)
+        self.changes = ChangeLog(
+            self.broker, store=self.store, journal=self.journal, messages=self.messages, followers=self.events
+        )
         management = Management(self.broker)
         self.samples = SampleNode(self.broker, management)
         self.management = ManagementNode(management, self.broker.accounts.rights)
@@ -100,14 +97,12 @@ class Service:
         )
         self.container.attempts.exempt.add(CONSOLE)
         self.container.most_unopened = most_unopened()
-        self.container.settle = self._settle
+        self.container.settle = self.changes.settle
         self.container.commit = self.messages.commit
         self.container.again = self._again
         self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
         self._swept = 0
         self._releasing = False  # there are more messages to show, in the next turn
-        self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
-        self._save_failed = False
         self._memory = memory()
         self.broker.shortages.defaults.update(DEFAULT_LIMITS)
         self.broker.shortages.wholes = {
@@ -143,7 +138,7 @@ class Service:
         self.broker.shortages.look(self._available())
         if not self.broker.virtualhosts:
             first_start(self.broker, demo=self.demo)
-        self._put(self.broker.turn.take_keep())
+        self.changes.put(self.broker.turn.take_keep())
         self.store.commit()
         try:
             await self.listening.start()
@@ -194,45 +189,7 @@ class Service:
         self.store.close()
         self._lock.close()
 
-    # -- after each turn --------------------------------------------------------------------------------------
-
-    def _settle(self, facts: list[Fact], keep: list[Keep]) -> bool:
-        """False: the disk would not take the records, and nobody must be told that a change is safe."""
-        self._put(keep)
-        self._unsaved.extend(facts)
-        return self._save()
-
-    def _put(self, keep: list[Keep]) -> None:
-        for record in keep:
-            if record.value is None:
-                self.store.remove(record.kind, record.key)
-            else:
-                self.store.put(record.kind, record.key, record.value)
-
-    def _save(self) -> bool:
-        """Keep records, journal facts, log them, and tell the followers: in this order. A disk that is full or gone
-        holds up no message: what could not be written is tried again every second. False: not even the records."""
-        kept = False
-        try:
-            self.store.commit()
-            kept = True
-            self.messages.unlink_dropped()
-            events = self.journal.append([(f.at, f.kind, f.object, f.text, f.attributes) for f in self._unsaved])
-        except StoreError as error:
-            if not self._save_failed:
-                self._save_failed = True
-                log.error("%s. Messages go on; changes and events are not safe until it can be written again", error)
-            return kept
-        if self._save_failed:
-            self._save_failed = False
-            log.warning("the data folder %s can be written again; nothing is left to save", self.data)
-        logged = [f.logged for f in self._unsaved]
-        self._unsaved.clear()
-        self.broker.last_event = self.journal.last
-        for event in compress(events, logged):
-            operational.info("%s", _one_line(event.text))
-        self.events.publish(events)
-        return True
+    # -- what goes on after a turn ------------------------------------------------------------------------------
 
     def _written(self, virtualhost: str, written: Written) -> None:
         """A group of messages has been written, or refused: go on with what waited for it."""
@@ -307,8 +264,8 @@ class Service:
         self._look_at_clock()
         for connection in list(self.container.connections):
             connection.tick(now)
-        if self._save_failed:
-            self._save()
+        if self.changes.failed:
+            self.changes.save()
         self.broker.expire()
         self.broker.shortages.look(self._available())
         self.broker.transactions.sweep()
@@ -362,8 +319,3 @@ def _open(data: Path) -> tuple[ConfigStore, Lineage, EventJournal]:
 def most_unopened() -> int:
     """How many connections that have said nothing yet may be open at once: the others have half of the descriptors."""
     return max(16, min(MOST_UNOPENED, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-
-
-def _one_line(text: str) -> str:
-    """A text of the broker log; names and reasons that clients chose cannot forge a line of their own."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
