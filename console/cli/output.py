@@ -144,7 +144,8 @@ def changes(told: Mapping[str, Any]) -> None:
         click.secho(f"! {sentence}" if not place or place in sentence else f"! {place}: {sentence}", fg="red")
     if told["left_alone"]:
         click.echo(
-            f"{len(told['left_alone'])} objects are not in the file and stay as they are (--prune removes their settings)."
+            f"{len(told['left_alone'])} objects are not in the file and stay as they are"
+            " (--prune removes their settings)."
         )
     if effect := told.get("preview"):
         click.echo(
