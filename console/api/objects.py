@@ -27,6 +27,7 @@ from console.api.reading import (
     where_in,
 )
 from console.links.link import BrokerLink
+from console.links.object_shapes import object_of
 
 _BESIDE = frozenset({"type", "search", "sort", "offset", "count", "broker", "format"})
 
@@ -61,7 +62,7 @@ class ObjectsView(BrokerView):
                 count=count,
             )
         )
-        return Response({"total": page.total, "offset": page.offset, "items": [as_json(item) for item in page.items]})
+        return Response({"total": page.total, "offset": page.offset, "items": [object_of(item) for item in page.items]})
 
     @extend_schema(
         request=schema.ObjectCreation,
@@ -74,14 +75,14 @@ class ObjectsView(BrokerView):
         created = operations.create_object(
             self.actor, self.link, name, map_in(body, "attributes"), reason=text_in(body, "reason")
         )
-        return Response(as_json(created), status=status.HTTP_201_CREATED)
+        return Response(object_of(created), status=status.HTTP_201_CREATED)
 
 
 class ObjectView(BrokerView):
     @extend_schema(responses={200: schema.ManagedObject, **schema.READ_REFUSALS}, summary="One managed object")
     def get(self, request: Request, slug: str, name: str) -> Response:
         wanted = path_name(name)
-        return Response(as_json(self.link.call(lambda admin: admin.read(wanted))))
+        return Response(object_of(self.link.call(lambda admin: admin.read(wanted))))
 
     @extend_schema(
         request=schema.ObjectChange,
@@ -92,7 +93,7 @@ class ObjectView(BrokerView):
         body = body_of(request)
         attributes = map_in(body, "attributes")
         changed = update(self, path_name(name), attributes, version=version_in(body), reason=text_in(body, "reason"))
-        return Response(as_json(changed))
+        return Response(object_of(changed))
 
     @extend_schema(
         parameters=[
@@ -149,10 +150,6 @@ def update(
 
 def _now(link: BrokerLink, name: ObjectName, stale: StaleVersion) -> dict[str, Any]:
     try:
-        return as_json(link.call(lambda admin: admin.read(name)))
+        return object_of(link.call(lambda admin: admin.read(name)))
     except AdminError:
         return {"name": str(name), "version": stale.current}
-
-
-def as_json(thing: ManagedObject) -> dict[str, Any]:
-    return {"name": str(thing.name), "version": thing.version, "attributes": dict(thing.attributes)}

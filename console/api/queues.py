@@ -12,7 +12,7 @@ from brokers.model import TYPES, ObjectName, object_name
 from console.api import policies_schema, schema
 from console.api.objects import update
 from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, number_in, text_in, version_in, where_in
-from console.live.watching import shown
+from console.links.object_shapes import row_of, rows_of
 from console.operations import check_update
 
 _BESIDE = frozenset({"broker", "search", "sort", "page", "page_size", "format"})
@@ -49,7 +49,7 @@ class _RowsView(BrokerView):
                 count=size,
             )
         )
-        rows = [shown(item) for item in page.items]
+        rows = rows_of(page.items)
         return Response({"count": page.total, "page": number, "page_size": size, "results": rows})
 
 
@@ -99,7 +99,7 @@ class QueueView(BrokerView):
     )
     def get(self, request: Request, virtualhost: str, name: str) -> Response:
         wanted = _queue(virtualhost, name)
-        return Response(shown(self.link.call(lambda admin: admin.read(wanted))))
+        return Response(row_of(self.link.call(lambda admin: admin.read(wanted))))
 
     @extend_schema(
         parameters=[schema.BROKER],
@@ -111,7 +111,7 @@ class QueueView(BrokerView):
     def patch(self, request: Request, virtualhost: str, name: str) -> Response:
         body = body_of(request)
         version, reason = version_in(body), text_in(body, "reason")
-        return Response(shown(update(self, _queue(virtualhost, name), _policy(body), version=version, reason=reason)))
+        return Response(row_of(update(self, _queue(virtualhost, name), _policy(body), version=version, reason=reason)))
 
 
 class QueueCheckView(BrokerView):

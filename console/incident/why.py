@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brokers.admin import BrokerAdmin, ManagedObject, NotFound
+from brokers.admin import BrokerAdmin, NotFound
 from brokers.model import ObjectName, object_name
 from console.conditions.trends import NO_RATES, Rates
 from console.incident.drain import UNITS, doing, drain_rate, estimate
 from console.links.link import BrokerLink
+from console.links.object_shapes import row_of, rows_of
 
 Row = Mapping[str, Any]
 
@@ -84,18 +85,18 @@ async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | No
         admin.query("Consumer", **on_them),  # type: ignore[arg-type]
     )
     return Facts(
-        queue=_row(found),
+        queue=row_of(found),
         explain=explained["fields"],
-        producers=_rows(producers.items),
+        producers=rows_of(producers.items),
         producers_total=producers.total,
-        consumers=_rows(consumers.items),
+        consumers=rows_of(consumers.items),
         consumers_total=consumers.total,
-        broker=_row(broker),
-        host=_row(host),
-        asked=None if asked is None else _row(asked),
-        connections=_rows(connections.items),
-        sharing_producers=_rows(sharing_producers.items),
-        sharing_consumers=_rows(sharing_consumers.items),
+        broker=row_of(broker),
+        host=row_of(host),
+        asked=None if asked is None else row_of(asked),
+        connections=rows_of(connections.items),
+        sharing_producers=rows_of(sharing_producers.items),
+        sharing_consumers=rows_of(sharing_consumers.items),
         now=now,
     )
 
@@ -335,11 +336,3 @@ def _connections(facts: Facts) -> list[dict[str, Any]]:
 
 def _link(row: Row) -> dict[str, Any]:
     return {name: row.get(name) for name in ("object", "queue", "link", "state", "credit", "messages")}
-
-
-def _rows(items: Sequence[ManagedObject]) -> list[Row]:
-    return [_row(item) for item in items]
-
-
-def _row(thing: ManagedObject) -> Row:
-    return {"object": str(thing.name), **thing.attributes, "version": thing.version}

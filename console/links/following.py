@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
 from brokers.model import ObjectName, object_name
-from console.links.queue_table import must_be_read, queue_of, queue_values, text_of
+from console.links.object_shapes import text_of
+from console.links.queue_table import must_be_read, queue_of, queue_values
 from console.links.state import BrokerState
 
 T = TypeVar("T")

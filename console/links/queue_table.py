@@ -6,11 +6,11 @@ Every source tells absolute values (a query, a sample, an event), so a value mis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from brokers.admin import Event, ManagedObject
 from brokers.model import TYPES, ObjectName
+from console.links.object_shapes import row_of, text_of
 
 Row = Mapping[str, Any]
 
@@ -26,12 +26,6 @@ _READ_AFTER = frozenset(
         "binding-deleted",
     }
 )
-
-
-@lru_cache(maxsize=50_000)
-def text_of(name: ObjectName) -> str:
-    """The object name as text; the names of queues come by every second."""
-    return str(name)
 
 
 class QueueTable:
@@ -61,7 +55,7 @@ class QueueTable:
     def put(self, queue: ManagedObject) -> None:
         """A queue as it was read whole."""
         text = text_of(queue.name)
-        row = {"object": text, **dict(queue.name.keys), **queue.attributes, "version": queue.version}
+        row = row_of(queue)
         self._put_since_sweep.add(text)
         if self._rows.get(text) != row:
             self._rows[text] = row

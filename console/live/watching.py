@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from brokers.admin import SAMPLED, BrokerAdmin, Event, ManagedObject, NotFound
+from brokers.admin import SAMPLED, BrokerAdmin, Event, NotFound
 from brokers.model import POLICY, QUEUE_STATES, ObjectName
 from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.incident.why import why
 from console.links.link import BrokerLink
+from console.links.object_shapes import row_of, rows_of
 from console.live import overview as overviews
 from console.live.conditions import conditions_page
 from console.live.snapshot_cache import Kept, encode
@@ -195,11 +196,6 @@ def _with_rest(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:
     return _with_conditions(link, data)
 
 
-def shown(thing: ManagedObject) -> dict[str, Any]:
-    """The attributes of an object and `object`, the text of its name."""
-    return {"object": str(thing.name), **thing.attributes, "version": thing.version}
-
-
 def event_shown(event: Event) -> dict[str, Any]:
     return {
         "number": event.number,
@@ -223,10 +219,10 @@ async def _queue(admin: BrokerAdmin, name: ObjectName) -> dict[str, Any]:
     except NotFound:
         return {"gone": True}
     return {
-        "queue": shown(found),
-        "producers": [shown(producer) for producer in producers.items],
+        "queue": row_of(found),
+        "producers": rows_of(producers.items),
         "producers_total": producers.total,
-        "consumers": [shown(consumer) for consumer in consumers.items],
+        "consumers": rows_of(consumers.items),
         "consumers_total": consumers.total,
         "explain": explained["fields"],
     }

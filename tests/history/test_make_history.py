@@ -15,7 +15,7 @@ import pytest
 
 from console.history.generate.generator import AlreadyMade, Plan, make_history
 from console.history.storage.landing import KEYS, Landing
-from console.history.whatif.comparison import advice_row
+from tests.history.sampled import advice_row
 from tests.up.running import ROOT
 
 UNTIL = datetime(2026, 11, 18, 15, 0, tzinfo=UTC)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.history.whatif.comparison import ADVICE, advice_row, advise, compare, smallest_capacity, traffic_of
+from console.history.whatif.comparison import ADVICE, advise, compare, smallest_capacity
 from console.history.whatif.replay import Limits, Samples, Traffic, replay, traffic
+from tests.history.sampled import advice_row, traffic_of
 
 Floats = npt.NDArray[np.float64]
 

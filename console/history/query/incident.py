@@ -39,8 +39,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "broker": (),
 }
-#: What charts mark: an operator did it.
-MARKS = ("producers-stopped", "producers-started", "policy-changed", "queue-purged")
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ EVENTS = pa.schema(
         _required("number", pa.int64()),  # unique in its run; a recorder's grow by one, a log's are hashes of its lines
         _required("at", _TIME),
         _required("sequence", pa.int64()),  # the order of events of one broker and one `at`
-        _required("kind", pa.string()),  # a notification declared in brokers/model/, or one of LOG_KINDS
+        _required("kind", pa.string()),  # a notification declared in brokers/model/; of a log also `client-warning`
         pa.field(
             "object", pa.string()
         ),  # the managed object's name, such as type=Queue,virtualhost=default,name=orders
@@ -91,9 +91,6 @@ EVENTS = pa.schema(
         _required("source", pa.string()),  # recorder, log, made
     ]
 )
-
-#: Kinds that only a log has. `client-warning`: a client said that a send was delayed.
-LOG_KINDS = ("client-warning",)
 
 #: What one queue was like at one moment. A broker tells the queues that changed, about once a second, so between two
 #: samples of a queue nothing has changed if COVERAGE says that somebody looked all the time. `whole`: one of all queues

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -26,6 +26,7 @@ import duckdb
 from console.history.storage.layout import LAYOUTS, Layout, table_url
 from console.history.storage.object_store import ObjectStore, StoreError
 from console.history.storage.query_database import Connection, QueryDatabase
+from console.history.storage.table_files import TableFile, table_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,16 +51,6 @@ class HistoryBroken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    path: str
-    first: dt.date | None  # of the partition
-    least: Mapping[str, Any]
-    most: Mapping[str, Any]
-    rows: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class Extent:
     """How large a table is. `size`: bytes; `first`, `last`: the first days of its oldest and newest partition."""
 
@@ -78,12 +69,12 @@ class _Table:
         self.layout: Layout = LAYOUTS[name]
         self._url = table_url(url, name)
         self._delta: DeltaTable | None = None
-        self._files: list[_File] = []
+        self._files: list[TableFile] = []
         self._version = -1
         self._looked = float("-inf")
         self._lock = threading.Lock()
 
-    def files(self, *, anew: bool = False) -> list[_File]:
+    def files(self, *, anew: bool = False) -> list[TableFile]:
         """Raises NothingRecorded, HistoryBroken."""
         with self._lock:
             if anew or time.monotonic() - self._looked >= FRESH_SECONDS:
@@ -119,49 +110,26 @@ class _Table:
     def _forget(self) -> None:
         self._delta, self._files, self._version = None, [], -1
 
-    def _listed(self, delta: DeltaTable) -> list[_File]:
-        import pyarrow as pa
-
-        actions = pa.table(delta.get_add_actions(flatten=True))
-        told = ("path", "size_bytes", "num_records", "partition.", "min.", "max.")
-        rows = actions.select([c for c in actions.column_names if c.startswith(told)])
+    def _listed(self, delta: DeltaTable) -> list[TableFile]:
+        """With paths as DuckDB opens them."""
         base = self._url.rstrip("/")
         local = "://" not in base
         found = []
-        for row in rows.to_pylist():
-            path = unquote(row["path"]) if local else row["path"]
-            found.append(
-                _File(
-                    path=path if "://" in path or path.startswith("/") else f"{base}/{path}",
-                    first=row.get(f"partition.{self.layout.partition}"),
-                    least={k[4:]: v for k, v in row.items() if k.startswith("min.")},
-                    most={k[4:]: v for k, v in row.items() if k.startswith("max.")},
-                    rows=row.get("num_records") or 0,
-                    size=row.get("size_bytes") or 0,
-                )
-            )
+        for file in table_files(delta, self.layout):
+            path = unquote(file.path) if local else file.path
+            found.append(replace(file, path=path if "://" in path or path.startswith("/") else f"{base}/{path}"))
         return found
 
     def about(
         self, begin: dt.datetime | None, end: dt.datetime | None, where: Mapping[str, Any], *, anew: bool = False
     ) -> list[str]:
         """Paths of the files that may have rows of [begin, end) with these values. None: no bound."""
-        return [file.path for file in self.files(anew=anew) if self._may_hold(file, begin, end, where)]
-
-    def _may_hold(
-        self, file: _File, begin: dt.datetime | None, end: dt.datetime | None, where: Mapping[str, Any]
-    ) -> bool:
-        if file.first is not None:
-            after = _next_month(file.first) if self.layout.partition == "month" else file.first + dt.timedelta(days=1)
-            if begin is not None and after <= begin.date():
-                return False
-            if end is not None and file.first > end.date():
-                return False
-        for column, value in where.items():
-            least, most = file.least.get(column), file.most.get(column)
-            if isinstance(least, str) and isinstance(most, str) and not least <= value <= f"{most}\U0010ffff":
-                return False  # a long text's statistics are cut short, hence the last character there is
-        return True
+        return [
+            file.path
+            for file in self.files(anew=anew)
+            if file.may_have_days(begin, end)
+            and all(file.may_have_text(column, value) for column, value in where.items() if isinstance(value, str))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +172,7 @@ class Reader:
     def extent(self, name: str) -> Extent:
         """Raises NothingRecorded, HistoryBroken."""
         files = self._tables[name].files()
-        days = [file.first for file in files if file.first is not None]
+        days = [file.partition for file in files]
         return Extent(
             len(files),
             sum(file.rows for file in files),
@@ -356,10 +324,6 @@ def columns_of(name: str) -> list[tuple[str, str]]:
     from console.history.storage.landing import SCHEMAS
 
     return [(field.name, _KINDS[_OF_ARROW.get(str(field.type), "array<string>")]) for field in SCHEMAS[name]]
-
-
-def _next_month(day: dt.date) -> dt.date:
-    return (day.replace(day=1) + dt.timedelta(days=32)).replace(day=1)
 
 
 def first_line(error: BaseException) -> str:

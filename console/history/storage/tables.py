@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from pyspark.sql import functions as F
 from console.history.storage.file_systems import of_table
 from console.history.storage.landing import SCHEMAS, Landing
 from console.history.storage.layout import LAYOUTS, table_url
+from console.history.storage.table_files import TableFile, table_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,23 +42,6 @@ _PROPERTIES = {
 _BOUNDED = ("until", "end")
 
 Range = tuple[dt.datetime, dt.datetime]
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """`partition`: the first day in it. `bounds`: of columns, as (least, most, whether some are null)."""
-
-    path: str
-    partition: dt.date
-    rows: int
-    bounds: dict[str, tuple[Any, Any, bool]]
-
-    def overlaps(self, column: str, begin: dt.datetime | None, end: dt.datetime | None) -> bool:
-        """Whether a row may have a value in [begin, end), or null. None: no bound."""
-        least, most, null = self.bounds.get(column, (None, None, True))
-        if null or least is None or most is None:
-            return True
-        return (end is None or least < end) and (begin is None or most >= begin)
 
 
 class Tables:
@@ -79,7 +62,7 @@ class Tables:
 
     # -- tables -------------------------------------------------------------------------------------------------
 
-    def read(self, name: str, keep: Callable[[File], bool] = lambda _file: True) -> DataFrame:
+    def read(self, name: str, keep: Callable[[TableFile], bool] = lambda _file: True) -> DataFrame:
         """Rows of the files to keep, without the partition's column."""
         base = table_url(self.url, name)
         paths = [_spark_url(f"{base}/{file.path}") for file in self.files(name) if keep(file)]
@@ -89,7 +72,7 @@ class Tables:
         """Rows whose time lies in one of the half-open ranges."""
         ranges = list(ranges)
         time = LAYOUTS[name].time
-        rows = self.read(name, lambda file: any(file.overlaps(time, begin, end) for begin, end in ranges))
+        rows = self.read(name, lambda file: any(file.may_have_moments(time, begin, end) for begin, end in ranges))
         conditions = [f"{time} >= {_literal(begin)} AND {time} < {_literal(end)}" for begin, end in ranges]
         return rows.where(" OR ".join(f"({each})" for each in conditions) or "false")
 
@@ -97,7 +80,9 @@ class Tables:
         """Rows that last from their time to the column `until` (null: still) and touch [begin, end]."""
         time = LAYOUTS[name].time
         after = None if end is None else end + dt.timedelta(milliseconds=1)
-        rows = self.read(name, lambda file: file.overlaps(until, begin, None) and file.overlaps(time, None, after))
+        rows = self.read(
+            name, lambda file: file.may_have_moments(until, begin, None) and file.may_have_moments(time, None, after)
+        )
         rows = rows.where(f"{until} IS NULL OR {until} >= {_literal(begin)}")
         return rows if end is None else rows.where(f"{time} <= {_literal(end)}")
 
@@ -114,16 +99,8 @@ class Tables:
         """Put `rows` in the place of every row whose time lies in one of the half-open ranges, in one commit."""
         self._write(name, rows, list(ranges), at_once=at_once)
 
-    def files(self, name: str) -> list[File]:
-        partition = LAYOUTS[name].partition
-        actions = pa.table(self._table(name).get_add_actions(flatten=True)).to_pylist()
-        found = []
-        for row in actions:
-            columns = [key[4:] for key in row if key.startswith("min.")]
-            bounds = {c: (row[f"min.{c}"], row.get(f"max.{c}"), row.get(f"null_count.{c}") != 0) for c in columns}
-            count = row.get("num_records") or 0
-            found.append(File(row["path"], row[f"partition.{partition}"], count, bounds))
-        return found
+    def files(self, name: str) -> list[TableFile]:
+        return table_files(self._table(name), LAYOUTS[name])
 
     # -- keeping them in shape ------------------------------------------------------------------------------------
 
