@@ -1,4 +1,7 @@
-"""Rules, receivers, silences and allowed networks, as people change them: checked, permitted, audited."""
+"""Rules, receivers, silences and allowed networks, as people change them: checked, permitted, audited.
+
+What is given has the types, and is in the ranges, of the serializers in `console/api/alerts_schema.py`; here is checked
+what depends on anything else."""
 
 from __future__ import annotations
 
@@ -32,13 +35,16 @@ from console.alerts.models import (
     Silence,
 )
 from console.alerts.tasks import deliver
-from console.alerts.wording import titles
 from console.celery import send
 from console.operations.console_changes import Change, console_change, needs_of_scope, slugs
 
-_LONGEST = 7 * 24 * 3600
-_DEEPEST = 10**15
+#: Seconds that a rule may wait or a silence may last: a week.
+LONGEST = 7 * 24 * 3600
+#: Messages that a rule may name.
+DEEPEST = 10**15
 _FIELDS = ("name", "enabled", "broker", "virtualhost", "pattern", "kinds", "holds", "quiet", "depth", "tell_resolved")
+#: What a rule has that is not given.
+RULE: dict[str, Any] = {field.name: field.get_default() for field in Rule._meta.fields if field.name in _FIELDS}
 
 
 # -- as they are shown ------------------------------------------------------------------------------------------------
@@ -136,40 +142,16 @@ def _audited(rule: Rule) -> dict[str, Any]:
 
 def _rule_values(given: Mapping[str, Any]) -> dict[str, Any]:
     wrong: dict[str, str] = {}
-    values: dict[str, Any] = {
-        "name": _name(given, wrong),
-        "enabled": _flag(given, "enabled", True, wrong),
-        "tell_resolved": _flag(given, "tell_resolved", True, wrong),
-        "holds": _seconds(given, "holds", 0, wrong),
-        "quiet": _seconds(given, "quiet", 300, wrong),
-        "depth": _messages(given, "depth", wrong),
-        **_scope(given, wrong),
-    }
-    kinds = given.get("kinds", [])
-    known = titles()
-    if not isinstance(kinds, list) or not kinds:
-        wrong["kinds"] = "kinds must be a list with at least one condition or event"
-    elif unknown := [kind for kind in kinds if not isinstance(kind, str) or kind not in known]:
-        wrong["kinds"] = f"kinds has {unknown[0]!r}: it must be one of {', '.join(known)}"
-    else:
-        values["kinds"] = list(dict.fromkeys(kinds))
+    given = {**RULE, **given}
+    values = {field: given[field] for field in _FIELDS}
+    values |= {"name": _name(given, wrong), "kinds": list(dict.fromkeys(given["kinds"])), **_scope(given, wrong)}
     if wrong:
         raise InvalidValue(wrong)
     return values
 
 
-def _messages(given: Mapping[str, Any], field: str, wrong: dict[str, str]) -> int:
-    value = given.get(field, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _DEEPEST:
-        wrong[field] = f"{field} is {value!r}: it must be a whole number of messages from 0 to {_DEEPEST:,}"
-        return 0
-    return value
-
-
 def _receivers(given: Mapping[str, Any]) -> list[Receiver]:
     numbers = given.get("receivers", [])
-    if not isinstance(numbers, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
-        raise InvalidValue({"receivers": "receivers must be a list of numbers"})
     found = {receiver.pk: receiver for receiver in Receiver.objects.filter(pk__in=numbers)}
     if missing := [number for number in numbers if number not in found]:
         raise InvalidValue({"receivers": f"there is no receiver {missing[0]}"})
@@ -182,9 +164,7 @@ def _receivers(given: Mapping[str, Any]) -> list[Receiver]:
 def make_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
     """A webhook's secret is generated. Raises PermissionDenied, InvalidValue."""
     with console_change(by, f"alert-receiver {given.get('name', '')}", "create", needs_of_scope()) as this:
-        kind = given.get("kind")
-        if kind not in Kind.values:
-            raise InvalidValue({"kind": f"kind is {kind!r}: it must be one of {', '.join(Kind.values)}"})
+        kind = given["kind"]
         receiver = Receiver(kind=kind, **_receiver_values(kind, given))
         if kind == Kind.WEBHOOK:
             receiver.secret = new_secret()
@@ -250,25 +230,23 @@ def new_secret() -> str:
 
 def _receiver_values(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     wrong: dict[str, str] = {}
-    values: dict[str, Any] = {"name": _name(given, wrong), "enabled": _flag(given, "enabled", True, wrong)}
+    values: dict[str, Any] = {"name": _name(given, wrong), "enabled": given.get("enabled", True)}
     if kind == Kind.WEBHOOK:
         url = given.get("url", "")
         try:
-            if not isinstance(url, str) or len(url) > 1000:
-                raise ValueError("url must be text of at most 1,000 characters")
             url_of(url)
             values["url"] = url
         except ValueError as error:
             wrong["url"] = str(error)
     else:
         recipients = given.get("recipients", [])
-        if not isinstance(recipients, list) or not recipients or len(recipients) > 50:
-            wrong["recipients"] = "recipients must be a list of 1 to 50 addresses"
+        if not recipients:
+            wrong["recipients"] = "recipients is empty: name at least one address"
         else:
             for each in recipients:
                 try:
                     validate_email(each)
-                except (ValidationError, TypeError):
+                except ValidationError:
                     wrong["recipients"] = f"{each!r} is not an e-mail address"
             values["recipients"] = recipients
     if wrong:
@@ -282,32 +260,26 @@ def _receiver_values(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def make_silence(by: Actor, given: Mapping[str, Any]) -> Silence:
     """For `minutes`. Raises PermissionDenied, InvalidValue."""
     where = _where(given)
-    about = Rule.objects.filter(pk=given["rule"]).first() if isinstance(given.get("rule"), int) else None
+    number = given.get("rule")
+    about = None if number is None else Rule.objects.filter(pk=number).first()
     if about is not None:
         where = (about.broker, about.virtualhost)
-    with _scoped(by, "alert-silence", "create", *where, reason=str(given.get("reason") or "")) as this:
+    with _scoped(by, "alert-silence", "create", *where, reason=given.get("reason", "")) as this:
         wrong: dict[str, str] = {}
         scope = _scope(given, wrong)
-        minutes = given.get("minutes")
-        if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes <= _LONGEST // 60:
-            wrong["minutes"] = f"minutes is {minutes!r}: it must be a whole number from 1 to {_LONGEST // 60:,}"
-        rule = None
-        if (number := given.get("rule")) is not None:
-            rule = Rule.objects.filter(pk=number).first() if isinstance(number, int) else None
-            if rule is None:
-                wrong["rule"] = f"there is no rule {number}"
+        if number is not None and about is None:
+            wrong["rule"] = f"there is no rule {number}"
         if wrong:
             raise InvalidValue(wrong)
-        assert isinstance(minutes, int)
         silence = Silence.objects.create(
-            rule=rule,
-            until=timezone.now() + dt.timedelta(minutes=minutes),
-            reason=str(given.get("reason") or "").strip(),
+            rule=about,
+            until=timezone.now() + dt.timedelta(minutes=given["minutes"]),
+            reason=given.get("reason", "").strip(),
             made_by=by.name,
             **scope,
         )
         this.object = f"alert-silence {silence.pk}"
-        this.after = {"rule": rule.name if rule else None, **scope, "until": silence.until.isoformat()}
+        this.after = {"rule": about.name if about else None, **scope, "until": silence.until.isoformat()}
         return silence
 
 
@@ -360,10 +332,9 @@ def _next_version(found: Any, thing: Rule | Receiver, values: Mapping[str, Any])
 
 
 def _where(given: Mapping[str, Any]) -> tuple[str, str]:
-    """Broker and virtual host; what is no text, or no broker, is told later, and is everything until then."""
-    slug, host = given.get("broker"), given.get("virtualhost")
-    known = isinstance(slug, str) and slug.strip() in slugs()
-    return str(slug).strip() if known else "", host.strip() if isinstance(host, str) else ""
+    """Broker and virtual host; what is no broker is refused later, and means all of them until then."""
+    slug, host = (given.get(field, "").strip() for field in ("broker", "virtualhost"))
+    return slug if slug in slugs() else "", host
 
 
 def _scoped(
@@ -374,40 +345,16 @@ def _scoped(
 
 
 def _name(given: Mapping[str, Any], wrong: dict[str, str]) -> str:
-    name = given.get("name", "")
-    if not isinstance(name, str) or label_fault("name", name.strip(), 100):
-        wrong["name"] = "name must be text of 1 to 100 characters, in one line"
-        return ""
-    return name.strip()
-
-
-def _flag(given: Mapping[str, Any], field: str, default: bool, wrong: dict[str, str]) -> bool:
-    value = given.get(field, default)
-    if not isinstance(value, bool):
-        wrong[field] = f"{field} is {value!r}: it must be true or false"
-        return default
-    return value
-
-
-def _seconds(given: Mapping[str, Any], field: str, default: int, wrong: dict[str, str]) -> int:
-    value = given.get(field, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LONGEST:
-        wrong[field] = f"{field} is {value!r}: it must be a whole number of seconds from 0 to {_LONGEST:,}"
-        return default
-    return value
+    name: str = given["name"].strip()
+    if fault := label_fault("name", name, 100):
+        wrong["name"] = fault
+    return name
 
 
 def _scope(given: Mapping[str, Any], wrong: dict[str, str]) -> dict[str, str]:
-    scope: dict[str, str] = {}
-    for field, most in (("broker", 64), ("virtualhost", 255), ("pattern", 255)):
-        value = given.get(field, "")
-        if not isinstance(value, str) or len(value) > most:
-            wrong[field] = f"{field} must be text of at most {most} characters"
-            continue
-        scope[field] = value.strip()
-    slugs = [entry["slug"] for entry in settings.HEADGATE_BROKERS]
-    if scope.get("broker") and scope["broker"] not in slugs:
-        wrong["broker"] = f"there is no broker {scope['broker']!r}: there is {', '.join(slugs)}"
-    if fault := pattern_fault(scope.get("pattern", "")):
+    scope: dict[str, str] = {field: given.get(field, "").strip() for field in ("broker", "virtualhost", "pattern")}
+    if scope["broker"] and scope["broker"] not in slugs():
+        wrong["broker"] = f"there is no broker {scope['broker']!r}: there is {', '.join(slugs())}"
+    if fault := pattern_fault(scope["pattern"]):
         wrong["pattern"] = fault
     return scope

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import Model, QuerySet
@@ -29,11 +30,16 @@ from console.alerts.reaching import warning_of
 from console.alerts.wording import short, titles
 from console.api import alerts_schema as shapes
 from console.api import schema
-from console.api.reading import PersonalView, body_of, choice_in, number_in, text_in, version_in
+from console.api.reading import PersonalView, choice_in, number_in
 
 
 def actor(request: Request) -> Actor:
     return Actor.of(request._request)
+
+
+def given_and_version(body: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """What is to be changed, and the version that the change was made from."""
+    return {name: value for name, value in body.items() if name != "version"}, body["version"]
 
 
 def one(rows: QuerySet[Any], number: object, what: str) -> Any:
@@ -103,7 +109,7 @@ class RulesView(PersonalView):
         request=shapes.RuleGiven, responses={201: shapes.Rule, **schema.WRITE_REFUSALS}, summary="Make a rule"
     )
     def post(self, request: Request) -> Response:
-        rule = editing.make_rule(actor(request), body_of(request))
+        rule = editing.make_rule(actor(request), self.body)
         return Response(rule_shown(one(_rules(), rule.pk, "rule")), status=201)
 
 
@@ -118,8 +124,7 @@ class RuleView(PersonalView):
         summary="Change a rule",
     )
     def patch(self, request: Request, number: int) -> Response:
-        body = body_of(request)
-        rule = editing.change_rule(actor(request), _rule(self, number), body, version_in(body))
+        rule = editing.change_rule(actor(request), _rule(self, number), *given_and_version(self.body))
         return Response(rule_shown(one(_rules(), rule.pk, "rule")))
 
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Remove a rule")
@@ -152,7 +157,7 @@ class ReceiversView(PersonalView):
         " nothing would reach the receiver now, such as a network that no administrator has allowed.",
     )
     def post(self, request: Request) -> Response:
-        receiver = editing.make_receiver(actor(request), body_of(request))
+        receiver = editing.make_receiver(actor(request), self.body)
         return Response({**_saved(receiver), "secret": receiver.secret}, status=201)
 
 
@@ -171,8 +176,8 @@ class ReceiverView(PersonalView):
         summary="Change a receiver",
     )
     def patch(self, request: Request, number: int) -> Response:
-        body, found = body_of(request), one(Receiver.objects.all(), number, "receiver")
-        return Response(_saved(editing.change_receiver(actor(request), found, body, version_in(body))))
+        found = one(Receiver.objects.all(), number, "receiver")
+        return Response(_saved(editing.change_receiver(actor(request), found, *given_and_version(self.body))))
 
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Remove a receiver")
     def delete(self, request: Request, number: int) -> Response:
@@ -212,7 +217,7 @@ class SilencesView(PersonalView):
         summary="Silence for a time",
     )
     def post(self, request: Request) -> Response:
-        return Response(silence_shown(editing.make_silence(actor(request), body_of(request))), status=201)
+        return Response(silence_shown(editing.make_silence(actor(request), self.body)), status=201)
 
 
 class SilenceView(PersonalView):
@@ -236,7 +241,7 @@ class NetworksView(PersonalView):
         summary="Let webhooks reach a network that is not public (administrators)",
     )
     def post(self, request: Request) -> Response:
-        made = editing.allow_network(actor(request), text_in(body_of(request), "network"))
+        made = editing.allow_network(actor(request), self.body["network"])
         shown = {"id": made.pk, "network": made.network, "added": made.added, "added_by": made.added_by}
         return Response(shown, status=201)
 

@@ -6,15 +6,29 @@ from typing import Any
 
 from rest_framework import serializers
 
+from console.alerts import editing
+from console.alerts.editing import RULE
+from console.alerts.wording import titles
+from console.api.fields import FlagField, TextField, change_of
+from console.api.schema import VERSION, number_field
+from console.schedules import editing as schedules
+from console.schedules.editing import SCHEDULE
+
 _SCOPE = "Empty: every one."
 
 
+def _seconds(says: str, default: int) -> serializers.IntegerField:
+    return serializers.IntegerField(default=default, min_value=0, max_value=editing.LONGEST, help_text=says)
+
+
+def _cron(field: str, says: str = "") -> TextField:
+    return TextField(says, default=SCHEDULE[field], allow_blank=False, max_length=100)
+
+
 class _Scope(serializers.Serializer[Any]):
-    broker = serializers.CharField(required=False, allow_blank=True, help_text=f"Slug of a broker. {_SCOPE}")
-    virtualhost = serializers.CharField(required=False, allow_blank=True, help_text=_SCOPE)
-    pattern = serializers.CharField(
-        required=False, allow_blank=True, help_text="Of names of queues. Empty: every object."
-    )
+    broker = TextField(f"Slug of a broker. {_SCOPE}", default="", max_length=64)
+    virtualhost = TextField(_SCOPE, default="", max_length=255)
+    pattern = TextField("Of names of queues. Empty: every object.", default="", max_length=255)
 
 
 class AlertKind(serializers.Serializer[Any]):
@@ -41,20 +55,24 @@ class Alert(serializers.Serializer[Any]):
 
 
 class RuleGiven(_Scope):
-    name = serializers.CharField()
-    enabled = serializers.BooleanField(required=False)
-    kinds = serializers.ListField(child=serializers.CharField(), help_text="Conditions and events.")
-    holds = serializers.IntegerField(required=False, help_text="Seconds that a condition must last before it is told.")
-    quiet = serializers.IntegerField(required=False, help_text="Seconds without another word about the same object.")
-    depth = serializers.IntegerField(required=False, help_text="Messages above which depth-above is seen; 0 at first.")
-    tell_resolved = serializers.BooleanField(required=False)
-    receivers = serializers.ListField(child=serializers.IntegerField(), required=False)
+    name = TextField("One line.", max_length=100)
+    enabled = FlagField(default=RULE["enabled"])
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(titles())), allow_empty=False, help_text="Conditions and events."
+    )
+    holds = _seconds("Seconds that a condition must last before its notification.", RULE["holds"])
+    quiet = _seconds("Seconds between two notifications about the same object.", RULE["quiet"])
+    depth = serializers.IntegerField(
+        default=RULE["depth"],
+        min_value=0,
+        max_value=editing.DEEPEST,
+        help_text="Messages above which the condition depth-above holds.",
+    )
+    tell_resolved = FlagField(default=RULE["tell_resolved"])
+    receivers = serializers.ListField(child=serializers.IntegerField(), default=list)
 
 
-class RuleChange(RuleGiven):
-    name = serializers.CharField(required=False)
-    kinds = serializers.ListField(child=serializers.CharField(), required=False)
-    version = serializers.IntegerField(help_text="The version that the change was made from.")
+RuleChange = change_of("RuleChange", RuleGiven, version=number_field(VERSION))
 
 
 class Rule(RuleGiven):
@@ -65,19 +83,16 @@ class Rule(RuleGiven):
 
 
 class ReceiverGiven(serializers.Serializer[Any]):
-    name = serializers.CharField()
+    name = TextField("One line.", max_length=100)
     kind = serializers.ChoiceField(["webhook", "email"])
-    url = serializers.CharField(required=False, help_text="Of a webhook.")
-    recipients = serializers.ListField(child=serializers.CharField(), required=False, help_text="Of e-mail.")
-    enabled = serializers.BooleanField(required=False)
+    url = TextField("Of a webhook.", default="", max_length=1000)
+    recipients = serializers.ListField(
+        child=TextField(), default=list, max_length=50, help_text="Of e-mail: at least one address."
+    )
+    enabled = FlagField(default=True)
 
 
-class ReceiverChange(serializers.Serializer[Any]):
-    name = serializers.CharField(required=False)
-    url = serializers.CharField(required=False)
-    recipients = serializers.ListField(child=serializers.CharField(), required=False)
-    enabled = serializers.BooleanField(required=False)
-    version = serializers.IntegerField()
+ReceiverChange = change_of("ReceiverChange", ReceiverGiven, "kind", version=number_field(VERSION))
 
 
 class Receiver(ReceiverGiven):
@@ -98,9 +113,9 @@ class Secret(serializers.Serializer[Any]):
 
 
 class SilenceGiven(_Scope):
-    rule = serializers.IntegerField(required=False, allow_null=True)
-    minutes = serializers.IntegerField()
-    reason = serializers.CharField(required=False)
+    rule = serializers.IntegerField(default=None, allow_null=True)
+    minutes = serializers.IntegerField(min_value=1, max_value=editing.LONGEST // 60)
+    reason = TextField(default="")
 
 
 class Silence(_Scope):
@@ -114,7 +129,7 @@ class Silence(_Scope):
 
 
 class NetworkGiven(serializers.Serializer[Any]):
-    network = serializers.CharField(help_text="Such as 10.0.0.0/8.")
+    network = TextField("Such as 10.0.0.0/8.")
 
 
 class Network(NetworkGiven):
@@ -147,30 +162,30 @@ class Notification(serializers.Serializer[Any]):
 
 
 class ScheduleGiven(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    broker = serializers.CharField(required=False)
+    name = TextField("One line.", max_length=100)
+    broker = TextField("Slug of the broker; empty: the first configured one.", default="")
     action = serializers.ChoiceField(["stop", "start", "policy"])
-    target = serializers.CharField(help_text="Object name of the scope.")
-    pattern = serializers.CharField(required=False, allow_blank=True, help_text="Narrows a stop or start.")
-    attributes = serializers.DictField(required=False, help_text="Policy fields and their values meanwhile.")
-    reason = serializers.CharField(required=False, allow_blank=True)
-    zone = serializers.CharField(help_text="Time zone, such as Europe/Paris.")
-    once = serializers.CharField(required=False, allow_blank=True, help_text="2027-03-28T02:30, by that zone's clock.")
-    minute = serializers.CharField(required=False, help_text="As of cron, like the next four.")
-    hour = serializers.CharField(required=False)
-    days = serializers.CharField(required=False, help_text="Of the month.")
-    months = serializers.CharField(required=False)
-    weekdays = serializers.CharField(required=False, help_text="0 or sun to 6 or sat.")
-    lasts = serializers.IntegerField(required=False, help_text="Minutes after which it is put back; 0: never.")
-    paused = serializers.BooleanField(required=False)
+    target = TextField("Object name of the scope.")
+    pattern = TextField("Narrows a stop or start.", default="", max_length=255)
+    attributes = serializers.DictField(default=dict, help_text="Policy fields and their values meanwhile.")
+    reason = TextField(default="")
+    zone = TextField("Time zone, such as Europe/Paris.", max_length=64)
+    once = TextField("2027-03-28T02:30, by that zone's clock.", default="", max_length=16)
+    minute = _cron("minute", "As of cron, like the next four.")
+    hour = _cron("hour")
+    days = _cron("days", "Of the month.")
+    months = _cron("months")
+    weekdays = _cron("weekdays", "0 or sun to 6 or sat.")
+    lasts = serializers.IntegerField(
+        default=SCHEDULE["lasts"],
+        min_value=0,
+        max_value=schedules.MOST_MINUTES,
+        help_text="Minutes after which it is put back; 0: never.",
+    )
+    paused = FlagField(default=SCHEDULE["paused"])
 
 
-class ScheduleChange(ScheduleGiven):
-    name = serializers.CharField(required=False)
-    action = serializers.ChoiceField(["stop", "start", "policy"], required=False)
-    target = serializers.CharField(required=False)
-    zone = serializers.CharField(required=False)
-    version = serializers.IntegerField()
+ScheduleChange = change_of("ScheduleChange", ScheduleGiven, version=number_field(VERSION))
 
 
 class Schedule(ScheduleGiven):

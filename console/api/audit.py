@@ -16,10 +16,10 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import InvalidValue, NotFound
+from brokers.admin import NotFound
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, PersonalView, body_of, choice_in, number_in, text_in
+from console.api.reading import MOST_AT_ONCE, PersonalView, choice_in, number_in
 from console.api.streaming import streamed
 from console.audit.models import AuditEntry, AuditQuerySet, Outcome
 from console.audit.search import COLUMNS, AuditSearch
@@ -132,16 +132,13 @@ class RevertView(PersonalView):
         description="Refused if what it changed has been changed since. It is audited like any other change.",
     )
     def post(self, request: Request, number: int) -> Response:
-        body, entry = body_of(request), self._entry(number)
-        version = body.get("version")
-        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
-            raise InvalidValue({"version": f"version is {version!r}: it must be a whole number"})
+        entry = self._entry(number)
         after = operations.revert(
             self.actor,
             visible_link(self.rights, entry.broker),
             entry,
-            version=version,
-            reason=text_in(body, "reason"),
+            version=self.body["version"],
+            reason=self.body["reason"],
         )
         return Response({"version": after})
 

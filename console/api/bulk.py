@@ -8,10 +8,10 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import InvalidValue, NotFound
+from brokers.admin import NotFound
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, body_of, choice_in, map_in, number_in, text_in
+from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, choice_in, number_in
 from console.bulk import editing, tasks
 from console.bulk.editing import Selection
 from console.bulk.models import BulkEdit, RowState
@@ -47,10 +47,9 @@ class BulkEditsView(BrokerView):
         description="Answers at once; follow the job. Each queue is changed, audited and reported for itself.",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        job = editing.begin_bulk(
-            self.actor, self.link, selection_in(body), map_in(body, "attributes"), reason=text_in(body, "reason")
-        )
+        body = self.body
+        chosen = Selection(**body["selection"])
+        job = editing.begin_bulk(self.actor, self.link, chosen, body["attributes"], reason=body["reason"])
         send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
@@ -63,9 +62,8 @@ class BulkPreviewView(BrokerView):
         summary="Tell which queues are chosen, and what an edit of them would do",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        rows = editing.selected(self.link, selection_in(body))
-        attributes = map_in(body, "attributes")
+        rows = editing.selected(self.link, Selection(**self.body["selection"]))
+        attributes = self.body["attributes"]
         preview = editing.preview_bulk(self.link, rows, attributes) if attributes and rows else None
         queues = [
             {
@@ -169,24 +167,9 @@ class BulkUndoView(_JobView):
         description="A job of its own: each queue gets what it had, unless somebody has changed it since.",
     )
     def post(self, request: Request, number: int) -> Response:
-        reason = text_in(body_of(request), "reason")
-        job = editing.begin_undo(self.actor, self.job(number), reason=reason)
+        job = editing.begin_undo(self.actor, self.job(number), reason=self.body["reason"])
         send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
-
-
-def selection_in(body: dict[str, Any]) -> Selection:
-    """Raises InvalidValue."""
-    if "selection" not in body:
-        raise InvalidValue({"selection": "selection is missing: it says which queues; {} is all of them"})
-    given = map_in(body, "selection")
-    lists: dict[str, list[str]] = {}
-    for field in ("states", "objects"):
-        value = given.get(field, [])
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise InvalidValue({field: f"{field} must be a list of texts"})
-        lists[field] = value
-    return Selection(text_in(given, "virtualhost"), text_in(given, "pattern"), text_in(given, "search"), **lists)
 
 
 def _job(job: BulkEdit) -> dict[str, Any]:

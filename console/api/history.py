@@ -14,7 +14,6 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue
 from console.api import history_schema as shapes
 from console.api import schema
-from console.api.asked import AskedView
 from console.api.history_downloads import KINDS as FILES
 from console.api.history_downloads import download
 from console.api.history_reading import (
@@ -27,6 +26,7 @@ from console.api.history_reading import (
 )
 from console.api.history_why import shown
 from console.api.reading import MOST_AT_ONCE, choice_in, choices_in, number_in
+from console.api.strict import StrictAPIView
 from console.history.query import blocked, catalog, episode_list, incident
 from console.history.query.series import RESOLUTIONS, series
 from console.history.storage.backlog import find_backlog
@@ -36,7 +36,7 @@ _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
 _SORTS = tuple(f"{sign}{name}" for name in episode_list.SORTS for sign in ("", "-"))
 
 
-class KnownView(AskedView):
+class KnownView(StrictAPIView):
     @extend_schema(
         responses={200: shapes.Known, **shapes.REFUSALS},
         summary="What the history knows of",
@@ -51,7 +51,7 @@ class KnownView(AskedView):
         return Response({"recorded": bool(brokers), "landed": landed, "now": now_ms(), "brokers": brokers})
 
 
-class QueuesKnownView(AskedView):
+class QueuesKnownView(StrictAPIView):
     @extend_schema(
         parameters=[
             shapes.BROKER,
@@ -68,7 +68,7 @@ class QueuesKnownView(AskedView):
         return Response(catalog.queues(history(request), broker=broker_in(query), search=search, most=most))
 
 
-class SeriesView(AskedView):
+class SeriesView(StrictAPIView):
     @extend_schema(
         parameters=[
             *shapes.QUEUE,
@@ -95,7 +95,7 @@ class SeriesView(AskedView):
         return Response(about | found)
 
 
-class TopView(AskedView):
+class TopView(StrictAPIView):
     @extend_schema(
         parameters=[
             shapes.BROKER,
@@ -123,7 +123,7 @@ class TopView(AskedView):
         return Response(found)
 
 
-class HeatView(AskedView):
+class HeatView(StrictAPIView):
     @extend_schema(
         parameters=[
             shapes.BROKER,
@@ -177,7 +177,7 @@ _EPISODES = [
 ]
 
 
-class EpisodesView(AskedView):
+class EpisodesView(StrictAPIView):
     @extend_schema(
         parameters=[*_EPISODES, *schema.PAGE],
         responses={200: schema.page_of(shapes.Episode), **shapes.REFUSALS},
@@ -192,7 +192,7 @@ class EpisodesView(AskedView):
         return Response({"count": count, "page": number, "page_size": size, "results": rows})
 
 
-class EpisodesFileView(AskedView):
+class EpisodesFileView(StrictAPIView):
     @extend_schema(
         parameters=[*_EPISODES, shapes.FILE],
         responses={(200, "application/octet-stream"): shapes.FILE_ANSWER, **shapes.REFUSALS},
@@ -229,7 +229,7 @@ _EVENTS = [
 ]
 
 
-class HistoryEventsView(AskedView):
+class HistoryEventsView(StrictAPIView):
     @extend_schema(
         parameters=[
             *_EVENTS,
@@ -253,7 +253,7 @@ class HistoryEventsView(AskedView):
         )
 
 
-class HistoryEventsFileView(AskedView):
+class HistoryEventsFileView(StrictAPIView):
     @extend_schema(
         parameters=[*_EVENTS, shapes.FILE],
         responses={(200, "application/octet-stream"): shapes.FILE_ANSWER, **shapes.REFUSALS},

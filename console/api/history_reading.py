@@ -39,20 +39,23 @@ def now_ms() -> int:
 
 def range_in(query: Mapping[str, str], *, longest: int = LONGEST, default: int = _DEFAULT) -> tuple[int, int]:
     """`from` and `until`, ms; left out: the last day. Raises InvalidValue."""
+    return range_of(time_in(query, "from"), time_in(query, "until"), longest=longest, default=default)
+
+
+def range_of(
+    begin: int | None, until: int | None, *, longest: int = LONGEST, default: int = _DEFAULT
+) -> tuple[int, int]:
+    """The range, ms; None: until now, from `default` before its end. Raises InvalidValue."""
     now = now_ms()
-    until = time_in(query, "until", now)
-    begin = time_in(query, "from", until - default)
+    until = now if until is None else until
+    begin = until - default if begin is None else begin
     if begin >= until:
-        raise InvalidValue({"from": f"from is {query.get('from', '')!r}: it must be before until"})
+        raise InvalidValue({"from": f"from is {begin}: it must be before until, {until}"})
     if begin > now + _AHEAD:
-        raise InvalidValue({"from": f"from is {query.get('from', '')!r}: that has not happened yet"})
+        raise InvalidValue({"from": f"from is {begin}: that is in the future"})
     if until - begin > longest:
-        raise InvalidValue(
-            {
-                "from": f"from {query.get('from', '')!r} to until are {(until - begin) // DAY:,} days:"
-                f" at most {longest // DAY:,} are answered"
-            }
-        )
+        days, most = (until - begin) // DAY, longest // DAY
+        raise InvalidValue({"from": f"from {begin} to until are {days:,} days: at most {most:,} are answered"})
     return begin, until
 
 
@@ -65,8 +68,11 @@ def queue_in(query: Mapping[str, str]) -> QueueKey:
     """`broker`, `virtualhost` and `queue`; without a broker the first configured one. Raises InvalidValue."""
     if not query.get("queue"):
         raise InvalidValue({"queue": "queue is missing: it is the queue's name"})
-    broker = broker_in(query) or settings.HEADGATE_BROKERS[0]["slug"]
-    return QueueKey(broker, query.get("virtualhost") or "default", query["queue"])
+    return queue_of(broker_in(query), query.get("virtualhost", ""), query["queue"])
+
+
+def queue_of(broker: str, virtualhost: str, queue: str) -> QueueKey:
+    return QueueKey(broker.strip() or settings.HEADGATE_BROKERS[0]["slug"], virtualhost or "default", queue)
 
 
 def maybe_queue_in(query: Mapping[str, str]) -> QueueKey | None:

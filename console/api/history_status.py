@@ -11,8 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api import schema
+from console.api.fields import TextField
 from console.api.history_reading import history
-from console.api.reading import PersonalView, body_of, text_in
+from console.api.reading import PersonalView
 from console.history.pipeline import diagnosis, run_now
 from console.history.pipeline.status import status as status_of
 from console.permissions.rights import Role
@@ -112,7 +113,7 @@ class HistoryStatus(serializers.Serializer[Any]):
 
 class HistoryRunRequest(serializers.Serializer[Any]):
     work = serializers.ChoiceField(choices=list(run_now.HISTORY_WORKS), help_text="What to do at once.")
-    reason = serializers.CharField(required=False, help_text="Why; it goes into the audit trail.")
+    reason = TextField("Why; it goes into the audit trail.", default="")
 
 
 class HistoryRunAnswer(serializers.Serializer[Any]):
@@ -160,7 +161,6 @@ class HistoryRunView(PersonalView):
         " waits while another run goes on, and begins before the pipeline runs again.",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        work = text_in(body, "work")
-        run_now.run_history(self.actor, work, text_in(body, "reason"))
+        work = self.body["work"]
+        run_now.run_history(self.actor, work, self.body["reason"])
         return Response({"work": work}, status=status.HTTP_202_ACCEPTED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -13,10 +13,10 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue
 from console.api import history_schema as shapes
 from console.api import schema
-from console.api.asked import AskedView
-from console.api.history_reading import broker_in, history, maybe_queue_in, queue_in, range_in
-from console.api.reading import MOST_AT_ONCE, body_of, choice_in, number_in
-from console.api.schema import MomentField
+from console.api.fields import CountField, MomentField, TextField
+from console.api.history_reading import broker_in, history, maybe_queue_in, queue_of, range_of
+from console.api.reading import MOST_AT_ONCE, choice_in, number_in
+from console.api.strict import StrictAPIView
 from console.history.storage.durations import DAY
 from console.history.whatif import recommendations
 from console.history.whatif.minute_traffic import Recorded
@@ -28,6 +28,10 @@ _LIMITS = ("capacity_messages", "resume_messages", "capacity_bytes", "resume_byt
 
 def _count(says: str, *, null: bool = False) -> serializers.IntegerField:
     return serializers.IntegerField(help_text=says, allow_null=null, min_value=0)
+
+
+def _level(says: str) -> CountField:
+    return CountField(says, max_value=(1 << 62) - 1)
 
 
 class WhatIfLimits(serializers.Serializer[Any]):
@@ -51,16 +55,33 @@ class WhatIfAdvice(serializers.Serializer[Any]):
     limits = WhatIfOutcome(allow_null=True, help_text="What to set instead, and what that would have come to.")
 
 
+class WhatIfCandidate(serializers.Serializer[Any]):
+    capacity_messages = _level("The stop level in messages; 0: no limit.")
+    resume_messages = _level("The resume level in messages; 0 beside a capacity: when empty.")
+    capacity_bytes = _level("The stop level in bytes; 0: no limit.")
+    resume_bytes = _level("The resume level in bytes; 0 beside a capacity: when empty.")
+
+
+def _moment(says: str) -> MomentField:
+    return MomentField(default=None, allow_null=True, help_text=says)
+
+
 WhatIfRequest = type(
     "WhatIfRequest",
     (serializers.Serializer,),
     {
-        "broker": serializers.CharField(required=False, help_text="Left out: the first configured one."),
-        "virtualhost": serializers.CharField(required=False, help_text="Left out: default."),
-        "queue": serializers.CharField(help_text="The queue's name."),
-        "from": MomentField(required=False, help_text="As for series; left out: a week before `until`."),
-        "until": MomentField(required=False, help_text="As for series; left out: now."),
-        "candidates": WhatIfLimits(many=True, required=False, help_text=f"At most {MOST_CANDIDATES}."),
+        "broker": TextField("Left out: the first configured one.", default="", allow_null=True),
+        "virtualhost": TextField("Left out: default.", default="", allow_null=True),
+        "queue": TextField("The queue's name."),
+        "from": _moment("As for series; left out: a week before `until`."),
+        "until": _moment("As for series; left out: now."),
+        "candidates": WhatIfCandidate(  # type: ignore[call-arg]  # what takes max_length is the list
+            many=True,
+            default=list,
+            allow_null=True,
+            max_length=MOST_CANDIDATES,
+            help_text=f"At most {MOST_CANDIDATES}.",
+        ),
     },
 )
 
@@ -81,7 +102,7 @@ WhatIfAnswer = type(
 )
 
 
-class WhatIfView(AskedView):
+class WhatIfView(StrictAPIView):
     @extend_schema(
         request=WhatIfRequest,
         responses={200: WhatIfAnswer, **shapes.REFUSALS},
@@ -91,11 +112,10 @@ class WhatIfView(AskedView):
     def post(self, request: Request) -> Response:
         from console.history.whatif.comparison import CAVEAT, advise, compare
 
-        body = body_of(request)
-        query = dict(_texts(body))
-        queue = queue_in(query)
-        begin, end = range_in(query, longest=LONGEST, default=7 * DAY)
-        candidates = [_limits(number, one) for number, one in enumerate(_listed(body), start=1)]
+        body = self.body
+        queue = queue_of(body["broker"] or "", body["virtualhost"] or "", body["queue"])
+        begin, end = range_of(body["from"], body["until"], longest=LONGEST, default=7 * DAY)
+        candidates = [_limits(number, one) for number, one in enumerate(body["candidates"] or (), start=1)]
         about = {"from": begin, "until": end, "caveat": CAVEAT}
         found = recorded(history(request), queue, begin, end)
         if found is None:
@@ -115,7 +135,7 @@ class WhatIfView(AskedView):
         return Response(answer)
 
 
-class AdviceView(AskedView):
+class AdviceView(StrictAPIView):
     @extend_schema(
         parameters=[
             *shapes.MAYBE_QUEUE,
@@ -146,40 +166,12 @@ class AdviceView(AskedView):
         return Response({"count": count, "page": number, "page_size": size, "results": rows})
 
 
-def _texts(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """All but the candidates, as parameters of an address would be. Raises InvalidValue."""
-    for name, value in body.items():
-        if name == "candidates" or value is None:
-            continue
-        if not isinstance(value, str) and (name not in ("from", "until") or type(value) is not int):
-            raise InvalidValue({name: f"{name} must be text"})
-        yield name, str(value)
-
-
-def _listed(body: dict[str, Any]) -> list[Any]:
-    candidates = body.get("candidates") or []
-    if not isinstance(candidates, list):
-        raise InvalidValue({"candidates": "candidates must be a list of limits"})
-    if len(candidates) > MOST_CANDIDATES:
-        raise InvalidValue({"candidates": f"{len(candidates)} candidates: at most {MOST_CANDIDATES} at once"})
-    return candidates
-
-
-def _limits(number: int, given: Any) -> Any:
+def _limits(number: int, given: Mapping[str, int]) -> Any:
+    """Raises InvalidValue for levels that do not fit together."""
     from console.history.whatif.replay import Limits
 
-    if not isinstance(given, dict):
-        raise InvalidValue({"candidates": f"candidate {number} must be a JSON object with {', '.join(_LIMITS)}"})
-    for name, value in given.items():
-        if name not in _LIMITS:
-            raise InvalidValue({"candidates": f"candidate {number}: {name} is no limit: there is {', '.join(_LIMITS)}"})
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62):
-            raise InvalidValue(
-                {"candidates": f"candidate {number}: {name} is {value!r}: it must be a whole number of 0 or more"}
-            )
-    values = {name: given.get(name) or 0 for name in _LIMITS}
     for unit in ("messages", "bytes"):
-        stop, resume = values[f"capacity_{unit}"], values[f"resume_{unit}"]
+        stop, resume = given[f"capacity_{unit}"], given[f"resume_{unit}"]
         if resume and not stop:
             raise InvalidValue(
                 {"candidates": f"candidate {number}: resume_{unit} is {resume:,} without a capacity_{unit}"}
@@ -191,7 +183,7 @@ def _limits(number: int, given: Any) -> Any:
                     " it would never resume"
                 }
             )
-    return Limits(*(float(values[name]) for name in _LIMITS))
+    return Limits(*(float(given[name]) for name in _LIMITS))
 
 
 def _shown(limits: Any, outcome: Any) -> dict[str, int]:

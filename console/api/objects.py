@@ -16,14 +16,9 @@ from console.api import schema
 from console.api.reading import (
     MOST_AT_ONCE,
     BrokerView,
-    body_of,
-    map_in,
-    name_in,
     number_in,
     path_name,
-    text_in,
     type_in,
-    version_in,
     where_in,
 )
 from console.links.link import BrokerLink
@@ -70,10 +65,9 @@ class ObjectsView(BrokerView):
         summary="Create a managed object",
     )
     def post(self, request: Request, slug: str) -> Response:
-        body = body_of(request)
-        name = name_in(body, "object")
+        body = self.body
         created = operations.create_object(
-            self.actor, self.link, name, map_in(body, "attributes"), reason=text_in(body, "reason")
+            self.actor, self.link, body["object"], body["attributes"], reason=body["reason"]
         )
         return Response(object_of(created), status=status.HTTP_201_CREATED)
 
@@ -90,9 +84,8 @@ class ObjectView(BrokerView):
         summary="Change attributes of a managed object",
     )
     def patch(self, request: Request, slug: str, name: str) -> Response:
-        body = body_of(request)
-        attributes = map_in(body, "attributes")
-        changed = update(self, path_name(name), attributes, version=version_in(body), reason=text_in(body, "reason"))
+        body = self.body
+        changed = update(self, path_name(name), body["attributes"], version=body["version"], reason=body["reason"])
         return Response(object_of(changed))
 
     @extend_schema(
@@ -128,7 +121,7 @@ class OperationView(BrokerView):
         " effect is `read` needs no permission.",
     )
     def post(self, request: Request, slug: str, name: str, operation: str) -> Response:
-        arguments = map_in(body_of(request), "arguments")
+        arguments = self.body["arguments"]
         if not isinstance(arguments.get("reason", ""), str):
             raise InvalidValue({"reason": "reason must be text"})
         answer = operations.call_operation(self.actor, self.link, path_name(name), operation, arguments)

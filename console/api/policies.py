@@ -14,7 +14,7 @@ from brokers.model import ObjectName
 from brokers.model.patterns import match_rank
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, map_in, name_in, number_in, one_of, text_in
+from console.api.reading import MOST_AT_ONCE, BrokerView, number_in
 from console.operations import PolicyChange
 
 
@@ -70,11 +70,11 @@ class PolicyPreviewView(BrokerView):
         description="The changes are weighed together. What they would be refused for is refused.",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        largest = body.get("largest", 20)
-        if isinstance(largest, bool) or not isinstance(largest, int):
-            raise InvalidValue({"largest": f"largest is {largest!r}: it must be a whole number"})
-        return Response(operations.preview_changes(self.link, changes_in(body), largest=largest))
+        changes = [
+            PolicyChange(each["object"], each["attributes"], each["action"], each["version"])
+            for each in self.body["changes"]
+        ]
+        return Response(operations.preview_changes(self.link, changes, largest=self.body["largest"]))
 
 
 class PatternOrderView(BrokerView):
@@ -87,39 +87,18 @@ class PatternOrderView(BrokerView):
         " told and previewed only.",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        host, patterns = text_in(body, "virtualhost"), body.get("patterns")
-        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
-            raise InvalidValue({"patterns": "patterns must be a list of texts"})
+        host, patterns = self.body["virtualhost"], self.body["patterns"]
         scopes = operations.policy_scopes(self.link)
         if host not in scopes.patterns:
             raise InvalidValue({"virtualhost": f"virtualhost is {host!r}: there is none of that name"})
         changes = operations.reordered(scopes.patterns[host], patterns)
         told: dict[str, Any] = {"changes": [change.shown() for change in changes], "preview": None, "applied": []}
-        if body.get("dry_run"):
+        if self.body["dry_run"]:
             told["preview"] = operations.preview_changes(self.link, changes)
         else:
-            applied = operations.apply_changes(self.actor, self.link, changes, reason=text_in(body, "reason"))
+            applied = operations.apply_changes(self.actor, self.link, changes, reason=self.body["reason"])
             told["applied"] = [each.shown() for each in applied]
         return Response(told)
-
-
-def changes_in(body: Mapping[str, Any]) -> list[PolicyChange]:
-    """The changes in a request's body; raises InvalidValue."""
-    given = body.get("changes")
-    if not isinstance(given, list) or not given:
-        raise InvalidValue({"changes": "changes must be a list with at least one change"})
-    return [_change(each) for each in given]
-
-
-def _change(given: Any) -> PolicyChange:
-    if not isinstance(given, dict):
-        raise InvalidValue({"changes": f"changes has {given!r}: each must be a JSON object"})
-    action = one_of("action", text_in(given, "action") or "update", operations.ACTIONS)
-    version = given.get("version")
-    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
-        raise InvalidValue({"version": f"version is {version!r}: it must be a whole number"})
-    return PolicyChange(name_in(given, "object"), map_in(given, "attributes"), action, version)
 
 
 def _scope(thing: ManagedObject) -> dict[str, Any]:

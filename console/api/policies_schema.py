@@ -6,22 +6,23 @@ from typing import Any
 
 from rest_framework import serializers
 
-from brokers.model import POLICY, TYPES
-from console.api.schema import REASON, VERSION, number_field, object_field, shape_of, text_field
+from brokers.model import POLICY, QUEUE_STATES, TYPES
+from console.api.fields import FlagField, ObjectNameField, TextField
+from console.api.schema import OBJECT, REASON, VERSION, number_field, object_field, shape_of, text_field
 
 PolicyChange = shape_of(
     "PolicyChange",
     POLICY,
     required=False,
     version=number_field(VERSION),
-    reason=text_field(REASON, required=False),
+    reason=TextField(REASON, default=""),
 )
 PolicyCheck = shape_of(
     "PolicyCheck",
     POLICY,
     required=False,
     version=number_field("As for the change itself; it changes nothing here.", required=False),
-    reason=text_field("As for the change itself; it changes nothing here.", required=False, allow_blank=True),
+    reason=TextField("As for the change itself; it changes nothing here.", default=""),
 )
 Effective = shape_of("Effective", [a for a in TYPES["Queue"].attributes if a.name.startswith("effective_")])
 
@@ -72,19 +73,19 @@ class PolicyScopes(serializers.Serializer[Any]):
 
 
 class PolicyChangeAsked(serializers.Serializer[Any]):
-    object = object_field()
+    object = ObjectNameField(OBJECT)
     action = serializers.ChoiceField(
-        ["update", "create", "delete"], required=False, help_text="create and delete: of a Policy. Default: update."
+        ["update", "create", "delete"], default="update", help_text="create and delete: of a Policy."
     )
     attributes = serializers.DictField(
-        required=False, help_text="Policy fields, null meaning inherited; and the priority of a Policy."
+        default=dict, help_text="Policy fields, null meaning inherited; and the priority of a Policy."
     )
-    version = number_field(VERSION, required=False, allow_null=True)
+    version = number_field(VERSION, default=None, allow_null=True)
 
 
 class PolicyChanges(serializers.Serializer[Any]):
-    changes = PolicyChangeAsked(many=True)
-    largest = number_field("Queues to name; those that most happens to come first. Default: 20.", required=False)
+    changes = PolicyChangeAsked(many=True, allow_empty=False)
+    largest = number_field("Queues to name; those that most happens to come first.", default=20)
 
 
 _preview = TYPES["Broker"].operation("preview-change")
@@ -105,10 +106,10 @@ class PolicyApplied(serializers.Serializer[Any]):
 
 
 class PatternOrder(serializers.Serializer[Any]):
-    virtualhost = text_field("Name of the virtual host.")
-    patterns = serializers.ListField(child=serializers.CharField(), help_text="All of its patterns, the best first.")
-    reason = text_field(REASON, required=False)
-    dry_run = serializers.BooleanField(required=False, help_text="Tell and preview only.")
+    virtualhost = TextField("Name of the virtual host.")
+    patterns = serializers.ListField(child=TextField(), help_text="All of its patterns, the best first.")
+    reason = TextField(REASON, default="")
+    dry_run = FlagField("Tell and preview only.")
 
 
 class PatternOrderAnswer(serializers.Serializer[Any]):
@@ -121,11 +122,12 @@ class PolicyFile(serializers.Serializer[Any]):
     yaml = text_field("The file, see `manage.py policies`.")
 
 
-class PolicyFileRequest(PolicyFile):
-    prune = serializers.BooleanField(required=False, help_text="Unset what the file does not name.")
-    dry_run = serializers.BooleanField(required=False, help_text="Tell what would be changed, and change nothing.")
-    digest = text_field("Of the dry run: refused if there is another difference now.", required=False)
-    reason = text_field(REASON, required=False)
+class PolicyFileRequest(serializers.Serializer[Any]):
+    yaml = TextField("The file, see `manage.py policies`.", allow_blank=True)
+    prune = FlagField("Unset what the file does not name.")
+    dry_run = FlagField("Tell what would be changed, and change nothing.")
+    digest = TextField("Of the dry run: refused if there is another difference now.", default="")
+    reason = TextField(REASON, default="")
 
 
 class PolicyFileAnswer(serializers.Serializer[Any]):
@@ -140,24 +142,24 @@ class PolicyFileAnswer(serializers.Serializer[Any]):
 
 
 class BulkSelection(serializers.Serializer[Any]):
-    virtualhost = text_field("Only in this virtual host.", required=False)
-    pattern = text_field("Only queues whose name matches.", required=False)
-    search = text_field("Only queues with this in their name.", required=False)
-    states = serializers.ListField(child=serializers.CharField(), required=False, help_text="Only in these states.")
-    objects = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="Exactly these queues, by object name."
+    virtualhost = TextField("Only in this virtual host.", default="")
+    pattern = TextField("Only queues whose name matches.", default="")
+    search = TextField("Only queues with this in their name.", default="")
+    states = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list, help_text="Only in these states."
     )
+    objects = serializers.ListField(child=TextField(), default=list, help_text="Exactly these queues, by object name.")
 
 
 class BulkRequest(serializers.Serializer[Any]):
-    selection = BulkSelection()
+    selection = BulkSelection(help_text="Which queues; {} is all of them.")
     attributes = serializers.DictField(help_text="Policy fields and their new values; null: inherited.")
-    reason = text_field(REASON, required=False)
+    reason = TextField(REASON, default="")
 
 
 class BulkPreviewRequest(serializers.Serializer[Any]):
-    selection = BulkSelection()
-    attributes = serializers.DictField(required=False, help_text="As for the edit; without them queues are told only.")
+    selection = BulkSelection(help_text="Which queues; {} is all of them.")
+    attributes = serializers.DictField(default=dict, help_text="As for the edit; without them queues are told only.")
 
 
 class BulkPreview(serializers.Serializer[Any]):
@@ -193,7 +195,7 @@ class BulkRow(serializers.Serializer[Any]):
 
 
 class BulkSteer(serializers.Serializer[Any]):
-    reason = text_field(REASON, required=False)
+    reason = TextField(REASON, default="")
 
 
 class Reversal(serializers.Serializer[Any]):
@@ -202,8 +204,8 @@ class Reversal(serializers.Serializer[Any]):
 
 
 class RevertRequest(serializers.Serializer[Any]):
-    reason = text_field(REASON, required=False)
-    version = number_field("The object's version that was shown.", required=False, allow_null=True)
+    reason = TextField(REASON, default="")
+    version = number_field("The object's version that was shown.", default=None, allow_null=True)
 
 
 class Reverted(serializers.Serializer[Any]):

@@ -8,10 +8,9 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import InvalidValue
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import BrokerView, body_of, text_in
+from console.api.reading import BrokerView
 from console.operations.policy_import import Difference
 
 
@@ -34,9 +33,8 @@ class PolicyFileView(BrokerView):
         " and anybody may ask.",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        text, prune = text_in(body, "yaml"), _flag(body, "prune")
-        if _flag(body, "dry_run"):
+        text, prune = self.body["yaml"], self.body["prune"]
+        if self.body["dry_run"]:
             found = operations.difference(self.link, text, prune=prune)
             preview, problems = operations.previewed(self.link, found)
             return Response({**_shown(found), "problems": problems, "preview": preview})
@@ -45,17 +43,10 @@ class PolicyFileView(BrokerView):
             self.link,
             text,
             prune=prune,
-            reason=text_in(body, "reason"),
-            digest=text_in(body, "digest"),
+            reason=self.body["reason"],
+            digest=self.body["digest"],
         )
         return Response({**_shown(found), "applied": [each.shown() for each in applied]})
-
-
-def _flag(body: dict[str, Any], field: str) -> bool:
-    value = body.get(field, False)
-    if not isinstance(value, bool):
-        raise InvalidValue({field: f"{field} is {value!r}: it must be true or false"})
-    return value
 
 
 def _shown(found: Difference) -> dict[str, Any]:

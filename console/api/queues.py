@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -11,7 +12,7 @@ from rest_framework.response import Response
 from brokers.model import TYPES, ObjectName, object_name
 from console.api import policies_schema, schema
 from console.api.objects import update
-from console.api.reading import MOST_AT_ONCE, BrokerView, body_of, number_in, text_in, version_in, where_in
+from console.api.reading import MOST_AT_ONCE, BrokerView, number_in, where_in
 from console.links.object_shapes import row_of, rows_of
 from console.operations import check_update
 
@@ -109,9 +110,8 @@ class QueueView(BrokerView):
         description="Only the fields given are changed; null means inherited. It acts at once.",
     )
     def patch(self, request: Request, virtualhost: str, name: str) -> Response:
-        body = body_of(request)
-        version, reason = version_in(body), text_in(body, "reason")
-        return Response(row_of(update(self, _queue(virtualhost, name), _policy(body), version=version, reason=reason)))
+        wanted, version, reason = _queue(virtualhost, name), self.body["version"], self.body["reason"]
+        return Response(row_of(update(self, wanted, _policy(self.body), version=version, reason=reason)))
 
 
 class QueueCheckView(BrokerView):
@@ -123,12 +123,12 @@ class QueueCheckView(BrokerView):
         description="Answers the limits that would be in force, inherited ones included.",
     )
     def post(self, request: Request, virtualhost: str, name: str) -> Response:
-        return Response(check_update(self.link, _queue(virtualhost, name), _policy(body_of(request))))
+        return Response(check_update(self.link, _queue(virtualhost, name), _policy(self.body)))
 
 
 def _queue(virtualhost: str, name: str) -> ObjectName:
     return object_name("Queue", virtualhost=virtualhost, name=name)
 
 
-def _policy(body: dict[str, Any]) -> dict[str, Any]:
+def _policy(body: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in body.items() if field not in ("version", "reason")}

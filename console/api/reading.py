@@ -8,14 +8,13 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.http import QueryDict
-from rest_framework.request import Request
 
 from brokers.admin import InvalidValue, NotFound
 from brokers.input_checks import whole_number
 from brokers.model import TYPES, Attribute, Kind, ManagedType, ObjectName
 from console.access.actor import Actor
 from console.access.people import rights_in
-from console.api.asked import AskedView
+from console.api.strict import StrictAPIView
 from console.intake.moments import moment_in
 from console.links.link import BrokerLink
 from console.links.visible import visible_link
@@ -27,7 +26,7 @@ MOST_AT_ONCE = 500
 _NUMBER = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?")
 
 
-class PersonalView(AskedView):
+class PersonalView(StrictAPIView):
     """A view that answers people with what they may see."""
 
     @property
@@ -63,46 +62,6 @@ def path_name(text: str) -> ObjectName:
         raise NotFound(str(error)) from None
 
 
-def body_of(request: Request) -> dict[str, Any]:
-    """The JSON object in the body; raises InvalidValue."""
-    if not isinstance(request.data, dict):
-        raise InvalidValue({"detail": "the body must be a JSON object"})
-    return dict(request.data)
-
-
-def text_in(body: Mapping[str, Any], field: str) -> str:
-    value = body.get(field, "")
-    if not isinstance(value, str):
-        raise InvalidValue({field: f"{field} is {value!r}: it must be text"})
-    return value
-
-
-def map_in(body: Mapping[str, Any], field: str) -> dict[str, Any]:
-    value = body.get(field, {})
-    if not isinstance(value, dict):
-        raise InvalidValue({field: f"{field} is {value!r}: it must be a JSON object"})
-    return value
-
-
-def version_in(body: Mapping[str, Any]) -> int:
-    value = body.get("version")
-    if value is None:
-        raise InvalidValue({"version": "version is missing: a change names the version that it was made from"})
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValue({"version": f"version is {value!r}: it must be a whole number"})
-    return value
-
-
-def name_in(body: Mapping[str, Any], field: str) -> ObjectName:
-    text = text_in(body, field)
-    if not text:
-        raise InvalidValue({field: f"{field} is missing: it is an object name such as type=Broker"})
-    try:
-        return ObjectName.parse(text)
-    except ValueError as error:
-        raise InvalidValue({field: str(error)}) from None
-
-
 def number_in(query: QueryDict, field: str, default: int, least: int, most: int) -> int:
     text = query.get(field, "")
     if not text:
@@ -131,12 +90,21 @@ def choices_in(query: QueryDict, field: str, choices: Collection[str]) -> tuple[
     return tuple(one_of(field, text, choices) for text in query.getlist(field))
 
 
-def time_in(query: Mapping[str, str], field: str, default: int) -> int:
+def object_in(query: Mapping[str, str]) -> ObjectName:
+    """The object name in `object`; raises InvalidValue."""
+    text = query.get("object", "")
+    if not text:
+        raise InvalidValue({"object": "object is missing: it is an object name such as type=Broker"})
+    try:
+        return ObjectName.parse(text)
+    except ValueError as error:
+        raise InvalidValue({"object": str(error)}) from None
+
+
+def time_in(query: Mapping[str, str], field: str) -> int | None:
     """A moment in ms: given as ms since the epoch, or in ISO 8601 with its zone. Raises InvalidValue."""
     text = query.get(field, "").strip()
-    if not text:
-        return default
-    return moment_in(field, text)
+    return moment_in(field, text) if text else None
 
 
 def type_in(query: QueryDict) -> ManagedType:

@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from brokers.admin import NotFound
 from console.api import alerts_schema as shapes
 from console.api import schema
-from console.api.alerts import actor, one
-from console.api.reading import PersonalView, body_of, number_in, version_in
+from console.api.alerts import actor, given_and_version, one
+from console.api.reading import PersonalView, number_in
 from console.operations.console_changes import sees_scope
 from console.schedules import editing
 from console.schedules.models import Run, Schedule
@@ -40,7 +40,7 @@ class SchedulesView(PersonalView):
         summary="Make a schedule",
     )
     def post(self, request: Request) -> Response:
-        return Response(editing.shown(editing.make(actor(request), body_of(request))), status=201)
+        return Response(editing.shown(editing.make(actor(request), self.body)), status=201)
 
 
 class SchedulePreviewView(PersonalView):
@@ -50,7 +50,7 @@ class SchedulePreviewView(PersonalView):
         summary="Tell when a schedule would be due",
     )
     def post(self, request: Request) -> Response:
-        return Response({"upcoming": editing.preview(body_of(request))})
+        return Response({"upcoming": editing.preview(self.body)})
 
 
 class ScheduleView(PersonalView):
@@ -64,8 +64,8 @@ class ScheduleView(PersonalView):
         summary="Change a schedule: it acts for whoever does",
     )
     def patch(self, request: Request, number: int) -> Response:
-        body, found = body_of(request), _found(self, Schedule.objects.all(), number, "schedule")
-        return Response(editing.shown(editing.change(actor(request), found, body, version_in(body))))
+        found = _found(self, Schedule.objects.all(), number, "schedule")
+        return Response(editing.shown(editing.change(actor(request), found, *given_and_version(self.body))))
 
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Remove a schedule")
     def delete(self, request: Request, number: int) -> Response:

@@ -10,7 +10,8 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 
 from brokers.model import TYPES, Attribute, Kind
-from console.api.asked import ANY
+from console.api.fields import ObjectNameField, TextField
+from console.api.strict import ANY
 from console.audit.models import AuditEntry
 from console.conditions.detectors import DETECTORS
 
@@ -59,15 +60,11 @@ def number_field(says: str, **options: Any) -> serializers.IntegerField:
     return serializers.IntegerField(help_text=says, **options)
 
 
-@extend_schema_field(
-    {"oneOf": [{"type": "integer", "format": "int64"}, {"type": "string", "example": "2026-11-22T09:30:00Z"}]}
-)
-class MomentField(serializers.JSONField):
-    """ms since the epoch, or ISO 8601 with a zone."""
+OBJECT = "Object name, such as type=Queue,virtualhost=default,name=orders."
 
 
 def object_field() -> serializers.CharField:
-    return text_field("Object name, such as type=Queue,virtualhost=default,name=orders.")
+    return text_field(OBJECT)
 
 
 Queue = shape_of("Queue", TYPES["Queue"].attributes, object=object_field())
@@ -93,17 +90,17 @@ class ObjectPage(serializers.Serializer[Any]):
 class ObjectChange(serializers.Serializer[Any]):
     version = number_field(VERSION)
     attributes = serializers.DictField(help_text="Writable attributes and their new values; all are set, or none.")
-    reason = text_field(REASON, required=False)
+    reason = TextField(REASON, default="")
 
 
 class ObjectCreation(serializers.Serializer[Any]):
-    object = object_field()
-    attributes = serializers.DictField(required=False, help_text="Attributes that can be given on creation.")
-    reason = text_field(REASON, required=False)
+    object = ObjectNameField(OBJECT)
+    attributes = serializers.DictField(default=dict, help_text="Attributes that can be given on creation.")
+    reason = TextField(REASON, default="")
 
 
 class OperationCall(serializers.Serializer[Any]):
-    arguments = serializers.DictField(required=False, help_text="Arguments that the operation declares.")
+    arguments = serializers.DictField(default=dict, help_text="Arguments that the operation declares.")
 
 
 class Snapshot(serializers.Serializer[Any]):

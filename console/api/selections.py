@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from console import operations
 from console.api import schema, stops_schema
-from console.api.reading import BrokerView, body_of
+from console.api.reading import BrokerView
 from console.selections.models import SavedSelection
 
 
@@ -46,13 +46,13 @@ class SelectionsView(_SelectionView):
 
     @extend_schema(
         parameters=[schema.BROKER],
-        request=stops_schema.SelectionRequest,
+        request=stops_schema.SelectionGiven,
         responses={201: stops_schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Save a selection",
         description="Of a filter (search, states), which finds queues anew each time, or of queues by name.",
     )
     def post(self, request: Request) -> Response:
-        made = operations.save_selection(self.actor, self.link, body_of(request))
+        made = operations.save_selection(self.actor, self.link, self.body)
         return Response(self.shown(made), status=201)
 
 
@@ -67,12 +67,12 @@ class SelectionView(_SelectionView):
 
     @extend_schema(
         parameters=[schema.BROKER],
-        request=stops_schema.SelectionRequest,
+        request=stops_schema.SelectionChange,
         responses={200: stops_schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Change a saved selection: what is given of it",
     )
     def patch(self, request: Request, number: int) -> Response:
-        return Response(self.shown(operations.change_selection(self.actor, self.link, number, body_of(request))))
+        return Response(self.shown(operations.change_selection(self.actor, self.link, number, self.body)))
 
     @extend_schema(
         parameters=[schema.BROKER],

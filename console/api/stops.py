@@ -11,10 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound
-from brokers.model import QUEUE_STATES
 from console import operations
 from console.api import schema, stops_schema
-from console.api.reading import BrokerView, body_of, name_in, text_in
+from console.api.reading import BrokerView
 from console.links.link import BrokerLink
 from console.links.queue_filter import matching
 from console.links.visible import visible_link, visible_links
@@ -27,26 +26,24 @@ _SUMMED = ("queues", "producers", "already_stopped", "stopped", "draining", "mis
 class _AimView(BrokerView):
     """All take the same aim, about one broker or several, and give the same kind of answer."""
 
-    def answer(self, request: Request, ask: Callable[[BrokerLink, Aim, dict[str, Any]], Mapping[str, Any]]) -> Response:
-        body = body_of(request)
-        aim = self.aim(body)
-        if "brokers" not in body:
-            return Response(dict(ask(self.link, aim, body)))
-        wanted = _brokers(self.rights, body)
+    def answer(self, ask: Callable[[BrokerLink, Aim], Mapping[str, Any]]) -> Response:
+        aim = self.aim()
+        if "brokers" not in self.body:
+            return Response(dict(ask(self.link, aim)))
+        wanted = _brokers(self.rights, self.body["brokers"])
         if aim.scope.type != "Broker" or aim.queues is not None:
             raise InvalidValue({"brokers": "several brokers can only be meant where the scope is the broker"})
-        return Response(_together(wanted, lambda one: ask(one, aim, body)))
+        return Response(_together(wanted, lambda one: ask(one, aim)))
 
-    def aim(self, body: Mapping[str, Any]) -> Aim:
-        if "selection" not in body:
-            return _aim(body)
-        number = body["selection"]
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise InvalidValue({"selection": f"selection is {number!r}: it must be the number of a saved one"})
-        if "queues" in body:
-            raise InvalidValue({"selection": "give selection or queues, not both"})
-        found = operations.selection_of(self.actor, self.link, number)
-        return _aim({**body, "queues": operations.queues_of(self.link, found)})
+    def aim(self) -> Aim:
+        body = self.body
+        queues: Sequence[str] | None = body.get("queues")
+        if "selection" in body:
+            if "queues" in body:
+                raise InvalidValue({"selection": "give selection or queues, not both"})
+            found = operations.selection_of(self.actor, self.link, body["selection"])
+            queues = operations.queues_of(self.link, found)
+        return Aim(body["scope"], body["pattern"], None if queues is None else tuple(queues))
 
 
 class StopProducersView(_AimView):
@@ -60,15 +57,14 @@ class StopProducersView(_AimView):
     )
     def post(self, request: Request) -> Response:
         return self.answer(
-            request,
-            lambda one, aim, body: operations.stop_producers(
+            lambda one, aim: operations.stop_producers(
                 self.actor,
                 one,
                 aim,
-                reason=text_in(body, "reason"),
-                for_ms=_count(body, "for_ms"),
-                below=_count(body, "below"),
-            ),
+                reason=self.body["reason"],
+                for_ms=self.body["for_ms"],
+                below=self.body["below"],
+            )
         )
 
 
@@ -83,15 +79,14 @@ class StartProducersView(_AimView):
     )
     def post(self, request: Request) -> Response:
         return self.answer(
-            request,
-            lambda one, aim, body: operations.start_producers(
+            lambda one, aim: operations.start_producers(
                 self.actor,
                 one,
                 aim,
-                reason=text_in(body, "reason"),
-                only=body.get("only") is True,
-                stage={name: _count(body, name) for name in ("rate", "step_ms", "halt")},
-            ),
+                reason=self.body["reason"],
+                only=self.body["only"],
+                stage={name: self.body[name] for name in ("rate", "step_ms", "halt")},
+            )
         )
 
 
@@ -105,14 +100,13 @@ class StopPreviewView(_AimView):
         " previewed is what is stopped.",
     )
     def post(self, request: Request) -> Response:
-        body = body_of(request)
-        if "selection" in body:
-            aim = self.aim(body)
+        if "selection" in self.body:
+            aim = self.aim()
             return Response({**operations.preview_stop(self.link, aim), "objects": list(aim.queues or ())})
-        if "match" not in body:
-            return self.answer(request, lambda one, aim, _: operations.preview_stop(one, aim))
-        objects = _matching(self.link, body)
-        aim = Aim(name_in(body, "scope"), queues=tuple(objects))
+        if "match" not in self.body:
+            return self.answer(operations.preview_stop)
+        objects = _matching(self.link, self.body["match"])
+        aim = Aim(self.body["scope"], queues=tuple(objects))
         return Response({**operations.preview_stop(self.link, aim), "objects": objects})
 
 
@@ -124,33 +118,19 @@ class StopProgressView(_AimView):
         summary="Tell how far a stop has come",
     )
     def post(self, request: Request) -> Response:
-        return self.answer(request, lambda one, aim, _: operations.progress(one, aim))
+        return self.answer(operations.progress)
 
 
-def _aim(body: Mapping[str, Any]) -> Aim:
-    queues = body.get("queues")
-    if queues is not None and not (isinstance(queues, list) and all(isinstance(text, str) for text in queues)):
-        raise InvalidValue({"queues": "queues must be a list of object names"})
-    return Aim(name_in(body, "scope"), text_in(body, "pattern"), None if queues is None else tuple(queues))
-
-
-def _matching(one: BrokerLink, body: Mapping[str, Any]) -> list[str]:
-    match = body["match"]
-    states = match.get("states", []) if isinstance(match, dict) else None
-    if states is None or not isinstance(states, list) or any(state not in QUEUE_STATES for state in states):
-        raise InvalidValue({"match": f"match must have search (text) and states (of {', '.join(QUEUE_STATES)})"})
+def _matching(one: BrokerLink, match: Mapping[str, Any]) -> list[str]:
     one.require_current()
-    rows = matching(one.queues(), search=text_in(match, "search"), states=states)
+    rows = matching(one.queues(), search=match["search"], states=match["states"])
     if not rows:
         raise NotFound("no queue matches any more")
     return sorted(row["object"] for row in rows)
 
 
-def _brokers(rights: Rights, body: Mapping[str, Any]) -> list[BrokerLink]:
-    """`brokers`: slugs, or `["*"]` for all. Raises InvalidValue, UnknownBroker."""
-    slugs = body["brokers"]
-    if not isinstance(slugs, list) or not slugs or not all(isinstance(slug, str) and slug for slug in slugs):
-        raise InvalidValue({"brokers": 'brokers must be a list of slugs, or ["*"] for every broker'})
+def _brokers(rights: Rights, slugs: Sequence[str]) -> list[BrokerLink]:
+    """Of these slugs, or of `["*"]` for all. Raises UnknownBroker."""
     return visible_links(rights) if "*" in slugs else [visible_link(rights, slug) for slug in dict.fromkeys(slugs)]
 
 
@@ -180,10 +160,3 @@ def _together(wanted: Sequence[BrokerLink], ask: Callable[[BrokerLink], Mapping[
         **({"largest": sorted(largest, key=lambda q: -q["producers"])[:5]} if "largest" in good[0] else {}),
         "brokers": told,
     }
-
-
-def _count(body: Mapping[str, Any], field: str) -> int:
-    value = body.get(field) or 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidValue({field: f"{field} is {value!r}: it must be a whole number of 0 or more"})
-    return value

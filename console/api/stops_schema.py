@@ -7,23 +7,27 @@ from typing import Any
 from rest_framework import serializers
 
 from brokers.model import QUEUE_STATES, TYPES
+from console.api.fields import CountField, FlagField, ObjectNameField, TextField, change_of
 from console.api.schema import REASON, number_field, object_field, shape_of, text_field
+from console.operations.stops import MOST_NAMED
 
 _BROKERS = serializers.ListField(
-    child=serializers.CharField(),
+    child=TextField(),
     required=False,
+    allow_empty=False,
     help_text='Slugs of brokers, or ["*"] for all of them; the scope is then the broker. Each answers by itself.',
 )
 
 
 class StopScope(serializers.Serializer[Any]):
-    scope = text_field("Object name of the broker, a virtual host, an exchange or a queue.")
-    pattern = text_field(
-        "Only queues whose name matches: * one word, > or # any number of words at the end.", required=False
+    scope = ObjectNameField("Object name of the broker, a virtual host, an exchange or a queue.")
+    pattern = TextField(
+        "Only queues whose name matches: * one word, > or # any number of words at the end.", default=""
     )
     queues = serializers.ListField(
-        child=serializers.CharField(),
+        child=TextField(),
         required=False,
+        allow_null=True,
         help_text="Only these queues, by object names; the scope is then the broker. Each gets a stop of its own.",
     )
     selection = number_field(
@@ -33,14 +37,22 @@ class StopScope(serializers.Serializer[Any]):
     brokers = _BROKERS
 
 
-class SelectionRequest(serializers.Serializer[Any]):
-    name = text_field("What people choose it by.", required=False, max_length=80)
-    shared = serializers.BooleanField(required=False, help_text="Whether everybody sees it; that needs an operator.")
-    search = text_field("Text in the queue's name.", required=False, allow_blank=True, max_length=200)
-    states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), required=False)
+class SelectionGiven(serializers.Serializer[Any]):
+    name = TextField("What people choose it by.", max_length=80)
+    shared = FlagField("Whether everybody sees it; that needs an operator.")
+    search = TextField("Text in the queue's name.", default="", max_length=200)
+    states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list)
     queues = serializers.ListField(
-        child=serializers.CharField(), required=False, allow_null=True, help_text="Object names, instead of a filter."
+        child=TextField(),
+        default=None,
+        allow_null=True,
+        min_length=1,
+        max_length=MOST_NAMED,
+        help_text="Object names, instead of a filter.",
     )
+
+
+SelectionChange = change_of("SelectionChange", SelectionGiven)
 
 
 class Selection(serializers.Serializer[Any]):
@@ -55,29 +67,30 @@ class Selection(serializers.Serializer[Any]):
 
 
 class StopMatch(serializers.Serializer[Any]):
-    search = text_field("Text in the queue's name.", required=False, allow_blank=True)
-    states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), required=False)
+    search = TextField("Text in the queue's name.", default="")
+    states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list)
 
 
 class StopPreviewRequest(StopScope):
     match = StopMatch(required=False, help_text="Queues as the overview shows them, instead of queues.")
-    reason = text_field("As for the stop itself; it changes nothing here.", required=False, allow_blank=True)
+    reason = TextField("As for the stop itself; it changes nothing here.", default="")
 
 
 class StopRequest(StopScope):
-    reason = text_field(REASON)
-    for_ms = number_field("Start them again by itself after so long.", required=False)
-    below = number_field(
-        "Start them again by itself when all its queues are down to so many percent of their capacity.", required=False
+    reason = TextField(REASON, allow_blank=True)  # an empty one is refused where the attempt is audited
+    for_ms = CountField("Resume automatically after this many milliseconds. 0: not by time.")
+    below = CountField(
+        "Resume automatically when the depth of all its queues is at or below this percentage of their capacity. 0: at"
+        " no depth."
     )
 
 
 class StartRequest(StopScope):
-    reason = text_field(REASON)
-    only = serializers.BooleanField(required=False, help_text="Lift this very stop, and none inside its scope.")
-    rate = number_field("Staged: so many messages a second into each queue, doubled with every step.", required=False)
-    step_ms = number_field("Staged: how long a step lasts; 10 s if it is left out.", required=False)
-    halt = number_field("Staged: stop everybody again if a queue is above so many percent.", required=False)
+    reason = TextField(REASON, allow_blank=True)  # an empty one is refused where the attempt is audited
+    only = FlagField("Lift this very stop, and none inside its scope.")
+    rate = CountField("Staged start: messages per second into each queue, doubled with every step. 0: not staged.")
+    step_ms = CountField("Staged start: duration of a step in milliseconds; 0: 10 s.")
+    halt = CountField("Staged start: stop all producers again if a queue is above this percentage. 0: do not.")
 
 
 _stop = TYPES["Broker"].operation("stop-producers")

@@ -134,6 +134,6 @@ def search_in(query: QueryDict) -> Search:
         queue=query.get("queue", "").strip(),
         producer=query.get("producer", "").strip(),
         told_by=choice_in(query, "told_by", ("broker", "people")),
-        since=time_in(query, "from", 0),
-        until=time_in(query, "until", 0),
+        since=time_in(query, "from") or 0,
+        until=time_in(query, "until") or 0,
     )

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from brokers.admin import InvalidValue, NotFound
 from console.api import schema
-from console.api.reading import BrokerView, name_in
+from console.api.reading import BrokerView, object_in
 from console.incident.why import why_now
 
 
@@ -22,7 +22,7 @@ class WhyView(BrokerView):
         summary="Why a queue or a producer is blocked",
     )
     def get(self, request: Request) -> Response:
-        name = name_in({"object": request.query_params.get("object", "")}, "object")
+        name = object_in(request.query_params)
         if name.type not in ("Queue", "Producer"):
             raise InvalidValue({"object": f"object is {name}: it must be a queue or a producer"})
         answer = why_now(self.link, name)

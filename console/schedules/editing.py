@@ -1,4 +1,7 @@
-"""Schedules as people change them: checked, permitted, audited. Who saves a schedule is whom it acts for."""
+"""Schedules as people change them: checked, permitted, audited. Who saves a schedule is whom it acts for.
+
+What is given has the types, and is in the ranges, of the serializers in `console/api/alerts_schema.py`; here is checked
+what depends on anything else."""
 
 from __future__ import annotations
 
@@ -32,6 +35,8 @@ _CRON = ("minute", "hour", "days", "months", "weekdays")
 FIELDS_GIVEN = (
     "name", "broker", "action", "target", "pattern", "attributes", "reason", "zone", "once", *_CRON, "lasts", "paused"
 )  # fmt: skip
+#: What a schedule has that is not given.
+SCHEDULE: dict[str, Any] = {of.name: of.get_default() for of in Schedule._meta.fields if of.name in FIELDS_GIVEN}
 #: Times that are told of a schedule.
 AHEAD = 5
 
@@ -60,10 +65,9 @@ def run_shown(run: Run) -> dict[str, Any]:
 
 def make(by: Actor, given: Mapping[str, Any]) -> Schedule:
     """Raises PermissionDenied, InvalidValue."""
-    name = str(given.get("name") or "")
-    reason = str(given.get("reason") or "")
-    slug, host = _slug(given), _host(given.get("target"))
-    with console_change(by, f"schedule {name}", "create", slug=slug, virtualhost=host, reason=reason) as this:
+    given = {**SCHEDULE, **given}
+    about = {"slug": given["broker"], "virtualhost": _host(given["target"]), "reason": given["reason"]}
+    with console_change(by, f"schedule {given['name']}", "create", **about) as this:
         values = _checked(by, given)
         schedule = Schedule(**values, **_acting(by))
         _plan(schedule)
@@ -134,7 +138,7 @@ def end_now(by: Actor, run: Run) -> Run:
 
 def preview(given: Mapping[str, Any]) -> list[Any]:
     """When it would be due. Raises InvalidValue."""
-    return upcoming(_rule(given), timezone.now(), AHEAD)
+    return upcoming(_rule({**SCHEDULE, **given}), timezone.now(), AHEAD)
 
 
 # -- checking ---------------------------------------------------------------------------------------------------------
@@ -177,25 +181,15 @@ def _change(by: Actor, of: Schedule | Run, operation: str) -> AbstractContextMan
     )
 
 
-def _host(target: object) -> str:
+def _host(target: str) -> str:
     try:
-        return host_of(ObjectName.parse(str(target))) or ""
+        return host_of(ObjectName.parse(target)) or ""
     except ValueError:
         return ""
 
 
-def _slug(given: Mapping[str, Any]) -> str:
-    slug = given.get("broker")
-    return slug if isinstance(slug, str) else ""
-
-
 def _rule(given: Mapping[str, Any]) -> Any:
-    texts: dict[str, str] = {}
-    for field, default in (("zone", ""), ("once", ""), ("minute", "0"), *((name, "*") for name in _CRON[1:])):
-        value = given.get(field, default)
-        if not isinstance(value, str) or len(value) > 100:
-            raise InvalidValue({field: f"{field} must be text of at most 100 characters"})
-        texts[field] = value.strip()
+    texts = _texts(given, "zone", "once", *_CRON)
     try:
         return rule_of(texts.pop("zone"), **texts)
     except ValueError as error:
@@ -205,49 +199,34 @@ def _rule(given: Mapping[str, Any]) -> Any:
 
 
 def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
-    name = given.get("name", "")
-    if not isinstance(name, str) or label_fault("name", name.strip(), 100):
-        raise InvalidValue({"name": "name must be text of 1 to 100 characters, in one line"})
+    texts = _texts(given, "name", "reason")
+    if fault := label_fault("name", texts["name"], 100):
+        raise InvalidValue({"name": fault})
     work = _checked_work(by, given)
-    lasts = given.get("lasts", 0)
-    if isinstance(lasts, bool) or not isinstance(lasts, int) or not 0 <= lasts <= MOST_MINUTES:
-        raise InvalidValue(
-            {"lasts": f"lasts is {lasts!r}: it must be a whole number of minutes from 0 to {MOST_MINUTES:,}"}
-        )
-    if work["action"] == Action.START and lasts:
+    if work["action"] == Action.START and given["lasts"]:
         raise InvalidValue({"lasts": "a start has no end: leave it at 0"})
-    times = _checked_times(given)
-    paused = given.get("paused", False)
-    reason = given.get("reason", "")
-    if not isinstance(paused, bool) or not isinstance(reason, str):
-        raise InvalidValue({"paused": "paused must be true or false, and reason text"})
-    return {"name": name.strip(), **work, "reason": reason.strip(), **times, "lasts": lasts, "paused": paused}
+    return {**texts, **work, **_checked_times(given), "lasts": given["lasts"], "paused": given["paused"]}
 
 
 def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is to be done, and to what; the permission for it is checked."""
     try:
-        broker = link(_slug(given))
+        broker = link(given["broker"])
     except UnknownBroker as error:
         raise InvalidValue({"broker": str(error)}) from None
-    action = given.get("action")
-    if action not in Action.values:
-        raise InvalidValue({"action": f"action is {action!r}: it must be one of {', '.join(Action.values)}"})
+    action = given["action"]
     try:
-        target = ObjectName.parse(str(given.get("target") or ""))
+        target = ObjectName.parse(given["target"])
     except ValueError as error:
         raise InvalidValue({"target": str(error)}) from None
-    pattern = given.get("pattern", "")
-    attributes = given.get("attributes", {})
-    if not isinstance(pattern, str) or not isinstance(attributes, dict):
-        raise InvalidValue({"pattern": "pattern must be text, and attributes a JSON object"})
+    pattern, attributes = given["pattern"], given["attributes"]
     if action == Action.POLICY:
         attributes = _policy(target, attributes)
         pattern = ""
     else:
         Aim(target, pattern).check()
         attributes = {}
-    by.check(broker.slug, need_of(str(action), target, attributes), target)
+    by.check(broker.slug, need_of(action, target, attributes), target)
     return {
         "broker": broker.slug,
         "action": action,
@@ -257,15 +236,18 @@ def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _checked_times(given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_times(given: Mapping[str, Any]) -> dict[str, str]:
     """When it is due; never, or in the past, is refused."""
     rule = _rule(given)
     if rule.once is None and not upcoming(rule, timezone.now(), 1):
         raise InvalidValue({"hour": "that is never due: there is no such day"})
-    if rule.once is not None and given.get("paused") is not True and not upcoming(rule, timezone.now(), 1):
-        raise InvalidValue({"once": f"{given.get('once')} has passed"})
-    times = {field: str(given.get(field, "0" if field == "minute" else "*")).strip() for field in _CRON}
-    return {"zone": str(given.get("zone")).strip(), "once": str(given.get("once") or "").strip(), **times}
+    if rule.once is not None and not given["paused"] and not upcoming(rule, timezone.now(), 1):
+        raise InvalidValue({"once": f"{given['once']} has passed"})
+    return _texts(given, "zone", "once", *_CRON)
+
+
+def _texts(given: Mapping[str, Any], *fields: str) -> dict[str, str]:
+    return {field: given[field].strip() for field in fields}
 
 
 def _policy(target: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]:

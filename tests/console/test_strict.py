@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from rest_framework.views import APIView
 
 from brokers.model import object_name
-from console.api.asked import AskedView
+from console.api.strict import StrictAPIView
 from console.api.urls import urlpatterns
 from console.audit.models import AuditEntry
 from tests.console.conftest import Broker
@@ -119,7 +119,7 @@ def test_who_may_not_ask_is_told_that_and_no_names(client: Any) -> None:
 def test_every_call_of_this_interface_is_so() -> None:
     views = list(views_of(urlpatterns))
     assert len(views) > 50
-    assert [view for view in views if not issubclass(view, (AskedView, SpectacularAPIView))] == []
+    assert [view for view in views if not issubclass(view, (StrictAPIView, SpectacularAPIView))] == []
 
 
 def views_of(patterns: Sequence[Any]) -> Iterator[type[APIView]]:

@@ -1,0 +1,89 @@
+"""Fields of requests that are stricter, or say more in the description, than those of Django REST framework."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from brokers.admin import InvalidValue
+from brokers.model import ObjectName
+from console.intake.moments import moment_in
+
+
+class TextField(serializers.CharField):
+    """Text exactly as it was sent: nothing is trimmed. What has to be given must not be empty, unless the field says
+    `allow_blank`; the description says so, too. What may be left out may be empty, which means the same."""
+
+    def __init__(self, help_text: str = "", **options: Any) -> None:
+        optional = "default" in options or options.get("required") is False
+        options.setdefault("allow_blank", optional)
+        if not options["allow_blank"]:
+            options.setdefault("min_length", 1)
+        super().__init__(help_text=help_text, trim_whitespace=False, **options)
+
+
+class ObjectNameField(TextField):
+    """The text of an object name, parsed."""
+
+    def run_validation(self, data: Any = serializers.empty) -> ObjectName:
+        text = super().run_validation(data)  # whose validators measure the text
+        try:
+            return ObjectName.parse(text)
+        except ValueError as error:
+            raise serializers.ValidationError(str(error)) from None
+
+
+class FlagField(serializers.BooleanField):
+    """True or false; left out: the default, false if none is named. Null is neither."""
+
+    def __init__(self, help_text: str = "", **options: Any) -> None:
+        if "required" not in options:
+            options.setdefault("default", False)
+        super().__init__(help_text=help_text, **options)
+
+
+class CountField(serializers.IntegerField):
+    """A whole number of 0 or more; left out or null: 0, which is none."""
+
+    def __init__(self, help_text: str = "", **options: Any) -> None:
+        options = {"default": 0, "allow_null": True, "min_value": 0, **options}
+        super().__init__(help_text=help_text, **options)
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        done, value = super().validate_empty_values(data)
+        return (True, 0) if done and value is None else (done, value)
+
+
+@extend_schema_field(
+    {"oneOf": [{"type": "integer", "format": "int64"}, {"type": "string", "example": "2026-11-22T09:30:00Z"}]}
+)
+class MomentField(serializers.JSONField):
+    """ms since the epoch, or ISO 8601 with a zone: ms. Empty is as if it was left out."""
+
+    def to_internal_value(self, data: Any) -> int | None:  # type: ignore[override]  # as those of its kind do
+        if not isinstance(data, (int, str)) or isinstance(data, bool):
+            raise serializers.ValidationError(f"{self.field_name} is {data!r}: it must be ms since the epoch or text")
+        text = str(data).strip()
+        if not text:
+            return None
+        try:
+            return moment_in(self.field_name or "it", text)
+        except InvalidValue as error:
+            raise serializers.ValidationError(next(iter(error.errors.values()))) from None
+
+
+def change_of(name: str, shape: type[serializers.Serializer[Any]], *leave_out: str, **more: Any) -> Any:
+    """The shape of a change of what was made with `shape`: each field may be left out, and is then as it was."""
+    fields = {field: _left_out(of) for field, of in shape().fields.items() if field not in leave_out}
+    return type(name, (serializers.Serializer,), {**fields, **more})
+
+
+def _left_out(field: Any) -> Any:
+    """A field like this that may be left out; each keeps what it was made with, to be copied."""
+    options = {name: copy.deepcopy(value) for name, value in field._kwargs.items() if name != "default"}
+    if isinstance(field, TextField):
+        options["allow_blank"] = field.allow_blank
+    return type(field)(*field._args, **{**options, "required": False})

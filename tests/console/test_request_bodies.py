@@ -1,0 +1,127 @@
+"""The schema of a body is what is checked of it: for each field of each call of the description, what the schema
+forbids is refused by the field's name, and what it allows is not refused as that."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from rest_framework.test import APIClient
+
+from tests.console.conftest import Broker
+from tests.console.test_hostile_walk import OBJECT, boss, operations
+
+__all__ = ["boss"]
+
+pytestmark = [pytest.mark.django_db, pytest.mark.timeout(600)]
+
+Schema = dict[str, Any]
+
+
+class Variant(NamedTuple):
+    """A body in which one field, `name`, is unusual: `how`; `allowed` by the schema or not."""
+
+    name: str
+    how: str
+    allowed: bool
+    body: Any
+
+
+class Schemas:
+    """Reads the schemas of one description."""
+
+    def __init__(self, named: dict[str, Schema]) -> None:
+        self._named = named
+
+    def resolved(self, schema: Schema) -> Schema:
+        """Without references; what stands beside one is kept."""
+        if "$ref" in schema:
+            return self.resolved(self._named[schema["$ref"].rsplit("/", 1)[1]])
+        for part in schema.get("allOf", ()):
+            schema = self.resolved(part) | {key: value for key, value in schema.items() if key != "allOf"}
+        return schema
+
+    def sample(self, schema: Schema) -> Any:
+        """A value that the schema allows, with the required fields only."""
+        schema = self.resolved(schema)
+        if "enum" in schema:
+            return schema["enum"][0]
+        kinds = {
+            "boolean": False,
+            "integer": schema.get("minimum", 1),
+            "number": schema.get("minimum", 1),
+            "array": [self.sample(schema["items"])] if schema.get("type") == "array" else None,
+            "object": {name: self.sample(schema["properties"][name]) for name in schema.get("required", ())},
+        }
+        return kinds.get(schema.get("type", ""), OBJECT)
+
+    def variants(self, schema: Schema) -> Iterator[Variant]:
+        """Bodies of an object, each with one unusual field, also of objects inside."""
+        schema = self.resolved(schema)
+        usual = self.sample(schema)
+        for name, declared in schema.get("properties", {}).items():
+            field = self.resolved(declared)
+            required = name in schema.get("required", ())
+            yield Variant(name, "missing", not required, {key: usual[key] for key in usual if key != name})
+            if field:  # of those that may be anything nothing is known
+                yield Variant(name, "null", _may_be_null(field), {**usual, name: None})
+            for how, allowed, value in self.unusual(field):
+                yield Variant(name, how, allowed, {**usual, name: value})
+            inside, many = (field["items"], True) if field.get("type") == "array" else (field, False)
+            for inner in self.variants(inside) if self.resolved(inside).get("properties") else ():
+                yield inner._replace(body={**usual, name: [inner.body] if many else inner.body})
+
+    def unusual(self, field: Schema) -> Iterator[tuple[str, bool, Any]]:
+        kind = field.get("type")
+        if "enum" in field:
+            yield "no choice", False, "no such choice"
+        elif kind == "string":
+            yield "empty", not field.get("minLength"), ""
+            if "maxLength" in field:
+                yield "too long", False, "x" * (field["maxLength"] + 1)
+        if kind in ("integer", "number"):
+            if "minimum" in field:
+                yield "too small", False, field["minimum"] - 1
+                yield "smallest", True, field["minimum"]
+            if field.get("maximum", 1 << 63) < 1 << 63:
+                yield "too great", False, field["maximum"] + 1
+        if kind == "array":
+            yield "empty", not field.get("minItems"), []
+            if "maxItems" in field:
+                yield "too long", False, [self.sample(field["items"])] * (field["maxItems"] + 1)
+            if "enum" in self.resolved(field["items"]):
+                yield "no choice inside", False, ["no such choice"]
+
+
+def _may_be_null(field: Schema) -> bool:
+    return bool(field.get("nullable")) or None in field.get("enum", ())
+
+
+@pytest.mark.domain("8 schema is validation")
+def test_each_field_is_checked_as_the_description_says(boss: APIClient, broker: Broker) -> None:
+    tried: Counter[str] = Counter()
+    wrong: list[str] = []
+    for method, path, operation in operations():
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        for name, how, allowed, given in Schemas(operation["schemas"]).variants(body):
+            if path.endswith("/queues/default/orders/") and name != "version":
+                given["version"] = boss.get(path).json()["version"]  # what was allowed may have changed it
+            answer = boss.generic(method, path, json.dumps(given).encode(), content_type="application/json")
+            said = answer.json().get(name, "") if answer.status_code == 400 else ""
+            what = f"{method} {path} with {name} {how}: {answer.status_code} {answer.content[:200]!r}"
+            tried[f"{how}: {'good' if allowed else 'refused'}"] += 1
+            if answer.status_code >= 500 and answer.status_code != 503:
+                wrong.append(what)
+            elif not allowed and not (said and name in said[0]):
+                wrong.append(what)
+            elif allowed and said and how in ("null", "missing") and f"{name} is {how}" in said[0]:
+                wrong.append(what)
+    assert not wrong, "\n".join(wrong)
+    for how in ("missing", "null", "empty", "no choice", "no choice inside", "too long", "too small", "too great"):
+        assert tried[f"{how}: refused"], f"no field of any call was tried with what is {how}"
+    assert tried["missing: refused"] > 30
+    assert tried["null: refused"] > 60
+    assert tried["null: good"] > 10
