@@ -109,19 +109,20 @@ def test_each_field_is_checked_as_the_description_says(boss: APIClient, broker: 
         for name, how, allowed, given in Schemas(operation["schemas"]).variants(body):
             if path.endswith("/queues/default/orders/") and name != "version":
                 given["version"] = boss.get(path).json()["version"]  # what was allowed may have changed it
-            answer = boss.generic(method, path, json.dumps(given).encode(), content_type="application/json")
-            said = answer.json().get(name, "") if answer.status_code == 400 else ""
-            what = f"{method} {path} with {name} {how}: {answer.status_code} {answer.content[:200]!r}"
+            answer = boss.generic(method, path, json.dumps(given), content_type="application/json")
             tried[f"{how}: {'good' if allowed else 'refused'}"] += 1
-            if answer.status_code >= 500 and answer.status_code != 503:
-                wrong.append(what)
-            elif not allowed and not (said and name in said[0]):
-                wrong.append(what)
-            elif allowed and said and how in ("null", "missing") and f"{name} is {how}" in said[0]:
-                wrong.append(what)
+            if not _as_described(answer, name, how, allowed=allowed):
+                wrong.append(f"{method} {path} with {name} {how}: {answer.status_code} {answer.content[:200]!r}")
     assert not wrong, "\n".join(wrong)
     for how in ("missing", "null", "empty", "no choice", "no choice inside", "too long", "too small", "too great"):
         assert tried[f"{how}: refused"], f"no field of any call was tried with what is {how}"
     assert tried["missing: refused"] > 30
     assert tried["null: refused"] > 60
     assert tried["null: good"] > 10
+
+
+def _as_described(answer: Any, name: str, how: str, *, allowed: bool) -> bool:
+    says = answer.json().get(name, [""])[0] if answer.status_code == 400 else ""
+    if allowed:  # it may be wrong for another reason, such as what there is at the broker
+        return (answer.status_code < 500 or answer.status_code == 503) and f"{name} is {how}" not in says
+    return bool(name in says)
