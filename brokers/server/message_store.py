@@ -35,6 +35,7 @@ class MessageStore:
     """Open or create the file; raise StoreError if it cannot be used. One process at a time: the caller sees to it.
 
     `durable`: a written group outlives a power cut. If not, the file is emptied first and nothing waits for the disk.
+    `used_bytes`: what messages take on disk, in whole pages, as of the last group.
     `damaged`: messages that cannot be read, or are not what was written, of those that were loaded. `names`: what its
     queues are called. `writer`: writes the groups, maybe in another thread.
     """
@@ -63,6 +64,7 @@ class MessageStore:
         self._put_bytes = 0  # ever, as `on_disk` has it; only the loop writes it
         self._whole: Whole | None = None  # the transaction that is being buffered
         self.writer = GroupWriter(self._db, path, reserve, log_bytes=log_bytes, group_bytes=self._group_bytes)
+        self.used_bytes = self.writer.used_bytes
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         """Buffer a message; no other with this queue and number may be there. `expires`: ms, 0 for never.
@@ -142,11 +144,6 @@ class MessageStore:
         return self._put_bytes - self.writer.done_bytes
 
     @property
-    def used_bytes(self) -> int:
-        """What messages take on disk, in whole pages, as of the last group."""
-        return self.writer.used_bytes
-
-    @property
     def full(self) -> bool:
         """It has refused messages, and there has not been room for some more since, on the disk or inside the file."""
         return self.writer.full
@@ -217,7 +214,9 @@ class MessageStore:
 
     def write(self, group: Group) -> Written:
         """Write a group that was taken, and say what became of it. One at a time, in the order taken; in any thread."""
-        return self.writer.write(group)
+        written = self.writer.write(group)
+        self.used_bytes = self.writer.used_bytes  # a copy: it is read in every turn
+        return written
 
     def close(self) -> None:
         """Release the file. What is buffered and was not written is lost."""
