@@ -1,6 +1,6 @@
-"""What a dead-letter queue gets: the message as it was sent, with annotations that tell where it comes from and why.
+"""What a dead-letter queue gets: the message as it was sent, with annotations that say where it comes from and why.
 
-Sections are put together as bytes; the only one that is ever decoded are message annotations that tell of an earlier
+Sections are put together as bytes; the only one that is ever decoded are message annotations that speak of an earlier
 dead-letter queue, or a delivery time. That and the time to live go: a dead letter is to be seen, at once and for ever.
 """
 

@@ -1,6 +1,6 @@
-"""The header section of an encoded message: read what it asks for, and write it anew for a receiver.
+"""The header section of an encoded message: read what it asks for, and rewrite it for a receiver.
 
-Only the header is written anew; every other byte of the message stays what the producer sent. Whatever that was,
+Only the header is rewritten; every other byte of the message stays what the producer sent. Whatever that was,
 nothing is raised: a producer must not be able to break its consumers' delivery.
 """
 

@@ -151,7 +151,7 @@ class SaslServer:
         """Take the next whole header or frame from the buffer; None if it is not there yet."""
         length = 8
         if self._step is SaslServer._on_protocol_header:
-            # Told early, so that somebody with another protocol is not waited for.
+            # Early, so that a peer with another protocol is not waited for.
             if not self._buffer.startswith(b"AMQP"[: len(self._buffer)]):
                 length = 0
         elif len(self._buffer) >= 8:

@@ -1,6 +1,6 @@
 """The frames of AMQP 1.0's SASL layer (part 5.3), as bytes: a strict codec for the five of them and nothing else.
 
-Pure. What is read comes from peers that nobody knows yet, so anything that is not exactly as the standard says is a
+Pure. What is read comes from peers that are not known yet, so anything that is not exactly as the standard says is a
 MalformedFrame, and no length is trusted before it has been compared with what is there.
 """
 
@@ -79,7 +79,7 @@ def encode_challenge(challenge: bytes) -> bytes:
 
 
 def encode_outcome(code: int, additional_data: bytes | None = None) -> bytes:
-    """`additional_data`: what the mechanism has to tell the client with its success (RFC 4422 section 3.6)."""
+    """`additional_data`: what the mechanism sends the client with its success (RFC 4422 section 3.6)."""
     fields = [bytes([0x50, code])]
     if additional_data is not None:
         fields.append(_binary(additional_data))

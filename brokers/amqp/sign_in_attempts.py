@@ -1,10 +1,10 @@
-"""How often somebody may try to sign in: after some failures a pause, which doubles with each further one.
+"""How often a client may try to sign in: after some failures a pause, which doubles with each further one.
 
-Counted for each remote address and user, so that nobody can lock somebody else out from afar, and, with more patience,
-for each address alone, against trying one password on many users; this machine's own addresses are spared the latter,
-since all of its programs share them. Users whose secret is generated are *exempt*: 256 bits are not guessed, and a
-program that tried could lock them out from the address that they share. What wrong passwords cost the broker is bounded
-apart from that: an address gets `CHECKED` of them checked in a second.
+Counted for each remote address and user, so that no client can lock another one out from afar, and, with a higher
+limit, for each address alone, against trying one password on many users; this machine's own addresses are spared the
+latter, since all of its programs share them. Users whose secret is generated are *exempt*: 256 bits are not guessed,
+and a program that tried could lock them out from the address that they share. What wrong passwords cost the broker is
+bounded apart from that: an address gets `CHECKED` of them checked in a second.
 
 Pure: time (ms, of any clock that goes forward) is a parameter, and no more than `MOST` counters are kept, of which the
 one that failed longest ago goes first.
@@ -27,7 +27,7 @@ FORGOTTEN_MS = 900_000
 CHECKED = 50
 #: Counters kept.
 MOST = 10_000
-#: Characters of a name that count: whoever tries longer ones tries the same.
+#: Characters of a name that count: longer ones with the same beginning count as one.
 _LENGTH = 64
 
 

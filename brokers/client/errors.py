@@ -4,7 +4,7 @@ A `SendError` is about one message, and its class says where that message is:
 
     NotSent (SendTimeout, LinkRefused)   it never left; send it again when you like
     Rejected, Released                   the broker gave it back; it holds no copy
-    SendInDoubt                          it left, and nobody told what became of it; sent again, it may be there twice
+    SendInDoubt                          it left, and its outcome is not known; sent again, it may be there twice
 
 After each of them the publisher can be used again. `ConnectionFailed` alone is the end of a connection.
 """
@@ -48,8 +48,8 @@ class _Refusal(SendError):
     """`condition`: the broker's AMQP error condition; `description`: its words."""
 
     def __init__(self, text: str, condition: str, description: str) -> None:
-        told = f"{text}: {condition}" if condition else text
-        super().__init__(f"{told}: {description}" if description else told)
+        said = f"{text}: {condition}" if condition else text
+        super().__init__(f"{said}: {description}" if description else said)
         self.condition = condition
         self.description = description
 

@@ -2,7 +2,7 @@
 
 Application threads call `transfer` and wait; everything else runs in the connection's thread, which alone touches
 Proton. What both touch (`_line`, `_unsettled`, the state of a `Sending`) is guarded by the connection's lock. A
-message leaves the line only when the link has credit for it, so whoever stops waiting before that has sent nothing.
+message leaves the line only when the link has credit for it, so a send that ends before that has sent nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The admin interface to Headgate's own broker, over AMQP 1.0: `$management`, `$events` and `$samples`.
 
-One connection carries everything. Requests are answered in any order and told apart by their correlation id; events and
+One connection carries everything. Requests are answered in any order and known by their correlation id; events and
 samples come over links of their own, with no more on their way than their reader has room for.
 """
 
@@ -205,7 +205,7 @@ class BundledBroker:
             waiting.set_exception(AdminError(f"the broker did not accept the request: {reason}"))
 
     def _on_link_ended(self, reason: Exception) -> None:
-        """Without one of the two links nothing can be asked: everybody waiting gets the reason."""
+        """Without one of the two links no request can be sent: all that wait end with the reason."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(_unreachable(reason))

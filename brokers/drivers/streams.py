@@ -1,7 +1,7 @@
 """Events and samples as they come over a link: read one by one, with room for a bounded number in between.
 
 What has arrived is kept undecoded until it is read. When the link ends, what had arrived before is still given, then
-the reason is raised, each time it is asked. A stream that nobody holds any more detaches its link.
+the reason is raised, each time it is asked. A stream that is not referred to any more detaches its link.
 """
 
 from __future__ import annotations

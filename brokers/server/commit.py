@@ -34,7 +34,7 @@ class GroupCommitter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="message-store")
         self._writing: asyncio.Future[Written] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._faulty_at: float | None = None  # when the last fault was, since the store was last told to be sound
+        self._faulty_at: float | None = None  # when the last fault was, if it is not over
 
     def commit(self) -> None:
         """See that what is buffered gets written: now, or as soon as the group before it is."""

@@ -1,4 +1,4 @@
-"""The broker's events on disk, numbered by one for ever, so that whoever reconnects can be told what he missed.
+"""The broker's events on disk, numbered by one for ever, so that a follower that reconnects gets what it missed.
 
 An append outlives the process (kill -9), though the last moments may be lost in a power cut; then the numbers of the
 lost ones are given again, which is why events are only sent once they have been appended. Bounded by age and by the
@@ -153,7 +153,7 @@ class EventJournal:
         return rows
 
     def _event(self, row: _Row) -> Event:
-        """One that is damaged is replaced by an event that says so: whoever follows them misses no number."""
+        """One that is damaged is replaced by an event that says so: its followers miss no number."""
         number, at, kind, name, text, attributes, checksum = row
         if checksum not in (None, texts_checksum(number, at, kind, name, text, attributes)):
             said = f"Event {number} in {self.path.name} is damaged and cannot be read"

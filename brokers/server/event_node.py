@@ -26,7 +26,7 @@ FILTER = "headgate:after"
 #: Events kept encoded.
 TAIL = 1000
 
-#: Events sent to one follower before everybody else has a turn.
+#: Events sent to one follower before all others have a turn.
 AT_ONCE = 500
 
 
@@ -57,7 +57,7 @@ class EventNode:
         raise Refused("amqp:not-allowed", "$events can only be received from")
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Tell the followers. The events are in the journal already."""
+        """Send them to the followers. The events are in the journal already."""
         if self._reached:
             self._tail.extend(_encoded(e) for e in events)
             for link in list(self._reached):

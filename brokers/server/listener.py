@@ -1,7 +1,7 @@
 """The socket side of a connection: an asyncio protocol that feeds `AmqpConnection` and writes for it.
 
 With TLS, asyncio's own TLS layer stands between the socket and this. Two things are different then. It reads what is
-left when it is asked to close, in the middle of whatever asked for it: so closing waits for the loop's next round, and
+left when it is asked to close, in the middle of the call: so closing waits for the loop's next round, and
 what still comes is dropped. And a peer cannot close one direction only.
 """
 

@@ -36,7 +36,7 @@ class OperatorsFirst(selectors.BaseSelector):
 
     def all_read_since(self, poll: int) -> bool:
         """Whether all that had come by some look after this one has been served: silence since then means silence of
-        the peers, not that nobody listened to them."""
+        the peers, not that their bytes were not read."""
         return self._served > poll
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:

@@ -12,7 +12,7 @@ from typing import Any
 from scramp import ScramException, ScramMechanism
 from scramp.utils import saslprep
 
-#: RFC 7677's least. A PLAIN sign-in is checked within the broker's loop, where more would hold up everybody's messages,
+#: RFC 7677's least. A PLAIN sign-in is checked within the broker's loop, where more would hold up all messages,
 #: and the generated secrets have 256 bits, which no number of iterations makes harder to guess.
 ITERATIONS = 4096
 

@@ -39,7 +39,7 @@ class SampleNode:
         hosts = self.broker.virtualhosts
         # A queue that was deleted within this second changed as well, but is no more.
         queues = [q for q in queues if (host := hosts.get(q.virtualhost)) and host.queues.get(q.name) is q]
-        # By what they may see: nearly everybody who follows is an administrator, and gets the same messages.
+        # By what they may see: nearly all followers are administrators, and get the same messages.
         for seen, links in self._by_sight().items():
             theirs = queues if seen is None else [q for q in queues if q.virtualhost in seen]
             for start in range(0, len(theirs), ROWS):

@@ -117,7 +117,7 @@ class Service:
 
     @property
     def port(self) -> int:
-        """Where it listens in the clear; with 0 asked for, what was given once it has started."""
+        """Where it listens in the clear; with port 0, what was given once it has started."""
         return self.listening.port
 
     @property
@@ -164,7 +164,7 @@ class Service:
         return [*clear, *([f"{tls.host}:{self.tls_port} (TLS)"] if tls else [])]
 
     def _recover(self) -> None:
-        """Take up the stored messages; told in the words of Qpid's Java broker."""
+        """Take up the stored messages; logged in the words of Qpid's Java broker."""
         for host in self.broker.virtualhosts.values():
             if host.store is None:
                 continue

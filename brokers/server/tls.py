@@ -25,7 +25,7 @@ class TlsError(Exception):
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
     """PEM files. `client_ca`: whose client certificates are believed, and may sign in (EXTERNAL); None: none are asked
-    for. `client_required`: nobody gets in without one."""
+    for. `client_required`: a client without one is refused."""
 
     certificate: Path
     key: Path

@@ -1,6 +1,6 @@
 """Checks who signs in to the broker, against the accounts that the engine keeps, and gives the console its own.
 
-It answers the SASL layer and knows nothing of frames. A name that nobody has, or that no password signs in, costs an
+It answers the SASL layer and knows nothing of frames. A name that no user has, or that no password signs in, costs an
 attacker the same time, and gets the same kind of answer, as a name with a wrong password.
 """
 
@@ -90,13 +90,13 @@ class Users:
             return
         secret = self._passwords.generate()
         _write_private(secret_path, secret + "\n")
-        # After a crash in between, the file does not fit and both are made anew.
+        # After a crash in between, the file does not fit and both are made again.
         self._accounts.put_own(CONSOLE, self._passwords.verifier(secret), ALL, why)
         self._console_digest = _digest(secret)
 
     def _verifier(self, name: str) -> Verifier:
         user = self._accounts.users.get(name)
-        # Worked out for everybody, so that it takes no longer for an unknown name.
+        # Worked out for every name, so that it takes no longer for an unknown name.
         decoy = hmac.digest(self._decoy_key, name.encode(), "sha512")
         record = user.verifier if user else None
         return unpacked(record) if record is not None else (decoy[:32], decoy[32:], decoy[32:], ITERATIONS)
