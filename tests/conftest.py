@@ -1,4 +1,4 @@
-"""For all tests: the console's settings, with a data folder that is thrown away."""
+"""For all tests: the console's settings with a temporary data folder, which tests are slow, and who runs which."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -29,6 +30,15 @@ from console.celery import app  # noqa: E402
 # Tasks are done where they are sent; processes that tests start have workers like anybody else.
 app.conf.task_always_eager = True
 
+from django.conf import settings  # noqa: E402
+
+# Hundreds of tests sign in. Processes that tests start check passwords as slowly as in production.
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+#: Folders whose tests need Spark, Chromium, other programs or processes of their own: `-m "not slow"` leaves them out,
+#: and single tests and files elsewhere that are marked so.
+SLOW = {"browser", "cli", "demo", "faults", "history", "interop", "javascript", "servers", "up"}
+
 
 from django.db import connection  # noqa: E402
 from pytest_django.plugin import blocking_manager_key  # noqa: E402
@@ -50,6 +60,13 @@ def _empty_tables_after_tests_with_transactions() -> Iterator[None]:
 
     with mock.patch.object(operations, "sql_flush", lifted):
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

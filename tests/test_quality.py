@@ -21,6 +21,7 @@ PAIRS: Set[frozenset[str]] = frozenset()
 REMAINING = {"brokers.engine": 35}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "command",

@@ -19,6 +19,8 @@ from proton.utils import BlockingConnection
 from tests.amqp.broker_thread import wait_until
 from tests.certificates import Authority
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

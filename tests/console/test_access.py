@@ -389,6 +389,7 @@ def test_the_walk_knows_every_route_of_the_interface() -> None:
     assert set(_routes(list(api_patterns))) == set(READS) | set(WRITES) | OWN
 
 
+@pytest.mark.slow
 def test_who_has_no_role_and_who_is_nobody_is_refused_everywhere(nobody: APIClient) -> None:
     for probe in READ_PROBES + WRITE_PROBES:
         assert ask(nobody, probe)[0] == 403, probe
@@ -433,6 +434,7 @@ def test_a_viewer_of_everything_changes_nothing(two_hosts: Broker) -> None:
     assert two_hosts.do(lambda memory: memory.engine.last_event) == before
 
 
+@pytest.mark.slow
 def test_the_secret_is_there_for_who_may_read_it(boss: APIClient) -> None:
     """Else the walk would prove nothing."""
     without = {probe[1] for probe in READ_PROBES if ask(boss, probe)[0] != 200 or SECRET not in ask(boss, probe)[1]}

@@ -51,6 +51,7 @@ def furnished(memory: InMemoryBroker) -> None:
     memory.management.create(object_name("Exchange", virtualhost="default", name="news"), {"exchange_type": "topic"})
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
 @pytest.mark.timeout(0 if MANY else 180)
 @pytest.mark.parametrize("role", [Role.ADMIN, Role.VIEWER])

@@ -25,7 +25,7 @@ from tests.console.conftest import Broker, signed_in
 from tests.console.hostile import BODIES, TEXTS, VALUES
 from tests.console.test_api_contract import LEFT_OUT, furnished
 
-pytestmark = [pytest.mark.django_db, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.django_db, pytest.mark.timeout(600), pytest.mark.slow]
 
 KNOWN = {
     "slug": "local",

@@ -109,6 +109,7 @@ def test_a_producer_that_attaches_after_an_hour_of_idleness_gets_its_turn(capaci
     market.until_all_have_sent(began + 10 * turn(answers=False) + 5000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [True, False])
 @pytest.mark.parametrize(("capacity", "idle"), [(1, 20), (50, 100), (50, 300)])
 def test_an_idle_producer_that_wants_to_send_again_gets_its_turn_among_busy_ones(capacity, idle, answers):
@@ -122,6 +123,7 @@ def test_an_idle_producer_that_wants_to_send_again_gets_its_turn_among_busy_ones
     market.until_all_have_sent(began + 3 * limit(capacity, idle, answers=answers))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [True, False])
 @pytest.mark.parametrize(
     ("capacity", "count"), [(1, 2), (1, 10), (1, 100), (50, 10), (50, 100), (50, 400), (1000, 10), (1000, 100)]
@@ -136,6 +138,7 @@ def test_active_producers_get_equal_shares_though_half_are_idle(capacity, count,
     assert jain(shares) >= 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [True, False])
 @pytest.mark.parametrize(("capacity", "count"), [(1, 10), (50, 20), (50, 200), (200, 50)])
 def test_idle_producers_cost_the_active_ones_half_of_their_rate_at_most(capacity, count, answers):

@@ -164,6 +164,7 @@ def test_mixed_producers_are_accepted_in_time_or_blocked(capacity, unit, consume
     assert market.highest <= AMONG_HUNDRED
 
 
+@pytest.mark.slow
 @pytest.mark.domain("3 bounded waiting")
 @pytest.mark.parametrize("consume", ["none", "bursty"])
 @pytest.mark.parametrize("capacity", [1, 100])
@@ -358,6 +359,7 @@ def test_with_hold_mixed_producers_are_accepted_in_time_or_blocked(capacity, uni
     assert market.highest <= AMONG_HUNDRED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 10, 100])
 def test_with_hold_each_producer_that_waits_is_served_after_the_queue_resumes(count):
     market = Market({"eager": count}, capacity_messages=17, mechanism="hold")
