@@ -1,4 +1,4 @@
-"""Which addresses nobody but this machine can be at, or reach."""
+"""Which addresses are reachable from this machine alone. Pure; for broker, drivers and supervisor alike."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The admin interface in memory: the real engine, without sockets, processes or a clock of its own.
 
-For tests of whoever uses `brokers.admin`. The rules are the engine's, so a test here says something about the real
+For tests of code that uses `brokers.admin`. The rules are the engine's, so a test here says something about the real
 broker; one contract suite holds this and every driver to the same behaviour. Time stands still until `advance`.
 """
 

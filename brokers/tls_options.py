@@ -1,4 +1,7 @@
-"""The broker command's options about TLS, which `manage.py up` takes too and passes on."""
+"""The TLS options of the broker's command line, which `manage.py up` takes too and passes on.
+
+It lies beside both, since the supervisor must not load the broker.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The Celery application: what the console does later, again, or by the clock. Settings stand in `settings.py`."""
+"""The Celery application: what the console does later, again, or on a schedule. Settings stand in `settings.py`.
+
+It lies at the top of the project, where Celery looks for it; `file_transport.py`, which it registers, lies beside it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The data folder: where everything that this installation must keep lives, and the secrets generated into it.
 
-Secrets are generated once, by whichever process comes first, and never have a default in code.
+Secrets are generated once, by the process that comes first, and never have a default in code. It lies beside
+`settings.py`, which alone imports it, before there is a Django to be configured.
 """
 
 from __future__ import annotations

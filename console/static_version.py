@@ -1,7 +1,8 @@
 """A name for the present content of all static files, so that their URLs can be cached for ever.
 
 It is a part of the path (`/static/<version>/console/page.js`) and not of each file's name: the modules of a page
-import each other by relative paths, and all of them get new URLs when one changes, without a collecting step.
+import each other by relative paths, and all of them get new URLs when one changes, without a collecting step. It lies
+beside `settings.py`, which alone imports it, before there is a Django to be configured.
 """
 
 from __future__ import annotations

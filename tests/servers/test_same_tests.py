@@ -22,8 +22,8 @@ AGAIN = [
     "tests/console/test_bulk.py",
     "tests/console/test_sign_in.py",
     "tests/console/incident/test_timeline.py",
-    "tests/history/test_lease.py",
-    "tests/history/test_runner.py",
+    "tests/console/test_lease.py",
+    "tests/history/pipeline/test_runner.py",
     "tests/history/test_tasks.py",
     "tests/history/test_worker.py",
 ]

@@ -18,7 +18,7 @@ from console.history.importing.log_import import LogError, LogImport
 from console.history.storage.landing import KEYS, Landing
 from tests.up.running import ROOT
 
-LOGS = Path(__file__).parent / "logs"
+LOGS = Path(__file__).parents[1] / "logs"
 Kept = dict[tuple[Any, ...], dict[str, Any]]
 
 
