@@ -165,7 +165,7 @@ class _Attaching:
         route = self._route_to(*target, topic=topic is not None) if target else self._route_by_message()
         outlet_link = OutletLink(self.context, pointer, route)
         self._open_target(outlet_link, remote)
-        outlet_link.outlet = Outlet(broker, self.engine, name, channel, outlet_link.settled)
+        outlet_link.outlet = Outlet(broker.links, self.engine, name, channel, outlet_link.settled)
         outlet_link.open()
         return outlet_link
 
@@ -190,7 +190,7 @@ class _Attaching:
         found = exchange.route(key)
         if not found and not topic:
             return "no queue is bound for this message's routing key"
-        return self.broker.subscriptions.wanting(found, body, self.engine)
+        return self.broker.active_subscriptions.wanting(found, body, self.engine)
 
     def _route_by_message(self) -> Route:
         """No target address: each message says where it goes to (the anonymous terminus)."""
@@ -251,7 +251,7 @@ class _Attaching:
             topic = TemporaryTopicTarget(self.context, pointer, self._route_to(exchange, None, topic=True))
             topic.exchange = exchange
             self._open_target(topic, remote, dynamic=exchange.name)
-            topic.outlet = Outlet(self.broker, self.engine, name, channel, topic.settled)
+            topic.outlet = Outlet(self.broker.links, self.engine, name, channel, topic.settled)
             topic.open()
             return topic
         queue = temporary.create_queue(self.engine)

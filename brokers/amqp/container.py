@@ -68,7 +68,7 @@ class Container:
         broker.turn.header = header
         broker.turn.as_dead_letter = as_dead_letter
         broker.turn.at_delivery_time = at_delivery_time
-        broker.subscriptions.compile = compile_selector
+        broker.active_subscriptions.compile = compile_selector
         broker.temporary.unguessable = lambda: secrets.token_hex(16)
         self.connections: set[ServedConnection] = set()
         self.unwritten: set[ServedConnection] = set()

@@ -89,7 +89,7 @@ def wish_of(broker: Broker, engine: Connection, pointer: Any) -> Wish | None:
         name=subscription_name(pn.link_name(pointer)) if shared or durable else "",
         durable=durable,
         shared=shared,
-        selector=selector_of(filters)[1] if broker.subscriptions.compile is not None else "",
+        selector=selector_of(filters)[1] if broker.active_subscriptions.compile is not None else "",
         no_local=any(f.descriptor in _NO_LOCAL for f in filters.values()),
     )
 

@@ -12,8 +12,8 @@ FIRST_DEFAULTS = {"flow_resume_bytes": "80%", "flow_resume_messages": "80%"}
 
 def first_start(broker: Broker, *, demo: bool) -> None:
     """`demo`: anonymous clients are let in, and queues created as they attach."""
-    broker.defaults = dict(FIRST_DEFAULTS)
-    broker.records.keep_broker()
+    broker.registry.defaults = dict(FIRST_DEFAULTS)
+    broker.records.persist_broker()
     host = broker.create_virtualhost(DEFAULT)
     host.create_on_attach = host.anonymous = demo
-    broker.records.keep_virtualhost(host)
+    broker.records.persist_virtualhost(host)

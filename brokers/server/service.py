@@ -129,10 +129,11 @@ class Service:
         or written."""
         self.container.begin()
         try:
-            self.broker.records.restore(self.store.load())
+            self.broker.restore(self.store.load())
         except AdminError as error:
             raise StoreError(str(error)) from error
-        self.broker.last_store_id = max(self.broker.last_store_id, self.lineage.last_queue)
+        registry = self.broker.registry
+        registry.last_store_id = max(registry.last_store_id, self.lineage.last_queue)
         self.users.ensure_console_user(self.data / SECRET)
         self._recover()
         self.broker.shortages.look(self._available())

@@ -69,11 +69,11 @@ def adopt(data: Path) -> list[str]:
         if name not in there:
             said.append(f"the store of virtual host {host}, {data / FOLDER / name}, is missing: it starts empty")
     broker = Broker(time.time_ns() // 1_000_000)
-    broker.records.restore(records)
+    broker.restore(records)
     if not broker.virtualhosts:
         first_start(broker, demo=False)
-    broker.last_store_id = last
-    broker.records.keep_broker()
+    broker.registry.last_store_id = last
+    broker.records.persist_broker()
     for store in stores:
         said += _recreate_queues(broker, config, store)
     written = ConfigStore(data / CONFIG)
@@ -133,7 +133,7 @@ def _recreate_queues(broker: Broker, config: Configuration, store: StoreFile) ->
             continue
         host = broker.virtualhosts.get(store.virtualhost) or broker.create_virtualhost(store.virtualhost)
         name = _free_name(host, queue.name, number)
-        broker.records.keep_queue(broker.add_queue(host, name, {}, number))
+        broker.records.persist_queue(broker.add_queue(host, name, {}, number))
         was = f", which was called {queue.name}" if queue.name and queue.name != name else ""
         said.append(
             f"virtual host {host.name}: queue {name} was created for the {queue.messages:,} messages"

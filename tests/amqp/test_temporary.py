@@ -106,7 +106,7 @@ def test_it_goes_with_its_connection_and_after_a_crash_nothing_is_left(tmp_path:
         broker.do(lambda s: [listener.transport.abort() for listener in list(s._listeners) if listener.transport])
         broker.until(lambda s: not s.broker.connections, "the connections are lost")
         assert temporary_things(broker) == []
-        assert broker.look(lambda s: list(s.broker.subscriptions.of)) == []
+        assert broker.look(lambda s: list(s.broker.registry.subscriptions)) == []
 
 
 def test_flow_control_and_stops_hold_for_it_like_for_any_queue(broker: BrokerThread) -> None:

@@ -70,7 +70,7 @@ def detach(broker: BrokerThread, connection: Any, receiver: Any) -> None:
 
 
 def subscriptions(broker: BrokerThread) -> list[str]:
-    return broker.look(lambda s: sorted(each.queue.name for each in s.broker.subscriptions.of.values()))
+    return broker.look(lambda s: sorted(each.queue.name for each in s.broker.registry.subscriptions.values()))
 
 
 def queues(broker: BrokerThread) -> list[str]:

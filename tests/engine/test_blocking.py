@@ -35,7 +35,7 @@ class Client:
         return self.broker.create_queue(self.broker.virtualhost("default"), name, {"capacity_messages": capacity})
 
     def outlet(self, link: str = "link", channel: int = 1) -> Outlet:
-        return Outlet(self.broker, self.connection, link, channel, lambda parcel: None)
+        return Outlet(self.broker.links, self.connection, link, channel, lambda parcel: None)
 
     def send(self, outlet: Outlet, queues: list[Queue], count: int = 1) -> None:
         for number in range(count):

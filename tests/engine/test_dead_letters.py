@@ -159,7 +159,7 @@ def test_a_message_rejected_in_a_transaction_moves_at_the_commit(world):
 
 @pytest.fixture
 def stored(world: Simulation) -> tuple[DurableQueue, Consumer, FakeStore]:
-    world.broker.stores = FakeStores()
+    world.broker.stores.provider = FakeStores()
     world.broker.turn.header = lambda body: Header(durable=True)
     queue = world.broker.create_queue(
         world.host, "orders", {"maximum_deliveries": 1, "dead_letter_queue": "dead"}, durable=True

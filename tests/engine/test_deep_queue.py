@@ -21,7 +21,7 @@ CAPACITY = 10
 @pytest.fixture
 def broker() -> InMemoryBroker:
     broker = InMemoryBroker()
-    broker.engine.stores = FakeStores()
+    broker.engine.stores.provider = FakeStores()
     broker.management.create(NAME, {"capacity_messages": CAPACITY, "spool": "disk"})
     return broker
 
@@ -33,7 +33,7 @@ def queue_of(broker: InMemoryBroker) -> DeepQueue:
 
 
 def temp(broker: InMemoryBroker) -> FakeStore:
-    found = broker.engine.temp
+    found = broker.engine.stores.temp
     assert isinstance(found, FakeStore)
     return found
 

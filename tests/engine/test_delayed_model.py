@@ -114,11 +114,11 @@ class DelayedModel(RuleBasedStateMachine):
     def start(self) -> None:
         self.broker = InMemoryBroker()
         engine = self.broker.engine
-        engine.stores = self.stores
+        engine.stores.provider = self.stores
         engine.turn.header, engine.turn.at_delivery_time = header, at_delivery_time
         self.now = engine.turn.now = self.now or engine.turn.now
         host = engine.virtualhost("default")
-        engine.last_store_id = 0
+        engine.registry.last_store_id = 0
         policy: dict[str, int | str] = {"capacity_messages": 5, "spool": "disk"} if "spools" in self.kind else {}
         queue = engine.create_queue(host, "q", policy, durable="durable" in self.kind)
         assert isinstance(queue, DeepQueue)

@@ -66,11 +66,11 @@ class DurableQueueModel(RuleBasedStateMachine):
     def begin(self) -> None:
         self.broker = InMemoryBroker()
         engine = self.broker.engine
-        engine.stores = self.stores
+        engine.stores.provider = self.stores
         engine.turn.header = header
         self.now = engine.turn.now = max(self.now, engine.turn.now)
         host = engine.virtualhost("default")
-        engine.last_store_id = 0
+        engine.registry.last_store_id = 0
         queue = engine.create_queue(host, "q", durable=True)
         assert isinstance(queue, DurableQueue)
         self.queue, self.store = queue, self.stores.by_name["default"]
@@ -252,7 +252,7 @@ TestDurableQueueModel = DurableQueueModel.TestCase
 
 def test_a_store_that_cannot_be_read_holds_up_its_queue_and_loses_nothing() -> None:
     broker = InMemoryBroker()
-    broker.engine.stores = FakeStores()
+    broker.engine.stores.provider = FakeStores()
     broker.engine.turn.header = lambda body: Header(durable=True)
     broker.management.create(NAME, {"durable": True})
     store = broker.engine.virtualhost("default").store

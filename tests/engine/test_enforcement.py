@@ -50,7 +50,7 @@ def delete(world: Simulation, policy: Policy) -> None:
 
 def restarted(world: Simulation) -> Broker:
     broker = Broker(START + 60_000)
-    broker.records.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
     return broker
 
 
@@ -245,7 +245,7 @@ def test_defaults_that_contradict_a_policy_are_refused_and_name_it(world):
     text = refused(lambda: world.broker.set_broker_defaults({"flow_resume_messages": 20}))["flow_resume_messages"]
     assert "pattern orders.> of virtual host default" in text
     assert "20 (from the broker's defaults)" in text
-    assert world.broker.defaults == {}
+    assert world.broker.registry.defaults == {}
 
 
 def test_a_binding_that_contradicts_the_queue_is_refused_and_not_made(world):
@@ -520,7 +520,7 @@ class Changes(RuleBasedStateMachine):
         host = self.world.host
         return copy.deepcopy(
             (
-                self.world.broker.defaults,
+                self.world.broker.registry.defaults,
                 host.defaults,
                 {p.pattern: (p.given, p.priority, p.version) for p in host.policies.by_pattern.values()},
                 {x.name: (x.own, x.version, self.keys(x)) for x in host.exchanges.values()},
@@ -542,7 +542,7 @@ class Changes(RuleBasedStateMachine):
 
         def make() -> None:
             self.world.broker.set_broker_defaults(given)
-            self.world.broker.records.keep_broker()
+            self.world.broker.records.persist_broker()
 
         self.change(model, make)
 
@@ -553,7 +553,7 @@ class Changes(RuleBasedStateMachine):
 
         def make() -> None:
             self.world.broker.set_virtualhost_defaults(self.world.host, given)
-            self.world.broker.records.keep_virtualhost(self.world.host)
+            self.world.broker.records.persist_virtualhost(self.world.host)
 
         self.change(model, make)
 

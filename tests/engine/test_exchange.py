@@ -28,7 +28,7 @@ def exchange(world: Simulation, name: str = "stocks", kind: str = "topic", **own
 
 def restarted(world: Simulation) -> Broker:
     broker = Broker(START + 60_000)
-    broker.records.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
     return broker
 
 

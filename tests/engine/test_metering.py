@@ -134,7 +134,7 @@ def test_what_waits_for_a_fan_out_is_memory_and_bound_by_its_limit() -> None:
     simulation.broker.shortages.set_limits({"memory_limit": 50_000})
     queues = [simulation.queue(name, capacity_messages=1) for name in ("a", "b")]
     settled: list[Parcel] = []
-    outlet = Outlet(simulation.broker, simulation.connection(), "link", 0, settled.append)
+    outlet = Outlet(simulation.broker.links, simulation.connection(), "link", 0, settled.append)
     sent = 0
     while outlet.credit:
         outlet.publish(b"x" * 20_000, queues, None)
@@ -202,10 +202,10 @@ def test_a_deleted_queue_gives_back_what_it_used() -> None:
 def test_a_store_counts_what_was_put_since_it_was_measured(field: str) -> None:
     simulation = Simulation()
     broker, host = simulation.broker, simulation.host
-    broker.stores = FakeStores()
+    broker.stores.provider = stores = FakeStores()
     broker.turn.header = lambda body: Header(durable=True)
-    broker.open_store(host)
-    store = broker.stores.by_name["default"]
+    broker.stores.open(host)
+    store = stores.by_name["default"]
     if field == "store_limit":
         broker.shortages.set_limits({field: 100_000})
     else:

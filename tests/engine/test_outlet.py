@@ -15,7 +15,7 @@ def test_a_withheld_message_of_a_deleted_queue_is_refused() -> None:
     queue = engine.create_queue(host, "q", {"capacity_messages": 2, "mechanism": "hold"})
     settled: list[Parcel] = []
     connection = broker.attach_producer("other").connection
-    outlet = Outlet(engine, connection, "link", 0, settled.append)
+    outlet = Outlet(engine.links, connection, "link", 0, settled.append)
 
     def end_turn() -> None:
         for producer in queue.grant():

@@ -23,9 +23,9 @@ class Scarce(Simulation):
 
     def __init__(self) -> None:
         super().__init__()
-        self.broker.stores = self.stores = FakeStores()
+        self.broker.stores.provider = self.stores = FakeStores()
         self.broker.turn.header = lambda body: DURABLE if body[:1] == PERSISTENT else PLAIN
-        self.broker.open_store(self.host)
+        self.broker.stores.open(self.host)
 
     @property
     def store(self) -> FakeStore:

@@ -23,7 +23,7 @@ BROKER = object_name("Broker")
 def broker() -> InMemoryBroker:
     """With a durable queue in each of two virtual hosts."""
     broker = InMemoryBroker()
-    broker.engine.stores = FakeStores()
+    broker.engine.stores.provider = FakeStores()
     broker.management.create(OTHER, {"create_on_attach": True, "anonymous": True})
     for host in ("default", "other"):
         broker.management.create(object_name("Queue", virtualhost=host, name="kept"), {"durable": True})

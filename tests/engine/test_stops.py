@@ -316,7 +316,7 @@ def test_an_exchange_that_is_not_there_cannot_be_stopped(world):
 
 def restarted(world: Simulation, later: int = 60_000) -> Broker:
     broker = Broker(START + later)
-    broker.records.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
     return broker
 
 
@@ -325,7 +325,7 @@ def test_stops_queues_and_policies_outlive_a_restart(world):
     world.queue("orders.eu", capacity_messages=10)
     world.queue("orders.eu", "other")
     world.broker.set_broker_defaults({"capacity_bytes": 5000})
-    world.broker.records.keep_broker()
+    world.broker.records.persist_broker()
     world.broker.stopping.stop_producers(Scope("default", pattern="orders.*"), "incident 7", "ann")
     world.settle()
 

@@ -52,7 +52,7 @@ class Publisher:
         self.world = world
         self.accepted = 0
         self.connection = connection or world.connection()
-        self.outlet = Outlet(world.broker, self.connection, "out", 1, self._settled)
+        self.outlet = Outlet(world.broker.links, self.connection, "out", 1, self._settled)
 
     def _settled(self, parcel: Any) -> None:
         self.accepted += 1
@@ -61,7 +61,7 @@ class Publisher:
         for number in range(count):
             body = f"{topic} {number}".encode()
             exchange, key = self.world.broker.routing.topic(self.world.host, topic)
-            found = self.world.broker.subscriptions.wanting(exchange.route(key or ""), body, self.connection)
+            found = self.world.broker.active_subscriptions.wanting(exchange.route(key or ""), body, self.connection)
             if found:
                 self.outlet.publish(body, found, number)
                 self.turn()
@@ -77,7 +77,7 @@ class Publisher:
 
 def restarted(world: Simulation) -> Broker:
     broker = Broker(START + 60_000)
-    broker.records.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
     return broker
 
 
@@ -151,7 +151,7 @@ def test_a_subscription_without_local_messages_gets_those_of_others_only(world):
 
 
 def test_a_selector_keeps_what_does_not_match_out_of_the_queue(world):
-    world.broker.subscriptions.compile = lambda text: lambda body: text.encode() in body
+    world.broker.active_subscriptions.compile = lambda text: lambda body: text.encode() in body
     _, choosy = subscribe(world, wish(world, selector="1"))
     Publisher(world).publish(count=3)
     assert choosy.queue.depth_messages == 1
@@ -175,7 +175,7 @@ def test_a_topic_that_cannot_be_bound_leaves_no_queue_behind(world):
     with pytest.raises(InvalidValue, match="stand for whole words"):
         subscribe(world, wish(world, "stocks.a*"))
     assert not world.host.queues
-    assert not world.broker.subscriptions.of
+    assert not world.broker.registry.subscriptions
 
 
 # -- flow control --------------------------------------------------------------------------------------------------
@@ -226,11 +226,11 @@ def test_an_ordinary_subscription_ends_with_its_link(world):
     world.give(consumer, 1)
     world.leave(consumer)
     assert not world.host.queues
-    assert not world.broker.subscriptions.of
+    assert not world.broker.registry.subscriptions
     assert not world.host.exchanges["topics"].bindings
     kinds = world.kinds()
     assert kinds.count("subscription-created") == kinds.count("subscription-deleted") == 1
-    assert world.broker.subscriptions.of.get(subscription.queue) is None
+    assert world.broker.registry.subscriptions.get(subscription.queue) is None
 
 
 def test_a_shared_subscription_ends_with_the_last_that_share_it(world):
@@ -295,7 +295,7 @@ def test_deleting_it_through_management_detaches_its_consumers(world, type_name)
     (effect,) = [e for e in world.broker.turn.effects if isinstance(e, Detach)]
     assert effect.condition == "amqp:resource-deleted"
     world.settle()
-    assert not world.broker.subscriptions.of
+    assert not world.broker.registry.subscriptions
     assert not world.host.subscriptions
     with pytest.raises(NotFound, match="there is no"):
         Management(world.broker).read(name)
@@ -312,7 +312,7 @@ def test_durable_subscriptions_survive_a_restart_and_others_leave_no_trace(world
     world.broker.stopping.stop_producers(Scope("default", ordinary.queue.name), "", "ann")
     world.settle()
     broker = restarted(world)
-    (restored,) = broker.subscriptions.of.values()
+    (restored,) = broker.registry.subscriptions.values()
     assert restored.wish == durable(world, shared=True, no_local=True)
     host = broker.virtualhosts["default"]
     assert set(host.queues) == {restored.queue.name}
@@ -332,7 +332,7 @@ def test_a_virtual_host_takes_its_subscriptions_and_policies_with_it(world):
     world.broker.close_connection(connection)
     world.broker.delete_virtualhost(other)
     world.settle()
-    assert not world.broker.subscriptions.of
+    assert not world.broker.registry.subscriptions
     assert not world.broker.slow_consumers.watched
     assert not [key for key in world.kept if "other" in key[1]]
 

@@ -399,7 +399,7 @@ def test_a_ring_drops_its_oldest_at_the_commit_and_nothing_for_a_rollback(broker
 
 def test_a_committed_message_of_a_spooling_queue_goes_to_the_temp_store(broker: Recording) -> None:
     stores = FakeStores()
-    broker.engine.stores = stores
+    broker.engine.stores.provider = stores
     broker.queue(capacity_messages=2, spool="disk")
     producer = broker.attach_producer("q")
     transaction = broker.begin(producer)
@@ -438,7 +438,7 @@ def test_a_commit_waits_for_a_message_that_an_operators_stop_holds_outside(broke
 def outlet(broker: Recording) -> Outlet:
     producer = broker.attach_producer("other")
     settled: list[Parcel] = []
-    outlet = Outlet(broker.engine, producer.connection, "link", 0, settled.append)
+    outlet = Outlet(broker.engine.links, producer.connection, "link", 0, settled.append)
     outlet.delivered = settled  # type: ignore[attr-defined]
     return outlet
 
@@ -524,7 +524,7 @@ def test_a_transaction_that_holds_messages_idly_is_rolled_back_and_its_client_to
 
 @pytest.fixture
 def durable(broker: Recording) -> DurableQueue:
-    broker.engine.stores = FakeStores()
+    broker.engine.stores.provider = FakeStores()
     broker.engine.turn.header = lambda body: Header(durable=True) if body.startswith(b"D") else PLAIN
     queue = broker.engine.create_queue(broker.engine.virtualhost("default"), "durable", durable=True)
     assert isinstance(queue, DurableQueue)

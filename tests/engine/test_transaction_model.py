@@ -38,7 +38,7 @@ class TransactionModel(RuleBasedStateMachine):
         self.broker = InMemoryBroker()
         engine = self.broker.engine
         self.stores = FakeStores()
-        engine.stores = self.stores
+        engine.stores.provider = self.stores
         engine.turn.header = lambda body: Header(durable=True) if body.startswith(b"D") else PLAIN
         host = engine.virtualhost("default")
         policy = {"capacity_messages": CAPACITY}

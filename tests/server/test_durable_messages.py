@@ -263,7 +263,7 @@ def test_a_queue_that_spools_takes_more_than_its_capacity_and_gives_it_all_in_or
                 sent.append(sender.send(message("x" * 2000 + str(number), durable=False)))
             wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "all are accepted")
             broker.until_queue("spooled", lambda q: q.memory_bytes < 51 * 2200, "the rest has left memory")
-            assert broker.look(lambda s: s.broker.temp.used_bytes if s.broker.temp else 0) > 500 * 2000
+            assert broker.look(lambda s: s.broker.stores.temp.used_bytes if s.broker.stores.temp else 0) > 500 * 2000
             receiver = connection.create_receiver("spooled", credit=100)
             for number in range(600):
                 assert receiver.receive().body == "x" * 2000 + str(number)

@@ -35,7 +35,7 @@ class Opened:
         self.store = store
         self.broker = Broker(0)
         self.users = Users(store, self.broker.accounts)
-        self.broker.records.restore(store.load())
+        self.broker.restore(store.load())
 
     def add(self, name: str, password: str | None = None, **more: Any) -> None:
         given = {"name": name, **more} if password is None else {"name": name, "password": password, **more}

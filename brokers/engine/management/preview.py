@@ -87,7 +87,7 @@ class Preview:
             overlay.own[queue] = _merged(overlay.own.get(queue), queue.own, given)
             return queue.version
         if name.type == "Exchange":
-            exchange = self.broker.routing.exchange(name["virtualhost"], name["name"])
+            exchange = self.broker.registry.exchange(name["virtualhost"], name["name"])
             given = _checked(overlay, change, exchange.version)
             overlay.exchanges[exchange] = _merged(overlay.exchanges.get(exchange), exchange.own, given)
             return exchange.version
@@ -96,9 +96,9 @@ class Preview:
             given = _checked(overlay, change, host.version)
             overlay.hosts[host.name] = _merged(overlay.hosts.get(host.name), host.defaults, given)
             return host.version
-        given = _checked(overlay, change, self.broker.version)
-        overlay.broker = _merged(overlay.broker, self.broker.defaults, given)
-        return self.broker.version
+        given = _checked(overlay, change, self.broker.registry.version)
+        overlay.broker = _merged(overlay.broker, self.broker.registry.defaults, given)
+        return self.broker.registry.version
 
     def _plan_policy(self, overlay: Overlay, change: PolicyChange) -> int | None:
         virtualhost, pattern = change.name["virtualhost"], change.name["pattern"]
@@ -131,7 +131,7 @@ class Preview:
     # -- what would be set --------------------------------------------------------------------------------------
 
     def _around(self, overlay: Overlay, host: VirtualHost) -> Layers:
-        broker = fields(self.broker.defaults) if overlay.broker is None else overlay.broker
+        broker = fields(self.broker.registry.defaults) if overlay.broker is None else overlay.broker
         return Layers(virtualhost=overlay.hosts.get(host.name, fields(host.defaults)), broker=broker)
 
     def _check_inheritance(self, overlay: Overlay) -> None:

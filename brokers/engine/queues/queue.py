@@ -19,8 +19,8 @@ from brokers.engine.queues.consumer import BATCH, Consumer
 from brokers.engine.queues.contents import Contents
 from brokers.engine.queues.groups import Groups
 from brokers.engine.queues.lanes import Line
-from brokers.engine.services.dead_letters import MAXIMUM, REJECTED
 from brokers.engine.values.message import NEVER, Message, sequence_of
+from brokers.engine.values.outcomes import MAXIMUM, REJECTED
 
 if TYPE_CHECKING:
     from brokers.engine.services.transaction import Enrolment

@@ -51,6 +51,15 @@ class Wish:
         """By which the subscription is found again; only for one that has a name."""
         return identity(self.client, self.name, durable=self.durable)
 
+    def words(self) -> str:
+        """For people and for the log."""
+        words = [f"Topic : {self.topic}", f"Client : {self.client or 'all'}"]
+        if self.name:
+            words.append(f"Name : {self.name}{' (shared)' if self.shared else ''}")
+        if self.selector:
+            words.append(f"Selector : {self.selector}")
+        return ", ".join(words)
+
 
 def identity(client: str, name: str, *, durable: bool) -> str:
     return f"{_word(client)}|{_word(name)}{'' if durable else '|volatile'}"

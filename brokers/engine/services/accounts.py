@@ -8,19 +8,17 @@ once: whoever loses a right, its password or its account loses the connections t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, NotFound
 from brokers.engine.connection import ANONYMOUS
-from brokers.engine.flow.turn import Keep
+from brokers.engine.flow.turn import Close, Keep, Turn
+from brokers.engine.registry.registry import Registry
 from brokers.engine.services.certificates import canonical_subject
 from brokers.engine.values.events import user_words
 from brokers.engine.values.names import MAX_NAME
 from brokers.engine.values.rights import EVERY, MANAGE, NOBODY, RIGHTS, Rights, parse_grants
 from brokers.model import ObjectName, object_name
-
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
 
 #: What a password is checked against, as plain JSON; only the server knows what is in it.
 Verifier = Mapping[str, Any]
@@ -74,8 +72,9 @@ class User:
 class Accounts:
     """See the module. `reserved`: users that cannot be changed through management, and the sentence that says why."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, registry: Registry, turn: Turn) -> None:
+        self.registry = registry
+        self.turn = turn
         self.users: dict[str, User] = {}
         self.credentials: Credentials | None = None
         self.reserved: dict[str, str] = {}
@@ -104,7 +103,7 @@ class Accounts:
         return user and (user.verifier, user.certificate_subject)
 
     def connections(self, name: str) -> int:
-        return sum(c.user == name for c in self.broker.connections.values())
+        return sum(c.user == name for c in self.registry.connections.values())
 
     # -- changes ----------------------------------------------------------------------------------------------
 
@@ -154,7 +153,7 @@ class Accounts:
         self._check_reserved(user.name)
         self._check_not_last(user)
         del self.users[user.name]
-        self.broker.turn.keep.append(Keep("user", user.name, None))
+        self.turn.keep.append(Keep("user", user.name, None))
         self._fact("user-deleted", user, _told(user), {}, actor)
         self._end_connections(user, user.rights, "it was deleted", all_of_them=True)
 
@@ -221,7 +220,7 @@ class Accounts:
         grants = user.rights.grants
         if "grants" in values:
             try:
-                grants = parse_grants(values["grants"], known=self.broker.virtualhosts.__contains__)
+                grants = parse_grants(values["grants"], known=self.registry.virtualhosts.__contains__)
             except ValueError as error:
                 raise InvalidValue({"grants": str(error)}) from None
         user.rights = Rights(values.get("administrator", user.rights.administrator), grants)
@@ -266,16 +265,17 @@ class Accounts:
 
     def _end_connections(self, user: User, had: Rights, why: str, *, all_of_them: bool = False) -> None:
         """End those on which something was opened that could not be opened now."""
-        managed = any(had.may(MANAGE, h) and not user.rights.may(MANAGE, h) for h in ("", *self.broker.virtualhosts))
-        for connection in self.broker.connections.values():
+        managed = any(had.may(MANAGE, h) and not user.rights.may(MANAGE, h) for h in ("", *self.registry.virtualhosts))
+        for connection in self.registry.connections.values():
             host = connection.virtualhost
             if connection.user == user.name and (
                 all_of_them or managed or any(had.may(r, host) and not user.rights.may(r, host) for r in RIGHTS)
             ):
-                self.broker.end_connection(connection, f"user {user.name} must sign in again: {why}")
+                description = f"user {user.name} must sign in again: {why}"
+                self.turn.effects.append(Close(connection, "amqp:connection:forced", description))
 
     def _keep(self, user: User) -> None:
-        self.broker.turn.keep.append(Keep("user", user.name, user.record()))
+        self.turn.keep.append(Keep("user", user.name, user.record()))
 
     def _fact(
         self,
@@ -289,7 +289,7 @@ class Accounts:
     ) -> None:
         attributes = {"before": dict(before), "after": dict(after), "password_changed": password, "actor": actor}
         words = user_words(kind, before, after, actor, password=password)
-        self.broker.turn.state(kind, user.object_name, f"user({user.name})", words, attributes)
+        self.turn.state(kind, user.object_name, f"user({user.name})", words, attributes)
 
 
 def _told(user: User) -> dict[str, Any]:

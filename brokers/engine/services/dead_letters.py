@@ -11,29 +11,27 @@ queue of a careless reader.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from brokers.admin import AdminError
+from brokers.engine.flow.turn import Turn
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
+from brokers.engine.services.queue_lifecycle import QueueLifecycle
 from brokers.engine.values.events import Fact, dead_letter_words
 from brokers.engine.values.message import Message
-
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
-    from brokers.engine.queues.consumer import Consumer
-    from brokers.engine.queues.queue import Queue
-
-#: Why a message was given up.
-MAXIMUM, REJECTED = "maximum-deliveries", "rejected"
+from brokers.engine.values.outcomes import MAXIMUM
 
 
 class DeadLetters:
     """See the module."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, registry: Registry, turn: Turn, queues: QueueLifecycle) -> None:
+        self.registry = registry
+        self.turn = turn
+        self.queues = queues
         self._facts: list[Fact] = []  # of the turn in which something was given up last
         self._told: dict[tuple[Queue, str, str], tuple[int, int]] = {}  # fate -> place in them, messages
-        broker.turn.give_up = self.give_up
+        turn.give_up = self.give_up
 
     def give_up(self, queue: Queue, consumer: Consumer, message: Message, reason: str, said: str) -> int | None:
         """Take a message that a consumer has out of its queue, for good. Returns as `Queue.remove` does; None: it must
@@ -50,9 +48,7 @@ class DeadLetters:
         target = self._target(queue, name)
         if target is None:
             return None
-        body = self.broker.turn.as_dead_letter(
-            message[1], reason, queue.name, queue.deliveries.get(message[0], 0), said
-        )
+        body = self.turn.as_dead_letter(message[1], reason, queue.name, queue.deliveries.get(message[0], 0), said)
         ticket = queue.hand_over(consumer, message, target, body)
         queue.dead_lettered += 1
         self._tell(queue, name, reason)
@@ -60,7 +56,7 @@ class DeadLetters:
 
     def _circular(self, queue: Queue) -> bool:
         """Whether its dead letters would come back to it, if they were given up again and again."""
-        queues = self.broker.virtualhosts[queue.virtualhost].queues
+        queues = self.registry.host_of(queue).queues
         passed: set[str] = set()
         name = queue.limits.dead_letter_queue
         while name and name not in passed:
@@ -71,15 +67,15 @@ class DeadLetters:
         return False
 
     def _target(self, queue: Queue, name: str) -> Queue | None:
-        host = self.broker.virtualhosts[queue.virtualhost]
+        host = self.registry.host_of(queue)
         try:
-            return host.queues.get(name) or self.broker.create_queue(host, name, durable=queue.store_id > 0)
+            return host.queues.get(name) or self.queues.create(host, name, durable=queue.store_id > 0)
         except AdminError:
             return None  # no store to be had, of which the log tells
 
     def _tell(self, queue: Queue, target: str, reason: str) -> None:
         """State it: one fact in a turn for all messages of a queue with the same fate."""
-        facts, fate = self.broker.turn.facts, (queue, target, reason)
+        facts, fate = self.turn.facts, (queue, target, reason)
         if facts is not self._facts:
             self._facts, self._told = facts, {}
         before = self._told.get(fate)

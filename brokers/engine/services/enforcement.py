@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
-from brokers.engine.flow.turn import Keep
+from brokers.engine.flow.turn import Keep, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import Exchange
+from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.events import policy_words
 from brokers.engine.values.limits import InvalidPolicy, Limits, resolve
@@ -31,9 +32,6 @@ from brokers.engine.values.policy import (
     settings,
 )
 
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
-
 MAX_PATTERN = 255
 
 Settled = tuple[Mapping[str, Setting], Limits]
@@ -49,8 +47,9 @@ def settled(layers: Layers) -> Settled:
 class Enforcement:
     """See the module."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, registry: Registry, turn: Turn) -> None:
+        self.registry = registry
+        self.turn = turn
 
     # -- what holds -------------------------------------------------------------------------------------------
 
@@ -63,11 +62,11 @@ class Enforcement:
             _layer(best),
             tuple((exchange.origin, fields(exchange.own)) for exchange in bound),
             fields(host.defaults),
-            fields(self.broker.defaults),
+            fields(self.registry.defaults),
         )
 
     def layers_of(self, queue: Queue) -> Layers:
-        return self.layers(self.broker.virtualhosts[queue.virtualhost], queue.name, queue.own, queue)
+        return self.layers(self.registry.virtualhosts[queue.virtualhost], queue.name, queue.own, queue)
 
     def settle(self, layers: Layers, who: str = "") -> Settled:
         """Raises InvalidValue. `who`: in whose name it is refused; empty: of what was asked for itself."""
@@ -83,7 +82,7 @@ class Enforcement:
         return [(q, self.settle(layers, f"queue {q.virtualhost}/{q.name}{suffix}")) for q, layers in concerned]
 
     def apply(self, found: Iterable[tuple[Queue, Settled]]) -> None:
-        changed = self.broker.turn.changed
+        changed = self.turn.changed
         for queue, (told, limits) in found:
             if limits != queue.limits:
                 queue.set_limits(limits, told)
@@ -102,7 +101,7 @@ class Enforcement:
     def set_virtualhost_defaults(self, host: VirtualHost, defaults: Mapping[str, Value]) -> None:
         """Refused if it would contradict what a queue, a policy or an exchange of it sets."""
         after = fields(defaults)
-        self._check_places(host, after, fields(self.broker.defaults))
+        self._check_places(host, after, fields(self.registry.defaults))
         found = self.settle_all((q, self.layers_of(q)._replace(virtualhost=after)) for q in host.queues.values())
         host.defaults = dict(defaults)
         self.apply(found)
@@ -111,10 +110,10 @@ class Enforcement:
         """Refused if it would contradict what a virtual host, a queue, a policy or an exchange sets."""
         after = fields(defaults)
         self.settle(Layers(broker=after))
-        for host in self.broker.virtualhosts.values():
+        for host in self.registry.virtualhosts.values():
             self._check_places(host, fields(host.defaults), after)
-        found = self.settle_all((q, self.layers_of(q)._replace(broker=after)) for q in self.broker.queues())
-        self.broker.defaults = dict(defaults)
+        found = self.settle_all((q, self.layers_of(q)._replace(broker=after)) for q in self.registry.queues())
+        self.registry.defaults = dict(defaults)
         self.apply(found)
 
     def _check_places(self, host: VirtualHost, virtualhost: Fields, broker: Fields) -> None:
@@ -129,7 +128,7 @@ class Enforcement:
             self.settle(inherited._replace(exchanges=(own,)), f"{exchange.origin} of virtual host {host.name}")
 
     def _inherited(self, host: VirtualHost) -> Layers:
-        return Layers(virtualhost=fields(host.defaults), broker=fields(self.broker.defaults))
+        return Layers(virtualhost=fields(host.defaults), broker=fields(self.registry.defaults))
 
     # -- exchanges --------------------------------------------------------------------------------------------
 
@@ -138,7 +137,7 @@ class Enforcement:
 
     def set_exchange_policy(self, exchange: Exchange, own: Mapping[str, Value]) -> None:
         """Refused if it would contradict what one of the bound queues sets."""
-        host = self.broker.virtualhosts[exchange.virtualhost]
+        host = self.registry.virtualhosts[exchange.virtualhost]
         self.check_exchange(host, exchange, own)
         after = {exchange: fields(own)}
         found = self.settle_all(
@@ -160,7 +159,7 @@ class Enforcement:
 
     def policy(self, virtualhost: str, pattern: str) -> Policy:
         try:
-            return self.broker.virtualhost(virtualhost).policies.by_pattern[pattern]
+            return self.registry.virtualhost(virtualhost).policies.by_pattern[pattern]
         except KeyError:
             raise NotFound(f"there is no policy for pattern {pattern} in virtual host {virtualhost}") from None
 
@@ -177,14 +176,14 @@ class Enforcement:
 
     def update_policy(self, policy: Policy, given: Mapping[str, Value], *, priority: int, actor: str = "") -> Policy:
         """The policy that takes its place. Raises InvalidValue."""
-        host = self.broker.virtualhosts[policy.virtualhost]
+        host = self.registry.virtualhosts[policy.virtualhost]
         after = Policy(host.name, policy.pattern, dict(given), priority, policy.version + 1)
         self._replace(host, policy, after, actor)
         return after
 
     def delete_policy(self, policy: Policy, *, actor: str = "") -> None:
         """Raises InvalidValue if what its queues inherit without it contradicts itself."""
-        self._replace(self.broker.virtualhosts[policy.virtualhost], policy, None, actor)
+        self._replace(self.registry.virtualhosts[policy.virtualhost], policy, None, actor)
 
     def _replace(self, host: VirtualHost, before: Policy | None, after: Policy | None, actor: str) -> None:
         policy = after or before
@@ -201,7 +200,7 @@ class Enforcement:
         self.apply(found)
         self._state(before, after, len(changes), actor)
         record = None if after is None else _record(after)
-        self.broker.turn.keep.append(Keep("policy", str(policy.object_name), record))
+        self.turn.keep.append(Keep("policy", str(policy.object_name), record))
 
     def _state(self, before: Policy | None, after: Policy | None, queues: int, actor: str) -> None:
         policy = after or before
@@ -211,7 +210,7 @@ class Enforcement:
         changed = [name for name in ("priority", *FIELDS) if old.get(name) != new.get(name)]
         old, new = {name: old.get(name) for name in changed}, {name: new.get(name) for name in changed}
         change = "created" if before is None else "deleted" if after is None else "changed"
-        self.broker.turn.state(
+        self.turn.state(
             "policy-changed",
             policy.object_name,
             f"vh(/{policy.virtualhost})/policy({policy.pattern})",
@@ -224,7 +223,7 @@ class Enforcement:
         policy = Policy(
             record["virtualhost"], record["pattern"], dict(record["fields"]), record["priority"], record["version"]
         )
-        self.broker.virtualhost(policy.virtualhost).policies.put(policy.pattern, policy, {})
+        self.registry.virtualhost(policy.virtualhost).policies.put(policy.pattern, policy, {})
 
 
 def _layer(best: Policy | None) -> tuple[str, Fields]:

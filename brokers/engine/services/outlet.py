@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from brokers.engine.connection import Connection
 from brokers.engine.flow.blocking import fan_out_changed
 from brokers.engine.flow.credit import UNSEEN_BYTES, UNSEEN_LARGEST
 from brokers.engine.flow.metering import Footprint
@@ -25,12 +26,9 @@ from brokers.engine.flow.overflow import Verdict
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.receipt import Outcome
 from brokers.engine.queues.queue import Queue
+from brokers.engine.services.links import Links
+from brokers.engine.services.transaction import Enrolment, Transaction
 from brokers.engine.values.limits import UNLIMITED
-
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
-    from brokers.engine.connection import Connection
-    from brokers.engine.services.transaction import Enrolment, Transaction
 
 #: Messages that a client may have with an outlet that have no outcome yet; fewer if a limit on memory has no room for
 #: so many, but one in any case.
@@ -115,13 +113,13 @@ class Outlet:
 
     def __init__(
         self,
-        broker: Broker,
+        links: Links,
         connection: Connection,
         link: str,
         channel: int,
         settled: Callable[[Parcel], None],
     ) -> None:
-        self.broker = broker
+        self.links = links
         self.connection = connection
         self.link = link
         self.channel = channel
@@ -130,7 +128,7 @@ class Outlet:
         self.seen: set[tuple[Queue, ...]] = set()  # the sets of queues that its messages went to lately
         self.waiting: list[Parcel] = []
         self.unsettled = 0
-        self.footprint = Footprint(broker.virtualhosts[connection.virtualhost].meter)
+        self.footprint = Footprint(links.registry.virtualhosts[connection.virtualhost].meter)
         self.largest = 0  # message so far, bytes
         self.credit = self._window()
         self.ended = False
@@ -153,9 +151,7 @@ class Outlet:
         tap = self.taps.get(queue)
         if tap is None:
             tap = self.taps[queue] = Tap(self)
-            tap.producer = self.broker.attach_producer(
-                self.connection, queue, self.link, self.channel, tap, inside=True
-            )
+            tap.producer = self.links.attach_producer(self.connection, queue, self.link, self.channel, tap, inside=True)
         return tap
 
     def _see(self, together: tuple[Queue, ...], taps: Sequence[Tap]) -> None:
@@ -174,7 +170,7 @@ class Outlet:
             shared = tap.beside or ()
             several = [self.taps[queue].producer for queue in self.taps if queue in shared]
             tap.producer.fan_out = tuple(several) if len(several) > 1 else ()
-        fan_out_changed(self.broker.turn, siblings)
+        fan_out_changed(self.links.turn, siblings)
 
     def pump(self) -> None:
         """Publish what can be published, in the order it came for each queue."""
@@ -269,6 +265,6 @@ class Outlet:
             if parcel.enrolment is not None:
                 parcel.enrolment.lost()
         for tap in list(self.taps.values()):
-            self.broker.detach(tap.producer)
+            self.links.detach(tap.producer)
         self.taps.clear()
         self.footprint.clear()

@@ -8,40 +8,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
-from brokers.engine.flow.turn import Keep
+from brokers.engine.flow.turn import Keep, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import ROUTERS, Exchange, key_fault
+from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import VirtualHost
-from brokers.engine.services.temporary import check_not_gone
+from brokers.engine.services.enforcement import Enforcement
+from brokers.engine.services.stopping import Stopping
+from brokers.engine.services.temporary_names import check_not_gone
 from brokers.engine.values.names import MAX_NAME, check_name
 from brokers.engine.values.policy import Value
 from brokers.engine.values.stops import Scope, Stop
-
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
 
 #: The exchange of each virtual host that topics are routed by which are no exchange of their own; created on need.
 TOPICS = "topics"
 
 #: Where a producer's messages go: a queue, or an exchange with the routing key that its address fixes; None: each
 #: message brings its own (its subject).
-Target = Queue | tuple[Exchange, str | None]
+Target: TypeAlias = Queue | tuple[Exchange, str | None]
 
 
 class Routing:
     """See the module."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-
-    def exchange(self, virtualhost: str, name: str) -> Exchange:
-        try:
-            return self.broker.virtualhost(virtualhost).exchanges[name]
-        except KeyError:
-            raise NotFound(f"there is no exchange {name} in virtual host {virtualhost}") from None
+    def __init__(self, registry: Registry, turn: Turn, enforcement: Enforcement, stopping: Stopping) -> None:
+        self.registry = registry
+        self.turn = turn
+        self.enforcement = enforcement
+        self.stopping = stopping
 
     def create_exchange(
         self,
@@ -62,7 +59,7 @@ class Routing:
         if name in host.exchanges:
             raise AlreadyExists(f"there is an exchange {name} in virtual host {host.name} already")
         exchange = Exchange(host.name, name, kind)
-        self.broker.enforcement.check_exchange(host, exchange, own or {})
+        self.enforcement.check_exchange(host, exchange, own or {})
         exchange.own = dict(own or {})
         exchange.transient = transient
         host.exchanges[name] = exchange
@@ -73,26 +70,26 @@ class Routing:
 
     def set_policy(self, exchange: Exchange, own: Mapping[str, Value]) -> None:
         """Change its policy fields, for all bound queues or for none. Raises InvalidValue."""
-        self.broker.enforcement.set_exchange_policy(exchange, own)
+        self.enforcement.set_exchange_policy(exchange, own)
         exchange.version += 1
         self.keep(exchange)
 
     def delete_exchange(self, exchange: Exchange, *, actor: str = "") -> None:
         """Its bindings go with it. Raises InvalidValue if what a bound queue inherits without it contradicts itself."""
-        self.broker.temporary.forget(exchange)
-        host = self.broker.virtualhosts[exchange.virtualhost]
-        enforcement, because = self.broker.enforcement, f"without {exchange.origin}"
+        self.registry.owners.pop(exchange, None)
+        host = self.registry.virtualhosts[exchange.virtualhost]
+        enforcement, because = self.enforcement, f"without {exchange.origin}"
         rest = {q: tuple(e for e in host.bound[q] if e is not exchange) for q in exchange.bindings}
         found = [s for q, exchanges in rest.items() for s in enforcement.settle_bound(q, exchanges, because)]
         for queue, keys in list(exchange.bindings.items()):
             for key in list(keys):
                 self._unbind(exchange, queue, key, actor)
         for stop in self._stops(exchange):
-            self.broker.stopping.forget_stop(stop.scope)
+            self.stopping.forget_stop(stop.scope)
         del host.exchanges[exchange.name]
         enforcement.apply(found)
         self._state("exchange-deleted", exchange, "Deleted", {"actor": actor})
-        self.broker.turn.keep.append(Keep("exchange", str(exchange.object_name), None))
+        self.turn.keep.append(Keep("exchange", str(exchange.object_name), None))
 
     # -- bindings ---------------------------------------------------------------------------------------------
 
@@ -105,20 +102,20 @@ class Routing:
             raise InvalidValue({"key": f"key {key!r}: at most {MAX_NAME} printable characters"})
         if key in exchange.bindings.get(queue, ()):
             return False
-        host = self.broker.virtualhosts[exchange.virtualhost]
+        host = self.registry.virtualhosts[exchange.virtualhost]
         bound = host.bound.get(queue, ())
         if exchange not in bound:
             bound = (*bound, exchange)
-            found = self.broker.enforcement.settle_bound(queue, bound, f"with {exchange.origin}")
+            found = self.enforcement.settle_bound(queue, bound, f"with {exchange.origin}")
             host.bound[queue] = bound
-            self.broker.enforcement.apply(found)
+            self.enforcement.apply(found)
             for stop in self._stops(exchange):
                 queue.stop(stop)
         exchange.bind(queue, key)
         self._state_binding("binding-created", exchange, queue, key, actor)
         if not queue.transient:
             record = {"virtualhost": host.name, "exchange": exchange.name, "queue": queue.name, "key": key}
-            self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), record))
+            self.turn.keep.append(Keep("binding", _binding(exchange, queue, key), record))
         return True
 
     def unbind(self, exchange: Exchange, queue: Queue, key: str = "", *, actor: str = "") -> bool:
@@ -127,7 +124,7 @@ class Routing:
         keys = exchange.bindings.get(queue, {})
         if key not in keys:
             return False
-        host, enforcement = self.broker.virtualhosts[exchange.virtualhost], self.broker.enforcement
+        host, enforcement = self.registry.virtualhosts[exchange.virtualhost], self.enforcement
         if len(keys) == 1:
             rest = tuple(e for e in host.bound[queue] if e is not exchange)
             found = enforcement.settle_bound(queue, rest, f"without {exchange.origin}")
@@ -139,14 +136,14 @@ class Routing:
 
     def unbind_everywhere(self, queue: Queue) -> None:
         """The queue is going."""
-        for exchange in self.broker.virtualhosts[queue.virtualhost].bound.get(queue, ()):
+        for exchange in self.registry.virtualhosts[queue.virtualhost].bound.get(queue, ()):
             for key in list(exchange.bindings[queue]):
                 self._unbind(exchange, queue, key, "")
 
     def _unbind(self, exchange: Exchange, queue: Queue, key: str, actor: str) -> None:
         exchange.unbind(queue, key)
         if queue not in exchange.bindings:
-            bound = self.broker.virtualhosts[exchange.virtualhost].bound
+            bound = self.registry.virtualhosts[exchange.virtualhost].bound
             rest = tuple(e for e in bound.pop(queue) if e is not exchange)
             if rest:
                 bound[queue] = rest
@@ -154,12 +151,12 @@ class Routing:
                 queue.start(stop.scope)
         self._state_binding("binding-deleted", exchange, queue, key, actor)
         if not queue.transient:
-            self.broker.turn.keep.append(Keep("binding", _binding(exchange, queue, key), None))
+            self.turn.keep.append(Keep("binding", _binding(exchange, queue, key), None))
 
     def _stops(self, exchange: Exchange) -> list[Stop]:
         """The operators' stops of all that is bound to it."""
         scope = Scope(exchange.virtualhost, exchange=exchange.name)
-        return [stop for stop in self.broker.stops.values() if stop.scope == scope]
+        return [stop for stop in self.registry.stops.values() if stop.scope == scope]
 
     # -- addresses --------------------------------------------------------------------------------------------
 
@@ -203,17 +200,17 @@ class Routing:
             "own": exchange.own,
             "version": exchange.version,
         }
-        self.broker.turn.keep.append(Keep("exchange", str(exchange.object_name), record))
+        self.turn.keep.append(Keep("exchange", str(exchange.object_name), record))
 
     def restore_exchange(self, record: Mapping[str, Any]) -> None:
         exchange = Exchange(record["virtualhost"], record["name"], record["exchange_type"])
         exchange.own, exchange.version = dict(record["own"]), record["version"]
-        self.broker.virtualhost(exchange.virtualhost).exchanges[exchange.name] = exchange
+        self.registry.virtualhost(exchange.virtualhost).exchanges[exchange.name] = exchange
 
     def restore_binding(self, record: Mapping[str, Any]) -> None:
         """The limits of its queue are the caller's to bring up to date. A binding whose queue or exchange is no longer
         kept is passed over."""
-        host = self.broker.virtualhost(record["virtualhost"])
+        host = self.registry.virtualhost(record["virtualhost"])
         exchange, queue = host.exchanges.get(record["exchange"]), host.queues.get(record["queue"])
         if exchange is None or queue is None:
             return
@@ -223,13 +220,13 @@ class Routing:
             bound[queue] = (*bound.get(queue, ()), exchange)
 
     def _state(self, kind: str, exchange: Exchange, words: str, attributes: Mapping[str, Any]) -> None:
-        self.broker.turn.state(kind, exchange.object_name, _subject(exchange), words, attributes)
+        self.turn.state(kind, exchange.object_name, _subject(exchange), words, attributes)
 
     def _state_binding(self, kind: str, exchange: Exchange, queue: Queue, key: str, actor: str) -> None:
         words = "Create" if kind == "binding-created" else "Deleted"
         subject = f"{_subject(exchange)}/qu({queue.name})/rk({key})"
         attributes = {"queue": str(queue.object_name), "key": key, "actor": actor}
-        self.broker.turn.state(kind, exchange.object_name, subject, words, attributes)
+        self.turn.state(kind, exchange.object_name, subject, words, attributes)
 
 
 def _exchange_of(host: VirtualHost, address: str) -> tuple[Exchange, str | None] | None:

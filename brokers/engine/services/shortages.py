@@ -8,10 +8,10 @@ and again blocks and unblocks its producers no more often than that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from brokers.admin import InvalidValue
 from brokers.engine.flow.metering import Meter
+from brokers.engine.flow.turn import Turn
 from brokers.engine.flow.usage import (
     NO_LEVELS,
     STORE_OVERFULL_WORDS,
@@ -24,12 +24,12 @@ from brokers.engine.flow.usage import (
     limit_levels,
     store_levels,
 )
+from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import VirtualHost
+from brokers.engine.services.stores import OpenStores
 from brokers.engine.values.limits import InvalidPolicy
-
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
-    from brokers.engine.queues.queue import Queue
+from brokers.model import object_name
 
 #: The attributes that limit each resource of the broker: the limit itself, and what its percentages are of.
 LIMITS: Mapping[Resource, tuple[str, str]] = {
@@ -51,8 +51,10 @@ class Shortages:
     limit is not set; 0 is one that is set, to none. `available`: bytes there are of each resource, as last measured;
     `wholes`: what they are bytes of, in words."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, registry: Registry, turn: Turn, stores: OpenStores) -> None:
+        self.registry = registry
+        self.turn = turn
+        self.stores = stores
         self.usages = {resource: Usage(resource) for resource in LIMITS}
         self.limits: dict[str, Value] = {}
         self.defaults: dict[Resource, str] = {}
@@ -81,7 +83,7 @@ class Shortages:
         check_limits(limits)
         self.limits = {name: value for name, value in limits.items() if value is not None}
         self.look()
-        for queue in self.broker.queues():
+        for queue in self.registry.queues():
             queue.take_back_unaffordable()
 
     def set_store_limits(self, host: VirtualHost, limits: Mapping[str, int]) -> None:
@@ -99,17 +101,18 @@ class Shortages:
         """Measure everything that is limited."""
         self.available.update(available or {})
         self.usages[Resource.MEMORY].most = self.available[Resource.MEMORY] * MOST_MEMORY // 100
-        for queue in self.broker.queues():
+        for queue in self.registry.queues():
             queue.weigh()
-        for host in self.broker.virtualhosts.values():
+        for host in self.registry.virtualhosts.values():
             self._look_at(host)
-        if self.broker.temp is not None:
-            self.usages[Resource.TEMP].used = self.broker.temp.used_bytes + self.broker.temp.pending_bytes
+        temp = self.stores.temp
+        if temp is not None:
+            self.usages[Resource.TEMP].used = temp.used_bytes + temp.pending_bytes
         for resource, usage in self.usages.items():
             usage.levels = self._levels(resource)
             self._look(usage)
             if usage.overfull and usage.waiting and usage.admits:
-                for queue in self.broker.queues():
+                for queue in self.registry.queues():
                     queue.touch()
 
     def _look(self, usage: Usage) -> None:
@@ -121,8 +124,8 @@ class Shortages:
         words = f"{name} Limit {over} : Used : {usage.used:,}, Limit : {usage.levels.overfull:,}"
         kind = "limit-exceeded" if change is Change.OVERFULL_BEGAN else "limit-cleared"
         facts = {"resource": usage.reason, "used_bytes": usage.used, "limit_bytes": usage.levels.overfull}
-        self.broker.turn.state(kind, self.broker.object_name, "broker", words, facts)
-        self._apply(usage, change, self.broker.queues())
+        self.turn.state(kind, object_name("Broker"), "broker", words, facts)
+        self._apply(usage, change, self.registry.queues())
 
     def _levels(self, resource: Resource) -> Levels:
         limit, total = self._limit(resource)
@@ -166,7 +169,7 @@ class Shortages:
         if change is None:
             return
         began = change is Change.OVERFULL_BEGAN
-        self.broker.turn.state(
+        self.turn.state(
             "store-overfull" if began else "store-underfull",
             host.object_name,
             f"vh(/{host.name})/ms(SQLite)",
@@ -181,7 +184,7 @@ class Shortages:
                 queue.begin_shortage(usage)
             else:
                 queue.end_shortage(usage)
-            self.broker.turn.changed.add(queue)
+            self.turn.changed.add(queue)
 
     def of(self, host: VirtualHost) -> Iterator[Usage]:
         """What holds the producers of a queue of this virtual host now."""

@@ -8,33 +8,35 @@ event says so, each time that it becomes slow.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokers.admin import AlreadyExists, NotFound
-from brokers.engine.flow.turn import Keep
+from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.slow_consumer import FIELDS, SlowConsumerPolicy, Value, best, check, words
 from brokers.engine.registry.subscription import Subscription
 from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.events import policy_words, queue_subject
 from brokers.engine.values.names import check_name
 
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
-
 
 class SlowConsumers:
     """`watched`: subscriptions with their best matching policy, if they have one."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, registry: Registry, turn: Turn) -> None:
+        self.registry = registry
+        self.turn = turn
         self.watched: dict[Subscription, SlowConsumerPolicy] = {}
 
     # -- by time --------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Once a second or so."""
-        now = self.broker.turn.now
-        for subscription in self.broker.subscriptions.of.values():
+    def find_slow(self) -> list[tuple[Queue, str]]:
+        """Once a second or so: state which subscriptions have become slow. The queues that are to be deleted for it,
+        and why, in words for their consumers."""
+        found = list[tuple[Queue, str]]()
+        now = self.turn.now
+        for subscription in self.registry.subscriptions.values():
             subscription.arrivals.look(subscription.queue.enqueued, now)
         for subscription, policy in list(self.watched.items()):
             reached = policy.reached(subscription, now) if subscription.queue.depth_messages else {}
@@ -45,7 +47,8 @@ class SlowConsumers:
                 self._state_slow(subscription, policy, reached)
             if reached and policy.deletes:
                 why = f"subscription {subscription.queue.name} was deleted: {words(policy, reached)}"
-                self.broker.delete_queue(subscription.queue, why)
+                found.append((subscription.queue, why))
+        return found
 
     def _state_slow(
         self, subscription: Subscription, policy: SlowConsumerPolicy, reached: Mapping[str, tuple[int, int]]
@@ -61,12 +64,10 @@ class SlowConsumers:
             "reached": {trigger: {"value": value, "limit": limit} for trigger, (value, limit) in reached.items()},
         }
         subject = queue_subject(queue.virtualhost, queue.name)
-        self.broker.turn.state(
-            "slow-consumer", queue.object_name, subject, words(policy, reached), {**queue.shown(), **facts}
-        )
+        self.turn.state("slow-consumer", queue.object_name, subject, words(policy, reached), {**queue.shown(), **facts})
 
     def add(self, subscription: Subscription) -> None:
-        host = self.broker.virtualhosts[subscription.queue.virtualhost]
+        host = self.registry.virtualhosts[subscription.queue.virtualhost]
         self._watch(subscription, best(host.slow_consumer_policies.values(), subscription))
 
     def forget(self, subscription: Subscription) -> None:
@@ -84,7 +85,7 @@ class SlowConsumers:
 
     def policy(self, virtualhost: str, name: str) -> SlowConsumerPolicy:
         try:
-            return self.broker.virtualhost(virtualhost).slow_consumer_policies[name]
+            return self.registry.virtualhost(virtualhost).slow_consumer_policies[name]
         except KeyError:
             raise NotFound(f"there is no slow-consumer policy {name} in virtual host {virtualhost}") from None
 
@@ -106,11 +107,11 @@ class SlowConsumers:
         given = {name: value for name, value in merged.items() if value is not None}
         check(given)
         after = SlowConsumerPolicy(policy.virtualhost, policy.name, given, policy.version + 1)
-        self._replace(self.broker.virtualhosts[policy.virtualhost], policy, after, actor)
+        self._replace(self.registry.virtualhosts[policy.virtualhost], policy, after, actor)
         return after
 
     def delete(self, policy: SlowConsumerPolicy, *, actor: str = "") -> None:
-        self._replace(self.broker.virtualhosts[policy.virtualhost], policy, None, actor)
+        self._replace(self.registry.virtualhosts[policy.virtualhost], policy, None, actor)
 
     def _replace(
         self, host: VirtualHost, before: SlowConsumerPolicy | None, after: SlowConsumerPolicy | None, actor: str
@@ -121,12 +122,12 @@ class SlowConsumers:
             del host.slow_consumer_policies[policy.name]
         else:
             host.slow_consumer_policies[policy.name] = after
-        for subscription in self.broker.subscriptions.of.values():
+        for subscription in self.registry.subscriptions.values():
             if subscription.queue.virtualhost == host.name:
                 self.add(subscription)
         self._state(policy, before.given if before else {}, after.given if after else {}, actor)
         record = None if after is None else _record(after)
-        self.broker.turn.keep.append(Keep("slow-consumer-policy", str(policy.object_name), record))
+        self.turn.keep.append(Keep("slow-consumer-policy", str(policy.object_name), record))
 
     def _state(
         self, policy: SlowConsumerPolicy, before: Mapping[str, Value], after: Mapping[str, Value], actor: str
@@ -137,12 +138,12 @@ class SlowConsumers:
         told = policy_words(old, new, change) if change == "changed" else policy_words(before, after, change)
         facts = {"before": old, "after": new, "change": change, "actor": actor}
         subject = f"vh(/{policy.virtualhost})/slow-consumer-policy({policy.name})"
-        self.broker.turn.state("policy-changed", policy.object_name, subject, told, facts)
+        self.turn.state("policy-changed", policy.object_name, subject, told, facts)
 
     def restore(self, record: Mapping[str, Any]) -> None:
         """Take up a record of an earlier run, before its virtual host has subscriptions."""
         policy = SlowConsumerPolicy(record["virtualhost"], record["name"], dict(record["given"]), record["version"])
-        self.broker.virtualhost(policy.virtualhost).slow_consumer_policies[policy.name] = policy
+        self.registry.virtualhost(policy.virtualhost).slow_consumer_policies[policy.name] = policy
 
 
 def _record(policy: SlowConsumerPolicy) -> dict[str, Any]:

@@ -8,26 +8,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokers.admin import InvalidValue
 from brokers.engine.flow.credit import draining
 from brokers.engine.flow.pacing import Stage
-from brokers.engine.flow.turn import Keep
+from brokers.engine.flow.turn import Keep, Turn
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
 from brokers.engine.values.policy import pattern_fault
 from brokers.engine.values.stops import NO_END, End, Halt, Scope, Stop, StopOutcome
 from brokers.model import object_name
 
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
-
 
 class Stopping:
-    """See the module. The stops in force are the broker's."""
+    """See the module. The stops are in the registry."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, registry: Registry, turn: Turn) -> None:
+        self.registry = registry
+        self.turn = turn
 
     def stop_producers(self, scope: Scope, reason: str, actor: str, end: End = NO_END) -> StopOutcome:
         """Idempotent. A stop in force keeps its reason, actor and age; its end is what was asked for last, and so no
@@ -40,7 +39,7 @@ class Stopping:
         covered = [(scope, self._covered(scope)) for scope in scopes]
         for _, queues in covered:
             _check_end(end, queues)
-        now = self.broker.turn.now
+        now = self.turn.now
         changed = [
             scope for scope, queues in covered if self._stop(scope, queues, Stop(scope, reason, actor, now, end))
         ]
@@ -48,19 +47,19 @@ class Stopping:
 
     def _stop(self, scope: Scope, queues: list[Queue], asked: Stop) -> bool:
         """False: it was in force as it is asked for."""
-        known = self.broker.stops.get(scope)
+        known = self.registry.stops.get(scope)
         if known is not None and known.stage is None and known.halted is None:
             if known.end == asked.end:
                 return False
             stop = replace(known, end=asked.end)
         else:
             stop = asked
-        self.broker.stops[scope] = stop
+        self.registry.stops[scope] = stop
         self._stop_fact("producers-stopped", asked, queues)
         for queue in queues:
             queue.stop(stop)
         if not (scope.queue and queues[0].transient):
-            self.broker.turn.keep.append(Keep("stop", str(scope), self._record(stop)))
+            self.turn.keep.append(Keep("stop", str(scope), self._record(stop)))
         return True
 
     def start_producers(
@@ -77,19 +76,19 @@ class Stopping:
         covered = [(scope, self._covered(scope)) for scope in scopes]
         changed = []
         for scope, queues in covered:
-            lifted = [s for s in self.broker.stops if (s == scope if only else scope.contains(s))]
+            lifted = [s for s in self.registry.stops if (s == scope if only else scope.contains(s))]
             if stage is not None:  # one that is in its stage goes on
-                lifted = [s for s in lifted if self.broker.stops[s].stage is None]
+                lifted = [s for s in lifted if self.registry.stops[s].stage is None]
             if lifted:
                 changed.append(scope)
-                asked = Stop(scope, reason, actor, self.broker.turn.now, stage=stage)
+                asked = Stop(scope, reason, actor, self.turn.now, stage=stage)
                 self._stop_fact("producers-started", asked, queues)
             for each in lifted:
                 if stage is None:
                     self._lift(each)
                 else:
                     begun = replace(stage, actor=actor, reason=reason)
-                    self._change(replace(self.broker.stops[each], end=NO_END, stage=begun, halted=None))
+                    self._change(replace(self.registry.stops[each], end=NO_END, stage=begun, halted=None))
         return self._outcome(_distinct(covered), changed)
 
     def _lift(self, scope: Scope) -> None:
@@ -100,18 +99,18 @@ class Stopping:
     def _may_hold(self, scope: Scope) -> Iterable[Queue]:
         """The queues that a stop of this scope can be in force on: of hundreds of stops each must cost little."""
         if not scope.queue:
-            return self.broker.queues()
-        host = self.broker.virtualhosts.get(scope.virtualhost)
+            return self.registry.queues()
+        host = self.registry.virtualhosts.get(scope.virtualhost)
         queue = host.queues.get(scope.queue) if host is not None else None
         return () if queue is None else (queue,)
 
     def _change(self, stop: Stop) -> None:
         """Keep the stop as it is now, and tell the queues that it covers."""
-        self.broker.stops[stop.scope] = stop
+        self.registry.stops[stop.scope] = stop
         for queue in self._may_hold(stop.scope):
             if stop.scope in queue.stops or stop.scope in queue.staged:
                 queue.stop(stop)
-        self.broker.turn.keep.append(Keep("stop", str(stop.scope), self._record(stop)))
+        self.turn.keep.append(Keep("stop", str(stop.scope), self._record(stop)))
 
     def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
         """Lift the stop for good when its last step is over; stop all producers again when a queue is too deep."""
@@ -122,30 +121,30 @@ class Stopping:
             # Rounded up: a queue at 60.2% is above 60%, and must not be said to be at it.
             name = str(object_name("Queue", virtualhost=deepest.virtualhost, name=deepest.name))
             halted = Halt(stage.actor, stage.reason, stage.since, name, math.ceil(percent), stage.halt)
-            stopped = Stop(stop.scope, halted.words(), "", self.broker.turn.now, halted=halted)
+            stopped = Stop(stop.scope, halted.words(), "", self.turn.now, halted=halted)
             self._stop_fact("producers-stopped", stopped, queues)
             self._change(stopped)
-        elif stage.rate_at(self.broker.turn.now) is None:
-            asked = Stop(stop.scope, "the staged start is complete", "", self.broker.turn.now)
+        elif stage.rate_at(self.turn.now) is None:
+            asked = Stop(stop.scope, "the staged start is complete", "", self.turn.now)
             self._stop_fact("producers-started", asked, queues)
             self._lift(stop.scope)
 
     def look(self) -> None:
         """Once a second: end the stops whose end has come, and go on with those that are being lifted."""
-        for stop in [stop for stop in self.broker.stops.values() if stop.stage is not None]:
+        for stop in [stop for stop in self.registry.stops.values() if stop.stage is not None]:
             if stop.stage is not None:
                 self._look_at_stage(stop, stop.stage)
-        for stop in [stop for stop in self.broker.stops.values() if stop.end]:
+        for stop in [stop for stop in self.registry.stops.values() if stop.end]:
             why = self._over(stop)
             if why:
                 queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.stops]
-                asked = Stop(stop.scope, why, "", self.broker.turn.now)
+                asked = Stop(stop.scope, why, "", self.turn.now)
                 self._stop_fact("producers-started", asked, queues)
                 self._lift(stop.scope)
 
     def _over(self, stop: Stop) -> str:
         """Why the stop is over, in words; empty while it is not."""
-        if stop.end.until is not None and self.broker.turn.now >= stop.end.until:
+        if stop.end.until is not None and self.turn.now >= stop.end.until:
             return f"the time of the stop was up ({stop.reason})" if stop.reason else "the time of the stop was up"
         if stop.end.below:
             held = (q for q in self._may_hold(stop.scope) if stop.scope in q.stops)
@@ -159,14 +158,16 @@ class Stopping:
         if fault := pattern_fault(scope.pattern):
             raise InvalidValue({"pattern": fault})
         if scope.queue:
-            return [self.broker.queue(scope.virtualhost, scope.queue)]
+            return [self.registry.queue(scope.virtualhost, scope.queue)]
         if scope.exchange:
-            return list(self.broker.routing.exchange(scope.virtualhost, scope.exchange).bindings)
-        hosts = [self.broker.virtualhost(scope.virtualhost)] if scope.virtualhost else self.broker.virtualhosts.values()
+            return list(self.registry.exchange(scope.virtualhost, scope.exchange).bindings)
+        hosts = (
+            [self.registry.virtualhost(scope.virtualhost)] if scope.virtualhost else self.registry.virtualhosts.values()
+        )
         return [q for host in hosts for q in host.queues.values() if self._covers(scope, q)]
 
     def _covers(self, scope: Scope, queue: Queue) -> bool:
-        bound = self.broker.virtualhosts[queue.virtualhost].bound.get(queue, ())
+        bound = self.registry.virtualhosts[queue.virtualhost].bound.get(queue, ())
         return scope.covers(queue.virtualhost, queue.name, [exchange.name for exchange in bound])
 
     def _outcome(self, queues: list[Queue], changed: Sequence[Scope] = ()) -> StopOutcome:
@@ -178,11 +179,11 @@ class Stopping:
 
     def forget_stop(self, scope: Scope) -> None:
         """The queues that it held are the caller's to start."""
-        del self.broker.stops[scope]
-        self.broker.turn.keep.append(Keep("stop", str(scope), None))
+        del self.registry.stops[scope]
+        self.turn.keep.append(Keep("stop", str(scope), None))
 
     def _record(self, stop: Stop) -> dict[str, Any]:
-        return stop.by_time_of_day(self.broker.turn.ahead).record()
+        return stop.by_time_of_day(self.turn.ahead).record()
 
     def _stop_fact(self, kind: str, asked: Stop, queues: Sequence[Queue]) -> None:
         """Stated before it is done: the log explains first, and then has the lines of the channels."""
@@ -194,10 +195,10 @@ class Stopping:
             f" Queues : {len(queues):,}, Producers : {producers:,}"
         )
         if asked.end:
-            words += f", Ends : {asked.end.words(self.broker.turn.now)}"
+            words += f", Ends : {asked.end.words(self.turn.now)}"
         if asked.stage:
             words += f", Staged : {asked.stage.rate:,} messages/s, doubled every {asked.stage.step_ms // 1000:,} s"
-        asked = asked.by_time_of_day(self.broker.turn.ahead)
+        asked = asked.by_time_of_day(self.turn.ahead)
         attributes = {
             "scope": str(scope),
             "pattern": scope.pattern,
@@ -210,10 +211,10 @@ class Stopping:
             "stage": asked.stage.shown() if asked.stage else None,
             "halted": asked.halted.shown() if asked.halted else None,
         }
-        self.broker.turn.state(kind, scope.object, "broker", words, attributes)
+        self.turn.state(kind, scope.object, "broker", words, attributes)
 
     def stop_covered(self, queue: Queue) -> None:
-        for stop in self.broker.stops.values():
+        for stop in self.registry.stops.values():
             if self._covers(stop.scope, queue):
                 queue.stop(stop)
 

@@ -14,18 +14,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from brokers.engine.connection import Connection
 from brokers.engine.flow.overflow import Verdict
 from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.turn import Discharged
+from brokers.engine.flow.turn import Discharged, Turn
 from brokers.engine.flow.uncommitted import UncommittedGate
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
-
-if TYPE_CHECKING:
-    from brokers.engine.broker import Broker
-    from brokers.engine.connection import Connection
+from brokers.engine.registry.registry import Registry
 
 #: Transactions that a connection may have open.
 MOST_OPEN = 1000
@@ -155,7 +153,7 @@ class Transaction:
 
     def enrolment(self, *, told: bool) -> Enrolment:
         """For a message that is published in it now. `told`: its client hears what becomes of it."""
-        self.active_at = self.owner.broker.turn.now
+        self.active_at = self.owner.turn.now
         return self.told if told else self.untold
 
     def publish(self, producer: Producer, body: bytes, *, told: bool) -> Verdict:
@@ -167,7 +165,7 @@ class Transaction:
         return verdict
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        self.active_at = self.owner.broker.turn.now
+        self.active_at = self.owner.turn.now
         self.acknowledged.append(acknowledgement)
 
     def wait(self, place: Place) -> None:
@@ -189,8 +187,9 @@ class Transaction:
 class Transactions:
     """All of a broker's."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, registry: Registry, turn: Turn) -> None:
+        self.registry = registry
+        self.turn = turn
         self._last = 0
         self._open: dict[int, Transaction] = {}
         self._writing: deque[tuple[str, int, Transaction]] = deque()  # (virtual host, ticket, transaction)
@@ -200,7 +199,7 @@ class Transactions:
         if len(connection.transactions) >= MOST_OPEN:
             return None
         self._last += 1
-        transaction = Transaction(self, self._last, connection, handle, self.broker.turn.now)
+        transaction = Transaction(self, self._last, connection, handle, self.turn.now)
         self._open[transaction.number] = connection.transactions[transaction.id] = transaction
         return transaction
 
@@ -208,7 +207,7 @@ class Transactions:
         """A Discharged effect follows, now or later."""
         if transaction.state is State.OPEN:
             transaction.state = State.COMMITTING
-            transaction.committing_since = self.broker.turn.now
+            transaction.committing_since = self.turn.now
             if not transaction.waiting:
                 self.go_on(transaction)
         elif transaction.state is State.ROLLED_BACK:
@@ -230,11 +229,11 @@ class Transactions:
             if asked:
                 self._end(transaction)
             else:
-                self.broker.turn.effects.append(Discharged(transaction))
+                self.turn.effects.append(Discharged(transaction))
 
     def go_on(self, transaction: Transaction) -> None:
         """Commit what waits for nothing more."""
-        host = self.broker.virtualhosts[transaction.connection.virtualhost]
+        host = self.registry.virtualhosts[transaction.connection.virtualhost]
         transaction.published = [(q, b) for q, b in transaction.published if host.queues.get(q.name) is q]
         queues = [q for q, _ in transaction.published]
         removed = [a for a in transaction.acknowledged if a.removes and a.consumer.queue.keeps(a.message[1])]
@@ -306,14 +305,14 @@ class Transactions:
         transaction.published = []
         self._open.pop(transaction.number, None)
         transaction.connection.transactions.pop(transaction.id, None)
-        self.broker.turn.effects.append(Discharged(transaction))
+        self.turn.effects.append(Discharged(transaction))
 
     def _has(self, queue: UncommittedGate) -> bool:
-        host = self.broker.virtualhosts.get(queue.virtualhost)
+        host = self.registry.virtualhosts.get(queue.virtualhost)
         return host is not None and host.queues.get(queue.name) is queue
 
     def _attached(self, consumer: Consumer) -> bool:
-        return consumer.id in self.broker.consumers
+        return consumer.id in self.registry.consumers
 
     def forget(self, virtualhost: str) -> None:
         """The virtual host is gone, and its store will not answer."""
@@ -323,13 +322,13 @@ class Transactions:
 
     def sweep(self) -> None:
         """Once a second: roll back those that have held something for too long without doing anything."""
-        now = self.broker.turn.now
+        now = self.turn.now
         for transaction in list(self._open.values()):
-            host = self.broker.virtualhosts[transaction.connection.virtualhost]
+            host = self.registry.virtualhosts[transaction.connection.virtualhost]
             idle = now - transaction.active_at
             if 0 < host.transaction_idle_limit_ms <= idle and transaction.idle:
                 connection = transaction.connection
                 transaction.doom(TIMED_OUT, f"nothing was done in the transaction for {idle:,} ms")
                 facts = {"client": connection.client, "idle_ms": idle}
                 words = f"Idle Transaction : {idle:,} ms"
-                self.broker.turn.state("transaction-timed-out", connection.name, connection.subject, words, facts)
+                self.turn.state("transaction-timed-out", connection.name, connection.subject, words, facts)

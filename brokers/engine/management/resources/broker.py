@@ -49,7 +49,7 @@ class BrokerResource(ManagedResource[Broker]):
             "product": lambda b: PRODUCT,
             "product_version": lambda b: b.product_version,
             "started": time_reader(broker.turn, lambda b: b.started),
-            **policy_readers(lambda b: b.defaults),
+            **policy_readers(lambda b: b.registry.defaults),
             **total_readers(lambda b: b.queues()),
             "connections": lambda b: len(b.connections),
             "open_transactions": lambda b: open_transactions(b.connections.values()),
@@ -60,11 +60,11 @@ class BrokerResource(ManagedResource[Broker]):
             "last_event": lambda b: b.last_event,
             "log": lambda b: b.log,
             "journal": lambda b: b.journal,
-            "version": lambda b: b.version,
+            "version": lambda b: b.registry.version,
         }
         self.operations = {
             **stop_operations(broker, lambda _, given: Scope(pattern=given.get("pattern", ""))),
-            "explain": lambda b, _: explanation(Layers(broker=fields(b.defaults)), Layers()),
+            "explain": lambda b, _: explanation(Layers(broker=fields(b.registry.defaults)), Layers()),
             "preview-change": self._preview_change,
         }
 
@@ -94,10 +94,10 @@ class BrokerResource(ManagedResource[Broker]):
     def update_object(self, thing: Broker, change: Change) -> None:
         limits = merged_values(thing.shortages.limits, change.after, _LIMIT_ATTRIBUTES)
         check_limits(limits)
-        thing.set_broker_defaults(merged_policy(thing.defaults, change.after))
+        thing.set_broker_defaults(merged_policy(thing.registry.defaults, change.after))
         thing.shortages.set_limits(limits)
-        thing.version += 1
-        thing.records.keep_broker()
+        thing.registry.version += 1
+        thing.records.persist_broker()
         state_policy_changed(thing.turn, thing.object_name, "broker", change)
 
     def _preview_change(self, broker: Broker, given: Values) -> dict[str, Any]:

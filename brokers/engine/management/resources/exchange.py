@@ -48,7 +48,7 @@ class ExchangeResource(ManagedResource[Exchange]):
         return (exchange for host in self.broker.virtualhosts.values() for exchange in host.exchanges.values())
 
     def look_up(self, name: ObjectName) -> Exchange:
-        return self.broker.routing.exchange(name["virtualhost"], name["name"])
+        return self.broker.registry.exchange(name["virtualhost"], name["name"])
 
     def name_of(self, thing: Exchange) -> ObjectName:
         return thing.object_name
@@ -69,7 +69,7 @@ class ExchangeResource(ManagedResource[Exchange]):
 
     def _explain(self, exchange: Exchange, given: Values) -> dict[str, Any]:
         host = self.broker.virtualhosts[exchange.virtualhost]
-        around = Layers(virtualhost=fields(host.defaults), broker=fields(self.broker.defaults))
+        around = Layers(virtualhost=fields(host.defaults), broker=fields(self.broker.registry.defaults))
         return explanation(around._replace(exchanges=((exchange.origin, fields(exchange.own)),)), around)
 
     def _bind(self, exchange: Exchange, given: Values) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class PolicyResource(ManagedResource[Policy]):
 
     def _around(self, policy: Policy) -> Layers:
         host = self.broker.virtualhosts[policy.virtualhost]
-        return Layers(virtualhost=fields(host.defaults), broker=fields(self.broker.defaults))
+        return Layers(virtualhost=fields(host.defaults), broker=fields(self.broker.registry.defaults))
 
     def all(self) -> Iterable[Policy]:
         return (policy for host in self.broker.virtualhosts.values() for policy in host.policies.by_pattern.values())

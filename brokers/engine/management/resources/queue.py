@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from brokers.admin import InvalidValue
-from brokers.engine.broker import Broker, queue_fact
+from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import draining
 from brokers.engine.management.resources.policies import explanation, merged_policy, policy_of
 from brokers.engine.management.resources.resource import Change, ManagedResource, Values
@@ -20,6 +20,7 @@ from brokers.engine.management.resources.shared_readers import (
 from brokers.engine.management.resources.stop_operations import stop_operations
 from brokers.engine.management.waiting import waiting_producers
 from brokers.engine.queues.queue import Queue
+from brokers.engine.services.queue_facts import queue_fact
 from brokers.engine.values.events import policy_words
 from brokers.engine.values.message import NEVER
 from brokers.engine.values.policy import NOTHING, fields

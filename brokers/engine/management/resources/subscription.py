@@ -47,10 +47,10 @@ class SubscriptionResource(ManagedResource[Subscription]):
         return policy.name if policy is not None else None
 
     def all(self) -> Iterable[Subscription]:
-        return self.broker.subscriptions.of.values()
+        return self.broker.registry.subscriptions.values()
 
     def look_up(self, name: ObjectName) -> Subscription:
-        return self.broker.subscriptions.subscription(name["virtualhost"], name["name"])
+        return self.broker.registry.subscription(name["virtualhost"], name["name"])
 
     def name_of(self, thing: Subscription) -> ObjectName:
         return thing.object_name

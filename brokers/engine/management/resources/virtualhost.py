@@ -66,7 +66,7 @@ class VirtualHostResource(ManagedResource[VirtualHost]):
         return (each for each in self.broker.connections.values() if each.virtualhost == host.name)
 
     def _layers(self, host: VirtualHost) -> Layers:
-        return Layers(virtualhost=fields(host.defaults), broker=fields(self.broker.defaults))
+        return Layers(virtualhost=fields(host.defaults), broker=fields(self.broker.registry.defaults))
 
     def _explain(self, host: VirtualHost, given: Values) -> dict[str, Any]:
         layers = self._layers(host)
@@ -83,17 +83,17 @@ class VirtualHostResource(ManagedResource[VirtualHost]):
 
     def create_object(self, values: Values, actor: str) -> VirtualHost:
         broker = self.broker
-        defaults = Layers(virtualhost=fields(policy_of(values)), broker=fields(broker.defaults))
+        defaults = Layers(virtualhost=fields(policy_of(values)), broker=fields(broker.registry.defaults))
         broker.enforcement.settle(defaults)  # refused before anything is created
         created = broker.create_virtualhost(values["name"])
         self._set(created, values)
-        broker.records.keep_virtualhost(created)
+        broker.records.persist_virtualhost(created)
         return created
 
     def update_object(self, thing: VirtualHost, change: Change) -> None:
         self._set(thing, change.after)
         thing.version += 1
-        self.broker.records.keep_virtualhost(thing)
+        self.broker.records.persist_virtualhost(thing)
         state_policy_changed(self.broker.turn, thing.object_name, f"vh(/{thing.name})", change)
 
     def _set(self, host: VirtualHost, values: Values) -> None:

@@ -1,0 +1,98 @@
+"""The subscriptions that exist: entered into the registry and taken out again, stated, persisted, and which of them
+want a message. How clients come to have one is in `subscriptions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from brokers.engine.connection import Connection
+from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
+from brokers.engine.registry.subscription import Subscription, Wish
+from brokers.engine.registry.virtualhost import VirtualHost
+from brokers.engine.services.slow_consumers import SlowConsumers
+from brokers.engine.values.events import queue_subject
+
+#: A selector -> what it says of an encoded message. Raises InvalidValue.
+Compile = Callable[[str], Callable[[bytes], bool]]
+
+
+class ActiveSubscriptions:
+    """`compile`: how selectors are read, set by the protocol layer; None: there are no selectors."""
+
+    def __init__(self, registry: Registry, turn: Turn, slow_consumers: SlowConsumers) -> None:
+        self.registry = registry
+        self.turn = turn
+        self.slow_consumers = slow_consumers
+        self.compile: Compile | None = None
+        self._choosy: dict[Queue, Subscription] = {}  # those that do not want every message of their topic
+
+    def compiled(self, selector: str) -> Callable[[bytes], bool] | None:
+        """None: every message matches. Raises InvalidValue."""
+        return self.compile(selector) if self.compile is not None and selector else None
+
+    def wanting(self, queues: Sequence[Queue], body: bytes, publisher: Connection) -> Sequence[Queue]:
+        """Those of the queues that a message was routed to that want it."""
+        choosy = self._choosy
+        if not choosy:
+            return queues
+        return tuple(q for q in queues if q not in choosy or choosy[q].wants(body, publisher))
+
+    def created(self, subscription: Subscription) -> None:
+        """Enter a new one, state it and persist it."""
+        wish, queue = subscription.wish, subscription.queue
+        self._enter(self.registry.host_of(queue), subscription)
+        self._state("subscription-created", subscription, f"Create{' : Durable' if wish.durable else ''}")
+        if wish.durable:
+            record = {
+                "virtualhost": queue.virtualhost,
+                "queue": queue.name,
+                "wish": asdict(wish),
+                "created": subscription.created,
+            }
+            self.turn.keep.append(Keep("subscription", str(subscription.object_name), record))
+
+    def forget(self, queue: Queue) -> None:
+        """Its queue is being deleted."""
+        found = self.registry.subscriptions.pop(queue, None)
+        if found is None:
+            return
+        self._choosy.pop(queue, None)
+        self.slow_consumers.forget(found)
+        self._state("subscription-deleted", found, "Close")
+        if found.wish.name:
+            del self.registry.host_of(queue).subscriptions[found.wish.identity]
+        if found.wish.durable:
+            self.turn.keep.append(Keep("subscription", str(found.object_name), None))
+
+    def restore(self, record: Mapping[str, Any]) -> None:
+        """Take up a record of an earlier run, after its queue. One whose queue no longer exists is passed over."""
+        host = self.registry.virtualhost(record["virtualhost"])
+        queue = host.queues.get(record["queue"])
+        if queue is not None:
+            subscription = Subscription(Wish(**record["wish"]), queue, record["created"])
+            subscription.matches = self.compiled(subscription.wish.selector)
+            self._enter(host, subscription)
+
+    def _enter(self, host: VirtualHost, subscription: Subscription) -> None:
+        queue, wish = subscription.queue, subscription.wish
+        self.registry.subscriptions[queue] = subscription
+        if wish.name:
+            host.subscriptions[wish.identity] = subscription
+        if wish.no_local or subscription.matches is not None:
+            self._choosy[queue] = subscription
+        self.slow_consumers.add(subscription)
+
+    def _state(self, kind: str, subscription: Subscription, words: str) -> None:
+        wish, queue = subscription.wish, subscription.queue
+        self.turn.state(
+            kind,
+            subscription.object_name,
+            queue_subject(queue.virtualhost, queue.name),
+            f"{words} : {wish.words()}",
+            {"queue": str(queue.object_name), "virtualhost": queue.virtualhost, **asdict(wish)},
+        )

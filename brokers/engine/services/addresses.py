@@ -1,0 +1,38 @@
+"""What the addresses mean that clients attach to; unknown queues are created where the virtual host allows it."""
+
+from __future__ import annotations
+
+from brokers.admin import NotFound
+from brokers.engine.connection import Connection
+from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
+from brokers.engine.services.queue_lifecycle import QueueLifecycle
+from brokers.engine.services.routing import Routing, Target
+from brokers.engine.services.temporary_names import check_not_gone
+
+
+class Addresses:
+    """See the module."""
+
+    def __init__(self, registry: Registry, routing: Routing, queues: QueueLifecycle) -> None:
+        self.registry = registry
+        self.routing = routing
+        self.queues = queues
+
+    def find_or_create_queue(self, connection: Connection, name: str) -> Queue:
+        """The queue a client attaches to. Raises NotFound where the virtual host does not create queues on attach."""
+        host = self.registry.virtualhosts[connection.virtualhost]
+        queue = host.queues.get(name)
+        if queue is not None:
+            return queue
+        check_not_gone(name)
+        if not host.create_on_attach:
+            raise NotFound(f"there is no queue {name} in virtual host {host.name}, and clients may not create it")
+        return self.queues.create(host, name, durable=host.durable_queues)
+
+    def resolve_target(self, connection: Connection, address: str, *, topic: bool = False) -> Target:
+        """What a producer's address means, see `Routing.find`; an unknown name is a queue's, unless it is a topic's.
+        Raises NotFound where the virtual host does not create what clients attach to."""
+        host = self.registry.virtualhosts[connection.virtualhost]
+        found = self.routing.topic(host, address) if topic else self.routing.find(host, address)
+        return found if found is not None else self.find_or_create_queue(connection, address)

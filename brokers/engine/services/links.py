@@ -1,0 +1,85 @@
+"""The links of clients: producers and consumers attached to queues, and detached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from brokers.engine.connection import Connection
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.turn import Turn
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.groups import Groups
+from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
+
+
+class Links:
+    """See the module."""
+
+    def __init__(self, registry: Registry, turn: Turn) -> None:
+        self.registry = registry
+        self.turn = turn
+
+    def attach_producer(
+        self, connection: Connection, queue: Queue, link: str, channel: int, handle: Any, *, inside: bool = False
+    ) -> Producer:
+        """`inside`: see `Producer.inside`."""
+        producer = Producer(self.registry.next_number(), connection, queue, link, channel=channel, handle=handle)
+        producer.inside = inside
+        self.registry.producers[producer.id] = producer
+        connection.producers.add(producer)
+        queue.attach_producer(producer)
+        return producer
+
+    def attach_consumer(
+        self,
+        connection: Connection,
+        queue: Queue,
+        link: str,
+        handle: Any,
+        *,
+        browsing: bool,
+        selects: Callable[[bytes], bool] | None = None,
+        group_of: Callable[[bytes], str] | None = None,
+    ) -> Consumer:
+        """`selects`: which messages it wants, by their encoded form. `group_of`: it asks for message groups; the group
+        of a message, "" for none."""
+        number = self.registry.next_number()
+        consumer = Consumer(number, connection, queue, link, browsing=browsing, handle=handle, selects=selects)
+        if group_of is not None and not browsing:
+            groups = queue.groups = queue.groups or Groups()
+            consumer.selects = lambda body: (
+                (selects is None or selects(body)) and groups.wants(consumer, group_of(body))
+            )
+        self.registry.consumers[consumer.id] = consumer
+        connection.consumers.add(consumer)
+        queue.attach_consumer(consumer)
+        return consumer
+
+    def detach(self, link: Producer | Consumer) -> bool:
+        """The link has ended. What a consumer had unacknowledged must have been put back before. False: it was detached
+        already."""
+        if isinstance(link, Producer):
+            if self.registry.producers.pop(link.id, None) is None:
+                return False
+            link.connection.producers.discard(link)
+            link.queue.detach_producer(link)
+            return True
+        if self.registry.consumers.pop(link.id, None) is None:
+            return False
+        link.connection.consumers.discard(link)
+        link.queue.detach_consumer(link)
+        return True
+
+    def refuse_producer(self, producer: Producer, condition: str, description: str) -> None:
+        """The producer broke the protocol: state that, and detach it. The caller ends its link."""
+        connection = producer.connection
+        self.turn.state(
+            "producer-detached",
+            producer.name,
+            f"{connection.subject}/ch:{producer.channel}",
+            f"Detached : {condition} : {description}",
+            {"client": connection.client, "link": producer.link, **producer.queue.shown()},
+        )
+        self.detach(producer)

@@ -1,0 +1,15 @@
+"""Facts about a queue, stated with what a reader of events wants to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.events import queue_subject
+
+
+def queue_fact(queue: Queue, kind: str, words: str, attributes: Mapping[str, Any] | None = None) -> None:
+    """State a fact about a queue."""
+    subject = queue_subject(queue.virtualhost, queue.name)
+    queue.turn.state(kind, queue.object_name, subject, words, {**queue.shown(), **(attributes or {})})

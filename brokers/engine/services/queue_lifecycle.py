@@ -1,0 +1,131 @@
+"""Queues created and deleted, with all that a queue is part of: policies, stops, bindings, links, its store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+
+from brokers.admin import AlreadyExists
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.turn import Detach, Keep, Turn
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.deep_queue import DeepQueue
+from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
+from brokers.engine.registry.virtualhost import VirtualHost
+from brokers.engine.services.active_subscriptions import ActiveSubscriptions
+from brokers.engine.services.enforcement import Enforcement
+from brokers.engine.services.links import Links
+from brokers.engine.services.queue_facts import queue_fact
+from brokers.engine.services.records import Records
+from brokers.engine.services.routing import Routing
+from brokers.engine.services.shortages import Shortages
+from brokers.engine.services.stopping import Stopping
+from brokers.engine.services.stores import OpenStores
+from brokers.engine.values.names import check_name
+from brokers.engine.values.policy import Value
+
+
+class QueueLifecycle:
+    """See the module."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        turn: Turn,
+        *,
+        stores: OpenStores,
+        enforcement: Enforcement,
+        stopping: Stopping,
+        shortages: Shortages,
+        routing: Routing,
+        subscriptions: ActiveSubscriptions,
+        links: Links,
+        records: Records,
+    ) -> None:
+        self.registry = registry
+        self.turn = turn
+        self.stores = stores
+        self.enforcement = enforcement
+        self.stopping = stopping
+        self.shortages = shortages
+        self.routing = routing
+        self.subscriptions = subscriptions
+        self.links = links
+        self.records = records
+        self._temp_ids = count(1)
+
+    def create(
+        self,
+        host: VirtualHost,
+        name: str,
+        own: Mapping[str, Value] | None = None,
+        *,
+        durable: bool = False,
+        transient: bool = False,
+    ) -> Queue:
+        """Raises InvalidValue if the name or the policy is not valid, AlreadyExists, AdminError if it is to be durable
+        and no store can be opened."""
+        check_name("queue", name)
+        if name in host.queues:
+            raise AlreadyExists(f"there is a queue {name} in virtual host {host.name} already")
+        settings, limits = self.enforcement.settle(self.enforcement.layers(host, name, own or {}))
+        number = 0
+        if durable:
+            self.stores.open(host)
+            number = self.registry.last_store_id = self.registry.last_store_id + 1
+            self.records.persist_broker()
+        queue = self.add(host, name, own or {}, number)
+        queue.transient = transient
+        queue.set_limits(limits, settings)
+        queue_fact(queue, "queue-created", "Create")
+        self.stopping.stop_covered(queue)
+        for usage in self.shortages.of(host):
+            queue.begin_shortage(usage)
+        self.turn.changed.add(queue)
+        self.records.persist_queue(queue)
+        return queue
+
+    def add(self, host: VirtualHost, name: str, own: Mapping[str, Value], number: int) -> Queue:
+        """Add a queue to the registry, with limits still to be set. `number`: its number in the store; 0 if it is not
+        durable."""
+        queue: Queue
+        if number and host.store is not None:
+            queue = DurableQueue(host.name, name, self.turn, next(self._temp_ids), host.store)
+            host.store.name_queue(number, name)
+        else:
+            queue = DeepQueue(host.name, name, self.turn, next(self._temp_ids))
+        queue.use(host.meter)
+        queue.store_id = number
+        host.queues[name] = queue
+        queue.own = dict(own)
+        host.policies.add(name)
+        return queue
+
+    def set_own_policy(self, queue: Queue, own: Mapping[str, Value]) -> None:
+        """Raises InvalidValue if it contradicts itself or what the queue inherits."""
+        self.enforcement.set_own(queue, own)
+        queue.version += 1
+        self.turn.changed.add(queue)
+        self.records.persist_queue(queue)
+
+    def delete(self, queue: Queue, why: str = "") -> None:
+        """Its links are detached, and its messages are gone. `why`: what its clients are told."""
+        self.subscriptions.forget(queue)
+        self.registry.owners.pop(queue, None)
+        links: list[Producer | Consumer] = [*queue.producers, *queue.takers, *queue.browsers]
+        for link in links:
+            self.turn.effects.append(Detach(link, "amqp:resource-deleted", why or f"queue {queue.name} was deleted"))
+            self.links.detach(link)
+        self.routing.unbind_everywhere(queue)
+        host = self.registry.host_of(queue)
+        del host.queues[queue.name]
+        host.policies.drop(queue.name)
+        queue.let_go()
+        for each in (self.turn.touched, self.turn.changed, self.turn.watched):
+            each.discard(queue)
+        for scope in [s for s in self.registry.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
+            self.stopping.forget_stop(scope)
+        queue_fact(queue, "queue-deleted", "Deleted")
+        self.turn.keep.append(Keep("queue", str(queue.object_name), None))

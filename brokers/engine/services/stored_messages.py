@@ -1,0 +1,54 @@
+"""What the stores have done: messages recovered at start, changes that are safe, bodies that are spooled."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import groupby
+
+from brokers.engine.flow.turn import Turn
+from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.registry.virtualhost import VirtualHost
+from brokers.engine.services.transaction import Transactions
+
+
+class StoredMessages:
+    """See the module."""
+
+    def __init__(self, turn: Turn, transactions: Transactions) -> None:
+        self.turn = turn
+        self.transactions = transactions
+
+    def recover(self, host: VirtualHost, messages: Iterable[tuple[int, int, int, int, int]]) -> int:
+        """Take up the stored messages of a virtual host: (number of the queue, number, size, failed deliveries, when it
+        expires), by queue and number. Those of queues that no longer exist are dropped from the store. Returns how many
+        there are."""
+        queues = {q.store_id: q for q in host.queues.values() if isinstance(q, DurableQueue)}
+        count = 0
+        for number, rows in groupby(messages, lambda row: row[0]):
+            queue = queues.get(number)
+            if queue is None:
+                if host.store is not None:
+                    host.store.drop_queue(number)
+                continue
+            for _, place, size, failed, expires in rows:
+                queue.recover(place, size, failed, expires)
+            count += queue.depth_messages
+            queue.measure()
+            self.turn.changed.add(queue)
+        return count
+
+    def committed(
+        self, virtualhost: str, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()
+    ) -> None:
+        """What became of the changes with this ticket of a virtual host's store: whether their messages are stored,
+        whether all changes up to it are safe, and the numbers of the transactions that were refused."""
+        for queue in [q for q in self.turn.unsafe if q.virtualhost == virtualhost]:
+            if not queue.committed(ticket, stored=stored, removed=removed, refused=refused):
+                self.turn.unsafe.discard(queue)
+        self.transactions.committed(virtualhost, ticket, refused)
+
+    def spooled(self, ticket: int, *, stored: bool) -> None:
+        """The same of the temp store."""
+        for queue in list(self.turn.spooling):
+            if not queue.spooled(ticket, stored=stored):
+                self.turn.spooling.discard(queue)

@@ -1,0 +1,81 @@
+"""What time does to queues: unused credit is taken back, messages expire or become due, rates are measured."""
+
+from __future__ import annotations
+
+from brokers.engine.flow.turn import Turn
+from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.registry import Registry
+from brokers.engine.services.queue_lifecycle import QueueLifecycle
+from brokers.engine.services.slow_consumers import SlowConsumers
+from brokers.engine.services.stopping import Stopping
+
+
+class Upkeep:
+    """See the module. The server calls each at its own interval."""
+
+    def __init__(
+        self, registry: Registry, turn: Turn, queues: QueueLifecycle, slow_consumers: SlowConsumers, stopping: Stopping
+    ) -> None:
+        self.registry = registry
+        self.turn = turn
+        self.queues = queues
+        self.slow_consumers = slow_consumers
+        self.stopping = stopping
+        self._minute = turn.now // 60_000
+        self._sampled_at = turn.now
+
+    def sweep(self) -> None:
+        """Once every `credit.HOLD_MS` or so: take back credit that is not used."""
+        for queue in list(self.turn.watched):
+            if not queue.sweep():
+                self.turn.watched.discard(queue)
+        minute = self.turn.now // 60_000
+        if minute != self._minute:
+            self._minute = minute
+            for queue in self.registry.queues():
+                queue.ledger.new_minute()
+
+    def expire(self) -> None:
+        """Once a second or so: remove messages whose time is up."""
+        for queue in list(self.turn.expiring):
+            if not queue.expire_all():
+                self.turn.expiring.discard(queue)
+
+    def release(self) -> bool:
+        """Once every `credit.HOLD_MS` or so: show messages whose delivery time has come. True: there are more to show,
+        in a turn of their own, so that others have theirs."""
+        more = False
+        for queue in list(self.turn.delayed):
+            more = queue.release() or more
+            if not queue.delayed:
+                self.turn.delayed.discard(queue)
+        return more
+
+    def clock_set(self, ahead: int) -> None:
+        """The machine's clock has been set; it is now `ahead` ms ahead of the engine's time. Durations go on as if it
+        had not been, and times of day move."""
+        turn = self.turn
+        step, turn.ahead = ahead - turn.ahead, ahead
+        turn.changed.update(self.registry.queues())  # their times of day are others now
+        for queue in turn.delayed:
+            queue.delayed.clock_set(step)
+
+    def sample(self) -> list[Queue]:
+        """Once a second: end slow consumers and stops that are over. The queues that have changed since the last time,
+        with their rates brought up to date."""
+        now = self.turn.now
+        for queue, why in self.slow_consumers.find_slow():
+            self.queues.delete(queue, why)
+        self.stopping.look()
+        passed, self._sampled_at = now - self._sampled_at, now
+        seconds = passed / 1000 if passed > 0 else 1  # a clock may be set back
+        changed = [queue for queue in self.turn.changed if self.registry.has(queue)]
+        self.turn.changed.clear()
+        for queue in changed:
+            enqueued, dequeued = queue.sampled
+            queue.rate_in = round((queue.enqueued - enqueued) / seconds, 1)
+            queue.rate_out = round((queue.dequeued - dequeued) / seconds, 1)
+            queue.sampled = (queue.enqueued, queue.dequeued)
+            if queue.rate_in or queue.rate_out:
+                self.turn.changed.add(queue)  # once more, so that its rates come down to 0
+        return changed
