@@ -12,6 +12,8 @@ from typing import ClassVar
 
 from django.db import models
 
+from console.leases.leased_row import LeasedRow
+
 
 class Kind(models.TextChoices):
     WEBHOOK = "webhook", "webhook"
@@ -184,8 +186,8 @@ class Notification(models.Model):
         default_permissions = ()
 
 
-class Delivery(models.Model):
-    """A notification on its way to a receiver. `due`: the next attempt; `lease_…`: a worker is at it (`row_leases.py`).
+class Delivery(LeasedRow):
+    """A notification for a receiver. `due`: the next attempt; whoever attempts it has the lease.
     `attempts`: list of {at, seconds, outcome}, the last ones."""
 
     notification = models.ForeignKey(Notification, on_delete=models.CASCADE, related_name="deliveries")
@@ -193,13 +195,9 @@ class Delivery(models.Model):
     receiver_name = models.CharField(max_length=100)
     state = models.CharField(max_length=16, choices=DeliveryState.choices, default=DeliveryState.WAITING)
     due = models.DateTimeField()
-    lease_until = models.DateTimeField(null=True)
-    lease_holder = models.CharField(max_length=250, blank=True, default="")
     tries = models.PositiveIntegerField(default=0)
     attempts = models.JSONField(default=list)
     finished = models.DateTimeField(null=True)
-
-    objects: ClassVar[models.Manager[Delivery]] = models.Manager()
 
     class Meta:
         ordering = ["id"]

@@ -13,7 +13,7 @@ import time
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q
 from django.utils import timezone
 
 from console.alerts.addresses import NotAllowed, network_of
@@ -22,7 +22,7 @@ from console.alerts.reaching import NO_MAIL_SERVER
 from console.alerts.webhook import Refused, post
 from console.alerts.wording import payload, subject, text
 from console.celery import app, send
-from console.leases.row_leases import free_rows, take
+from console.leases.leased_row import LeasedRows
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Hopeless(Exception):
 def deliver(number: int) -> str:
     """One attempt, if one is due."""
     now = timezone.now()
-    if not take(_due(now).filter(pk=number), LEASE, now, tries=F("tries") + 1):
+    if not _due(now).filter(pk=number).claim(LEASE, now, tries=F("tries") + 1):
         return "not due"
     delivery = Delivery.objects.select_related("notification", "receiver").get(pk=number)
     began = time.monotonic()
@@ -63,7 +63,8 @@ def deliver(number: int) -> str:
         *delivery.attempts,
         {"at": now.isoformat(), "seconds": round(time.monotonic() - began, 3), "outcome": said},
     ][-KEPT:]
-    delivery.state, delivery.lease_until, delivery.lease_holder = state, None, ""
+    delivery.state = state
+    delivery.release()
     delivery.finished = None if state == DeliveryState.WAITING else now
     delivery.due = now + dt.timedelta(seconds=min(FIRST * 2 ** (delivery.tries - 1), LONGEST))
     delivery.save(update_fields=["attempts", "state", "lease_until", "lease_holder", "finished", "due"])
@@ -74,7 +75,7 @@ def deliver(number: int) -> str:
 def sweep() -> int:
     """Send what is due: attempts after the first, and those whose message was lost."""
     now = timezone.now()
-    due = free_rows(_due(now), now, most=200)
+    due = _due(now).free(now, most=200)
     for number in due:
         send(deliver, number)
     return len(due)
@@ -89,7 +90,7 @@ def forget() -> int:
     return old.exclude(deliveries__state=DeliveryState.WAITING).delete()[0]
 
 
-def _due(now: dt.datetime) -> QuerySet[Delivery]:
+def _due(now: dt.datetime) -> LeasedRows:
     """Also what is due later than any attempt is put off: the clock has been set back since."""
     due = Q(due__lte=now) | Q(due__gt=now + dt.timedelta(seconds=2 * LONGEST))
     return Delivery.objects.filter(due, state=DeliveryState.WAITING)

@@ -81,7 +81,7 @@ class BulkPreviewView(BrokerView):
 class _JobView(PersonalView):
     def job(self, number: int) -> BulkEdit:
         """Raises NotFound, also if they do not see all of its queues."""
-        job = BulkEdit.objects.filter(pk=number).first()
+        job: BulkEdit | None = BulkEdit.objects.filter(pk=number).first()
         if job is None or not editing.is_seen(job, self.rights.hosts(Role.VIEWER, job.broker)):
             raise NotFound(f"there is no bulk edit {number}")
         return job

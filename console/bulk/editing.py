@@ -23,7 +23,7 @@ from brokers.model import QUEUE_STATES, TYPES, ObjectName, check_attributes, obj
 from brokers.model.patterns import matches, pattern_fault
 from console.access.actor import Actor
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
-from console.leases.row_leases import free_rows, is_free, signed, take
+from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, link
 from console.links.visibility import as_visible
 from console.operations.attempt import attempt
@@ -164,7 +164,7 @@ def resume_bulk(by: Actor, edit: BulkEdit) -> None:
     resumed = {"state": State.RUNNING, "error": "", "finished": None, "worker": ""}
     this = BulkEdit.objects.filter(pk=edit.pk)
     if not this.exclude(state=State.RUNNING).update(**resumed, **signed(LEASE)):
-        take(this, LEASE, timezone.now(), **resumed)  # it says that it runs, and whoever ran it has gone
+        this.claim(LEASE, timezone.now(), **resumed)  # it says that it runs, and whoever ran it has gone
 
 
 def interrupt_bulk(by: Actor, edit: BulkEdit) -> None:
@@ -190,12 +190,12 @@ def is_seen(edit: BulkEdit, hosts: frozenset[str] | None) -> bool:
 
 def is_stalled(edit: BulkEdit) -> bool:
     """It says that it runs, and whoever ran it has gone."""
-    return edit.state == State.RUNNING and is_free(edit.lease_until, edit.lease_holder, timezone.now())
+    return edit.state == State.RUNNING and edit.is_free(timezone.now())
 
 
 def stalled() -> list[int]:
     """The numbers of such jobs."""
-    return free_rows(BulkEdit.objects.filter(state=State.RUNNING), timezone.now())
+    return BulkEdit.objects.filter(state=State.RUNNING).free(timezone.now())
 
 
 def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) -> bool:
@@ -204,7 +204,7 @@ def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) 
     BrokerUnreachable and leaves the job this worker's."""
     this = BulkEdit.objects.filter(pk=number, state=State.RUNNING)
     mine = this.filter(Q(worker="") | Q(worker=worker))
-    if not mine.update(worker=worker, **signed(LEASE)) and not take(this, LEASE, timezone.now(), worker=worker):
+    if not mine.update(worker=worker, **signed(LEASE)) and not this.claim(LEASE, timezone.now(), worker=worker):
         return False
     edit = BulkEdit.objects.select_related("user").get(pk=number)
     by, broker = _actor(edit), link(edit.broker)

@@ -12,6 +12,8 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Count
 
+from console.leases.leased_row import LeasedRow
+
 
 class State(models.TextChoices):
     """RUNNING: somebody works on it, or did until its lease ran out. INTERRUPTED: by an error or a person."""
@@ -31,9 +33,9 @@ class RowState(models.TextChoices):
     FAILED = "failed", "failed"
 
 
-class BulkEdit(models.Model):
+class BulkEdit(LeasedRow):
     """`attributes`: policy fields for every queue; of an undo empty, since each row has its own. `error`: why it was
-    interrupted. `lease_until`: until then its worker is believed to be at work."""
+    interrupted."""
 
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True)
@@ -48,11 +50,7 @@ class BulkEdit(models.Model):
     undo_of = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="undone_by")
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
     error = models.TextField(blank=True)
-    lease_until = models.DateTimeField()
-    lease_holder = models.CharField(max_length=250, blank=True, default="")
     worker = models.CharField(max_length=64, blank=True)
-
-    objects: ClassVar[models.Manager[BulkEdit]] = models.Manager()
 
     class Meta:
         ordering = ["-id"]

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
-import psutil
 from django.db import DatabaseError, IntegrityError, close_old_connections, connection, transaction
 from django.utils import timezone
 
+from console.leases.leased_row import LeasedRows, signed
 from console.leases.models import Held
+from console.leases.process import is_dead, me
 
 #: How long a lease holds without a sign of life, in seconds.
 SECONDS = 60.0
@@ -29,7 +27,7 @@ SECONDS = 60.0
 #: Seconds, monotonic.
 steady = time.monotonic
 #: Leases that seem to have run out: their last sign of life, and when this process saw it first.
-_signs: dict[str, tuple[tuple[str, dt.datetime] | None, float]] = {}
+_signs: dict[str, tuple[tuple[str, dt.datetime | None] | None, float]] = {}
 
 
 class Busy(Exception):
@@ -46,23 +44,11 @@ class Lost(Exception):
     """The lease ran out while it was held: another may have begun."""
 
 
-def me() -> str:
-    """This process, as a holder: host, process and when it began, since numbers of processes come again."""
-    return f"{socket.gethostname()}:{os.getpid()}:{began(psutil.Process())}"
-
-
-def began(process: psutil.Process) -> int:
-    """When, in hundredths of a second after the machine started: the time of day would be another after its clock has
-    been set, and a living holder would be taken for dead."""
-    return int((process.create_time() - psutil.boot_time()) * 100 + 0.5)
-
-
 @contextlib.contextmanager
 def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
     """Hold it within the block; what is yielded is set when it has run out. Raises Busy at the beginning, Lost at the
     end."""
-    holder = me()
-    _take(name, holder, seconds)
+    _take(name, seconds)
     ended = threading.Event()
     lost = threading.Event()
 
@@ -73,7 +59,7 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
                 close_old_connections()
                 now = time.monotonic()
                 try:
-                    held = _extend(name, holder, seconds)
+                    held = _extend(name, seconds)
                 except DatabaseError:
                     # It may answer again before the lease is over; after that, others may have it.
                     held = time.monotonic() - renewed < seconds
@@ -93,35 +79,33 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
     finally:
         ended.set()
         signs.join()
-        Held.objects.filter(name=name, holder=holder).delete()
+        _own(name).delete()
     if lost.is_set():
-        raise Lost(f"the lease {name!r} ran out while {holder} held it")
+        raise Lost(f"the lease {name!r} ran out while {me()} held it")
 
 
-def _take(name: str, holder: str, seconds: float) -> None:
-    """Of those who come together one gets it: whose row is written first where there is none, whoever locks it first
+def _take(name: str, seconds: float) -> None:
+    """Of those who come together one gets it: whose row is written first where there is none, whose claim is first
     where there is one. The others then see that row."""
+    length = dt.timedelta(seconds=seconds)
     while True:
         # An IntegrityError: the row that was in the way is gone by now.
         with contextlib.suppress(IntegrityError), transaction.atomic():
-            held, mine = Held.objects.select_for_update().get_or_create(name=name, defaults=_signed(holder, seconds))
+            held, mine = Held.objects.get_or_create(name=name, defaults=signed(length))
             if mine:
                 return
-            if not is_dead(held.holder):
-                now = timezone.now()
-                # Later than any holder could have signed for: the clock has been set back since.
-                latest = now + 2 * dt.timedelta(seconds=max(seconds, SECONDS))
-                if now < held.until <= latest:
-                    raise Busy(held.holder)
-                if not _is_silent(name, held, seconds / 2):
-                    raise Busy(held.holder, ran_out=True)
-            Held.objects.filter(name=name).update(**_signed(holder, seconds))
-            return
+            now = timezone.now()
+            if not held.is_free(now):
+                raise Busy(held.holder)
+            if not is_dead(held.holder) and not _is_silent(name, held, seconds / 2):
+                raise Busy(held.holder, ran_out=True)
+            if Held.objects.filter(name=name).claim(length, now):
+                return
 
 
 def _is_silent(name: str, held: Held, seconds: float) -> bool:
     """Whether for so long no sign of life has come while this process looked: twice as long as between two of them."""
-    sign = held.holder, held.until
+    sign = held.lease_holder, held.lease_until
     last, since = _signs.get(name, (None, 0.0))
     if last != sign:
         since = steady()
@@ -129,27 +113,10 @@ def _is_silent(name: str, held: Held, seconds: float) -> bool:
     return steady() - since >= seconds
 
 
-def _signed(holder: str, seconds: float) -> dict[str, Any]:
-    return {"holder": holder, "until": timezone.now() + dt.timedelta(seconds=seconds)}
+def _own(name: str) -> LeasedRows:
+    """The row, if this process has it."""
+    return Held.objects.filter(name=name, lease_holder__startswith=f"{me()}:")
 
 
-def _extend(name: str, holder: str, seconds: float) -> bool:
-    return Held.objects.filter(name=name, holder=holder).update(**_signed(holder, seconds)) == 1
-
-
-def host_of(holder: str) -> str:
-    return holder.partition(":")[0]
-
-
-def is_dead(holder: str) -> bool:
-    """Whether it is known to be: only of this host's processes."""
-    host, _, rest = holder.partition(":")
-    number, _, since = rest.partition(":")
-    if host != socket.gethostname() or not number.isdecimal() or not since.isdecimal():
-        return False
-    try:
-        return began(psutil.Process(int(number))) != int(since)
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.Error:
-        return False
+def _extend(name: str, seconds: float) -> bool:
+    return _own(name).update(**signed(dt.timedelta(seconds=seconds))) == 1

@@ -14,13 +14,13 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q
 from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerUnreachable, NotFound, StaleVersion
 from brokers.model import ObjectName, object_name
 from console.access.actor import Actor
-from console.leases.row_leases import free_rows, take
+from console.leases.leased_row import LeasedRows
 from console.links.registry import BrokerLink, UnknownBroker, link
 from console.operations.objects import update_object
 from console.operations.stops import Aim, start_producers, stop_producers
@@ -113,10 +113,10 @@ def _make_run(schedule: Schedule, rule: Rule, due: dt.datetime, **state: Any) ->
 
 def due_runs(now: dt.datetime) -> list[int]:
     """Numbers of the runs that something can be done about."""
-    return free_rows(_due(now), now)
+    return _due(now).free(now)
 
 
-def _due(now: dt.datetime) -> QuerySet[Run]:
+def _due(now: dt.datetime) -> LeasedRows:
     """Also what is to be tried again later than any attempt is put off: the clock has been set back since."""
     again = Q(retry_at__lte=now) | Q(retry_at__gt=now + dt.timedelta(seconds=2 * LONGEST))
     at_work = Q(state__in=[RunState.BEGINNING, RunState.ENDING]) & again
@@ -131,7 +131,7 @@ def carry_out(number: int, now: dt.datetime | None = None, *, by: Actor | None =
         Run.objects.filter(pk=number, state=RunState.FAILED, after__isnull=False).update(
             state=RunState.ENDING, retry_at=now
         )
-    if not take(_due(now).filter(pk=number), LEASE, now, tries=F("tries") + 1):
+    if not _due(now).filter(pk=number).claim(LEASE, now, tries=F("tries") + 1):
         return "not due"
     run = Run.objects.select_related("user").get(pk=number)
     if run.state == RunState.OPEN:
@@ -148,7 +148,7 @@ def carry_out(number: int, now: dt.datetime | None = None, *, by: Actor | None =
         said, run.state = f"{type(error).__name__}: {error}", RunState.FAILED
         raise
     finally:
-        run.lease_until, run.lease_holder = None, ""
+        run.release()
         if beginning:
             run.begin_said = said
         else:

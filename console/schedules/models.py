@@ -11,6 +11,8 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
+from console.leases.leased_row import LeasedRow
+
 
 class Action(models.TextChoices):
     STOP = "stop", "stop producers"
@@ -66,9 +68,9 @@ class Schedule(models.Model):
         return self.name
 
 
-class Run(models.Model):
+class Run(LeasedRow):
     """One time that a schedule was due. `before` and `after`: the fields that it set, as they were and as it left them.
-    `due`, `ends`: UTC. `retry_at`: when it may be tried; `lease_…`: a worker is at it (`row_leases.py`)."""
+    `due`, `ends`: UTC. `retry_at`: when it may be tried; `lease_…`: a worker is at it (`console/leases/`)."""
 
     schedule = models.ForeignKey(Schedule, on_delete=models.SET_NULL, null=True, related_name="runs")
     schedule_name = models.CharField(max_length=100)
@@ -91,10 +93,6 @@ class Run(models.Model):
     end_said = models.TextField(blank=True)
     tries = models.PositiveIntegerField(default=0)
     retry_at = models.DateTimeField()
-    lease_until = models.DateTimeField(null=True)
-    lease_holder = models.CharField(max_length=250, blank=True, default="")
-
-    objects: ClassVar[models.Manager[Run]] = models.Manager()
 
     class Meta:
         ordering = ["-due", "-id"]

@@ -16,19 +16,20 @@ from django.utils import timezone
 
 from console.history.models import Held
 from console.leases import lease as lease_module
-from console.leases.lease import SECONDS, Busy, Lost, began, lease, me
+from console.leases.lease import SECONDS, Busy, Lost, lease
+from console.leases.process import began, me
 from tests.up.running import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
 
 def hold(holder: str, seconds: float = 60) -> None:
-    Held.objects.create(name="work", holder=holder, until=timezone.now() + dt.timedelta(seconds=seconds))
+    Held.objects.create(name="work", lease_holder=holder, lease_until=timezone.now() + dt.timedelta(seconds=seconds))
 
 
 def renewed(until: dt.datetime) -> bool:
     try:
-        return Held.objects.get().until > until
+        return bool(Held.objects.get().lease_until > until)
     except OperationalError:  # the tests' database lies in memory: who reads while another writes is refused
         return False
 
@@ -43,7 +44,7 @@ def test_held_by_another_host_it_is_refused_until_it_has_run_out(monkeypatch: py
     hold("another-host:1:1")
     with pytest.raises(Busy, match="another-host"), lease("work"):
         pytest.fail("two hold it")
-    Held.objects.update(until=timezone.now())
+    Held.objects.update(lease_until=timezone.now())
     taken_after_a_while(monkeypatch)
 
 
@@ -57,8 +58,9 @@ def taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.fail("two hold it")
         assert busy.value.ran_out
         steady[0] += SECONDS / 2 - 1
-    sign_of_life = dt.timedelta(seconds=1 if Held.objects.get().until > timezone.now() else -1)  # it has run out still
-    Held.objects.update(until=F("until") + sign_of_life)
+    later = Held.objects.get().lease_until > timezone.now()
+    sign_of_life = dt.timedelta(seconds=1 if later else -1)  # it has run out still
+    Held.objects.update(lease_until=F("lease_until") + sign_of_life)
     for _ in range(2):
         with pytest.raises(Busy), lease("work"):
             pytest.fail("two hold it")
@@ -117,7 +119,7 @@ def test_a_lease_that_seems_to_hold_for_an_hour_since_the_clock_was_set_back_has
     hold("another-host:1:1", seconds=2 * SECONDS - 1)
     with pytest.raises(Busy), lease("work"):
         pytest.fail("two hold it")
-    Held.objects.update(until=timezone.now() + dt.timedelta(seconds=3600))
+    Held.objects.update(lease_until=timezone.now() + dt.timedelta(seconds=3600))
     taken_after_a_while(monkeypatch)
 
 
@@ -136,14 +138,14 @@ def test_row_that_was_in_the_way_and_is_gone_again_is_nobody_who_holds_it(monkey
 
 def test_held_for_longer_than_its_time_it_is_renewed() -> None:
     with lease("work", seconds=2.0):
-        until = Held.objects.get().until
+        until = Held.objects.get().lease_until
         wait_until(lambda: renewed(until), "it is renewed")
 
 
 def test_taken_by_another_meanwhile_the_end_says_so() -> None:
     def taken() -> None:
         with lease("work", seconds=0.2):
-            Held.objects.update(holder="another-host:1:1")
+            Held.objects.update(lease_holder="another-host:1:1")
             deadline = timezone.now() + dt.timedelta(seconds=20)
             while any(thread.name == "lease-work" for thread in threading.enumerate()):
                 assert timezone.now() < deadline, "nobody notices"
@@ -156,19 +158,19 @@ def test_taken_by_another_meanwhile_the_end_says_so() -> None:
 def test_database_that_does_not_answer_for_a_moment_costs_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     extend, failures = lease_module._extend, iter(["away", "still away"])
 
-    def failing_at_first(name: str, holder: str, seconds: float) -> bool:
+    def failing_at_first(name: str, seconds: float) -> bool:
         if (failure := next(failures, None)) is not None:
             raise OperationalError(failure)
-        return extend(name, holder, seconds)
+        return extend(name, seconds)
 
     monkeypatch.setattr(lease_module, "_extend", failing_at_first)
     with lease("work", seconds=2.0):
-        until = Held.objects.get().until
+        until = Held.objects.get().lease_until
         wait_until(lambda: renewed(until), "it is renewed")
 
 
 def test_database_that_does_not_answer_until_the_lease_is_over_costs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(name: str, holder: str, seconds: float) -> bool:
+    def failing(name: str, seconds: float) -> bool:
         raise OperationalError("away")
 
     monkeypatch.setattr(lease_module, "_extend", failing)

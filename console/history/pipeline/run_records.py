@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from console.history.models import HistoryRun, JobRequest
-from console.leases.lease import me
+from console.leases.process import me
 
 #: Runs that went well are kept for a day, others for a month.
 KEEP_DONE, KEEP_FAILED = dt.timedelta(days=1), dt.timedelta(days=30)

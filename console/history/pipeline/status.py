@@ -91,7 +91,7 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
 
 def _of_runs(told: Status, now: dt.datetime) -> None:
     rows = list(HistoryRun.objects.all()[: MOST_RUNS + 1])
-    held = Held.objects.filter(name=LEASE, until__gt=now).exists()
+    held = Held.objects.filter(name=LEASE, lease_until__gt=now).exists()
     for row in rows:
         if row.finished is None and held and told.running is None:
             told.running = _run(row)

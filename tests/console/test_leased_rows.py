@@ -5,17 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+from collections.abc import Callable
 
 import psutil
 import pytest
+from django.apps import apps
 from django.utils import timezone
 
 from console.alerts.models import Delivery, DeliveryState, Notification
 from console.bulk.editing import is_stalled, step
 from console.bulk.models import BulkEdit, State
-from console.leases import row_leases
-from console.leases.lease import began, me
-from console.leases.row_leases import LONGEST, free_rows, is_free, signed, take
+from console.leases import leased_row
+from console.leases.leased_row import LONGEST, LeasedRow, signed
+from console.leases.models import Held
+from console.leases.process import began, me
+from console.schedules.models import Run
 
 pytestmark = pytest.mark.django_db
 
@@ -35,13 +39,33 @@ class Uptime:
 @pytest.fixture
 def uptime(monkeypatch: pytest.MonkeyPatch) -> Uptime:
     made = Uptime()
-    monkeypatch.setattr(row_leases, "uptime", made)
+    monkeypatch.setattr(leased_row, "uptime", made)
     return made
 
 
 def a_row() -> Delivery:
     told = Notification.objects.create(at=NOW, broker="local", phase="test")
-    return Delivery.objects.create(notification=told, receiver_name="hook", due=NOW)
+    made: Delivery = Delivery.objects.create(notification=told, receiver_name="hook", due=NOW)
+    return made
+
+
+def a_bulk_edit() -> BulkEdit:
+    made: BulkEdit = BulkEdit.objects.create(user_name="olga", broker="local")
+    return made
+
+
+def a_run() -> Run:
+    made: Run = Run.objects.create(schedule_name="night", broker="local", user_name="olga", due=NOW, retry_at=NOW)
+    return made
+
+
+def a_job() -> Held:
+    made: Held = Held.objects.create(name="beat", lease_until=NOW)
+    return made
+
+
+#: One of each kind of work that one process at a time does.
+ROWS: dict[str, Callable[[], LeasedRow]] = {"Delivery": a_row, "BulkEdit": a_bulk_edit, "Run": a_run, "Held": a_job}
 
 
 def elsewhere(until: dt.datetime) -> None:
@@ -51,12 +75,12 @@ def elsewhere(until: dt.datetime) -> None:
 def test_of_two_one_has_it_until_it_has_run_out(uptime: Uptime) -> None:
     a_row()
     rows = Delivery.objects.all()
-    assert take(rows, MINUTE, NOW, tries=1)
-    assert not take(rows, MINUTE, NOW, tries=2)
-    assert (Delivery.objects.get().tries, free_rows(rows, NOW)) == (1, [])
+    assert rows.claim(MINUTE, NOW, tries=1)
+    assert not rows.claim(MINUTE, NOW, tries=2)
+    assert (Delivery.objects.get().tries, rows.free(NOW)) == (1, [])
     uptime.ms += 60_000
-    assert free_rows(rows, NOW + MINUTE) == [Delivery.objects.get().pk]
-    assert take(rows, MINUTE, NOW + MINUTE, tries=2)
+    assert rows.free(NOW + MINUTE) == [Delivery.objects.get().pk]
+    assert rows.claim(MINUTE, NOW + MINUTE, tries=2)
 
 
 @pytest.mark.domain("9 clock steps")
@@ -64,11 +88,11 @@ def test_of_two_one_has_it_until_it_has_run_out(uptime: Uptime) -> None:
 def test_a_clock_that_is_set_makes_no_second_holder_and_prolongs_no_lease(uptime: Uptime, by: dt.timedelta) -> None:
     a_row()
     rows = Delivery.objects.all()
-    assert take(rows, MINUTE, NOW)
+    assert rows.claim(MINUTE, NOW)
     uptime.ms += 59_000
-    assert not take(rows, MINUTE, NOW + by + MINUTE)
+    assert not rows.claim(MINUTE, NOW + by + MINUTE)
     uptime.ms += 1_000
-    assert take(rows, MINUTE, NOW + by + MINUTE)
+    assert rows.claim(MINUTE, NOW + by + MINUTE)
 
 
 def test_a_lease_of_a_process_that_was_killed_ends_with_it(uptime: Uptime) -> None:
@@ -77,26 +101,47 @@ def test_a_lease_of_a_process_that_was_killed_ends_with_it(uptime: Uptime) -> No
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         holder = f"{host}:{process.pid}:{began(psutil.Process(process.pid))}:{uptime.ms + 60_000}"
         Delivery.objects.update(lease_until=NOW + MINUTE, lease_holder=holder)
-        assert free_rows(Delivery.objects.all(), NOW) == []
+        assert Delivery.objects.all().free(NOW) == []
         process.kill()
-    assert free_rows(Delivery.objects.all(), NOW) == [row.pk]
+    assert Delivery.objects.all().free(NOW) == [row.pk]
 
 
 def test_between_hosts_a_lease_that_ends_later_than_any_could_is_none(uptime: Uptime) -> None:
     a_row()
     rows = Delivery.objects.all()
     elsewhere(NOW + LONGEST)
-    assert not take(rows, MINUTE, NOW)
+    assert not rows.claim(MINUTE, NOW)
     elsewhere(NOW + HOUR)
-    assert take(rows, MINUTE, NOW)
+    assert rows.claim(MINUTE, NOW)
     elsewhere(NOW)
-    assert take(rows, MINUTE, NOW)
+    assert rows.claim(MINUTE, NOW)
 
 
 def test_a_lease_of_an_earlier_version_is_one_by_the_clock_on_the_wall() -> None:
-    assert not is_free(NOW + MINUTE, "", NOW)
-    assert is_free(NOW, "", NOW)
-    assert is_free(None, "", NOW)
+    assert not Delivery(lease_until=NOW + MINUTE).is_free(NOW)
+    assert Delivery(lease_until=NOW).is_free(NOW)
+    assert Delivery(lease_until=None).is_free(NOW)
+
+
+def test_a_lease_without_its_end_by_the_steady_clock_is_one_by_the_clock_on_the_wall() -> None:
+    """As the pipeline and beat wrote it, of a process that goes on."""
+    row = Delivery(lease_until=NOW + MINUTE, lease_holder=me())
+    assert (row.is_free(NOW), row.is_free(NOW + MINUTE)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in apps.get_models() if issubclass(kind, LeasedRow)], ids=lambda kind: kind.__name__
+)
+def test_every_kind_of_leased_row_is_claimed_once_and_can_be_released(kind: type[LeasedRow], uptime: Uptime) -> None:
+    row = ROWS[kind.__name__]()
+    rows = kind.objects.filter(pk=row.pk)
+    rows.update(lease_until=NOW - HOUR, lease_holder="")
+    assert rows.claim(MINUTE, NOW)
+    assert not rows.claim(MINUTE, NOW)
+    claimed = rows.get()
+    assert claimed.holder == me()
+    claimed.release()
+    assert claimed.is_free(NOW)
 
 
 def test_whoever_lost_the_race_for_a_free_row_has_not_got_it(uptime: Uptime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +151,8 @@ def test_whoever_lost_the_race_for_a_free_row_has_not_got_it(uptime: Uptime, mon
         elsewhere(NOW + MINUTE)
         return signed(length, now)
 
-    monkeypatch.setattr(row_leases, "signed", another_first)
-    assert not take(Delivery.objects.all(), MINUTE, NOW)
+    monkeypatch.setattr(leased_row, "signed", another_first)
+    assert not Delivery.objects.all().claim(MINUTE, NOW)
     assert Delivery.objects.get().lease_holder.startswith("another-host")
 
 
