@@ -97,7 +97,7 @@ class _Attaching:
         self._check_right("consume")
         name, everybody = subscription_name(pn.link_name(pointer)), is_global(pn.link_name(pointer))
         try:
-            subscription = self.broker.subscriptions.named(self.engine, name, everybody=everybody)
+            subscription = self.broker.subscriptions.named(self.engine, name, of_all_clients=everybody)
         except NotFound as missing:
             raise NotFound(f"the source has no address, and {missing}") from None
         describe(pointer, subscription.wish)

@@ -251,15 +251,15 @@ def test_a_durable_subscription_stays_and_gathers_until_it_is_unsubscribed(world
     assert again is subscription
     assert world.consume(consumer, 10) == 3
     with pytest.raises(AlreadyExists, match="subscription mine is in use"):
-        world.broker.subscriptions.named(consumer.connection, "mine", everybody=False)
+        world.broker.subscriptions.named(consumer.connection, "mine", of_all_clients=False)
     world.leave(consumer)
-    found = world.broker.subscriptions.named(consumer.connection, "mine", everybody=False)
+    found = world.broker.subscriptions.named(consumer.connection, "mine", of_all_clients=False)
     world.broker.subscriptions.unsubscribe(found)
     world.settle()
     assert not world.host.queues
     assert not [key for key in world.kept if key[0] in ("subscription", "queue", "binding")]
     with pytest.raises(NotFound, match="no durable subscription mine of client client"):
-        world.broker.subscriptions.named(consumer.connection, "mine", everybody=False)
+        world.broker.subscriptions.named(consumer.connection, "mine", of_all_clients=False)
 
 
 def test_a_name_belongs_to_a_client_or_to_everybody(world):

@@ -94,6 +94,6 @@ def check(given: Mapping[str, Value]) -> None:
 
 def words(policy: SlowConsumerPolicy, reached: Mapping[str, tuple[int, int]]) -> str:
     """The words of the event."""
-    told = {"depth": "Size : {:,} bytes, Limit : {:,}", "messageAge": "Age : {:,} ms, Limit : {:,}"}
-    each = [told.get(trigger, "Messages : {:,}, Limit : {:,}").format(*both) for trigger, both in reached.items()]
+    texts = {"depth": "Size : {:,} bytes, Limit : {:,}", "messageAge": "Age : {:,} ms, Limit : {:,}"}
+    each = [texts.get(trigger, "Messages : {:,}, Limit : {:,}").format(*both) for trigger, both in reached.items()]
     return f"Slow Consumer : {', '.join(each)}, Policy : {policy.name} ({policy.given['policy']})"

@@ -1,13 +1,13 @@
 """A subscription: what a client wants of a topic, and the queue of its own that gathers it. Pure values.
 
 An *ordinary* subscription belongs to one link and ends with it. A *shared* one has a name and belongs to all links that
-give that name: each message goes to one of them. A *durable* one has a name, too, and stays when nobody is there, also
-through a restart. Names belong to a client (its container-id) or, for a shared one, to everybody.
+give that name: each message goes to one of them. A *durable* one has a name, too, and stays without a consumer, also
+through a restart. Names belong to a client (its container-id) or, for a shared one, to all clients.
 
 The queue is called `subscriptions.TOPIC.CLIENT|NAME`: the topic comes first, so that `subscriptions.stocks.>` is a
-pattern for all that is subscribed there, and the last word tells whose it is. In that word what would not read back is
+pattern for all that is subscribed there, and the last word is its owner. In that word what would not read back is
 written as `%` and two digits. An ordinary one has `#` and a number for a name, a shared one that is not durable the
-ending `|volatile`, and one that is everybody's no client.
+ending `|volatile`, and one of all clients no client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOMENTS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a client asks for. `topic`: the address that it gave. `client`: "" for everybody's. `name`: "" for an
+    """What a client asks for. `topic`: the address that it gave. `client`: "" for all clients. `name`: "" for an
     ordinary subscription. `selector`: only messages that match it; "": all. `no_local`: none of its own."""
 
     topic: str
@@ -137,9 +137,9 @@ class Subscription:
         return self.matches is None or self.matches(body)
 
     def oldest(self) -> int | None:
-        """Of the messages that are neither settled nor gone the oldest: as so manieth of all did it come."""
-        held = (c.oldest() for c in self.queue.takers)
-        return min((n for n in (self.queue.oldest(), *held) if n is not None), default=None)
+        """The sequence number of the oldest message that is neither settled nor gone."""
+        acquired = (c.oldest() for c in self.queue.takers)
+        return min((n for n in (self.queue.oldest(), *acquired) if n is not None), default=None)
 
     def message_age(self, now: int) -> int:
         """ms since its oldest message came, to about a second, or since its delivery time; of messages from before a

@@ -1,8 +1,8 @@
-"""The broker's users: who there is, what proves that somebody is one of them, and what each may do.
+"""The broker's users: which exist, what they sign in with, and what each is permitted to do.
 
 Passwords come in and are turned into verifiers at once, by what the server gives as `credentials`; no fact, record,
-answer or error holds one, but for a generated password, which the answer to its making tells once. A change holds at
-once: whoever loses a right, its password or its account loses the connections that could still use it.
+answer or error has one, but for a generated password, which is in the answer to the request that generated it. A change
+applies at once: a user that loses a right, its password or its account loses the connections that could still use it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Credentials(Protocol):
         ...
 
     def generate(self) -> str:
-        """A password that nobody guesses."""
+        """A password that cannot be guessed."""
         ...
 
 
@@ -80,7 +80,7 @@ class Accounts:
         self.reserved: dict[str, str] = {}
         self._generated: str | None = None
 
-    # -- who there is -----------------------------------------------------------------------------------------
+    # -- users -----------------------------------------------------------------------------------------------
 
     def user(self, name: str) -> User:
         try:
@@ -98,7 +98,7 @@ class Accounts:
         return next((u for u in self.users.values() if u.certificate_subject == subject), None)
 
     def proof(self, name: str) -> object:
-        """What signs the user in now: another value once that has been changed, or somebody else has the name."""
+        """What signs the user in now: another value once that has been changed, or another user has the name."""
         user = self.users.get(name)
         return user and (user.verifier, user.certificate_subject)
 
@@ -119,7 +119,7 @@ class Accounts:
             self._generate(user)
         self.users[name] = user
         self._keep(user)
-        self._fact("user-created", user, {}, _told(user), actor)
+        self._fact("user-created", user, {}, _shown(user), actor)
         return user
 
     def update(self, user: User, after: Mapping[str, Any], actor: str = "") -> None:
@@ -129,13 +129,13 @@ class Accounts:
         self._set(changed, after)
         if user.rights.administrator and not changed.rights.administrator:
             self._check_not_last(user)
-        told, had, verifier = _told(user), user.rights, user.verifier
+        shown, had, verifier = _shown(user), user.rights, user.verifier
         subject = user.certificate_subject
         user.rights, user.verifier = changed.rights, changed.verifier
         user.certificate_subject = changed.certificate_subject
-        now = _told(user)
-        changes = {field: value for field, value in now.items() if told[field] != value}
-        self._changed(user, {field: told[field] for field in changes}, changes, actor, password="password" in after)
+        now = _shown(user)
+        changes = {field: value for field, value in now.items() if shown[field] != value}
+        self._changed(user, {field: shown[field] for field in changes}, changes, actor, password="password" in after)
         if user.verifier != verifier or user.certificate_subject != subject:
             self._end_connections(user, had, "its password or certificate was changed", all_of_them=True)
         else:
@@ -154,7 +154,7 @@ class Accounts:
         self._check_not_last(user)
         del self.users[user.name]
         self.turn.keep.append(Keep("user", user.name, None))
-        self._fact("user-deleted", user, _told(user), {}, actor)
+        self._fact("user-deleted", user, _shown(user), {}, actor)
         self._end_connections(user, user.rights, "it was deleted", all_of_them=True)
 
     def forget_virtualhost(self, virtualhost: str) -> None:
@@ -292,8 +292,8 @@ class Accounts:
         self.turn.state(kind, user.object_name, f"user({user.name})", words, attributes)
 
 
-def _told(user: User) -> dict[str, Any]:
-    """What events may tell."""
+def _shown(user: User) -> dict[str, Any]:
+    """What events may show."""
     return {
         "certificate_subject": user.certificate_subject,
         "administrator": user.rights.administrator,

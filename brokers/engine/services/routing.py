@@ -1,7 +1,7 @@
 """Exchanges and their bindings at work: created, bound and removed while traffic runs, and what an address means.
 
 A queue inherits the policies of the exchanges it is bound to, so each change here is tried on the queues it concerns
-before it is made. `exchange.py` tells which queues a routing key finds.
+before it is made. `registry/exchange.py` finds the queues of a routing key.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class Routing:
         host.exchanges[name] = exchange
         facts = {"exchange_type": kind, "policy": dict(exchange.own), "actor": actor}
         self._state("exchange-created", exchange, f"Create : Type: {kind} Name: {name}", facts)
-        self.keep(exchange)
+        self._persist(exchange)
         return exchange
 
     def set_policy(self, exchange: Exchange, own: Mapping[str, Value]) -> None:
         """Change its policy fields, for all bound queues or for none. Raises InvalidValue."""
         self.enforcement.set_exchange_policy(exchange, own)
         exchange.version += 1
-        self.keep(exchange)
+        self._persist(exchange)
 
     def delete_exchange(self, exchange: Exchange, *, actor: str = "") -> None:
         """Its bindings go with it. Raises InvalidValue if what a bound queue inherits without it contradicts itself."""
@@ -190,7 +190,7 @@ class Routing:
 
     # -- records and facts ------------------------------------------------------------------------------------
 
-    def keep(self, exchange: Exchange) -> None:
+    def _persist(self, exchange: Exchange) -> None:
         if exchange.transient:
             return
         record = {

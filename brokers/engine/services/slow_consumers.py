@@ -1,8 +1,8 @@
 """Slow consumers at work: policies created, changed and removed while traffic runs, and the look once a second.
 
-What is slow is told by `slow_consumer.py`. With the policy `topicdelete` the consumers are disconnected with an error
-and the subscription is deleted with its messages, durable or not; so whoever published to it goes on. With `log` an
-event says so, each time that it becomes slow.
+`registry/slow_consumer.py` says what is slow. With the policy `topicdelete` the consumers are disconnected with an
+error and the subscription is deleted with its messages, durable or not; so its publishers go on. With `log` an event
+says so, each time that it becomes slow.
 """
 
 from __future__ import annotations
@@ -135,10 +135,10 @@ class SlowConsumers:
         changed = [name for name in FIELDS if before.get(name) != after.get(name)]
         old, new = {name: before.get(name) for name in changed}, {name: after.get(name) for name in changed}
         change = "created" if not before else "deleted" if not after else "changed"
-        told = policy_words(old, new, change) if change == "changed" else policy_words(before, after, change)
+        text = policy_words(old, new, change) if change == "changed" else policy_words(before, after, change)
         facts = {"before": old, "after": new, "change": change, "actor": actor}
         subject = f"vh(/{policy.virtualhost})/slow-consumer-policy({policy.name})"
-        self.turn.state("policy-changed", policy.object_name, subject, told, facts)
+        self.turn.state("policy-changed", policy.object_name, subject, text, facts)
 
     def restore(self, record: Mapping[str, Any]) -> None:
         """Take up a record of an earlier run, before its virtual host has subscriptions."""

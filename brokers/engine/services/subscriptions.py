@@ -52,11 +52,11 @@ class Subscriptions:
             self._steal(there)
         return there
 
-    def named(self, connection: Connection, name: str, *, everybody: bool) -> Subscription:
-        """A durable subscription of a client, or of everybody, that it may unsubscribe. Raises NotFound, AlreadyExists
-        if it is used."""
+    def named(self, connection: Connection, name: str, *, of_all_clients: bool) -> Subscription:
+        """A durable subscription of a client, or of all clients, that it may unsubscribe. Raises NotFound,
+        AlreadyExists if it is used."""
         host = self.registry.virtualhosts[connection.virtualhost]
-        client = "" if everybody else connection.container_id
+        client = "" if of_all_clients else connection.container_id
         found = host.subscriptions.get(identity(client, name, durable=True))
         if found is None:
             whose = f"client {client}" if client else "all clients"

@@ -2,7 +2,7 @@
 
 A temporary queue is a queue and a temporary topic a fanout exchange, so capacities, limits, stops and the console hold
 for them with no code of their own; neither is kept through a restart. Their names cannot be guessed, and one that has
-gone is never created again by whoever attaches to it: what is sent there late is refused.
+gone is never created again by a client that attaches to it: what is sent there late is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brokers.engine.services.queue_lifecycle import QueueLifecycle
 from brokers.engine.services.routing import Routing
 from brokers.engine.services.temporary_names import QUEUE_PREFIX, TOPIC_PREFIX, is_temporary
 
-#: So many may a connection have at a time.
+#: Temporary queues and topics that a connection may have at a time.
 MOST = 256
 
 
@@ -76,7 +76,7 @@ class Temporary:
         return self.registry.owners.get(node)
 
     def check_consumer(self, connection: Connection, address: str, *, durable: bool = False) -> None:
-        """Whether a connection may consume from an address, as far as that is temporary. Raises NotAllowed,
+        """Whether a connection may consume from an address, if that is temporary. Raises NotAllowed,
         InvalidValue for a durable subscription."""
         if not is_temporary(address):
             return
