@@ -173,9 +173,9 @@ class ScheduleGiven(serializers.Serializer[Any]):
     once = TextField("2027-03-28T02:30, by that zone's clock.", default="", max_length=16)
     minute = _cron("minute", "As of cron, like the next four.")
     hour = _cron("hour")
-    days = _cron("days", "Of the month.")
+    days = _cron("days", "Of the month. If days and weekdays are both set, either is enough, as in cron.")
     months = _cron("months")
-    weekdays = _cron("weekdays", "0 or sun to 6 or sat.")
+    weekdays = _cron("weekdays", "0 or sun to 6 or sat. A field that begins with * is not set: see days.")
     lasts = serializers.IntegerField(
         default=SCHEDULE["lasts"],
         min_value=0,

@@ -4,8 +4,13 @@ Times are by the clock on the wall of a zone. In spring, what would be in the ho
 at which the clocks go on; in autumn, what is in the hour that comes twice is due the first time, and only then. A
 window's length is by that clock, too: from 22:00 for 8 hours is until 6:00, also in the nights that have 7 or 9.
 
-Not Celery's own crontab: it works with the differences of moments, and does what falls into such hours twice or not.
-Its reader of fields is used.
+Which days: as in cron. A day of the month and a day of the week that are both set (neither begins with `*`) are two
+ways to be due: `13` and `fri` is each 13th and each Friday.
+
+Why not a library for the times: Celery's own crontab works with the differences of moments, and does what falls into
+such hours twice or not at all. cronsim 2.8 and croniter 7.0 follow Debian's cron, which does `*/30` in both of autumn's
+hours, and cronsim takes neither `22-4` nor `fri-mon` nor `monday`, croniter not the last, which schedules have had
+since there are any. So Celery's reader of fields is used, and the walk through days and changes of the clock is here.
 """
 
 from __future__ import annotations
@@ -33,6 +38,13 @@ class Rule:
     days: frozenset[int] = frozenset(range(1, 32))
     months: frozenset[int] = frozenset(range(1, 13))
     weekdays: frozenset[int] = frozenset(range(7))
+    #: A day of the month or of the week is enough, as in cron if both are set; else both have to match.
+    either: bool = False
+
+    def has(self, date: dt.date) -> bool:
+        """Whether it is due on that day, by the zone's calendar."""
+        day, weekday = date.day in self.days, date.isoweekday() % 7 in self.weekdays
+        return date.month in self.months and ((day or weekday) if self.either else (day and weekday))
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -75,6 +87,7 @@ def rule_of(
         frozenset(read.day_of_month),
         frozenset(read.month_of_year),
         frozenset(read.day_of_week),
+        either=not days.startswith("*") and not weekdays.startswith("*"),
     )
 
 
@@ -86,7 +99,7 @@ def next_due(rule: Rule, after: dt.datetime) -> dt.datetime | None:
     day = after.astimezone(rule.zone).date()
     for offset in range(-1, _HORIZON):
         date = day + dt.timedelta(days=offset)
-        if date.month not in rule.months or date.day not in rule.days or date.isoweekday() % 7 not in rule.weekdays:
+        if not rule.has(date):
             continue
         walls = (
             dt.datetime.combine(date, dt.time(hour, minute))

@@ -200,6 +200,18 @@ def test_of_several_times_that_passed_the_last_one_counts(orders: Broker, by: Ac
     assert Schedule.objects.get().next == TEN + 60 * MINUTE
 
 
+def test_next_run_planned_when_days_and_weekdays_both_had_to_match_is_planned_again(orders: Broker, by: Actor) -> None:
+    day = dt.timedelta(days=1)
+    sooner, later = TEN + 2 * day, TEN + 3 * day
+    days, weekdays = str(sooner.day), str(later.isoweekday() % 7)
+    editing.make(by, policy(once="", hour="10", days=days, weekdays=weekdays))
+    Schedule.objects.update(next=TEN + 300 * day)  # as an earlier version left it
+    pass_to(TEN)
+    assert Schedule.objects.get().next == sooner
+    pass_to(sooner)
+    assert Schedule.objects.get().next == later
+
+
 def test_a_broker_that_is_away_is_tried_again_and_the_end_for_as_long_as_it_takes(orders: Broker, by: Actor) -> None:
     editing.make(by, policy(lasts=60))
     orders.lose()

@@ -61,6 +61,36 @@ def test_fields_of_cron_and_single_times(fields: dict[str, str], expected: list[
     assert due("2027-01-01T00:00", 2, zone="UTC", **fields) == expected
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        # 2027 begins on a Friday.
+        ({"days": "13", "weekdays": "fri"}, ["01", "08", "13", "15", "22", "29"]),
+        ({"days": "1,15", "weekdays": "mon-tue"}, ["01", "04", "05", "11", "12", "15", "18", "19", "25", "26"]),
+        ({"days": "13", "weekdays": "*"}, ["13"]),
+        ({"days": "*", "weekdays": "wed"}, ["06", "13", "20", "27"]),
+        # What begins with * restricts, as in cron: both have to match.
+        ({"days": "*/2", "weekdays": "fri"}, ["01", "15", "29"]),
+        ({"days": "8-14", "weekdays": "*/6"}, ["09", "10"]),
+    ],
+    ids=str,
+)
+def test_with_days_and_weekdays_both_set_either_is_enough_as_in_cron(
+    fields: dict[str, str], expected: list[str]
+) -> None:
+    found = due("2026-12-31T23:59", 12, zone="UTC", hour="0", **fields)
+    assert [moment[8:10] for moment in found if moment.startswith("2027-01")] == expected
+
+
+def test_either_day_is_by_the_clock_of_the_zone_also_when_it_is_changed() -> None:
+    # Sunday, 28 March 2027: 2:30 is left out in Paris. The 30th is a Tuesday.
+    assert due("2027-03-27T12:00", 3, hour="2", minute="30", days="30", weekdays="sun") == [
+        "2027-03-28T01:00",
+        "2027-03-30T00:30",
+        "2027-04-04T00:30",
+    ]
+
+
 def test_what_is_due_now_is_not_due_after_now() -> None:
     rule = rule_of("UTC", hour="8")
     assert next_due(rule, utc("2027-01-01T08:00")) == utc("2027-01-02T08:00")

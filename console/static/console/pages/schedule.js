@@ -84,7 +84,7 @@ async function show() {
     once: plainField("once", "On", { type: "datetime-local", value: was.once }),
     cron: plainField("cron", "Minute, hour, days, months, weekdays", {
       value: `${was.minute} ${was.hour} ${was.days} ${was.months} ${was.weekdays}`,
-      hint: "Such as 30 22 * * mon-fri.",
+      hint: "Such as 30 22 * * mon-fri. With days and weekdays both set, either is enough, as in cron.",
     }),
     hours: plainField("hours", "For, hours", {
       type: "number",
