@@ -27,6 +27,7 @@ from brokers.server.data_lock import claim
 from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.first_start import first_start
+from brokers.server.lineage import Lineage
 from brokers.server.listener import Listener
 from brokers.server.listening import CannotListen, Listening, TlsAddress
 from brokers.server.machine import memory
@@ -35,8 +36,9 @@ from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
-from brokers.server.store_identity import CONFIG, FOLDER, Lineage, check, is_missing, store_files
+from brokers.server.store_identity import check
 from brokers.server.store_salvage import mend_logs, mend_store
+from brokers.server.store_survey import CONFIG, FOLDER, is_missing, store_files
 from brokers.server.tls import TlsError
 from brokers.server.users import CONSOLE, Users
 from brokers.server.virtualhost_stores import TEMP, VirtualHostStores

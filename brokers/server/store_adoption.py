@@ -27,7 +27,7 @@ from brokers.server.config_store import ConfigStore
 from brokers.server.first_start import first_start
 from brokers.server.message_file import Stamp, open_messages
 from brokers.server.sqlite_file import StoreError, failures_named, sync_folder, transaction
-from brokers.server.store_identity import (
+from brokers.server.store_survey import (
     CONFIG,
     FOLDER,
     IDENTITY,

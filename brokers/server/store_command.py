@@ -14,12 +14,12 @@ from typing import Any
 from brokers.server.data_lock import claim
 from brokers.server.sqlite_file import StoreError
 from brokers.server.store_adoption import adopt, set_aside
-from brokers.server.store_identity import (
+from brokers.server.store_identity import mismatches
+from brokers.server.store_survey import (
     CONFIG,
     FOLDER,
     Configuration,
     StoreFile,
-    mismatches,
     read_records,
     read_store,
     store_files,

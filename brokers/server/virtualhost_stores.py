@@ -13,10 +13,11 @@ from pathlib import Path
 
 from brokers.admin import AdminError
 from brokers.server.commit import GroupCommitter
+from brokers.server.lineage import Lineage, unlink_store
 from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES, MessageStore
 from brokers.server.sqlite_file import StoreError
-from brokers.server.store_identity import Lineage, file_name, unlink_store
+from brokers.server.store_survey import file_name
 
 log = logging.getLogger("headgate.broker")
 

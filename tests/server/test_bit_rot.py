@@ -18,7 +18,7 @@ from brokers.server.event_journal import DAMAGED, EventJournal, Expired
 from brokers.server.message_store import MessageStore
 from brokers.server.service import Service
 from brokers.server.sqlite_file import StoreError
-from brokers.server.store_identity import CONFIG, FOLDER, file_name
+from brokers.server.store_survey import CONFIG, FOLDER, file_name
 from brokers.server.store_verification import verify
 from brokers.server.virtualhost_stores import ReadableStore
 from tests.amqp.broker_thread import BrokerThread

@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 from proton import Message
 
-from brokers.server import config_store, group_writer, message_file, store_identity, virtualhost_stores
+from brokers.server import config_store, group_writer, lineage, message_file, virtualhost_stores
 from brokers.server.config_store import ConfigStore
+from brokers.server.lineage import Lineage
 from brokers.server.service import Service
 from brokers.server.store_adoption import adopt, set_aside
 from brokers.server.store_command import main
-from brokers.server.store_identity import CONFIG, FOLDER, Lineage, StoreMismatch, check, file_name, read_records
+from brokers.server.store_identity import StoreMismatch, check
+from brokers.server.store_survey import CONFIG, FOLDER, file_name, read_records
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import connected
 
@@ -236,7 +238,7 @@ def snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
         with contextlib.suppress(shutil.Error):  # files that go meanwhile
             shutil.copytree(tmp_path / "data", taken[-1], ignore=shutil.ignore_patterns("*-reserve", "broker.log*"))
 
-    transaction, unlink = config_store.transaction, store_identity.unlink_store
+    transaction, unlink = config_store.transaction, lineage.unlink_store
 
     @contextlib.contextmanager
     def watched(db: sqlite3.Connection) -> Iterator[None]:
@@ -252,7 +254,7 @@ def snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
 
     for module in (config_store, group_writer, message_file):
         monkeypatch.setattr(module, "transaction", watched)
-    for module in (store_identity, virtualhost_stores):
+    for module in (lineage, virtualhost_stores):
         monkeypatch.setattr(module, "unlink_store", unlinked)
     yield taken
     monkeypatch.undo()
