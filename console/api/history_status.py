@@ -34,7 +34,7 @@ class HistoryFinding(serializers.Serializer[Any]):
 
 class HistoryRun(serializers.Serializer[Any]):
     id = schema.number_field("Its number.")
-    work = _text("run: the pipeline; compact, retain, advise: a chore.")
+    work = _text("run: the pipeline; compact, retain, advise: a maintenance job.")
     state = _text("running, done, failed, or interrupted: ended from outside, so that the next one does its work.")
     holder = _text("Host and process.")
     started = schema.number_field("When it began.")
@@ -146,7 +146,7 @@ class HistoryStatusView(PersonalView):
                 "oldest": told.oldest,
                 "unreadable": told.unreadable,
                 "brokers": told.brokers,
-                "chores": told.chores,
+                "chores": told.maintenance,
                 "tables": told.tables,
             }
         )
@@ -156,7 +156,7 @@ class HistoryRunView(PersonalView):
     @extend_schema(
         request=HistoryRunRequest,
         responses={202: HistoryRunAnswer, **schema.WRITE_REFUSALS},
-        summary="Run the pipeline or a chore at once",
+        summary="Run the pipeline or a maintenance job now",
         description="Handed to a worker, and audited. The status tells when it runs and what came of it. A job"
         " waits while another run goes on, and begins before the pipeline runs again.",
     )

@@ -32,10 +32,10 @@ class JobRequest(models.Model):
 
 
 class HistoryRun(models.Model):
-    """One run of the pipeline, or one of its chores. Times are UTC."""
+    """One run of the pipeline, or one maintenance job. Times are UTC."""
 
     RUN, COMPACT, RETAIN, ADVISE = "run", "compact", "retain", "advise"
-    CHORES = (COMPACT, RETAIN, ADVISE)
+    MAINTENANCE = (COMPACT, RETAIN, ADVISE)
 
     work = models.CharField(max_length=20, default=RUN)
     holder = models.CharField(max_length=200)

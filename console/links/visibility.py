@@ -1,9 +1,8 @@
-"""A broker as somebody knows it who may see some of its virtual hosts only.
+"""A broker as a user knows it who may see some of its virtual hosts only.
 
-Whoever is handed such a link can neither read nor change anything else, whatever they ask it: objects of other virtual
-hosts are not there, their events did not happen, and the broker's totals are those of what is seen. So views need not
-know who they answer. What belongs to the broker as a whole (its limits, stops of all producers) is seen by everybody,
-since it acts on everybody; its users are not.
+Such a link neither reads nor changes anything else: objects of other virtual hosts are not there, their events did not
+happen, and the broker's totals are those of what is visible. So views need not know who they answer. What belongs to
+the broker as a whole (its limits, stops of all producers) is visible to all, since it affects all; its users are not.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ _TOTALS = (
 _BY_NAME = frozenset({"stop-producers", "start-producers"})
 #: Events looked through at once for one that is seen, and how often.
 _CHUNK, _CHUNKS = 2000, 10
-_KEPT = 64
+_MOST_LINKS = 64
 
 
 def as_visible(link: BrokerLink, hosts: frozenset[str] | None) -> BrokerLink:
-    """The link as it is for somebody who sees these virtual hosts; None: all there is. The same hosts, the same link:
-    what is worked out for it is shared."""
+    """The link as it is for a user who sees these virtual hosts; None: all there is. The same hosts, the same link: its
+    results are shared."""
     if hosts is None:
         return link
     known = link.seen
     if hosts not in known:
-        while len(known) >= _KEPT:
+        while len(known) >= _MOST_LINKS:
             known.pop(next(iter(known)), None)
         known[hosts] = RestrictedLink(link, hosts)
     return known[hosts]

@@ -46,7 +46,7 @@ class _Text:
     used: float
 
 
-class Kept:
+class SnapshotCache:
     """The texts of one broker."""
 
     def __init__(self) -> None:

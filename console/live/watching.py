@@ -16,7 +16,7 @@ from console.links.link import BrokerLink
 from console.links.object_shapes import row_of, rows_of
 from console.live import overview as overviews
 from console.live.conditions import conditions_page
-from console.live.snapshot_cache import Kept, encode
+from console.live.snapshot_cache import SnapshotCache, encode
 
 #: Producers and consumers of one queue in a snapshot, blocked ones first.
 MOST_LINKS = 200
@@ -107,14 +107,14 @@ def overview(link: BrokerLink, **asked: Any) -> dict[str, Any]:
     return overviews.overview(link.broker, link.queues(), conditions=link.conditions(), **asked)
 
 
-_kept: WeakKeyDictionary[BrokerLink, Kept] = WeakKeyDictionary()
+_snapshots: WeakKeyDictionary[BrokerLink, SnapshotCache] = WeakKeyDictionary()
 
 
 async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     """The data of a snapshot as JSON text, and what `state_of` said when it was taken. Raises AdminError for what must
     be asked from the broker."""
     if watch.kind in _OF_ALL_QUEUES:
-        return await _kept.setdefault(link, Kept()).text(link, watch)
+        return await _snapshots.setdefault(link, SnapshotCache()).text(link, watch)
     state, name = state_of(link, watch), watch.object
     if name is None:
         return encode({"object": None}), state

@@ -14,11 +14,11 @@ from console.history.storage.durations import HOUR, MINUTE
 OVERDUE = 2 * MINUTE
 #: One run may take its time with a large backlog; so long, in ms, and it deserves a look.
 _LONG = 15 * MINUTE
-#: Chores are done daily; ms.
+#: Maintenance jobs run daily; ms.
 _CHORE_OVERDUE = 30 * HOUR
 
 _START = "Start `manage.py history`: it runs the pipeline by itself. `manage.py up` starts it, too."
-_CHORE_WORDS = {
+_JOB_NAMES = {
     "compact": "putting small files together",
     "retain": "dropping what is kept no longer",
     "advise": "the advice",
@@ -55,7 +55,7 @@ def findings(told: Status) -> list[Finding]:
         )
     if _is_empty(told) and not found:
         return [_empty()]
-    found += [*_recorders(told), *_chores(told)]
+    found += [*_recorders(told), *_maintenance(told)]
     return sorted(found, key=lambda finding: finding.severity != "trouble")
 
 
@@ -184,7 +184,7 @@ def _remedy(error: str) -> str:
     return "It is tried again by itself, within 5 minutes. `manage.py history --once run` tells all that Spark says."
 
 
-# -- recorders and chores ---------------------------------------------------------------------------------------
+# -- recorders and maintenance jobs --------------------------------------------------------------------------
 
 
 def _recorders(told: Status) -> list[Finding]:
@@ -206,10 +206,10 @@ def _recorders(told: Status) -> list[Finding]:
     return found
 
 
-def _chores(told: Status) -> list[Finding]:
+def _maintenance(told: Status) -> list[Finding]:
     found = []
-    for chore in told.chores:
-        words, last, done = _CHORE_WORDS[chore["work"]], chore["last"], chore["done"]
+    for job in told.maintenance:
+        words, last, done = _JOB_NAMES[job["work"]], job["last"], job["done"]
         if last is not None and last["state"] == "failed":
             text = f"The last time, {words} failed: {last['error'].rstrip('.')}."
             found.append(Finding("chore", "trouble", text, _remedy(last["error"])))

@@ -1,6 +1,6 @@
-"""Keeping the history in shape: landing files that are done with go, old rows go, many small files become few.
+"""Maintenance of the history: landing files that are in the tables go, old rows go, small files are compacted.
 
-Each chore may be stopped at any moment and done again. The caller holds the lease, since rewriting a partition and
+Each job may be stopped at any moment and done again. The caller holds the lease, since rewriting a partition and
 running the pipeline on it at once would make one of the two fail.
 """
 

@@ -1,4 +1,4 @@
-"""Running the history's pipeline or one of its chores at once, when a person says so.
+"""Runs of the history's pipeline, or of a maintenance job, that a user starts.
 
 It is no change of a broker, but takes the machine's time from everybody, and is about all brokers: it needs the role of
 operator of every broker, and leaves an audit row that names none.
@@ -57,7 +57,7 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
                 f"{by.name} may not run the history: that needs the role of operator of every broker"
             )
         task, arguments = HISTORY_WORKS[work]
-        if work not in HistoryRun.CHORES:
+        if work not in HistoryRun.MAINTENANCE:
             app.send_task(task, kwargs=arguments, expires=EXPIRES)
             entry.outcome, entry.detail = Outcome.DONE, f"handed to the worker as {task}"
             return

@@ -1,4 +1,4 @@
-"""Each run of the pipeline, and each chore, as a row for people: what it does, what came of it, or why nothing did."""
+"""Each run of the pipeline or of a maintenance job as a row for people: its step, its result, or why it failed."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Status:
     oldest: int | None = None
     unreadable: dict[str, str] = field(default_factory=dict)
     brokers: list[Facts] = field(default_factory=list)
-    chores: list[Facts] = field(default_factory=list)
+    maintenance: list[Facts] = field(default_factory=list)
     tables: list[Facts] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
@@ -57,11 +57,11 @@ class Status:
         """For those who do not see every broker: reasons and names of files tell of the others."""
         for run in (*([self.running] if self.running else []), *self.runs, *self.failures):
             run["error"] = run["error"] and run["error"].partition(":")[0]
-        for chore in self.chores:
-            if chore["request"] is not None:
-                chore["request"]["error"] = chore["request"]["error"].partition(":")[0]
-            if chore["last"] is not None:
-                chore["last"]["error"] = chore["last"]["error"] and chore["last"]["error"].partition(":")[0]
+        for job in self.maintenance:
+            if job["request"] is not None:
+                job["request"]["error"] = job["request"]["error"].partition(":")[0]
+            if job["last"] is not None:
+                job["last"]["error"] = job["last"]["error"] and job["last"]["error"].partition(":")[0]
         self.unreadable = {f"file {number}": "" for number, _ in enumerate(self.unreadable, start=1)}
 
 
@@ -82,7 +82,7 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
         told.trouble.append(f"Which files were taken cannot be told: {first_line(error)}")
     told.tables = [_table(told, reader, name) for name in LAYOUTS]
     told.brokers = _following(told, reader, brokers, landed, now)
-    told.chores = [_chore(entry, now) for entry in schedule.values() if _work(entry) in HistoryRun.CHORES]
+    told.maintenance = [_job(entry, now) for entry in schedule.values() if _work(entry) in HistoryRun.MAINTENANCE]
     return told
 
 
@@ -217,7 +217,7 @@ def _work(entry: Mapping[str, Any]) -> str:
     return str(entry["task"]).removeprefix("history.")
 
 
-def _chore(entry: Mapping[str, Any], now: dt.datetime) -> Facts:
+def _job(entry: Mapping[str, Any], now: dt.datetime) -> Facts:
     """`last`: the newest run that has ended; `done`: when one last went well."""
     work, schedule = _work(entry), entry["schedule"]
     rows = HistoryRun.objects.filter(work=work).exclude(finished=None)

@@ -113,7 +113,7 @@ class Command(BaseCommand):
             with lease(LEASE):
                 abandon_dead_runs()
                 with recorded(once) as row:
-                    self._chore(once, row)
+                    self._maintain(once, row)
 
     def _keep_running(self) -> None:
         end = _End()
@@ -155,7 +155,7 @@ class Command(BaseCommand):
         with without_the_usual():
             return start_session(scratch=settings.DATA / "spark")
 
-    def _chore(self, work: str, row: Recorded) -> None:
+    def _maintain(self, work: str, row: Recorded) -> None:
         from console.history.pipeline import maintenance
         from console.history.pipeline.run import Report
         from console.history.storage.tables import Tables

@@ -9,7 +9,8 @@ from django.core.management.base import BaseCommand
 
 from console.management.ready import require_database
 
-#: Threads. The history's chores may have three of them for hours, bulk edits go in slices: alerts always find one.
+#: Threads. The history's maintenance jobs may take three of them for hours, bulk edits go in slices: alerts always find
+#: one.
 THREADS = 8
 
 
