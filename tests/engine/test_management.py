@@ -13,6 +13,7 @@ from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, N
 from brokers.engine.flow.turn import Close
 from brokers.engine.management.queries import MAX_PAGE
 from brokers.engine.management.requests import Management
+from brokers.engine.management.resources.resource import ManagedResource
 from brokers.engine.registry.subscription import Wish
 from brokers.engine.values.stops import Scope
 from brokers.model import TYPES, Kind, ObjectName, object_name
@@ -88,6 +89,20 @@ def test_every_declared_attribute_is_read_and_has_a_value_of_its_kind(declared):
 def test_every_type_has_a_resource_and_no_other_has():
     _, management = peopled()
     assert set(management.resources) == set(TYPES)
+
+
+@pytest.mark.parametrize("declared", TYPES.values(), ids=TYPES)
+def test_a_resource_does_what_its_type_declares_and_no_more(declared, management):
+    resource = management.resources[declared.name]
+
+    def does(method: str) -> bool:
+        return getattr(type(resource), method) is not getattr(ManagedResource, method)
+
+    assert resource.type_name == declared.name
+    assert does("create_object") == declared.creatable
+    assert does("update_object") == bool(declared.writable)
+    assert does("delete_object") == declared.deletable
+    assert set(resource.operations) == {operation.name for operation in declared.operations}
 
 
 EMPTY: dict[Kind, Any] = {Kind.MAP: {}, Kind.LIST: [], Kind.INTEGER: 0, Kind.BOOLEAN: False}
