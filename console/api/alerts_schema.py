@@ -15,6 +15,7 @@ from console.schedules import editing as schedules
 from console.schedules.editing import SCHEDULE
 
 _SCOPE = "Empty: every one."
+_OF_SCHEDULE = "As for the schedule itself; it changes nothing here."
 
 
 def _seconds(says: str, default: int) -> serializers.IntegerField:
@@ -55,7 +56,7 @@ class Alert(serializers.Serializer[Any]):
 
 
 class RuleGiven(_Scope):
-    name = TextField("One line.", max_length=100)
+    name = TextField("Unique, in one line.", max_length=100)
     enabled = FlagField(default=RULE["enabled"])
     kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=list(titles())), allow_empty=False, help_text="Conditions and events."
@@ -83,7 +84,7 @@ class Rule(RuleGiven):
 
 
 class ReceiverGiven(serializers.Serializer[Any]):
-    name = TextField("One line.", max_length=100)
+    name = TextField("Unique, in one line.", max_length=100)
     kind = serializers.ChoiceField(["webhook", "email"])
     url = TextField("Of a webhook.", default="", max_length=1000)
     recipients = serializers.ListField(
@@ -161,14 +162,7 @@ class Notification(serializers.Serializer[Any]):
     deliveries = Delivery(many=True)
 
 
-class ScheduleGiven(serializers.Serializer[Any]):
-    name = TextField("One line.", max_length=100)
-    broker = TextField("Slug of the broker; empty: the first configured one.", default="")
-    action = serializers.ChoiceField(["stop", "start", "policy"])
-    target = TextField("Object name of the scope.")
-    pattern = TextField("Narrows a stop or start.", default="", max_length=255)
-    attributes = serializers.DictField(default=dict, help_text="Policy fields and their values meanwhile.")
-    reason = TextField(default="")
+class ScheduleTimes(serializers.Serializer[Any]):
     zone = TextField("Time zone, such as Europe/Paris.", max_length=64)
     once = TextField("2027-03-28T02:30, by that zone's clock.", default="", max_length=16)
     minute = _cron("minute", "As of cron, like the next four.")
@@ -176,6 +170,30 @@ class ScheduleGiven(serializers.Serializer[Any]):
     days = _cron("days", "Of the month. If days and weekdays are both set, either is enough, as in cron.")
     months = _cron("months")
     weekdays = _cron("weekdays", "0 or sun to 6 or sat. A field that begins with * is not set: see days.")
+
+
+class SchedulePreview(ScheduleTimes):
+    """When it is due depends on the times alone; the rest is taken as a form has it that is not filled in yet."""
+
+    name = TextField(_OF_SCHEDULE, default="")
+    broker = TextField(_OF_SCHEDULE, default="")
+    action = TextField(_OF_SCHEDULE, default="")
+    target = TextField(_OF_SCHEDULE, default="")
+    pattern = TextField(_OF_SCHEDULE, default="")
+    attributes = serializers.DictField(default=dict, help_text=_OF_SCHEDULE)
+    reason = TextField(_OF_SCHEDULE, default="")
+    lasts = serializers.IntegerField(default=0, allow_null=True, help_text=_OF_SCHEDULE)
+    paused = FlagField(_OF_SCHEDULE)
+
+
+class ScheduleGiven(ScheduleTimes):
+    name = TextField("Unique, in one line.", max_length=100)
+    broker = TextField("Slug of the broker; empty: the first configured one.", default="")
+    action = serializers.ChoiceField(["stop", "start", "policy"])
+    target = TextField("Object name of the scope.")
+    pattern = TextField("Narrows a stop or start.", default="", max_length=255)
+    attributes = serializers.DictField(default=dict, help_text="Policy fields and their values meanwhile.")
+    reason = TextField(default="")
     lasts = serializers.IntegerField(
         default=SCHEDULE["lasts"],
         min_value=0,

@@ -140,9 +140,8 @@ def _sentence(name: str, field: Any, value: Any, error: ErrorDetail) -> str:
         return f"{name} is {value}: it must be {_type_of(field)[1]} {_range(field)}"
     if error.code in ("max_length", "min_length", "empty"):
         things = "items" if isinstance(value, list) else "characters"
-        most = getattr(field, "max_length", None)
-        least = getattr(field, "min_length", None) or 1
-        return f"{name} has {len(value):,} {things}: it must have {_bounds(least, most, things)}"
+        bound = f"at most {field.max_length:,}" if error.code == "max_length" else "at least one"
+        return f"{name} has {len(value):,} {things}: it must have {bound}"
     return str(error) if name in str(error) else f"{name}: {error}"
 
 
@@ -153,7 +152,3 @@ def _about(field: Any) -> str:
 
 def _range(field: Any) -> str:
     return f"from {field.min_value:,} to {field.max_value:,}" if field.max_value is not None else "of 0 or more"
-
-
-def _bounds(least: int, most: int | None, things: str) -> str:
-    return f"at least {least:,}" if most is None else f"{least:,} to {most:,} {things}"

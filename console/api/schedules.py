@@ -45,7 +45,7 @@ class SchedulesView(PersonalView):
 
 class SchedulePreviewView(PersonalView):
     @extend_schema(
-        request=shapes.ScheduleGiven,
+        request=shapes.SchedulePreview,
         responses={200: shapes.Upcoming, **schema.READ_REFUSALS},
         summary="Tell when a schedule would be due",
     )

@@ -128,3 +128,63 @@ def views_of(patterns: Sequence[Any]) -> Iterator[type[APIView]]:
             yield from views_of(pattern.url_patterns)
         elif hasattr(pattern.callback, "cls"):
             yield pattern.callback.cls
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        (
+            "stop-producers/",
+            {"scope": "type=Broker", "reason": "a leak", "for_ms": -1},
+            {"for_ms": ["for_ms is -1: it must be a whole number of 0 or more"]},
+        ),
+        (
+            "stop-producers/",
+            {"reason": "a leak"},
+            {"scope": ["scope is missing: Object name of the broker"]},
+        ),
+        (
+            "start-producers/",
+            {"scope": "type=Broker", "reason": "over", "only": None},
+            {"only": ["only is null: it must be true or false"]},
+        ),
+        (
+            "policies/preview/",
+            {"changes": [{"object": "type=Broker"}, {"object": "type=Broker", "action": "drop"}]},
+            {"action": ["changes, item 2: action is 'drop': it must be one of update, create, delete"]},
+        ),
+        ("policies/preview/", {"changes": []}, {"changes": ["changes has 0 items: it must have at least one"]}),
+        ("policies/file/", {"dry_run": True}, {"yaml": ["yaml is missing: The file, see `manage.py policies`."]}),
+        (
+            "selections/",
+            {"name": "x" * 81, "states": ["OVERFULL", "FULL"]},
+            {
+                "name": ["name has 81 characters: it must have at most 80"],
+                "states": ["states, item 2: states is 'FULL': it must be one of"],
+            },
+        ),
+        (
+            "schedules/preview/",
+            {"zone": "", "minute": "5"},
+            {"zone": ["zone is empty: Time zone, such as Europe/Paris."]},
+        ),
+    ],
+)
+def test_what_a_schema_does_not_allow_is_said_in_a_sentence_with_the_field_and_the_value(
+    path: str, body: dict[str, Any], says: dict[str, list[str]], as_operator: APIClient
+) -> None:
+    answer = as_operator.post(f"/api/v1/{path}", body, format="json")
+    assert answer.status_code == 400
+    told = answer.json()
+    assert told.keys() == says.keys()
+    for field, [beginning] in says.items():
+        assert told[field][0].startswith(beginning)
+
+
+def test_what_is_left_out_has_its_default_and_text_is_taken_as_it_is(as_operator: APIClient, broker: Broker) -> None:
+    body = {"scope": "type=Broker", "reason": "  a leak  ", "for_ms": None}
+    assert as_operator.post("/api/v1/stop-producers/", body, format="json").status_code == 200
+    [stop] = broker.do(lambda memory: memory.management.read(object_name("Broker"))["stops"])
+    assert stop["reason"] == "a leak"
+    refused = as_operator.post("/api/v1/stop-producers/", {**body, "scope": " type=Broker"}, format="json")
+    assert refused.status_code == 400

@@ -364,3 +364,13 @@ def test_bad_values_are_named(orders: Broker, as_operator: APIClient, more: dict
     assert refused.status_code in (400, 404)
     assert field in refused.json() or field == "target"
     assert not Schedule.objects.exists()
+
+
+def test_preview_of_a_form_that_is_not_filled_in_yet_needs_the_times_alone(as_viewer: APIClient) -> None:
+    form = given(name="", target="", reason="", once="", hour="3", minute="0", lasts=0, attributes={}, pattern="")
+    answer = as_viewer.post("/api/v1/schedules/preview/", form, format="json")
+    assert answer.status_code == 200
+    assert len(answer.json()["upcoming"]) == editing.AHEAD
+    for field in ("zone", "minute"):
+        refused = as_viewer.post("/api/v1/schedules/preview/", {**form, field: ""}, format="json")
+        assert (refused.status_code, set(refused.json())) == (400, {field})

@@ -282,7 +282,8 @@ async function show() {
     } catch (error) {
       byId("save").disabled = false;
       const named = { ...Object.fromEntries(Object.values(fields).map((f) => [f.name, f])) };
-      const renamed = { lasts: "hours", hour: fields.mode.input.value === "cron" ? "cron" : "time" };
+      const when = fields.mode.input.value === "cron" ? "cron" : "time";
+      const renamed = { lasts: "hours", minute: when, hour: when };
       for (const [from, to] of Object.entries(renamed)) {
         if (!error.body?.[from]) continue;
         error.body[to] = error.body[from];
