@@ -52,7 +52,7 @@ LIVE_TOTALS = (
     _A(
         "stops",
         Kind.LIST,
-        "Operator stops in force: maps of scope, object, pattern, reason, actor, since (ms), until (ms), below (%),"
+        "Operator stops: maps of scope, object, pattern, reason, actor, since (ms), until (ms), below (%),"
         " stage (a map while it is being lifted step by step), halted (a map if a staged start halted: actor, reason,"
         " since, queue, percent, limit).",
     ),
@@ -119,7 +119,7 @@ VIRTUAL_HOST = ManagedType(
         _A(
             "transaction_idle_limit_ms",
             Kind.INTEGER,
-            "A transaction that holds messages and did nothing for so long is rolled back. 0: never.",
+            "An open transaction with messages that is idle for this long is rolled back. 0: never.",
             "ms",
             writable=True,
         ),
@@ -139,7 +139,7 @@ VIRTUAL_HOST = ManagedType(
             writable=True,
             nullable=True,
         ),
-        _A("store_overfull", Kind.BOOLEAN, "Its store holds all its producers now."),
+        _A("store_overfull", Kind.BOOLEAN, "Its store blocks all its producers now."),
         _A("store_used_bytes", Kind.INTEGER, "What its stored messages take on disk.", "bytes"),
         *POLICY,
         *LIVE_TOTALS,

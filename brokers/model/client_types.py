@@ -19,7 +19,7 @@ CONNECTION = ManagedType(
         _A("id", Kind.INTEGER, "Number of the connection since the broker started."),
         _A("remote_address", Kind.STRING, "The peer's host and port."),
         _A("container_id", Kind.STRING, "The name that the client gave itself."),
-        _A("user", Kind.STRING, "Who signed in; anonymous if nobody did."),
+        _A("user", Kind.STRING, "The user that signed in; anonymous if none did."),
         _A("opened", Kind.TIMESTAMP, "When it was opened.", "ms"),
         _A("producers", Kind.INTEGER, "Producers on it.", "producers"),
         _A("consumers", Kind.INTEGER, "Consumers on it.", "consumers"),
@@ -35,7 +35,7 @@ CONNECTION = ManagedType(
         Notification(
             "transaction-timed-out",
             "CON-1011",
-            "A transaction held messages for too long, and was rolled back.",
+            "A transaction with messages was idle for too long, and was rolled back.",
         ),
     ),
     searched=("remote_address", "container_id", "user"),
@@ -43,7 +43,7 @@ CONNECTION = ManagedType(
 
 PRODUCER = ManagedType(
     "Producer",
-    "A sending link of a client, and whether flow control holds it.",
+    "A sending link of a client, and whether flow control blocks it.",
     ("virtualhost", "id"),
     (
         _A("virtualhost", Kind.STRING, "The virtual host it publishes in."),
@@ -52,10 +52,10 @@ PRODUCER = ManagedType(
         _A("connection", Kind.NAME, "The connection it belongs to."),
         _A("link", Kind.STRING, "The link's name, as the client chose it."),
         _A("client", Kind.STRING, "User, container and address of the client, for people."),
-        _A("state", Kind.STRING, "Whether flow control holds it.", choices=PRODUCER_STATES),
+        _A("state", Kind.STRING, "Whether flow control blocks it.", choices=PRODUCER_STATES),
         _A("reasons", Kind.LIST, "Why it is blocked: queue-overfull:NAME, operator-stop:SCOPE."),
         _A("blocked_since", Kind.TIMESTAMP, "When it was blocked; None while it runs.", "ms", nullable=True),
-        _A("blocked_ms", Kind.INTEGER, "How long it has been blocked in all.", "ms"),
+        _A("blocked_ms", Kind.INTEGER, "Total time for which it has been blocked.", "ms"),
         _A("blocked_count", Kind.INTEGER, "How often it was blocked.", "times"),
         _A("release", Kind.STRING, "What would release it, in words; empty while it runs."),
         _A(
@@ -79,8 +79,8 @@ PRODUCER = ManagedType(
     ),
     (),
     (
-        Notification("producer-blocked", "CHN-1005", "Flow control holds the producer."),
-        Notification("producer-released", "CHN-1006", "The producer's last reason to be blocked has gone."),
+        Notification("producer-blocked", "CHN-1005", "Flow control blocks the producer."),
+        Notification("producer-released", "CHN-1006", "The producer is unblocked: its last reason has gone."),
         Notification("producer-detached", "HGT-1005", "The broker ended a link that broke the protocol."),
     ),
     searched=("queue", "link", "client"),

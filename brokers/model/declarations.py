@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What a value is. The unit, where there is one, is told apart by `Attribute.unit`."""
+    """What a value is. The unit, where there is one, is in `Attribute.unit`."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -33,7 +33,8 @@ class Attribute:
 
     `writable`: may be given to UPDATE (and CREATE). `creatable`: may be given to CREATE only.
     `nullable`: None is a value and means "not set here" (for limits: inherited).
-    `secret`: may be given and is never shown (it reads as None), but for one that the broker makes and tells once.
+    `secret`: may be given and is never shown (it reads as None), except in the
+    one answer that contains a value that the broker generated.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation that can be called on an object. `effect` tells a console how much care a call deserves."""
+    """An operation that can be called on an object. `effect` says how much care a call deserves."""
 
     name: str
     description: str

@@ -10,11 +10,18 @@ _A = Attribute
 #: may set each of them; the most specific one that is set holds (DOMAIN.md section 5). None = not set here. Capacities
 #: are declared before the levels that may be parts of them; choices are declared with the strictest first.
 POLICY: tuple[Attribute, ...] = (
-    _A("capacity_bytes", Kind.INTEGER, "Bytes a queue may hold. 0: no limit.", "bytes", writable=True, nullable=True),
+    _A(
+        "capacity_bytes",
+        Kind.INTEGER,
+        "Capacity of a queue in bytes. 0: no limit.",
+        "bytes",
+        writable=True,
+        nullable=True,
+    ),
     _A(
         "capacity_messages",
         Kind.INTEGER,
-        "Messages a queue may hold. 0: no limit.",
+        "Capacity of a queue in messages. 0: no limit.",
         "messages",
         writable=True,
         nullable=True,
@@ -58,7 +65,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "flow_control",
         Kind.STRING,
-        "off: the queue's limits hold nobody. Operator stops still do. Not set: on.",
+        "off: the queue's limits block no producer. Operator stops still do. Not set: on.",
         writable=True,
         nullable=True,
         choices=("on", "off"),
@@ -66,7 +73,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "mechanism",
         Kind.STRING,
-        "How an overfull queue holds its producers: block (their credit ends), hold (their messages stay unsettled),"
+        "How an overfull queue holds back its producers: block (their credit ends), hold (settlements are withheld),"
         " reject (their messages are rejected) or reject-after (the same, after reject_after_ms); these two apply"
         " while a limit of the broker or the virtual host is exceeded, too. Not set: block.",
         writable=True,
@@ -84,7 +91,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "spool",
         Kind.STRING,
-        "disk: what is above the capacity is kept in the temp store, and producers are held by the broker's temp_limit"
+        "disk: messages above the capacity are spooled to the temp store, and the broker's temp_limit blocks producers"
         " instead. Not set: memory.",
         writable=True,
         nullable=True,
@@ -110,7 +117,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "producer_window_messages",
         Kind.INTEGER,
-        "The most credit that one producer may hold. 0 or not set: 1,000.",
+        "The most credit that one producer is given. 0 or not set: 1,000.",
         "messages",
         writable=True,
         nullable=True,

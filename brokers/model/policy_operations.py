@@ -12,7 +12,7 @@ MOST_QUEUES = 200
 
 EXPLAIN = Operation(
     "explain",
-    "Tell each policy field's value in force and where it comes from.",
+    "Get the effective value of each policy field and its origin.",
     (),
     (
         _A(
@@ -26,7 +26,7 @@ EXPLAIN = Operation(
 
 PREVIEW_CHANGE = Operation(
     "preview-change",
-    "Tell what changes of policies, made together, would do to the queues, or what is wrong with them.",
+    "Get the impact that changes of policies, made together, would have on the queues, or what is wrong with them.",
     (
         _A(
             "changes",
@@ -40,7 +40,7 @@ PREVIEW_CHANGE = Operation(
         _A(
             "one_by_one",
             Kind.BOOLEAN,
-            "The changes of queues will be made one by one: a queue that refuses its own is told and left out.",
+            "The changes of queues will be made one by one: a queue that refuses its own is reported and left out.",
         ),
     ),
     (

@@ -6,20 +6,20 @@ from brokers.model.declarations import Attribute, Kind, Notification, Operation
 
 _A = Attribute
 
-REASON = _A("reason", Kind.STRING, "Why, in the operator's words; kept with the stop and shown to everybody.")
+REASON = _A("reason", Kind.STRING, "The operator's reason; stored with the stop and shown to all users.")
 ACTOR = _A("actor", Kind.STRING, "On whose behalf the call is made, if not the connection's own user's.")
 _PATTERN = _A(
     "pattern",
     Kind.STRING,
     "Only queues whose name matches: * stands for one word, > or # for any number of words at the end. Empty: all.",
 )
-_QUEUES = _A("queues", Kind.LIST, "Only these queues, by their object names: each is stopped or started by itself.")
+_QUEUES = _A("queues", Kind.LIST, "Only these queues, by their object names: each is stopped or started on its own.")
 _END = (
-    _A("for_ms", Kind.INTEGER, "Start them again by itself after so long. 0 or not set: at no time.", "ms"),
+    _A("for_ms", Kind.INTEGER, "Start them automatically after this time. 0 or not set: at no time.", "ms"),
     _A(
         "below",
         Kind.INTEGER,
-        "Start them again by itself when all queues it covers are down to this part of their capacity. 0 or not set: at"
+        "Start them automatically when all queues it covers are down to this part of their capacity. 0 or not set: at"
         " no depth.",
         "%",
     ),
@@ -28,20 +28,20 @@ _STAGE = (
     _A(
         "rate",
         Kind.INTEGER,
-        "Staged: let so many messages a second into each queue at first, doubled with every step; after six nobody"
-        " is held back. 0 or not set: all at once.",
+        "Staged: messages per second that each queue takes at first, doubled with every step; after six steps there"
+        " is no limit. 0 or not set: all at once.",
         "messages/s",
     ),
     _A("step_ms", Kind.INTEGER, "Staged: how long a step lasts. Not set: 10 s.", "ms"),
-    _A("halt", Kind.INTEGER, "Staged: stop everybody again if a queue is above this part of its capacity.", "%"),
+    _A("halt", Kind.INTEGER, "Staged: stop all producers again if a queue is above this part of its capacity.", "%"),
 )
 _ONLY = _A("only", Kind.BOOLEAN, "Lift this very stop, and none that lies inside its scope.")
 _STOP_ANSWER = (
     _A("queues", Kind.INTEGER, "Queues that the call touched.", "queues"),
     _A("producers", Kind.INTEGER, "Producers attached to those queues.", "producers"),
-    _A("stopped", Kind.INTEGER, "Producers that are blocked and hold no credit.", "producers"),
+    _A("stopped", Kind.INTEGER, "Producers that are blocked and have no credit.", "producers"),
     _A("draining", Kind.INTEGER, "Blocked producers whose messages in flight may still arrive.", "producers"),
-    _A("changed", Kind.BOOLEAN, "False when the same stop was (or was not) already in force."),
+    _A("changed", Kind.BOOLEAN, "False when the same stop was already there, or already gone."),
     _A("changed_queues", Kind.LIST, "Of the queues that were named, those whose own stop came or went by this call."),
     _A("missing", Kind.INTEGER, "Queues that were named and are not there.", "queues"),
 )
@@ -61,7 +61,7 @@ def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[
         ),
         Operation(
             "start-producers",
-            f"Lift the operator's stop of {scope}. An overfull queue still holds its producers. Idempotent.",
+            f"Lift the operator's stop of {scope}. An overfull queue still blocks its producers. Idempotent.",
             (*arguments, _ONLY, *_STAGE),
             _STOP_ANSWER,
             "change",

@@ -17,7 +17,7 @@ USER = ManagedType(
         _A(
             "password",
             Kind.STRING,
-            "Never shown. A user made without one gets a generated password, told once, unless it has a"
+            "Never shown. A user created without one gets a generated password, shown once, unless it has a"
             " certificate_subject.",
             writable=True,
             secret=True,
@@ -50,7 +50,7 @@ USER = ManagedType(
     (
         Operation(
             "renew-password",
-            "Give the user a generated password, which the answer tells this once, and end its connections.",
+            "Give the user a generated password, which the answer contains this once, and end its connections.",
             (REASON, ACTOR),
             (
                 _A(

@@ -18,8 +18,9 @@ from brokers.engine.queues import durable_queue
 from brokers.engine.values.message import DELAYED
 from brokers.server import store_salvage
 from brokers.server.store_command import main
-from brokers.server.store_identity import CONFIG, FOLDER, file_name
+from brokers.server.store_identity import CONFIG, FOLDER
 from brokers.server.store_salvage import mend_store
+from brokers.server.store_survey import file_name
 from brokers.server.store_verification import verify
 from brokers.steady_clock import time_of_day
 from tests.amqp.broker_thread import BrokerThread
