@@ -175,7 +175,9 @@ async def test_own_change_is_never_called_one_of_another(people: People, broker:
           const box = document.getElementById("problem");
           const look = () => box.hidden || window.problems.push(box.textContent);
           new MutationObserver(look).observe(box, { attributes: true, childList: true });
-          const { live } = await import(document.querySelector('script[src*="frame"]').src);
+          const { live } = await import(
+              document.querySelector('script[src*="frame"]').src.replace("pages/frame.js", "core/connection.js")
+          );
           window.versions = [];
           live.addEventListener("snapshot", (event) => window.versions.push(event.detail.data.object?.version));
         }"""

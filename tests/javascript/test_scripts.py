@@ -1,4 +1,4 @@
-"""The console's scripts and style sheets: format, lint and unit tests, as tests/test_quality.py has for Python.
+"""The console's scripts and style sheets: format, lint, types and unit tests, as tests/test_quality.py has for Python.
 
 npm fetches them once, in the versions of `package-lock.json`, into pytest's cache. `npm install` and not `npm ci`: the
 lock file has the builds of Linux alone, and another system's is fetched beside them.
@@ -56,6 +56,11 @@ def test_scripts_and_style_sheets_are_formatted_and_pass_the_linter(node: str, t
     """Among its rules: no circle of imports, and each folder imports only what stands below it."""
     options = ["--config-path=tests/javascript/biome.console.json", "--colors=off", "--error-on-warnings"]
     passes(node, tools / "@biomejs/biome/bin/biome", "ci", *options, "console/static", "tests/javascript")
+
+
+def test_types_agree(node: str, tools: Path) -> None:
+    """The JSDoc types, strictly: what the API answers and what templates have is `any` there."""
+    passes(node, tools / "typescript/bin/tsc", "-p", "tests/javascript")
 
 
 def test_the_pure_modules_do_what_their_unit_tests_say(node: str) -> None:

@@ -4,6 +4,11 @@ const BASE = "/api/v1/";
 
 /** `status`: HTTP status, 0 if nothing answered; `fields`: what is wrong with which field; `body`: the whole answer. */
 export class ApiError extends Error {
+  /**
+   * @param {any} status
+   * @param {any} message
+   * @param {any} [body]
+   */
   constructor(status, message, body = {}) {
     super(message);
     this.status = status;
@@ -19,6 +24,10 @@ export class ApiError extends Error {
   }
 }
 
+/**
+ * @param {any} status
+ * @param {any} body
+ */
 function sentence(status, body) {
   if (body && typeof body.detail === "string") return body.detail;
   if (status === 400 && body && typeof body === "object") {
@@ -37,16 +46,29 @@ function sentence(status, body) {
   return `The server answered with ${status}. Its log says more.`;
 }
 
-/** Calls of a page are about the page's broker. */
+/**
+ * Calls of a page are about the page's broker.
+ *
+ * @param {string} path
+ */
 const aboutBroker = (path) => {
   if (path.startsWith("brokers/") || path.startsWith("history/")) return path; // these name their broker themselves
   const broker = new URLSearchParams(location.search).get("broker");
   return broker ? `${path}${path.includes("?") ? "&" : "?"}broker=${encodeURIComponent(broker)}` : path;
 };
 
-const token = () => document.querySelector('meta[name="csrf-token"]')?.content ?? "";
+const token = () =>
+  /** @type {HTMLMetaElement | null} */ (document.querySelector('meta[name="csrf-token"]'))?.content ?? "";
 
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body]
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
 async function call(method, path, body, signal) {
+  /** @type {Response} */
   let response;
   try {
     response = await fetch(BASE + aboutBroker(path), {
@@ -78,11 +100,26 @@ async function call(method, path, body, signal) {
   return answer;
 }
 
+/**
+ * @param {string} path
+ * @param {AbortSignal} [signal]
+ */
 export const get = (path, signal) => call("GET", path, undefined, signal);
+/**
+ * @param {string} path
+ * @param {unknown} body
+ * @param {AbortSignal} [signal]
+ */
 export const post = (path, body, signal) => call("POST", path, body, signal);
+/**
+ * @param {string} path
+ * @param {unknown} body
+ */
 export const patch = (path, body) => call("PATCH", path, body);
+/** @param {string} path */
 export const remove = (path) => call("DELETE", path);
 
+/** @param {Record<string, any>} values what is empty or null is left out */
 export const query = (values) => {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(values)) {
@@ -92,5 +129,9 @@ export const query = (values) => {
   return text ? `?${text}` : "";
 };
 
+/**
+ * @param {string} broker
+ * @param {string} name
+ */
 export const objectPath = (broker, name) =>
   `brokers/${encodeURIComponent(broker)}/objects/${encodeURIComponent(name)}/`;

@@ -5,5 +5,9 @@ import { settings } from "./settings.js";
 
 export const live = new Live(`/ws/live/?broker=${encodeURIComponent(settings.broker ?? "")}`);
 
-/** Watch something of this page's broker. */
+/**
+ * Watch something of this page's broker.
+ *
+ * @param {any} message
+ */
 export const watch = (message) => live.watch(message);

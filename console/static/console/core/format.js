@@ -5,16 +5,29 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignif
 const moments = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" }); // dear to make
 const BYTES = ["B", "kB", "MB", "GB", "TB", "PB"];
 
+/** @param {any} n */
 const two = (n) => String(n).padStart(2, "0");
 
-/** 1234567 -> "1,234,567" */
+/**
+ * 1234567 -> "1,234,567"
+ *
+ * @param {any} n
+ */
 export const exact = (n) => (n === null || n === undefined ? "–" : exactly.format(n));
 
-/** Short enough for a column: exact below 100,000, "123K" above. */
+/**
+ * Short enough for a column: exact below 100,000, "123K" above.
+ *
+ * @param {any} n
+ */
 export const count = (n) =>
   n === null || n === undefined ? "–" : Math.abs(n) < 100_000 ? exactly.format(n) : compact.format(n);
 
-/** "1.2 kB"; decimal units, as the chart's axis has them. */
+/**
+ * "1.2 kB"; decimal units, as the chart's axis has them.
+ *
+ * @param {any} n
+ */
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
   let unit = 0;
@@ -27,7 +40,11 @@ export function bytes(n) {
   return `${Number(value.toFixed(digits))} ${BYTES[unit]}`;
 }
 
-/** A rate per second. */
+/**
+ * A rate per second.
+ *
+ * @param {any} n
+ */
 export function rate(n) {
   if (n === null || n === undefined) return "–";
   if (n === 0) return "0";
@@ -35,15 +52,33 @@ export function rate(n) {
   return count(Math.round(n));
 }
 
-/** By unit, for a column. */
+/**
+ * By unit, for a column.
+ *
+ * @param {any} n
+ * @param {string} unit
+ */
 export const amount = (n, unit) => (unit === "bytes" ? bytes(n) : count(n));
 
-/** Always exact, with its unit: for titles. */
+/**
+ * Always exact, with its unit: for titles.
+ *
+ * @param {any} n
+ * @param {string} unit
+ */
 export const exactAmount = (n, unit) => `${exact(n)} ${n === 1 ? unit.replace(/s$/, "") : unit}`;
 
+/**
+ * @param {any} part
+ * @param {any} whole
+ */
 export const percent = (part, whole) => (whole ? `${Math.round((part / whole) * 100)}%` : "");
 
-/** "12:03:04" today, "20 Nov 12:03:04" on another day. */
+/**
+ * "12:03:04" today, "20 Nov 12:03:04" on another day.
+ *
+ * @param {any} ms
+ */
 export function clock(ms) {
   const d = new Date(ms);
   const time = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
@@ -51,10 +86,18 @@ export function clock(ms) {
   return `${d.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
 }
 
-/** The whole moment with its zone: for titles. */
+/**
+ * The whole moment with its zone: for titles.
+ *
+ * @param {any} ms
+ */
 export const moment = (ms) => moments.format(ms);
 
-/** The two largest units: "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
+/**
+ * The two largest units: "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h".
+ *
+ * @param {any} ms
+ */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   const s = Math.max(0, Math.floor(ms / 1000));
@@ -65,17 +108,33 @@ export function duration(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-/** "producer-blocked" -> "Producer blocked", "messageAge" -> "Message age" */
+/**
+ * "producer-blocked" -> "Producer blocked", "messageAge" -> "Message age"
+ *
+ * @param {any} name
+ */
 export const words = (name) => {
-  const text = name.replaceAll(/[-_]/g, " ").replaceAll(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
+  const text = name
+    .replaceAll(/[-_]/g, " ")
+    .replaceAll(
+      /([a-z])([A-Z])/g,
+      (/** @type {any} */ _, /** @type {any} */ a, /** @type {any} */ b) => `${a} ${b.toLowerCase()}`,
+    );
   return text.charAt(0).toUpperCase() + text.slice(1);
 };
 
+/**
+ * @param {any} n
+ * @param {any} one
+ * @param {any} [many]
+ */
 export const plural = (n, one, many = `${one}s`) => `${exact(n)} ${n === 1 ? one : many}`;
 
 /**
  * Read an amount that a person typed: "10,000", "64 KiB", "1.5 MB". Returns a whole number, or null if it is none.
  * Decimal units have 1000, binary ones (KiB) 1024.
+ *
+ * @param {string} text
  */
 export function readAmount(text) {
   const match = /^\s*(\d[\d,_ ]*(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bytes?)?\s*$/i.exec(text);
@@ -87,7 +146,12 @@ export function readAmount(text) {
   return Number.isSafeInteger(value) ? value : null;
 }
 
-/** A name that is longer than `most` characters without its middle: names differ at their beginnings and their ends. */
+/**
+ * A name that is longer than `most` characters without its middle: names differ at their beginnings and their ends.
+ *
+ * @param {any} name
+ * @param {number} [most]
+ */
 export const middle = (name, most = 120) => {
   if (name.length <= most) return name;
   const half = Math.floor((most - 1) / 2);

@@ -17,14 +17,19 @@ import { asksWhy, isSignedOut, pauseAfter, SILENCE } from "./reconnect.js";
 
 export class Live extends EventTarget {
   #url;
+  /** @type {any} */
   #socket = null;
+  /** @type {any} */
   #watch = null;
+  /** @type {any} */
   #lastEvent = null;
   #lastFrame = 0;
   #lastSnapshot = 0;
   #known = false; // the page has a snapshot of what is watched that says something
   #failures = 0;
+  /** @type {any} */
   #retry = null;
+  /** @type {any} */
   #silence = null;
   #state = "connecting";
   #since = Date.now();
@@ -48,6 +53,14 @@ export class Live extends EventTarget {
     });
   }
 
+  /**
+   * @param {string} type
+   * @param {(event: any) => void} listener
+   */
+  addEventListener(type, listener) {
+    super.addEventListener(type, listener);
+  }
+
   get state() {
     return { state: this.#state, since: this.#since };
   }
@@ -57,7 +70,11 @@ export class Live extends EventTarget {
     return this.#lastFrame;
   }
 
-  /** Watch something else from now on, such as {watch: "overview", search: "ord"}. */
+  /**
+   * Watch something else from now on, such as {watch: "overview", search: "ord"}.
+   *
+   * @param {any} message
+   */
   watch(message) {
     if (this.#watch === null) this.#listen();
     this.#watch = message;
@@ -89,6 +106,7 @@ export class Live extends EventTarget {
     this.#socket.send(JSON.stringify({ ...this.#watch, ...after }));
   }
 
+  /** @param {any} frame */
   #receive(frame) {
     this.#lastFrame = Date.now();
     this.#failures = 0;
@@ -109,7 +127,9 @@ export class Live extends EventTarget {
         error: frame.error ?? "",
       });
     } else if (frame.type === "events") {
-      const events = frame.events.filter((event) => this.#lastEvent === null || event.number > this.#lastEvent);
+      const events = frame.events.filter(
+        (/** @type {any} */ event) => this.#lastEvent === null || event.number > this.#lastEvent,
+      );
       const reset = this.#reset;
       this.#reset = false;
       if (!events.length && !reset && this.#eventsBegan) return;
@@ -128,6 +148,7 @@ export class Live extends EventTarget {
     }
   }
 
+  /** @param {number} code */
   #lost(code) {
     this.#drop();
     if (isSignedOut(code)) return this.#become("signed-out");
@@ -178,6 +199,10 @@ export class Live extends EventTarget {
     this.#silence = setTimeout(() => this.#lost(0), SILENCE);
   }
 
+  /**
+   * @param {any} state
+   * @param {any} [retryAt]
+   */
   #become(state, retryAt = null) {
     if (state !== this.#state) {
       this.#state = state;
@@ -186,6 +211,10 @@ export class Live extends EventTarget {
     this.#tell("state", { state, since: this.#since, retryAt });
   }
 
+  /**
+   * @param {any} type
+   * @param {any} detail
+   */
   #tell(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }

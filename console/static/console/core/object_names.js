@@ -2,8 +2,16 @@
 
 const PAIR = /([a-z_]+)=("(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)/sy;
 
-/** Text -> {type, keys: {…}} ; null if it is no object name. */
+/** @typedef {{type: string, keys: Record<string, string>}} ObjectName */
+
+/**
+ * null if it is no object name.
+ *
+ * @param {string} text
+ * @returns {ObjectName | null}
+ */
 export function parseName(text) {
+  /** @type {Record<string, string>} */
   const keys = {};
   PAIR.lastIndex = 0;
   while (PAIR.lastIndex < text.length) {
@@ -15,14 +23,24 @@ export function parseName(text) {
   return type ? { type, keys: rest } : null;
 }
 
+/** @param {any} value */
 const quote = (value) =>
   value && value === value.trim() && !/[,="\\]/.test(value) ? value : `"${value.replaceAll(/["\\]/g, "\\$&")}"`;
 
-/** formatName("Queue", {virtualhost: "default", name: "orders"}) */
+/**
+ * formatName("Queue", {virtualhost: "default", name: "orders"})
+ *
+ * @param {any} type
+ * @param {any} keys
+ */
 export const formatName = (type, keys) =>
   [`type=${type}`, ...Object.entries(keys).map(([key, value]) => `${key}=${quote(String(value))}`)].join(",");
 
-/** The part that tells it from its neighbours: the last key's value, or the type if it has no keys. */
+/**
+ * The part that tells it from its neighbours: the last key's value, or the type if it has no keys.
+ *
+ * @param {string} text
+ */
 export function shortName(text) {
   const name = parseName(text);
   if (!name) return text;
@@ -32,7 +50,11 @@ export function shortName(text) {
   return "id" in name.keys ? `${name.type} ${last}` : last;
 }
 
-/** What an object name stands for as the scope of a stop, in words. */
+/**
+ * What an object name stands for as the scope of a stop, in words.
+ *
+ * @param {any} scope
+ */
 export function scopeInWords(scope) {
   const name = parseName(scope);
   if (!name) return stopInWords(scope);
@@ -41,7 +63,11 @@ export function scopeInWords(scope) {
   return name.type === "VirtualHost" ? `virtual host ${name.keys.name}` : `queue ${Object.values(name.keys).at(-1)}`;
 }
 
-/** A stop's scope as brokers write it ("broker", "virtualhost test", "broker orders.>", "queue default/orders"). */
+/**
+ * A stop's scope as brokers write it ("broker", "virtualhost test", "broker orders.>", "queue default/orders").
+ *
+ * @param {any} scope
+ */
 export function stopInWords(scope) {
   const [, kind, rest = ""] = /^(broker|virtualhost|exchange|queue)(?: (.*))?$/s.exec(scope) ?? [];
   if (kind === "broker") return rest ? `queues that match ${rest}` : "the whole broker";
@@ -52,7 +78,11 @@ export function stopInWords(scope) {
   return pattern.length ? `queues that match ${pattern.join(" ")} in virtual host ${host}` : `virtual host ${host}`;
 }
 
-/** The virtual host that an object is in, or is; null: it belongs to the broker as a whole. */
+/**
+ * The virtual host that an object is in, or is; null: it belongs to the broker as a whole.
+ *
+ * @param {string} text
+ */
 export function hostOf(text) {
   const name = parseName(text ?? "");
   return (name?.type === "VirtualHost" ? name.keys.name : name?.keys.virtualhost) ?? null;
@@ -62,33 +92,59 @@ export function hostOf(text) {
 const TAKEN = new Set(["", ".", "..", "check"]);
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
 const LONG = /^~~|[\x00-\x1f\x7f-\x9f\u2028\u2029]/;
+/** @param {number} byte */
 const hex = (byte) =>
   /[A-Za-z0-9_-]/.test(String.fromCharCode(byte))
     ? String.fromCharCode(byte)
     : `~${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+/** @param {any} name */
 const escaped = (name) => `~~${Array.from(new TextEncoder().encode(name), hex).join("")}`;
 
-/** A virtual host's name as a part of an address. */
+/**
+ * A virtual host's name as a part of an address.
+ *
+ * @param {any} name
+ */
 export const hostPart = (name) =>
   LONG.test(name) || TAKEN.has(name) || name.includes("/") ? escaped(name) : encodeURIComponent(name);
 
-/** A queue's name as the rest of an address: its slashes stay. */
+/**
+ * A queue's name as the rest of an address: its slashes stay.
+ *
+ * @param {any} name
+ */
 export const queuePart = (name) =>
-  LONG.test(name) || name.split("/").some((part) => TAKEN.has(part))
+  LONG.test(name) || name.split("/").some((/** @type {any} */ part) => TAKEN.has(part))
     ? escaped(name)
     : name.split("/").map(encodeURIComponent).join("/");
 
-/** The page of an object: queues have their own, everything else is in the object browser. */
+/**
+ * The page of an object: queues have their own, everything else is in the object browser.
+ *
+ * @param {string} text
+ */
 export function objectUrl(text) {
   const name = parseName(text);
   if (name?.type === "Queue") return queueUrl(name.keys.virtualhost, name.keys.name);
   return `/objects/?object=${encodeURIComponent(text)}`;
 }
 
+/**
+ * @param {any} virtualhost
+ * @param {any} name
+ */
 export const queueUrl = (virtualhost, name) => `/queues/${hostPart(virtualhost)}/${queuePart(name)}/`;
 
-/** The page that says why a queue or a producer is blocked. */
+/**
+ * The page that says why a queue or a producer is blocked.
+ *
+ * @param {string} text
+ */
 export const whyUrl = (text) => `/why/?object=${encodeURIComponent(text)}`;
 
-/** The timeline of a queue. */
+/**
+ * The timeline of a queue.
+ *
+ * @param {any} queue
+ */
 export const timelineUrl = (queue) => `/timeline/?queue=${encodeURIComponent(queue)}`;

@@ -13,8 +13,8 @@ const EVERY = 3000; // ms; ten times as long while the page is hidden
 
 /**
  * `show(answer, drawChanged)` shows what `read()` promises; what goes wrong stands in #problem until it goes well
- * again. Of the returned functions, `refresh()` reads at once; `change(act, message)` does something, says so, and reads what
- * came of it.
+ * again. Of the returned functions, `refresh()` reads at once; `change(act, message)` does something, says so, and
+ * reads what came of it.
  *
  * @template Answer
  * @param {() => Promise<Answer>} read

@@ -1,21 +1,27 @@
 // The button that changes the theme. The remembered one is applied before the first paint by early_theme.js;
 // "headgate-theme" is dispatched when the colours of the page change.
 
-import { setText } from "./elements.js";
+import { byId, setText } from "./elements.js";
 
 const THEMES = ["system", "light", "dark"];
 
 const theme = () => document.documentElement.dataset.theme ?? "system";
+/** @param {any} name */
 const following = (name) => THEMES[(THEMES.indexOf(name) + 1) % THEMES.length];
 
+/** @param {any} button */
 function label(button) {
   const now = theme();
   button.querySelector("use").setAttribute("href", `#i-${now}`);
   button.title = `Theme: ${now}. Change to ${following(now)}`;
-  setText(document.getElementById("theme-text"), button.title);
+  setText(byId("theme-text"), button.title);
 }
 
-/** Make the theme's button work. */
+/**
+ * Make the theme's button work.
+ *
+ * @param {any} button
+ */
 export function setUpTheme(button) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
     dispatchEvent(new Event("headgate-theme")),

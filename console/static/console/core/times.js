@@ -1,26 +1,36 @@
 // Times that keep themselves up to date: one ticker for the whole page. While the broker does not answer they stand
 // still at the time of what is shown, but for those inside [data-own-times], which are the console's own.
 
-import { h, setAttribute, setText } from "./elements.js";
+import { findAll, h, setAttribute, setText } from "./elements.js";
 import { clock, duration, moment } from "./format.js";
 
+/** @type {any} */
 let heldAt = null;
 
-/** Let times stand still at `ms`; null: let them go on. */
+/**
+ * Let times stand still at `ms`; null: let them go on.
+ *
+ * @param {any} ms
+ */
 export function holdTimes(ms) {
   heldAt = ms;
   tick();
 }
 
+/** @param {any} element */
 const now = (element) => (heldAt === null || element?.closest("[data-own-times]") ? Date.now() : heldAt);
 
 /** An element that says how long ago `ms` was. */
-export function sinceElement(ms = null) {
+export function sinceElement(/** @type {number | null | undefined} */ ms = null) {
   const element = h("time", { class: "since" });
   setSince(element, ms);
   return element;
 }
 
+/**
+ * @param {any} element
+ * @param {any} ms
+ */
 export function setSince(element, ms) {
   if (ms === null || ms === undefined) {
     delete element.dataset.since;
@@ -36,7 +46,11 @@ export function setSince(element, ms) {
   setText(element, duration(now(element) - ms));
 }
 
-/** An element that says how long it is until `ms`. */
+/**
+ * An element that says how long it is until `ms`.
+ *
+ * @param {any} ms
+ */
 export function untilElement(ms) {
   return h(
     "time",
@@ -45,17 +59,25 @@ export function untilElement(ms) {
   );
 }
 
+/**
+ * @param {any} ms
+ * @param {any} from
+ */
 const left = (ms, from) => (ms > from ? duration(ms - from) : "a moment");
 
-/** A moment in the viewer's zone. */
+/**
+ * A moment in the viewer's zone.
+ *
+ * @param {any} ms
+ */
 export const clockElement = (ms) =>
   h("time", { class: "clock", datetime: new Date(ms).toISOString(), title: moment(ms) }, clock(ms));
 
 function tick() {
-  for (const element of document.querySelectorAll("time[data-since]")) {
+  for (const element of findAll("time[data-since]")) {
     setText(element, duration(now(element) - Number(element.dataset.since)));
   }
-  for (const element of document.querySelectorAll("time[data-until]"))
+  for (const element of findAll("time[data-until]"))
     setText(element, left(Number(element.dataset.until), now(element)));
 }
 

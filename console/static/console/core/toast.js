@@ -1,14 +1,20 @@
 // Short messages about the outcome of an action, over whatever is on the page.
 
-import { h, icon } from "./elements.js";
+import { byId, findAll, h, icon } from "./elements.js";
 
 const MOST = 4;
 const SHOWN = 8000; // ms
 const OFFERED = 60_000; // ms: time to read what it undoes, and to see what it did
 
-/** Say what came of an action; an error stays until it is closed. `offer`: [word, function]. */
+/**
+ * Say what came of an action; an error stays until it is closed. `offer`: [word, function].
+ *
+ * @param {string} text
+ * @param {string} [kind]
+ * @param {any} [offer]
+ */
 export function toast(text, kind = "done", offer = null) {
-  const toasts = document.getElementById("toasts");
+  const toasts = byId("toasts");
   const close = () => element.remove();
   const take = () => {
     close();
@@ -26,7 +32,7 @@ export function toast(text, kind = "done", offer = null) {
     ),
   );
   // Over a dialog, too: what is not in it is behind it.
-  const dialog = [...document.querySelectorAll("dialog[open]")].at(-1);
+  const dialog = findAll("dialog[open]").at(-1);
   if (toasts.parentElement !== (dialog ?? document.body)) (dialog ?? document.body).append(toasts);
   dialog?.addEventListener("close", () => document.body.append(toasts), { once: true });
   toasts.append(element);

@@ -7,6 +7,7 @@ import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
 import { ask, begin, historyQueueUrl, Loading, showNothing, whatIfUrl } from "./data.js";
 
+/** @type {Record<string, string>} */
 const KINDS = {
   "": "Whatever could be better",
   "raise-capacity": "Raise the capacity",
@@ -29,8 +30,10 @@ fill(
   Object.entries(KINDS).map(([name, label]) => h("option", { value: name }, label)),
 );
 
+/** @param {any} seconds */
 const ms = (seconds) => (seconds === null || seconds === undefined ? null : seconds * 1000);
 
+/** @param {any} one */
 function row(one) {
   const would = one.recommended_blocked_seconds;
   const needs = one.recommended_peak_bytes;
@@ -91,18 +94,21 @@ function row(one) {
   );
 }
 
+/** @param {any[]} rows */
 function show(rows) {
   byId("table").hidden = !rows.length;
   fill(byId("rows"), rows.map(row));
 }
 
+/** @param {any} options */
 function showPage({ count, results }) {
   show(results);
   caveat(results.length ? CAVEAT : "");
   setText(
     byId("advice-of"),
     results.length
-      ? `From the week until ${clock(Math.max(...results.map((one) => one.until)))}; worked out anew every night.`
+      ? `From the week until ${clock(Math.max(...results.map((/** @type {any} */ one) => one.until)))}; ` +
+          "worked out anew every night."
       : "",
   );
   setText(byId("advice-count"), count ? exact(count) : "");
@@ -116,6 +122,11 @@ function showPage({ count, results }) {
     );
   const pager = byId("pager");
   pager.hidden = count <= SIZE;
+  /**
+   * @param {string} label
+   * @param {any} by
+   * @param {any} disabled
+   */
   const turn = (label, by, disabled) =>
     h(
       "button",
@@ -143,11 +154,15 @@ function showPage({ count, results }) {
   );
 }
 
-/** No job has been here: replay the worst queues of a week, one after the other. */
+/**
+ * No job has been here: replay the worst queues of a week, one after the other.
+ *
+ * @param {AbortSignal} signal
+ */
 async function byHand(signal) {
   const until = Date.now();
   const known = await ask("", {}, signal);
-  const end = Math.min(until, Math.max(...known.brokers.map((one) => one.last)) + 60_000);
+  const end = Math.min(until, Math.max(...known.brokers.map((/** @type {any} */ one) => one.last)) + 60_000);
   const top = await ask("top", { from: end - DAYS, until: end, of: "queues", broker, count: BY_HAND }, signal);
   const rows = [];
   for (const one of top.rows) {
@@ -175,6 +190,7 @@ async function byHand(signal) {
   return rows;
 }
 
+/** @param {string} text */
 function caveat(text) {
   setText(byId("caveat"), text);
   byId("caveat").hidden = !text;
@@ -184,7 +200,7 @@ function load() {
   const values = { broker, search: byId("search").value.trim(), kind: byId("kind").value, page, page_size: SIZE };
   loading.load(
     "advice",
-    async (signal) => {
+    async (/** @type {AbortSignal} */ signal) => {
       try {
         return await ask("advice", values, signal);
       } catch (error) {
@@ -198,7 +214,7 @@ function load() {
         return { byHand: true, count: rows.length, results: rows };
       }
     },
-    (answer) => {
+    (/** @type {any} */ answer) => {
       if (!answer.byHand) {
         byId("filters").hidden = false;
         showPage(answer);
@@ -226,6 +242,7 @@ function load() {
   );
 }
 
+/** @type {any} */
 let wait = null;
 byId("search").addEventListener("input", () => {
   clearTimeout(wait);
@@ -238,6 +255,6 @@ byId("kind").addEventListener("change", () => {
   page = 1;
   load();
 });
-byId("filters").addEventListener("submit", (event) => event.preventDefault());
+byId("filters").addEventListener("submit", (/** @type {any} */ event) => event.preventDefault());
 
 begin(() => {}, load);

@@ -6,18 +6,21 @@ import { plain } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
 import { edited } from "./events.js";
 
+/** @type {Record<string, string>} */
 const SYMBOLS = {
   "policy-changed": "diamond",
   "producers-stopped": "octagon",
   "producers-started": "triangle-right",
   "queue-purged": "x",
 };
+/** @type {Record<string, string>} */
 const WORDS = {
   "policy-changed": "Policy changed",
   "producers-stopped": "Producers stopped",
   "producers-started": "Producers started",
   "queue-purged": "Purged",
 };
+/** @type {Record<string, string>} */
 const RESOLUTIONS = {
   raw: "as recorded, second by second",
   minute: "one point a minute",
@@ -25,14 +28,27 @@ const RESOLUTIONS = {
   day: "one point a day (UTC)",
 };
 
-/** What a chart's points are, in words. */
+/**
+ * What a chart's points are, in words.
+ *
+ * @param {any} series
+ */
 export function resolutionInWords(series) {
   const text = RESOLUTIONS[series.resolution] ?? series.resolution;
   return series.resolution === "raw" ? `Depth ${text}` : `Mean depth, ${text}; zoom in for more`;
 }
 
-const trace = (figure, meta) => figure.data.find((one) => one.meta === meta);
+/**
+ * @param {any} figure
+ * @param {any} meta
+ */
+const trace = (figure, meta) => figure.data.find((/** @type {any} */ one) => one.meta === meta);
 
+/**
+ * @param {any} figure
+ * @param {any} meta
+ * @param {any[]} spans
+ */
 function putSpans(figure, meta, spans) {
   const bars = trace(figure, meta);
   if (!bars) return;
@@ -41,13 +57,19 @@ function putSpans(figure, meta, spans) {
     bars.visible = false;
     return;
   }
-  bars.x = spans.map((span) => (span.from + span.until) / 2);
-  bars.width = spans.map((span) => span.until - span.from);
+  bars.x = spans.map((/** @type {any} */ span) => (span.from + span.until) / 2);
+  bars.width = spans.map((/** @type {any} */ span) => span.until - span.from);
   bars.y = spans.map(() => 1);
-  bars.text = spans.map((span) => span.text);
+  bars.text = spans.map((/** @type {any} */ span) => span.text);
 }
 
-/** The parts of a stretch of time, ms, in which somebody recorded; `series` has the range and what nobody recorded. */
+/**
+ * The parts of a stretch of time, ms, in which somebody recorded; `series` has the range and what nobody recorded.
+ *
+ * @param {any} from
+ * @param {any} until
+ * @param {any} series
+ */
 export function recorded(from, until, series) {
   const parts = [];
   let at = Math.max(from, series.from);
@@ -61,11 +83,18 @@ export function recorded(from, until, series) {
   return parts;
 }
 
-/** Episodes as spans with words, where somebody recorded: what nobody saw is shown as no data. */
+/**
+ * Episodes as spans with words, where somebody recorded: what nobody saw is shown as no data.
+ *
+ * @param {any[]} episodes
+ * @param {any} kind
+ * @param {any} series
+ * @param {any} now
+ */
 function spansOf(episodes, kind, series, now) {
   return episodes
-    .filter((episode) => episode.kind === kind)
-    .flatMap((episode) => {
+    .filter((/** @type {any} */ episode) => episode.kind === kind)
+    .flatMap((/** @type {any} */ episode) => {
       const until = episode.end ?? now;
       const lasted =
         episode.end === null ? `since ${clock(episode.start)}, not over` : duration(episode.end - episode.start);
@@ -83,7 +112,11 @@ function spansOf(episodes, kind, series, now) {
     });
 }
 
-/** Two hundred texts on one chart are none: what they have in common is left out. */
+/**
+ * Two hundred texts on one chart are none: what they have in common is left out.
+ *
+ * @param {any} event
+ */
 function markText(event) {
   const who = event.actor ? ` by ${plain(event.actor)}` : "";
   const why = event.reason ? `<br>“${plain(event.reason)}”` : "";
@@ -102,10 +135,17 @@ export class QueueChart {
   #depth;
   #rates;
   #figures;
+  /** @type {any} */
   #shown = null;
   #element;
 
-  /** `figures`: {messages, bytes, rates}; `rates`: its element, or null. */
+  /**
+   * `figures`: {messages, bytes, rates}; `rates`: its element, or null.
+   *
+   * @param {HTMLElement} element
+   * @param {any} figures
+   * @param {any} [options]
+   */
   constructor(element, figures, { rates = null, zoomed, widen } = {}) {
     this.#element = element;
     this.#figures = figures;
@@ -114,6 +154,7 @@ export class QueueChart {
     this.#rates = rates ? new TimeChart(rates, figures.rates, { zoomed, widen }) : null;
   }
 
+  /** @param {string} unit */
   use(unit) {
     this.unit = unit;
     if (!this.#shown) return;
@@ -126,21 +167,33 @@ export class QueueChart {
     this.#rates?.clear();
   }
 
-  /** `height`: px, for a page that has several. */
+  /**
+   * `height`: px, for a page that has several.
+   *
+   * @param {any} series
+   * @param {any[]} episodes
+   * @param {any[]} marks
+   * @param {any} [options]
+   */
   show(series, episodes, marks, { height } = {}) {
     // Plotly carries axes over from one drawing to the next: one that had nothing to show has no length to go on from.
+    /** @param {any} shown */
     const alike = (shown) =>
       [
         shown.series.resolution,
-        ...["messages", "bytes"].map((unit) => shown.series[unit].some((value) => value !== null)),
+        ...["messages", "bytes"].map((unit) => shown.series[unit].some((/** @type {any} */ value) => value !== null)),
       ].join();
     if (this.#shown && alike(this.#shown) !== alike({ series })) this.#depth.clear();
     this.#shown = { series, episodes, marks };
     this.#depth.figure(this.#figures[this.unit]);
-    this.#depth.show(series.from, series.until, (figure) => this.#putDepth(figure, height));
-    if (["rate_in", "rate_out", "blocked_producers"].every((name) => series[name].every((value) => value === null)))
+    this.#depth.show(series.from, series.until, (/** @type {any} */ figure) => this.#putDepth(figure, height));
+    if (
+      ["rate_in", "rate_out", "blocked_producers"].every((name) =>
+        series[name].every((/** @type {any} */ value) => value === null),
+      )
+    )
       this.#rates?.clear();
-    else this.#rates?.show(series.from, series.until, (figure) => this.#putRates(figure));
+    else this.#rates?.show(series.from, series.until, (/** @type {any} */ figure) => this.#putRates(figure));
     const all =
       series.unwatched.length === 1 &&
       series.unwatched[0][0] <= series.from &&
@@ -155,9 +208,10 @@ export class QueueChart {
     );
   }
 
+  /** @param {any} figure */
   #spans(figure) {
     const { series, episodes } = this.#shown;
-    const gaps = series.unwatched.map(([from, until]) => ({
+    const gaps = series.unwatched.map((/** @type {any} */ [from, until]) => ({
       from,
       until,
       text: `No data: nobody recorded for ${duration(until - from)}`,
@@ -168,30 +222,46 @@ export class QueueChart {
     putSpans(figure, "stopped", spansOf(episodes, "stopped", series, now));
   }
 
+  /**
+   * @param {any} figure
+   * @param {any} height
+   */
   #putDepth(figure, height) {
     const { series, marks } = this.#shown;
     const { unit } = this;
     this.#spans(figure);
     const x = series.at;
     const raw = series.resolution === "raw";
+    /**
+     * @param {any} meta
+     * @param {any[]} values
+     */
     const put = (meta, values) => {
       const line = trace(figure, meta);
       line.x = x;
       line.y = values;
-      if (!values || values.every((value) => value === null)) line.visible = false;
+      if (!values || values.every((/** @type {any} */ value) => value === null)) line.visible = false;
     };
     const held = series.held;
     const values = series[unit];
-    put(unit, held ? values.map((value, index) => (held[index] ? value : null)) : values);
+    put(
+      unit,
+      held ? values.map((/** @type {any} */ value, /** @type {any} */ index) => (held[index] ? value : null)) : values,
+    );
     put(
       `told_${unit}`,
-      held?.some((one) => !one) ? values.map((value, index) => (held[index] ? null : value)) : values.map(() => null),
+      held?.some((/** @type {any} */ one) => !one)
+        ? values.map((/** @type {any} */ value, /** @type {any} */ index) => (held[index] ? null : value))
+        : values.map(() => null),
     );
     if (raw) trace(figure, unit).line.shape = "hv";
     put(`${unit}_max`, raw ? null : series[`${unit}_max`]);
     put(`${unit}_p95`, raw ? null : series[`${unit}_p95`]);
     const limits = Object.fromEntries(
-      ["capacity", "stop", "resume"].map((level) => [level, series[`${level}_${unit}`].map((value) => value || null)]),
+      ["capacity", "stop", "resume"].map((level) => [
+        level,
+        series[`${level}_${unit}`].map((/** @type {any} */ value) => value || null),
+      ]),
     );
     for (const [level, line] of Object.entries(limits)) put(`${level}_${unit}`, line);
     // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
@@ -202,18 +272,18 @@ export class QueueChart {
         line.mode = x.length < 40 ? "lines+markers" : "lines";
     this.#putMarks(
       figure,
-      marks.filter((mark) => mark.at >= series.from && mark.at < series.until),
+      marks.filter((/** @type {any} */ mark) => mark.at >= series.from && mark.at < series.until),
     );
     for (const meta of ["overfull_ms", "stopped_ms"]) {
       const bars = trace(figure, `share-${meta}`);
       const shares = raw
         ? []
-        : series[meta].map((value) => (value === null ? null : Math.min(1, value / series.step_ms)));
-      if (!shares.some((share) => share)) {
+        : series[meta].map((/** @type {any} */ value) => (value === null ? null : Math.min(1, value / series.step_ms)));
+      if (!shares.some((/** @type {any} */ share) => share)) {
         bars.visible = false;
         continue;
       }
-      bars.x = series.at.map((at) => at + series.step_ms / 2);
+      bars.x = series.at.map((/** @type {any} */ at) => at + series.step_ms / 2);
       bars.width = series.step_ms;
       bars.y = shares;
     }
@@ -226,6 +296,10 @@ export class QueueChart {
     if (height) figure.layout.height = height;
   }
 
+  /**
+   * @param {any} figure
+   * @param {any[]} marks
+   */
   #putMarks(figure, marks) {
     const dots = trace(figure, "marks");
     const lines = trace(figure, "mark-lines");
@@ -234,34 +308,40 @@ export class QueueChart {
       lines.visible = false;
       return;
     }
-    dots.x = marks.map((mark) => mark.at);
+    dots.x = marks.map((/** @type {any} */ mark) => mark.at);
     dots.y = marks.map(() => 0.96);
     dots.text = marks.map(markText);
-    dots.marker.symbol = marks.map((mark) => SYMBOLS[mark.kind] ?? "circle");
-    lines.x = marks.flatMap((mark) => [mark.at, mark.at, null]);
+    dots.marker.symbol = marks.map((/** @type {any} */ mark) => SYMBOLS[mark.kind] ?? "circle");
+    lines.x = marks.flatMap((/** @type {any} */ mark) => [mark.at, mark.at, null]);
     lines.y = marks.flatMap(() => [0, 1, null]);
   }
 
+  /** @param {any} figure */
   #putRates(figure) {
     const { series } = this.#shown;
-    const gaps = series.unwatched.map(([from, until]) => ({ from, until, text: "No data" }));
+    const gaps = series.unwatched.map((/** @type {any} */ [from, until]) => ({ from, until, text: "No data" }));
     putSpans(figure, "unwatched", gaps);
     const x = series.at;
-    const most = Math.max(1, ...series.blocked_producers.map((value) => value ?? 0));
+    const most = Math.max(1, ...series.blocked_producers.map((/** @type {any} */ value) => value ?? 0));
     figure.layout.yaxis3.range = [0, most * 1.15];
     figure.layout.yaxis3.dtick = Math.ceil(most / 3);
     for (const meta of ["rate_in", "rate_out", "blocked_producers"]) {
       const line = trace(figure, meta);
       line.x = x;
       line.y = series[meta];
-      if (series[meta].every((value) => value === null)) line.visible = false;
+      if (series[meta].every((/** @type {any} */ value) => value === null)) line.visible = false;
     }
   }
 }
 
-/** The greatest depth of a series, in words. */
+/**
+ * The greatest depth of a series, in words.
+ *
+ * @param {any} series
+ * @param {string} unit
+ */
 export function peakInWords(series, unit) {
   const raw = series.resolution === "raw";
-  const values = (raw ? series[unit] : series[`${unit}_max`]).filter((value) => value !== null);
+  const values = (raw ? series[unit] : series[`${unit}_max`]).filter((/** @type {any} */ value) => value !== null);
   return values.length ? exactAmount(Math.max(...values), unit) : "–";
 }

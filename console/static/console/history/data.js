@@ -1,30 +1,60 @@
 // What history pages ask the API for, and what they show instead of data: nothing recorded, nothing found, trouble.
 
 import { get, query } from "../core/api.js";
-import { fill, h, icon } from "../core/elements.js";
+import { byId, fill, h, icon } from "../core/elements.js";
 import { queueUrl } from "../core/object_names.js";
 
+/**
+ * @param {string} what
+ * @param {Record<string, any>} values
+ * @param {AbortSignal} [signal]
+ */
 export const ask = (what, values, signal) => get(`history/${what ? `${what}/` : ""}${manyQuery(values)}`, signal);
 
-/** As `query`, with lists: each of their values is a parameter of its own. */
+/**
+ * As `query`, with lists: each of their values is a parameter of its own.
+ *
+ * @param {any} values
+ */
 export function manyQuery(values) {
   const single = Object.fromEntries(Object.entries(values).filter(([, value]) => !Array.isArray(value)));
   const lists = Object.entries(values).filter(([, value]) => Array.isArray(value));
   const text = query(single);
-  const more = lists.flatMap(([name, list]) => list.map((value) => `${name}=${encodeURIComponent(value)}`)).join("&");
+  const more = lists
+    .flatMap(([name, list]) => list.map((/** @type {any} */ value) => `${name}=${encodeURIComponent(value)}`))
+    .join("&");
   return more ? `${text || "?"}${text ? "&" : ""}${more}` : text;
 }
 
+/**
+ * @param {any} what
+ * @param {any} values
+ * @param {any} kind
+ */
 export const fileUrl = (what, values, kind) => `/api/v1/history/${what}/file/${manyQuery({ ...values, as: kind })}`;
 
+/** @param {any} values */
 const params = (values) => query(values);
 
-/** Pages of the history. `range`: {from, until} as the address has them, or nothing. */
+/**
+ * Pages of the history. `range`: {from, until} as the address has them, or nothing.
+ *
+ * @param {any} key
+ * @param {any} [range]
+ */
 export const historyQueueUrl = (key, range = {}) =>
   `/history${queueUrl(key.virtualhost, key.queue ?? key.name)}${params({ broker: key.broker, ...range })}`;
+/**
+ * @param {any} key
+ * @param {any} [range]
+ */
 export const incidentUrl = (key, range = {}) =>
   "/history/incident/" +
   `${params({ ...range, broker: key.broker, virtualhost: key.queue ? key.virtualhost : "", queue: key.queue })}`;
+/**
+ * @param {any} key
+ * @param {any} [range]
+ */
 export const whatIfUrl = (key, range = {}) =>
   `/history/what-if${queueUrl(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}` +
   `${params({ broker: key.broker, ...range })}`;
@@ -49,10 +79,18 @@ const howToBegin = () => [
   ),
 ];
 
-/** Text between backquotes is a command. */
+/**
+ * Text between backquotes is a command.
+ *
+ * @param {string} text
+ */
 export const withCommands = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 
-/** Say in a line, in `element`, what keeps the pipeline from showing what happened; nothing if it is well. */
+/**
+ * Say in a line, in `element`, what keeps the pipeline from showing what happened; nothing if it is well.
+ *
+ * @param {HTMLElement} element
+ */
 export async function showPipeline(element) {
   let told;
   try {
@@ -60,7 +98,7 @@ export async function showPipeline(element) {
   } catch {
     return; // what cannot be asked now is asked again
   }
-  const found = told.findings.filter((one) => one.severity === "trouble");
+  const found = told.findings.filter((/** @type {any} */ one) => one.severity === "trouble");
   element.hidden = !found.length;
   if (!found.length) return;
   fill(
@@ -89,8 +127,14 @@ const beingWorkedOut = () => [
 
 let looking = 0;
 
-/** Put into `element` why there is nothing; `again` is what "Try again" does, and what is done by itself while the
- * first numbers are to come. */
+/**
+ * Put into `element` why there is nothing; `again` is what "Try again" does, and what is done by itself while the
+ * first numbers are to come.
+ *
+ * @param {HTMLElement} element
+ * @param {any} error
+ * @param {(...given: any[]) => any} again
+ */
 export function showTrouble(element, error, again) {
   if (error.name === "AbortError") return;
   if (error.status === 404) {
@@ -111,6 +155,10 @@ export function showTrouble(element, error, again) {
   );
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {...any} words
+ */
 export const showNothing = (element, ...words) => fill(element, h("div", { class: "empty" }, h("p", {}, words)));
 
 /**
@@ -120,6 +168,13 @@ export const showNothing = (element, ...words) => fill(element, h("div", { class
 export class Loading {
   #running = new Map();
 
+  /**
+   * @param {any} name
+   * @param {any} call
+   * @param {any} show
+   * @param {HTMLElement} element
+   * @param {(...given: any[]) => any} again
+   */
   async load(name, call, show, element, again) {
     this.#running.get(name)?.abort();
     const control = new AbortController();
@@ -139,7 +194,13 @@ export class Loading {
   }
 }
 
-/** Call `look` every `ms` while the page is shown and `wanted()`. */
+/**
+ * Call `look` every `ms` while the page is shown and `wanted()`.
+ *
+ * @param {(...given: any[]) => any} look
+ * @param {any} wanted
+ * @param {number} [ms]
+ */
 export function repeat(look, wanted, ms = 15_000) {
   setInterval(() => document.visibilityState === "visible" && wanted() && look(), ms);
 }
@@ -147,9 +208,12 @@ export function repeat(look, wanted, ms = 15_000) {
 /**
  * Show a page, #history, as soon as anything is known: `prepare(known)` what that changes, then `load()`. Until then
  * #nothing says why there is nothing, how to begin, or that the first numbers are to come.
+ *
+ * @param {any} prepare
+ * @param {(...given: any[]) => any} load
  */
 export async function begin(prepare, load) {
-  const [page, nothing] = ["history", "nothing"].map((id) => document.getElementById(id));
+  const [page, nothing] = ["history", "nothing"].map((id) => byId(id));
   try {
     const known = await ask("", {});
     if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: known.landed });

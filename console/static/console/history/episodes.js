@@ -17,6 +17,7 @@ const COLUMNS = [
   ["blocked", "Blocked producer time", "num"],
   [null, "Ended by", ""],
 ];
+/** @type {Record<string, string>} */
 const ENDED = {
   drained: "drained",
   policy: "an edit of its limits",
@@ -36,6 +37,7 @@ export class Episodes {
   #pager;
   #files;
   #loading = new Loading();
+  /** @type {any} */
   #asked = {};
   #page = 1;
   #sort = "-start";
@@ -44,7 +46,12 @@ export class Episodes {
   #told;
   #several;
 
-  /** `told(count)`: called with how many there are. `several()`: whether rows say which broker they are of. */
+  /**
+   * `told(count)`: called with how many there are. `several()`: whether rows say which broker they are of.
+   *
+   * @param {HTMLElement} box
+   * @param {any} [options]
+   */
   constructor(box, { told = () => {}, several = () => false, search = true } = {}) {
     this.#told = told;
     this.#several = several;
@@ -72,6 +79,7 @@ export class Episodes {
       "aria-label": "Search episodes",
       ...(search ? { id: "search" } : {}),
     });
+    /** @type {any} */
     let wait = null;
     input.addEventListener("input", () => {
       clearTimeout(wait);
@@ -111,7 +119,11 @@ export class Episodes {
     );
   }
 
-  /** `asked`: parameters of the range, broker and queue. */
+  /**
+   * `asked`: parameters of the range, broker and queue.
+   *
+   * @param {any} asked
+   */
   show(asked) {
     const text = JSON.stringify({ ...asked, from: 0, until: 0 });
     if (text !== JSON.stringify({ ...this.#asked, from: 0, until: 0 })) this.#page = 1;
@@ -124,6 +136,7 @@ export class Episodes {
     this.#load();
   }
 
+  /** @param {any} name */
   #sortBy(name) {
     this.#sort =
       this.#sort === `-${name}` ? name : this.#sort === name ? `-${name}` : name === "queue" ? name : `-${name}`;
@@ -135,20 +148,22 @@ export class Episodes {
   }
 
   #load() {
-    for (const button of this.#table.querySelectorAll("button.sort")) {
+    for (const button of /** @type {any} */ (this.#table).querySelectorAll("button.sort")) {
       const name = button.dataset.sort;
       const way = this.#sort === name ? "ascending" : this.#sort === `-${name}` ? "descending" : null;
       setAttribute(button.closest("th"), "aria-sort", way);
     }
     this.#loading.load(
       "page",
-      (signal) => ask("episodes", { ...this.#values, page: this.#page, page_size: SIZE }, signal),
-      (answer) => this.#shown(answer),
+      (/** @type {AbortSignal} */ signal) =>
+        ask("episodes", { ...this.#values, page: this.#page, page_size: SIZE }, signal),
+      (/** @type {any} */ answer) => this.#shown(answer),
       this.#note,
       () => this.#load(),
     );
   }
 
+  /** @param {any} options */
   #shown({ count: matching, results, page }) {
     if (!results.length && page > 1) {
       this.#page = 1;
@@ -157,7 +172,7 @@ export class Episodes {
     }
     fill(
       this.#body,
-      results.map((episode) => this.#row(episode)),
+      results.map((/** @type {any} */ episode) => this.#row(episode)),
     );
     this.#table.hidden = !results.length;
     if (results.length) fill(this.#note);
@@ -170,6 +185,11 @@ export class Episodes {
     this.#told(matching);
     const last = (page - 1) * SIZE + results.length;
     this.#pager.hidden = matching <= SIZE;
+    /**
+     * @param {string} label
+     * @param {any} by
+     * @param {any} disabled
+     */
     const turn = (label, by, disabled) =>
       h(
         "button",
@@ -191,6 +211,10 @@ export class Episodes {
       h("span", { class: "muted" }, `${exact((page - 1) * SIZE + 1)}–${exact(last)} of ${exact(matching)}`),
       turn("Next", 1, last >= matching),
     );
+    /**
+     * @param {any} kind
+     * @param {string} label
+     */
     const link = (kind, label) => h("a", { href: fileUrl("episodes", this.#values, kind), download: "" }, label);
     fill(
       this.#files,
@@ -205,6 +229,7 @@ export class Episodes {
     );
   }
 
+  /** @param {any} episode */
   #row(episode) {
     const until = episode.end ?? Date.now();
     const range = { from: addressMoment(episode.start - AROUND), until: addressMoment(until + AROUND) };
@@ -230,6 +255,11 @@ export class Episodes {
           h("a", { href: historyQueueUrl(episode, range) }, episode.queue),
           episode.virtualhost === "default" ? null : h("small", { class: "muted" }, episode.virtualhost),
         ];
+    /**
+     * @param {any} value
+     * @param {any} stop
+     * @param {string} unit
+     */
     const peak = (value, stop, unit) =>
       h(
         "td",
@@ -311,4 +341,8 @@ export class Episodes {
   }
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {any} n
+ */
 export const setCount = (element, n) => setText(element, n ? exact(n) : "");

@@ -6,6 +6,7 @@ import { objectUrl, parseName, shortName, stopInWords } from "../core/object_nam
 import { reasonInWords } from "../widgets/values.js";
 import { historyQueueUrl } from "./data.js";
 
+/** @type {Record<string, string>} */
 const SHAPES = {
   "queue-overfull": "overfull",
   "queue-underfull": "normal",
@@ -16,6 +17,7 @@ const SHAPES = {
   "policy-changed": "pencil",
 };
 
+/** @param {any} value */
 const valueInWords = (value) =>
   value === null || value === undefined
     ? "not set"
@@ -25,14 +27,22 @@ const valueInWords = (value) =>
         ? value
         : JSON.stringify(value);
 
-/** The lines of an edit: "capacity_messages 1,000 → 2,000". */
+/**
+ * The lines of an edit: "capacity_messages 1,000 → 2,000".
+ *
+ * @param {any} event
+ */
 export function edited(event) {
   const { before, after } = event;
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return names.map((name) => `${words(name)}: ${valueInWords(before?.[name])} → ${valueInWords(after?.[name])}`);
 }
 
-/** What it is about: a link to the queue's history, or to the object. */
+/**
+ * What it is about: a link to the queue's history, or to the object.
+ *
+ * @param {any} event
+ */
 function subject(event) {
   if (event.queue)
     return h(
@@ -47,6 +57,7 @@ function subject(event) {
     : h("span", {}, event.object);
 }
 
+/** @param {any} event */
 function details(event) {
   const said = [];
   if (event.depth_messages !== null || event.depth_bytes !== null) {
@@ -72,7 +83,12 @@ function details(event) {
   return said.join(" · ");
 }
 
-/** One event. Its reason is set off: that is what somebody who reads an incident is after. */
+/**
+ * One event. Its reason is set off: that is what somebody who reads an incident is after.
+ *
+ * @param {any} event
+ * @param {any} [options]
+ */
 export function eventLine(event, { several = false } = {}) {
   const who = event.actor ? ["by ", h("strong", {}, event.actor)] : [];
   return h(
@@ -99,8 +115,13 @@ export function eventLine(event, { several = false } = {}) {
   );
 }
 
+/**
+ * @param {HTMLElement} list
+ * @param {any[]} events
+ * @param {{several?: boolean}} [options]
+ */
 export const showEvents = (list, events, options) =>
   fill(
     list,
-    events.map((event) => eventLine(event, options)),
+    events.map((/** @type {any} */ event) => eventLine(event, options)),
   );

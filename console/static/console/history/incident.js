@@ -22,6 +22,7 @@ const CHARTS = 4;
 const SIZE = 200;
 
 const search = new URLSearchParams(location.search);
+/** @type {Record<string, any>} */
 const about = {
   broker: search.get("broker") ?? "",
   virtualhost: search.get("virtualhost") ?? "",
@@ -38,7 +39,7 @@ let several = false;
 
 const form = byId("about");
 for (const name of ["broker", "queue", "virtualhost"]) form.elements[name].value = about[name];
-form.addEventListener("submit", (event) => {
+form.addEventListener("submit", (/** @type {any} */ event) => {
   event.preventDefault();
   const url = new URL(location.href);
   for (const name of ["broker", "queue", "virtualhost"]) {
@@ -50,6 +51,7 @@ form.addEventListener("submit", (event) => {
   load();
 });
 
+/** @type {any} */
 let lookUp = null;
 form.elements.queue.addEventListener("input", () => {
   clearTimeout(lookUp);
@@ -62,7 +64,7 @@ form.elements.queue.addEventListener("input", () => {
       });
       fill(
         byId("queue-names"),
-        found.map((one) => h("option", { value: one.name }, one.virtualhost)),
+        found.map((/** @type {any} */ one) => h("option", { value: one.name }, one.virtualhost)),
       );
     } catch {
       // Suggestions only: the name may be typed.
@@ -87,6 +89,7 @@ byId("copy").addEventListener("click", async () => {
 
 const charts = new Map();
 
+/** @param {any} key */
 function chartOf(key) {
   const name = JSON.stringify(key);
   if (!charts.has(name)) {
@@ -114,7 +117,7 @@ function chartOf(key) {
     );
     const section = h("section", { class: "card" }, head, box);
     const chart = new QueueChart(box, settings.figures, {
-      zoomed: (from, until) => range.set(from, until),
+      zoomed: (/** @type {any} */ from, /** @type {any} */ until) => range.set(from, until),
       widen: () => range.widen(),
     });
     charts.set(name, { section, box, chart, link, note: head.lastChild });
@@ -122,11 +125,12 @@ function chartOf(key) {
   return charts.get(name);
 }
 
+/** @param {any} keys */
 function showCharts(keys) {
   const box = byId("charts");
   fill(
     box,
-    keys.map((key) => chartOf(key).section),
+    keys.map((/** @type {any} */ key) => chartOf(key).section),
   );
   if (!keys.length) {
     fill(
@@ -150,14 +154,16 @@ function showCharts(keys) {
     one.link.href = historyQueueUrl(key, { from: addressMoment(range.from), until: addressMoment(range.until) });
     loading.load(
       `chart ${JSON.stringify(key)}`,
-      (signal) =>
+      (/** @type {AbortSignal} */ signal) =>
         Promise.all([
           ask("series", asked, signal),
           ask("episodes", { ...asked, page_size: 200, sort: "-duration" }, signal),
           ask("events", { ...asked, kind: MARKS, page_size: 100 }, signal),
         ]),
-      ([series, episodes, marks]) => {
-        const bytes = !series.capacity_messages.some((value) => value) && series.capacity_bytes.some((value) => value);
+      (/** @type {any} */ [series, episodes, marks]) => {
+        const bytes =
+          !series.capacity_messages.some((/** @type {any} */ value) => value) &&
+          series.capacity_bytes.some((/** @type {any} */ value) => value);
         if (!series.known && !episodes.count) {
           one.chart.clear();
           showNothing(one.box, "No data in this range.");
@@ -173,7 +179,11 @@ function showCharts(keys) {
   }
 }
 
-/** The queues to draw: the one that was named, or those that lost the most time. */
+/**
+ * The queues to draw: the one that was named, or those that lost the most time.
+ *
+ * @param {AbortSignal} signal
+ */
 async function keysOf(signal) {
   if (about.queue)
     return [
@@ -184,12 +194,17 @@ async function keysOf(signal) {
     { ...range.query, broker: about.broker, of: "queues", measure: "blocked", count: CHARTS },
     signal,
   );
-  return top.rows.map((one) => ({ broker: one.broker, virtualhost: one.virtualhost, queue: one.name }));
+  return top.rows.map((/** @type {any} */ one) => ({
+    broker: one.broker,
+    virtualhost: one.virtualhost,
+    queue: one.name,
+  }));
 }
 
 // -- events -------------------------------------------------------------------------------------------------------
 
 const words = byId("search");
+/** @type {any} */
 let wait = null;
 words.addEventListener("input", () => {
   clearTimeout(wait);
@@ -201,13 +216,14 @@ words.addEventListener("input", () => {
 
 const asked = () => ({ ...range.query, ...about, search: words.value.trim() });
 
+/** @param {any} answer */
 function showEvents(answer) {
   setText(byId("events-count"), answer.count ? exact(answer.count) : "");
   for (const [name, n] of Object.entries(answer.groups)) {
     const chip = byId("groups").querySelector(`[data-group="${name}"]`);
     setText(chip.querySelector(".chip-count"), exact(n));
   }
-  const lines = answer.results.map((event) => eventLine(event, { several }));
+  const lines = answer.results.map((/** @type {any} */ event) => eventLine(event, { several }));
   const list = byId("timeline");
   if (answer.page === 1) fill(list, lines);
   else list.append(...lines);
@@ -226,6 +242,10 @@ function showEvents(answer) {
           : "Nothing happened in this range, as far as anybody looked.",
     );
   }
+  /**
+   * @param {any} kind
+   * @param {string} label
+   */
   const link = (kind, label) =>
     h("a", { href: fileUrl("events", { ...asked(), group: [...groups] }, kind), download: "" }, label);
   fill(byId("events-files"), answer.count ? ["as ", link("csv", "CSV"), " or ", link("parquet", "Parquet")] : null);
@@ -234,7 +254,8 @@ function showEvents(answer) {
 function loadEvents() {
   loading.load(
     "events",
-    (signal) => ask("events", { ...asked(), group: [...groups], page, page_size: SIZE }, signal),
+    (/** @type {AbortSignal} */ signal) =>
+      ask("events", { ...asked(), group: [...groups], page, page_size: SIZE }, signal),
     showEvents,
     byId("events-note"),
     loadEvents,
@@ -289,9 +310,11 @@ function load() {
 
 range.addEventListener("change", load);
 setAttribute(byId("timeline"), "tabindex", "0");
-begin((known) => {
+begin((/** @type {any} */ known) => {
   several = known.brokers.length > 1;
-  const names = [...new Set([...known.brokers.map((one) => one.broker), ...(about.broker ? [about.broker] : [])])];
+  const names = [
+    ...new Set([...known.brokers.map((/** @type {any} */ one) => one.broker), ...(about.broker ? [about.broker] : [])]),
+  ];
   fill(
     form.elements.broker,
     h("option", { value: "" }, "All brokers"),

@@ -1,6 +1,6 @@
 // The history of all brokers: who lost the most time, when, and every episode.
 
-import { byId, fill, h, setAttribute } from "../core/elements.js";
+import { byId, fill, findAll, h, setAttribute } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
@@ -13,19 +13,21 @@ import { RangePicker } from "./range_picker.js";
 const range = new RangePicker(byId("range"), { initial: "24h" });
 const loading = new Loading();
 const search = new URLSearchParams(location.search);
-let measure = ["blocked", "overfull", "stopped"].includes(search.get("measure")) ? search.get("measure") : "blocked";
+let measure = ["blocked", "overfull", "stopped"].find((name) => name === search.get("measure")) ?? "blocked";
 let broker = search.get("broker") ?? "";
 let brokers = [];
+/** @type {any} */
 let heat = null;
 
 const episodes = new Episodes(byId("episodes"), {
-  told: (n) => setCount(byId("episodes-count"), n),
+  told: (/** @type {any} */ n) => setCount(byId("episodes-count"), n),
   several: () => several(),
 });
+/** @type {any} */
 const heatChart = new TimeChart(byId("heat"), settings.figures.heat, {
-  zoomed: (from, until) => range.set(from, until),
+  zoomed: (/** @type {any} */ from, /** @type {any} */ until) => range.set(from, until),
   widen: () => range.widen(),
-  clicked: (point) => {
+  clicked: (/** @type {any} */ point) => {
     if (!heat || point.y === undefined || !(point.y in heat.queues)) return;
     const at = heat.at[point.pointIndex?.[1] ?? point.pointNumber?.[1]];
     location.assign(
@@ -34,6 +36,7 @@ const heatChart = new TimeChart(byId("heat"), settings.figures.heat, {
   },
 });
 
+/** @type {Record<string, string>} */
 const MEASURED = {
   blocked: "blocked producer time",
   overfull: "time overfull",
@@ -43,6 +46,11 @@ const several = () => brokers.length > 1 && !broker;
 const rangeNow = () =>
   range.length ? { range: range.length } : { from: addressMoment(range.from), until: addressMoment(range.until) };
 
+/**
+ * @param {any} one
+ * @param {any} most
+ * @param {any} [options]
+ */
 function row(one, most, { producer = false } = {}) {
   const value = one[`${measure}_ms`];
   const name = producer ? h("span", {}, one.name) : h("a", { href: historyQueueUrl(one, rangeNow()) }, one.name);
@@ -70,6 +78,11 @@ function row(one, most, { producer = false } = {}) {
   );
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {any} answer
+ * @param {any} options
+ */
 function showTop(element, answer, options) {
   if (!answer.rows.length) {
     showNothing(element, `Nothing lost time in this range, as far as anybody looked.`);
@@ -81,11 +94,12 @@ function showTop(element, answer, options) {
     h(
       "ol",
       { class: "ranking" },
-      answer.rows.map((one) => row(one, most, options)),
+      answer.rows.map((/** @type {any} */ one) => row(one, most, options)),
     ),
   );
 }
 
+/** @param {any} answer */
 function showHeat(answer) {
   heat = answer;
   if (!answer.queues.length) {
@@ -93,7 +107,7 @@ function showHeat(answer) {
     showNothing(byId("heat"), "No queue lost time in this range, as far as anybody looked.");
     return;
   }
-  const names = answer.queues.map((queue) =>
+  const names = answer.queues.map((/** @type {any} */ queue) =>
     [
       queue.name,
       queue.virtualhost === "default" ? "" : ` (${queue.virtualhost})`,
@@ -101,16 +115,16 @@ function showHeat(answer) {
     ].join(""),
   );
   const slotIsQueueTime = measure !== "blocked";
-  heatChart.show(answer.from, answer.until, (figure) => {
-    const map = figure.data.find((trace) => trace.meta === "heat");
-    map.x = answer.at.map((at) => at + answer.bucket_ms / 2);
-    map.y = answer.queues.map((_, index) => index);
+  heatChart.show(answer.from, answer.until, (/** @type {any} */ figure) => {
+    const map = figure.data.find((/** @type {any} */ trace) => trace.meta === "heat");
+    map.x = answer.at.map((/** @type {any} */ at) => at + answer.bucket_ms / 2);
+    map.y = answer.queues.map((/** @type {any} */ _, /** @type {any} */ index) => index);
     map.z = answer.values;
-    const most = Math.max(1, ...answer.values.flat().map((value) => value ?? 0));
+    const most = Math.max(1, ...answer.values.flat().map((/** @type {any} */ value) => value ?? 0));
     map.zmax = slotIsQueueTime ? Math.min(answer.bucket_ms, most) : most;
-    map.text = answer.values.map((line, index) =>
+    map.text = answer.values.map((/** @type {any} */ line, /** @type {any} */ index) =>
       line.map(
-        (value, slot) =>
+        (/** @type {any} */ value, /** @type {any} */ slot) =>
           `<b>${plain(names[index])}</b><br>${clock(answer.at[slot])} – ` +
           `${clock(answer.at[slot] + answer.bucket_ms)}<br>` +
           `${value === null ? "no data" : `${duration(value)} ${MEASURED[measure]}`}`,
@@ -118,18 +132,19 @@ function showHeat(answer) {
     );
     map.colorbar.tickvals = [0, map.zmax / 2, map.zmax];
     map.colorbar.ticktext = [0, map.zmax / 2, map.zmax].map((value) => duration(value));
-    const gaps = figure.data.find((trace) => trace.meta === "unwatched");
+    const gaps = figure.data.find((/** @type {any} */ trace) => trace.meta === "unwatched");
     const slots = answer.at.filter(
-      (_, slot) => answer.at[slot] < Date.now() && answer.values.every((line) => line[slot] === null),
+      (/** @type {any} */ _, /** @type {any} */ slot) =>
+        answer.at[slot] < Date.now() && answer.values.every((/** @type {any} */ line) => line[slot] === null),
     );
     gaps.visible = slots.length > 0;
-    gaps.x = slots.map((at) => at + answer.bucket_ms / 2);
+    gaps.x = slots.map((/** @type {any} */ at) => at + answer.bucket_ms / 2);
     gaps.width = answer.bucket_ms;
     gaps.y = slots.map(() => 1);
     gaps.text = slots.map(() => "No data: nobody recorded");
     const longest = byId("heat").clientWidth < 520 ? 14 : 24;
     figure.layout.yaxis2.tickvals = map.y;
-    figure.layout.yaxis2.ticktext = names.map((name) =>
+    figure.layout.yaxis2.ticktext = names.map((/** @type {any} */ name) =>
       plain(name.length > longest ? `${name.slice(0, longest - 1)}…` : name),
     );
     figure.layout.height = Math.max(150, 70 + answer.queues.length * 22);
@@ -143,16 +158,17 @@ function showHeat(answer) {
 function load() {
   range.renew();
   const asked = { ...range.query, broker };
-  for (const [name, of, producer] of [
-    ["top-queues", "queues", false],
-    ["top-producers", "producers", true],
+  for (const [name, of] of [
+    ["top-queues", "queues"],
+    ["top-producers", "producers"],
   ]) {
+    const producer = of === "producers";
     const values = { ...asked, of, measure: producer ? "blocked" : measure };
     const element = byId(name);
     loading.load(
       name,
-      (signal) => ask("top", values, signal),
-      (answer) => {
+      (/** @type {AbortSignal} */ signal) => ask("top", values, signal),
+      (/** @type {any} */ answer) => {
         const shown = measure;
         if (producer) measure = "blocked";
         showTop(element, answer, { producer });
@@ -164,7 +180,7 @@ function load() {
   }
   loading.load(
     "heat",
-    (signal) => ask("heat", { ...asked, measure }, signal),
+    (/** @type {AbortSignal} */ signal) => ask("heat", { ...asked, measure }, signal),
     showHeat,
     byId("heat"),
     () => {
@@ -176,10 +192,15 @@ function load() {
 }
 
 function showMeasure() {
-  for (const button of document.querySelectorAll("[data-measure]"))
+  for (const button of findAll("[data-measure]"))
     setAttribute(button, "aria-pressed", String(button.dataset.measure === measure));
 }
 
+/**
+ * @param {any} name
+ * @param {any} value
+ * @param {any} usual
+ */
 function remember(name, value, usual) {
   const url = new URL(location.href);
   if (value === usual) url.searchParams.delete(name);
@@ -187,7 +208,7 @@ function remember(name, value, usual) {
   history.replaceState(null, "", url);
 }
 
-for (const button of document.querySelectorAll("[data-measure]")) {
+for (const button of findAll("[data-measure]")) {
   button.addEventListener("click", () => {
     measure = button.dataset.measure;
     remember("measure", measure, "blocked");
@@ -208,15 +229,15 @@ range.addEventListener("change", load);
 const pipeline = () => showPipeline(byId("pipeline"));
 repeat(pipeline, () => true, 30_000);
 repeat(load, () => range.live && !byId("history").hidden, 30_000);
-begin((known) => {
+begin((/** @type {any} */ known) => {
   brokers = known.brokers;
   choice.closest("label").hidden = brokers.length < 2 && !broker;
-  const names = [...new Set([...brokers.map((one) => one.broker), ...(broker ? [broker] : [])])];
+  const names = [...new Set([...brokers.map((/** @type {any} */ one) => one.broker), ...(broker ? [broker] : [])])];
   fill(
     choice,
     h("option", { value: "" }, "All brokers"),
     names.map((name) => h("option", { value: name }, name)),
   );
   choice.value = broker;
-  range.known = brokers.filter((one) => !broker || one.broker === broker);
+  range.known = brokers.filter((/** @type {any} */ one) => !broker || one.broker === broker);
 }, load).then(pipeline);

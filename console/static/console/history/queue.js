@@ -1,6 +1,6 @@
 // One queue's past: its depth and levels, its episodes, and what operators did.
 
-import { byId, fill, h, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, findAll, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
@@ -17,41 +17,61 @@ const { key } = settings;
 const about = { broker: key.broker, virtualhost: key.virtualhost, queue: key.queue };
 const range = new RangePicker(byId("range"), { initial: "24h" });
 const loading = new Loading();
-const zooming = { zoomed: (from, until) => range.set(from, until), widen: () => range.widen() };
+const zooming = {
+  zoomed: (/** @type {any} */ from, /** @type {any} */ until) => range.set(from, until),
+  widen: () => range.widen(),
+};
 const chart = new QueueChart(byId("chart"), settings.figures, { rates: byId("rates"), ...zooming });
-const episodes = new Episodes(byId("episodes"), { told: (n) => setCount(byId("episodes-count"), n) });
+const episodes = new Episodes(byId("episodes"), {
+  told: (/** @type {any} */ n) => setCount(byId("episodes-count"), n),
+});
 
+/** @type {string | null} */
 let unit = null;
 
+/** @param {any} chosen */
 function showUnit(chosen) {
   unit = chosen;
-  for (const button of document.querySelectorAll("[data-unit]"))
+  for (const button of findAll("[data-unit]"))
     setAttribute(button, "aria-pressed", String(button.dataset.unit === chosen));
   chart.use(chosen);
 }
 
-for (const button of document.querySelectorAll("[data-unit]"))
+for (const button of findAll("[data-unit]"))
   button.addEventListener("click", () => {
     showUnit(button.dataset.unit);
     facts();
   });
 
+/** @type {any} */
 let shown = null;
 
 function facts() {
   if (!shown) return;
   const { series, spans } = shown;
+  /** @param {any} name */
   const sum = (name) =>
-    series[name].some((value) => value !== null) ? series[name].reduce((all, value) => all + (value ?? 0), 0) : null;
+    series[name].some((/** @type {any} */ value) => value !== null)
+      ? series[name].reduce((/** @type {any} */ all, /** @type {any} */ value) => all + (value ?? 0), 0)
+      : null;
+  /** @param {any} episode */
   const within = (episode) =>
     recorded(episode.start, episode.end ?? Date.now(), series).reduce((all, [from, until]) => all + until - from, 0);
-  const overfull = spans.results.filter((episode) => episode.kind === "overfull");
+  const overfull = spans.results.filter((/** @type {any} */ episode) => episode.kind === "overfull");
   const whole = spans.count <= spans.results.length;
-  const overfullTime = whole ? overfull.reduce((all, episode) => all + within(episode), 0) : sum("overfull_ms");
-  const lost = whole ? overfull.reduce((all, episode) => all + (episode.blocked_ms ?? 0), 0) : sum("blocked_ms");
-  const unwatched = series.unwatched.reduce((all, [from, until]) => all + until - from, 0);
+  const overfullTime = whole
+    ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + within(episode), 0)
+    : sum("overfull_ms");
+  const lost = whole
+    ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + (episode.blocked_ms ?? 0), 0)
+    : sum("blocked_ms");
+  const unwatched = series.unwatched.reduce(
+    (/** @type {any} */ all, /** @type {any} */ [from, until]) => all + until - from,
+    0,
+  );
   const seen = Math.max(0, Math.min(Date.now(), series.until) - series.from - unwatched);
   const unknown = series.known === 0 && !spans.count;
+  /** @type {any[]} */
   const rows = [
     [
       "Overfull",
@@ -74,9 +94,11 @@ function facts() {
   );
 }
 
+/** @param {any} options */
 function show([series, spans, marks]) {
   shown = { series, spans };
-  const some = (name) => series[name].some((value) => value);
+  /** @param {any} name */
+  const some = (name) => series[name].some((/** @type {any} */ value) => value);
   if (unit === null) showUnit(!some("capacity_messages") && some("capacity_bytes") ? "bytes" : "messages");
   const empty = series.known === 0 && !spans.count;
   setText(
@@ -109,7 +131,7 @@ function load() {
   const asked = { ...about, ...range.query };
   loading.load(
     "chart",
-    (signal) =>
+    (/** @type {AbortSignal} */ signal) =>
       Promise.all([
         ask("series", asked, signal),
         ask("episodes", { ...asked, page_size: MOST_SPANS, sort: "-duration" }, signal),
@@ -130,7 +152,7 @@ function load() {
 
 range.addEventListener("change", load);
 repeat(load, () => range.live && !byId("history").hidden, 15_000);
-begin((known) => {
-  const ours = known.brokers.find((one) => one.broker === key.broker);
+begin((/** @type {any} */ known) => {
+  const ours = known.brokers.find((/** @type {any} */ one) => one.broker === key.broker);
   if (ours) range.known = [ours];
 }, load);

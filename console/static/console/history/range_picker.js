@@ -12,13 +12,18 @@ export class RangePicker extends EventTarget {
   from = 0;
   until = 0;
   /** Name of a length until now; null for two fixed moments. */
+  /** @type {any} */
   length = null;
   #box;
   #buttons = new Map();
+  /** @type {any} */
   #inputs;
+  /** @type {any} */
   #moments;
+  /** @type {any} */
   #words;
   /** First and last moment of which anything is known, ms. */
+  /** @type {any} */
   #known = null;
   /** Nobody has asked for a length yet, nor for two moments. */
   #free = false;
@@ -27,6 +32,9 @@ export class RangePicker extends EventTarget {
   /**
    * `initial`: name of a length, `lengths`: those that are offered. `fixed`: the page is about two moments; lengths
    * are shortcuts to such.
+   *
+   * @param {HTMLElement} box
+   * @param {any} [options]
    */
   constructor(box, { initial = "24h", fixed = false, lengths = Object.keys(LENGTHS) } = {}) {
     super();
@@ -45,12 +53,14 @@ export class RangePicker extends EventTarget {
   /**
    * The brokers of the API that the page is about. Lengths end with the last moment of which something is known if that
    * is long ago; and as long as nobody has chosen one, a young history is shown from its beginning on.
+   *
+   * @param {any} brokers
    */
   set known(brokers) {
     if (!brokers.length) return;
     this.#known = {
-      first: Math.min(...brokers.map((one) => one.first)),
-      last: Math.max(...brokers.map((one) => one.last)),
+      first: Math.min(...brokers.map((/** @type {any} */ one) => one.first)),
+      last: Math.max(...brokers.map((/** @type {any} */ one) => one.last)),
     };
     if (this.#free) this.length = this.#usual();
     if (this.length) this.#toLength(this.length);
@@ -74,7 +84,12 @@ export class RangePicker extends EventTarget {
     this.#show();
   }
 
-  /** Two moments, from a zoom or the form. */
+  /**
+   * Two moments, from a zoom or the form.
+   *
+   * @param {any} from
+   * @param {any} until
+   */
   set(from, until) {
     this.length = null;
     [this.from, this.until] = limited(from, until);
@@ -87,11 +102,13 @@ export class RangePicker extends EventTarget {
     this.set(this.from - span / 2, Math.min(this.until + span / 2, Math.max(this.until, Date.now())));
   }
 
+  /** @param {any} direction */
   move(direction) {
     const step = ((this.until - this.from) / 2) * direction;
     this.set(this.from + step, this.until + step);
   }
 
+  /** @param {any} length */
   choose(length) {
     this.#free = false;
     this.length = length;
@@ -109,6 +126,7 @@ export class RangePicker extends EventTarget {
       : this.initial;
   }
 
+  /** @param {any} length */
   #toLength(length) {
     this.until = endOf(this.#known, Date.now());
     this.from = this.until - LENGTHS[length][1];
@@ -161,6 +179,10 @@ export class RangePicker extends EventTarget {
       this.#buttons.set(name, button);
       lengths.append(button);
     }
+    /**
+     * @param {any} name
+     * @param {string} label
+     */
     const input = (name, label) => {
       const field = h("input", { type: "datetime-local", step: "1", required: true, name });
       return [h("label", { class: "moment" }, h("span", { class: "sr" }, label), field), field];
@@ -177,6 +199,11 @@ export class RangePicker extends EventTarget {
       untilLabel,
       h("button", { type: "submit" }, "Show"),
     );
+    /**
+     * @param {string} label
+     * @param {any} words
+     * @param {(...given: any[]) => any} act
+     */
     const step = (label, words, act) =>
       h("button", { type: "button", title: words, "aria-label": words, on: { click: act } }, label);
     const steps = h(
@@ -190,9 +217,10 @@ export class RangePicker extends EventTarget {
     this.#box.append(lengths, steps, form, zoneElement(), this.#words);
   }
 
+  /** @param {Event} event */
   #submitted(event) {
     event.preventDefault();
-    const [from, until] = this.#moments.map((field) => field.ms);
+    const [from, until] = this.#moments.map((/** @type {any} */ field) => field.ms);
     const wrong = wrongRange(from, until);
     this.#inputs[0].setCustomValidity(wrong);
     if (wrong) this.#inputs[0].reportValidity();

@@ -1,7 +1,7 @@
 // How the history's pipeline is, asked for every few seconds: what runs, ran, waits and failed, and what to do next.
 
 import { post } from "../core/api.js";
-import { byId, fill, h, icon, setText } from "../core/elements.js";
+import { byId, fill, findAll, h, icon, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, moment, plural, words } from "../core/format.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
@@ -10,19 +10,30 @@ import { ask, Loading, repeat, withCommands } from "./data.js";
 const EVERY = 4_000;
 /** What lags by more than this tells of the past: an imported log, or a backlog that was worked off. */
 const PAST = 3_600_000;
+/** @type {Record<string, string>} */
 const WORKS = { run: "Pipeline", compact: "Compaction", retain: "Retention", advise: "Recommendations" };
+/** @type {Record<string, string>} */
 const CONDITIONS = { trouble: "Needs you", empty: "Nothing recorded", running: "Running", fine: "Fine" };
 const loading = new Loading();
 
+/**
+ * @param {any} name
+ * @param {...any} value
+ */
 const fact = (name, ...value) => [h("dt", {}, name), h("dd", {}, value.flat())];
+/** @param {any} counts */
 const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
+/** @param {any} counts */
 const rowsByKind = (counts) =>
   Object.entries(counts)
     .map(([kind, n]) => `${exact(n)} ${kind}`)
     .join(", ");
+/** @param {any} run */
 const took = (run) => (run.finished === null ? null : run.finished - run.started);
+/** @param {string} text */
 const day = (text) => (text === null ? "–" : text);
 
+/** @param {any} one */
 function finding(one) {
   return h(
     "li",
@@ -37,6 +48,7 @@ function finding(one) {
   );
 }
 
+/** @param {any} run */
 function lag(run) {
   if (run.lag_ms === null) return "–";
   return run.lag_ms > PAST
@@ -44,10 +56,12 @@ function lag(run) {
     : duration(run.lag_ms);
 }
 
+/** @param {any} run */
 function outcome(run) {
   return h("span", { class: `tag outcome-${run.state === "interrupted" ? "unknown" : run.state}` }, run.state);
 }
 
+/** @param {any} told */
 function showNow(told) {
   const running = told.running;
   fill(
@@ -70,8 +84,9 @@ function showNow(told) {
   byId("condition").dataset.condition = told.condition;
 }
 
+/** @param {any} told */
 function showLast(told) {
-  const last = told.runs.find((run) => run.work === "run");
+  const last = told.runs.find((/** @type {any} */ run) => run.work === "run");
   fill(byId("last-when"), last ? [sinceElement(last.finished ?? last.started), " ago"] : "");
   if (!last) {
     fill(byId("last"), fact("Outcome", "The pipeline has not run yet."));
@@ -117,6 +132,7 @@ function showLast(told) {
   );
 }
 
+/** @param {any} one */
 function brokerRow(one) {
   const following =
     one.following === null
@@ -150,7 +166,13 @@ function brokerRow(one) {
   );
 }
 
-/** How far the newest request of a job is; nothing once it is done: its end stands beside it. */
+/**
+ * How far the newest request of a job is; nothing once it is done: its end stands beside it.
+ *
+ * @param {any} request
+ * @param {any} work
+ * @param {any} running
+ */
 function requestState(request, work, running) {
   if (!request || request.state === "done") return null;
   const by = request.asked_by ? ` (${request.asked_by}, ${clock(request.asked)})` : "";
@@ -172,6 +194,10 @@ function requestState(request, work, running) {
   return h("small", { class: "block wrap" }, text, by);
 }
 
+/**
+ * @param {any} one
+ * @param {any} running
+ */
 function choreRow(one, running) {
   const last = one.last;
   const done =
@@ -193,6 +219,7 @@ function choreRow(one, running) {
   );
 }
 
+/** @param {any} run */
 function runRow(run) {
   return h(
     "tr",
@@ -211,6 +238,7 @@ function runRow(run) {
   );
 }
 
+/** @param {any} run */
 function failureRow(run) {
   return h(
     "tr",
@@ -222,6 +250,7 @@ function failureRow(run) {
   );
 }
 
+/** @param {any} one */
 function tableRow(one) {
   return h(
     "tr",
@@ -235,13 +264,20 @@ function tableRow(one) {
   );
 }
 
-/** Rows below a heading that is hidden while there are none. */
+/**
+ * Rows below a heading that is hidden while there are none.
+ *
+ * @param {any} name
+ * @param {any} list
+ * @param {any} row
+ */
 function rows(name, list, row) {
   const card = byId(`${name}-card`);
   if (card) card.hidden = !list.length;
   fill(byId(name), list.map(row));
 }
 
+/** @param {any} told */
 function show(told) {
   byId("trouble").hidden = true;
   fill(byId("findings"), told.findings.map(finding));
@@ -249,25 +285,28 @@ function show(told) {
   showNow(told);
   showLast(told);
   rows("brokers", told.brokers, brokerRow);
-  rows("chores", told.chores, (one) => choreRow(one, told.running));
-  rows("unreadable", Object.entries(told.unreadable), ([file, reason]) =>
+  rows("chores", told.chores, (/** @type {any} */ one) => choreRow(one, told.running));
+  rows("unreadable", Object.entries(told.unreadable), (/** @type {any} */ [file, reason]) =>
     h("tr", {}, h("th", { scope: "row", class: "wrap" }, file), h("td", { class: "wrap" }, reason)),
   );
   rows("failures", told.failures, failureRow);
   rows("runs", told.runs, runRow);
   rows("tables", told.tables, tableRow);
-  setText(byId("tables-sum"), bytes(told.tables.reduce((sum, one) => sum + one.bytes, 0)));
+  setText(
+    byId("tables-sum"),
+    bytes(told.tables.reduce((/** @type {any} */ sum, /** @type {any} */ one) => sum + one.bytes, 0)),
+  );
 }
 
 function load() {
   loading
-    .load("status", (signal) => ask("status", {}, signal), show, byId("trouble"), load)
+    .load("status", (/** @type {AbortSignal} */ signal) => ask("status", {}, signal), show, byId("trouble"), load)
     .then(() => {
       byId("trouble").hidden = !byId("trouble").querySelector(".trouble");
     });
 }
 
-for (const button of document.querySelectorAll("[data-work]")) {
+for (const button of findAll("[data-work]")) {
   button.addEventListener("click", async () => {
     button.disabled = true;
     try {

@@ -42,6 +42,10 @@ function remember() {
   history.replaceState(null, "", url);
 }
 
+/**
+ * @param {any} limits
+ * @param {any} number
+ */
 function rowOf(limits, number) {
   const fields = LIMITS.map(([name, label]) => {
     const input = h("input", {
@@ -121,6 +125,7 @@ function read(strict = true) {
 
 byId("add").addEventListener("click", () => {
   read(false);
+  /** @type {any} */
   const last = candidates.at(-1) ?? answer?.current;
   candidates.push(
     last
@@ -131,7 +136,7 @@ byId("add").addEventListener("click", () => {
   byId("candidates").lastElementChild.querySelector("input").focus();
 });
 
-byId("form").addEventListener("submit", (event) => {
+byId("form").addEventListener("submit", (/** @type {any} */ event) => {
   event.preventDefault();
   const wrong = read();
   byId("wrong").hidden = !wrong;
@@ -143,8 +148,10 @@ byId("form").addEventListener("submit", (event) => {
 
 // -- outcome ------------------------------------------------------------------------------------------------------
 
+/** @type {any} */
 let answer = null;
 
+/** @param {any} one */
 function limitsInWords(one) {
   const told = ["messages", "bytes"]
     .filter((unit) => one[`capacity_${unit}`])
@@ -156,10 +163,18 @@ function limitsInWords(one) {
   return told.length ? told.join("; ") : "no limit";
 }
 
+/** @param {any} one */
 const limitsTitle = (one) =>
   LIMITS.map(([name, label]) => `${label}: ${one[name] ? exact(one[name]) : "no limit"}`).join("\n");
 
+/**
+ * @param {any} one
+ * @param {string} label
+ * @param {any} current
+ * @param {any} observed
+ */
 function outcomeRow(one, label, current, observed) {
+  /** @param {any} name */
   const change = (name) =>
     one === current || !current[name] || one[name] === current[name]
       ? ""
@@ -196,6 +211,7 @@ function outcomeRow(one, label, current, observed) {
   );
 }
 
+/** @param {any} said */
 function showAdvice(said) {
   const use = said.limits
     ? h(
@@ -223,6 +239,7 @@ function showAdvice(said) {
   fill(byId("advice"), h("p", {}, h("strong", {}, said.text)), use);
 }
 
+/** @param {any} found */
 function show(found) {
   answer = found;
   setText(byId("caveat"), found.caveat);
@@ -266,7 +283,7 @@ function show(found) {
   ].map((label) => h("th", { scope: "col" }, label));
   const rows = [
     outcomeRow(found.current, "Now", found.current, found.observed_ms),
-    ...found.candidates.map((one, index) =>
+    ...found.candidates.map((/** @type {any} */ one, /** @type {any} */ index) =>
       outcomeRow(one, `Candidate ${index + 1}`, found.current, found.observed_ms),
     ),
   ];
@@ -281,7 +298,11 @@ function show(found) {
   if (!suggested) suggest(found);
 }
 
-/** The first time: twice and four times the limits in force. */
+/**
+ * The first time: twice and four times the limits in force.
+ *
+ * @param {any} options
+ */
 function suggest({ current }) {
   suggested = true;
   const limited = current.capacity_messages || current.capacity_bytes;
@@ -296,7 +317,7 @@ function load() {
   byId("queue-link").href = historyQueueUrl(key, range.length ? { range: range.length } : {});
   loading.load(
     "outcome",
-    (signal) =>
+    (/** @type {AbortSignal} */ signal) =>
       post(
         "history/what-if/",
         { broker: key.broker, virtualhost: key.virtualhost, queue: key.queue, ...range.query, candidates },
@@ -310,8 +331,8 @@ function load() {
 
 range.addEventListener("change", load);
 begin(
-  (known) => {
-    const ours = known.brokers.find((one) => one.broker === key.broker);
+  (/** @type {any} */ known) => {
+    const ours = known.brokers.find((/** @type {any} */ one) => one.broker === key.broker);
     if (ours) range.known = [ours];
   },
   () => {

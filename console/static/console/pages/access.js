@@ -2,28 +2,28 @@
 // once under the cursor.
 
 import { watch } from "../core/connection.js";
+import { byId, find, findAll } from "../core/elements.js";
 import { moment } from "../core/format.js";
 
-for (const element of document.querySelectorAll("time[data-local]"))
-  element.textContent = moment(Date.parse(element.dateTime));
+for (const element of findAll("time[data-local]")) element.textContent = moment(Date.parse(element.dateTime));
 
-const secret = document.getElementById("secret");
+const secret = byId("secret");
 if (secret) {
   const range = document.createRange();
   range.selectNodeContents(secret);
-  const selection = getSelection();
+  const selection = /** @type {Selection} */ (getSelection());
   selection.removeAllRanges();
   selection.addRange(range);
 }
 // Sent again by a reload, a form would do again what it did.
-if (secret || document.querySelector(".notice.error")) history.replaceState(null, "", location.href);
+if (secret || find(".notice.error")) history.replaceState(null, "", location.href);
 
 // Asked by the server; as a dialog it cannot be overlooked, and Escape means no.
-const question = document.getElementById("question");
+const question = byId("question");
 if (question) {
   question.removeAttribute("open"); // close() would say so later, to the listener below
   question.showModal();
-  document.getElementById("question-cancel").focus();
+  byId("question-cancel").focus();
   question.addEventListener("close", () => location.replace(location.href));
 }
 

@@ -2,7 +2,7 @@
 
 import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { byId, fill, h } from "../core/elements.js";
+import { byId, fill, findAll, h } from "../core/elements.js";
 import { settings } from "../core/settings.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
 
@@ -22,7 +22,12 @@ const TIMES = [
 ];
 let version = 0;
 
-/** A choice of times that has the value, though it be an unusual one. */
+/**
+ * A choice of times that has the value, though it be an unusual one.
+ *
+ * @param {any} value
+ * @param {any} none
+ */
 const times = (value, none) => {
   const list = TIMES.map(([seconds, text]) => [seconds, seconds ? text : none]);
   return list.some(([seconds]) => seconds === value)
@@ -30,8 +35,13 @@ const times = (value, none) => {
     : [...list, [value, `${value} s`]].sort((a, b) => a[0] - b[0]);
 };
 
+/**
+ * @param {any} name
+ * @param {any[]} items
+ * @param {any} chosen
+ */
 function checks(name, items, chosen) {
-  return items.map(({ value, label, note }) =>
+  return items.map((/** @type {any} */ { value, label, note }) =>
     h(
       "label",
       { class: "sure check" },
@@ -41,7 +51,8 @@ function checks(name, items, chosen) {
   );
 }
 
-const ticked = (name) => [...document.querySelectorAll(`[name=${name}]:checked`)].map((input) => input.value);
+/** @param {any} name */
+const ticked = (name) => findAll(`[name=${name}]:checked`).map((input) => input.value);
 
 async function show() {
   const [kinds, receivers, rule] = await Promise.all([
@@ -67,7 +78,7 @@ async function show() {
     plainField("name", "Name", { value: rule.name, maxlength: 100, placeholder: "Orders are stuck" }),
     plainField("broker", "Broker", {
       value: rule.broker,
-      choices: [["", "every broker"], ...settings.brokers.map((each) => [each.slug, each.title])],
+      choices: [["", "every broker"], ...settings.brokers.map((/** @type {any} */ each) => [each.slug, each.title])],
     }),
     plainField("virtualhost", "Virtual host", { value: rule.virtualhost, hint: "Empty: every one." }),
     plainField("pattern", "Queues", {
@@ -109,10 +120,15 @@ async function show() {
     byId("how"),
     fields.slice(4).map((f) => f.element),
   );
+  /** @param {any} each */
   const item = (each) => ({ value: each.kind, label: each.title });
-  fill(byId("conditions"), checks("kind", kinds.filter((each) => !each.event).map(item), rule.kinds));
-  fill(byId("events"), checks("kind", kinds.filter((each) => each.event).map(item), rule.kinds));
-  byId("events-box").open = kinds.some((each) => each.event && rule.kinds.includes(each.kind));
+  fill(
+    byId("conditions"),
+    checks("kind", kinds.filter((/** @type {any} */ each) => !each.event).map(item), rule.kinds),
+  );
+  fill(byId("events"), checks("kind", kinds.filter((/** @type {any} */ each) => each.event).map(item), rule.kinds));
+  byId("events-box").open = kinds.some((/** @type {any} */ each) => each.event && rule.kinds.includes(each.kind));
+  /** @param {any} each */
   const notes = (each) => ({
     value: String(each.id),
     label: each.name,
@@ -132,7 +148,7 @@ async function show() {
   );
   byId("remove").hidden = !settings.rule;
   byId("save").disabled = false;
-  byId("rule").addEventListener("submit", async (event) => {
+  byId("rule").addEventListener("submit", async (/** @type {any} */ event) => {
     event.preventDefault();
     const given = Object.fromEntries(fields.map((f) => [f.name, f.input.value]));
     const body = {

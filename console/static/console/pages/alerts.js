@@ -13,7 +13,13 @@ import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 
 const LOGGED = 30;
+/** @param {string} text */
 const ms = (text) => (text ? Date.parse(text) : null);
+/**
+ * @param {string} text
+ * @param {any} click
+ * @param {any} [more]
+ */
 const button = (text, click, more = {}) =>
   h("button", { type: "button", class: "quiet row-act", ...unless("operate"), ...more, on: { click } }, text);
 const MINUTES = [
@@ -23,6 +29,7 @@ const MINUTES = [
   [1440, "a day"],
   [10080, "a week"],
 ];
+/** @type {Record<string, any>} */
 const PHASES = {
   firing: ["overfull", "Firing"],
   resolved: ["normal", "Resolved"],
@@ -30,15 +37,21 @@ const PHASES = {
   test: ["info", "Test"],
 };
 let titles = new Map();
+/** @type {any[]} */
 let rules = [];
 let shownLog = LOGGED;
 
-/** "Blocked, and no consumer; Flapping; and 2 more" */
+/**
+ * "Blocked, and no consumer; Flapping; and 2 more"
+ *
+ * @param {any[]} kinds
+ */
 function kindsInWords(kinds) {
-  const named = kinds.map((kind) => titles.get(kind) ?? kind);
+  const named = kinds.map((/** @type {any} */ kind) => titles.get(kind) ?? kind);
   return named.length > 3 ? `${named.slice(0, 3).join("; ")}; and ${named.length - 3} more` : named.join("; ");
 }
 
+/** @param {any} of */
 const scopeInWords = (of) =>
   [
     of.broker && `broker ${of.broker}`,
@@ -48,16 +61,24 @@ const scopeInWords = (of) =>
     .filter(Boolean)
     .join(", ") || "everything";
 
-/** Seconds as people choose them: "5 min". */
+/**
+ * Seconds as people choose them: "5 min".
+ *
+ * @param {any} seconds
+ */
 const round = (seconds) => duration(seconds * 1000).replace(/ 0 (s|min|h)$/, "");
 
 // -- what fires -------------------------------------------------------------------------------------------------------
 
+/** @param {any[]} alerts */
 function showFiring(alerts) {
   const list = byId("firing");
   list.hidden = !alerts.length;
   byId("firing-empty").hidden = alerts.length > 0;
-  setText(byId("firing-count"), alerts.length ? String(alerts.filter((a) => a.state === "firing").length) : "");
+  setText(
+    byId("firing-count"),
+    alerts.length ? String(alerts.filter((/** @type {any} */ a) => a.state === "firing").length) : "",
+  );
   reconcile(
     list,
     alerts,
@@ -154,6 +175,11 @@ function showRules() {
   );
 }
 
+/**
+ * @param {any} what
+ * @param {string} title
+ * @param {boolean} [scope]
+ */
 function silence(what, title, scope = false) {
   const fields = [
     ...(scope
@@ -173,7 +199,7 @@ function silence(what, title, scope = false) {
     says: "Nothing is told meanwhile. What still lasts when it ends is told then.",
     fields,
     action: "Silence",
-    async submit(values) {
+    async submit(/** @type {any} */ values) {
       await post("alerts/silences/", { ...what, ...values, minutes: Number(values.minutes) });
       toast("Silenced.");
       refresh();
@@ -181,11 +207,12 @@ function silence(what, title, scope = false) {
   });
 }
 
+/** @param {any[]} silences */
 function showSilences(silences) {
   byId("silences-empty").hidden = silences.length > 0;
   fill(
     byId("silences"),
-    silences.map((each) =>
+    silences.map((/** @type {any} */ each) =>
       h(
         "li",
         { class: "line" },
@@ -205,6 +232,7 @@ function showSilences(silences) {
 
 // -- receivers --------------------------------------------------------------------------------------------------------
 
+/** @param {any} secret */
 const secretTold = (secret) =>
   h(
     "div",
@@ -219,7 +247,7 @@ const secretTold = (secret) =>
     ),
   );
 
-function receiverDialog(receiver = null, kind = receiver?.kind ?? "webhook") {
+function receiverDialog(/** @type {any} */ receiver = null, kind = receiver?.kind ?? "webhook") {
   const webhook = kind === "webhook";
   openFormDialog({
     title: receiver ? `Receiver ${receiver.name}` : webhook ? "New webhook" : "New e-mail receiver",
@@ -245,7 +273,7 @@ function receiverDialog(receiver = null, kind = receiver?.kind ?? "webhook") {
       }),
     ],
     action: receiver ? "Save" : "Make it",
-    async submit({ enabled, recipients, ...values }) {
+    async submit(/** @type {any} */ { enabled, recipients, ...values }) {
       const given = {
         ...values,
         enabled: enabled === "true",
@@ -263,6 +291,7 @@ function receiverDialog(receiver = null, kind = receiver?.kind ?? "webhook") {
   });
 }
 
+/** @param {any} receiver */
 function newSecret(receiver) {
   openFormDialog({
     title: `Another secret for ${receiver.name}`,
@@ -274,7 +303,9 @@ function newSecret(receiver) {
   });
 }
 
+/** @param {any} receiver */
 function removeReceiver(receiver) {
+  /** @type {any} */
   const used = rules.filter((rule) => rule.receivers.includes(receiver.id)).map((rule) => rule.name);
   openFormDialog({
     title: `Remove ${receiver.name}`,
@@ -289,12 +320,13 @@ function removeReceiver(receiver) {
   });
 }
 
+/** @param {any[]} receivers */
 function showReceivers(receivers) {
   byId("receivers-empty").hidden = receivers.length > 0;
   byId("receivers-box").hidden = !receivers.length;
   fill(
     byId("receivers"),
-    receivers.map((each) =>
+    receivers.map((/** @type {any} */ each) =>
       h(
         "tr",
         {},
@@ -328,11 +360,12 @@ function showReceivers(receivers) {
   );
 }
 
+/** @param {any[]} networks */
 function showNetworks(networks) {
   fill(
     byId("networks"),
     networks.length
-      ? networks.map((each) =>
+      ? networks.map((/** @type {any} */ each) =>
           h(
             "li",
             { class: "line" },
@@ -363,6 +396,7 @@ function showNetworks(networks) {
 
 // -- the log ----------------------------------------------------------------------------------------------------------
 
+/** @param {any} delivery */
 const outcome = (delivery) => {
   const last = delivery.attempts.at(-1);
   const tries = delivery.tries > 1 ? ` after ${plural(delivery.tries, "attempt")}` : "";
@@ -371,15 +405,16 @@ const outcome = (delivery) => {
   return last ? [`${last.outcome}; tried again in `, untilElement(ms(delivery.due))] : "on its way";
 };
 
+/** @param {any} page */
 function showLog(page) {
   byId("log-empty").hidden = page.count > 0;
   byId("log-box").hidden = !page.count;
   byId("pager").hidden = page.count <= shownLog || shownLog >= 200;
   fill(
     byId("log"),
-    page.results.map((told) => {
+    page.results.map((/** @type {any} */ told) => {
       const [sign, word] = PHASES[told.phase];
-      const names = told.items.map((each) => `${each.title}: ${each.name}`);
+      const names = told.items.map((/** @type {any} */ each) => `${each.title}: ${each.name}`);
       return h(
         "tr",
         {},
@@ -402,12 +437,14 @@ function showLog(page) {
           "td",
           { class: "wrap" },
           told.deliveries.length
-            ? told.deliveries.map((each) =>
+            ? told.deliveries.map((/** @type {any} */ each) =>
                 h(
                   "div",
                   {
                     class: `delivery delivery-${each.state}`,
-                    title: each.attempts.map((a) => `${clock(ms(a.at))}: ${a.outcome} (${a.seconds} s)`).join("\n"),
+                    title: each.attempts
+                      .map((/** @type {any} */ a) => `${clock(ms(a.at))}: ${a.outcome} (${a.seconds} s)`)
+                      .join("\n"),
                   },
                   h("strong", {}, each.receiver_name),
                   " ",
@@ -440,7 +477,7 @@ const { refresh, change } = poll(
       get(`alerts/log/${query({ page_size: shownLog })}`),
     ]),
   ([kinds, firing, found, receivers, silences, networks, log], drawChanged) => {
-    if (kinds) titles = new Map(kinds.map((each) => [each.kind, each.title]));
+    if (kinds) titles = new Map(kinds.map((/** @type {any} */ each) => [each.kind, each.title]));
     rules = found;
     showFiring(firing);
     drawChanged("rules", rules, showRules);
@@ -462,7 +499,7 @@ byId("new-network").addEventListener("click", () =>
       "services that trust it.",
     fields: [plainField("network", "Network", { placeholder: "10.20.0.0/16" })],
     action: "Allow",
-    async submit(values) {
+    async submit(/** @type {any} */ values) {
       await post("alerts/networks/", values);
       refresh();
     },
@@ -472,12 +509,12 @@ byId("older").addEventListener("click", () => {
   shownLog = Math.min(200, shownLog * 2);
   refresh();
 });
-for (const [id, what, host] of [
+for (const [id, what, host] of /** @type {[string, string, (string | null)?][]} */ ([
   ["new-webhook", "operate", null],
   ["new-email", "operate", null],
   ["new-silence", "operate"],
   ["new-network", "administer", null],
-]) {
+])) {
   for (const [name, value] of Object.entries(unless(what, host)))
     name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
 }

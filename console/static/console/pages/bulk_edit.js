@@ -3,7 +3,7 @@
 import { get, post } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
 import { watch } from "../core/connection.js";
-import { byId, fill, h } from "../core/elements.js";
+import { byId, fill, find, h } from "../core/elements.js";
 import { clock, count, exact, plural } from "../core/format.js";
 import { settings } from "../core/settings.js";
 import { field } from "../widgets/fields.js";
@@ -40,7 +40,7 @@ const fields = inRows(settings.policy).map((declared) => {
     f.element.hidden = !tick.checked;
     if (tick.checked) f.input.focus();
   };
-  f.element.querySelector("label").classList.add("sr");
+  find("label", f.element).classList.add("sr");
   f.element.hidden = true;
   return {
     f,
@@ -54,9 +54,12 @@ const fields = inRows(settings.policy).map((declared) => {
   };
 });
 const picked = new Set(); // object names, while not all that match are meant
+/** @type {any} */
 let shown = null; // the queues on the page; null: not known
 let total = 0;
+/** @type {any} */
 let previewed = null; // the edit that is shown, as JSON
+/** @type {any} */
 let asked = null;
 let pause = 0;
 let took = 0; // ms, the last preview
@@ -77,6 +80,7 @@ function edit() {
   return { selection: selection(), attributes: attributes() };
 }
 
+/** @param {...any} content */
 function tell(...content) {
   problem.hidden = content.length === 0;
   fill(problem, ...content);
@@ -84,9 +88,10 @@ function tell(...content) {
 
 // -- which queues ----------------------------------------------------------------------------------------------------
 
+/** @type {any} */
 let finding = null; // the question for the queues that is on its way: only the newest answer counts
 
-async function find() {
+async function findQueues() {
   finding?.abort();
   const mine = new AbortController();
   finding = mine;
@@ -117,7 +122,7 @@ function list() {
   fill(
     byId("queues"),
     shown.length
-      ? shown.map((queue) => {
+      ? shown.map((/** @type {any} */ queue) => {
           const tick = h("input", { type: "checkbox", disabled: all.checked, "aria-label": `Choose ${queue.name}` });
           tick.checked = all.checked || picked.has(queue.object);
           tick.addEventListener("change", () => {
@@ -203,11 +208,12 @@ async function preview() {
   apply.disabled = previewed === null;
 }
 
-byId("bulk").addEventListener("submit", async (event) => {
+byId("bulk").addEventListener("submit", async (/** @type {any} */ event) => {
   event.preventDefault();
   if (apply.disabled || JSON.stringify(edit()) !== previewed) return;
   apply.disabled = true;
   try {
+    /** @type {any} */
     const job = await post("policies/bulk/", { ...JSON.parse(previewed), reason: reason.input.value.trim() });
     location.assign(`/policies/bulk/${job.id}/${location.search}`);
   } catch (error) {
@@ -218,6 +224,7 @@ byId("bulk").addEventListener("submit", async (event) => {
 
 // -- the edits so far -----------------------------------------------------------------------------------------------
 
+/** @param {any} job */
 export const jobState = (job) => (job.stalled ? "stalled: resume it" : job.state);
 
 async function jobs() {
@@ -226,7 +233,7 @@ async function jobs() {
     byId("jobs-empty").hidden = told.count > 0;
     fill(
       byId("jobs"),
-      told.results.map((job) =>
+      told.results.map((/** @type {any} */ job) =>
         h(
           "tr",
           {},
@@ -285,7 +292,7 @@ for (const id of ["search", "pattern", "state"]) {
     }
     clearTimeout(typing);
     typing = setTimeout(async () => {
-      await find();
+      await findQueues();
       soon();
     }, TYPING);
   });
@@ -295,9 +302,9 @@ all.addEventListener("change", () => {
   soon();
 });
 whenBack(async () => {
-  await find();
+  await findQueues();
   soon(); // what could not be previewed while the broker was away
 });
 watch({ watch: "objects", object: "" });
-find();
+findQueues();
 jobs();

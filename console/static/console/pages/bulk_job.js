@@ -2,7 +2,7 @@
 
 import { get, post, query } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { byId, fill, h, icon } from "../core/elements.js";
+import { byId, fill, find, findAll, h, icon } from "../core/elements.js";
 import { clock, exact, moment, plural } from "../core/format.js";
 import { parseName, queueUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -18,6 +18,7 @@ let pause = 0;
 
 const WORDS = { done: "changed", unchanged: "were so already", failed: "failed", waiting: "to do" };
 
+/** @param {any} job */
 function show(job) {
   const { counts } = job;
   const open = counts.waiting + counts.changing;
@@ -62,7 +63,7 @@ function show(job) {
       : settingChips(
           Object.fromEntries(Object.entries(job.attributes).map(([name, value]) => [name, value ?? "inherited"])),
         ),
-    job.undone_by.map((number) =>
+    job.undone_by.map((/** @type {any} */ number) =>
       h("p", {}, "Undone by ", h("a", { href: `/policies/bulk/${number}/` }, `bulk edit ${number}`), "."),
     ),
   );
@@ -75,9 +76,10 @@ function show(job) {
   return running;
 }
 
+/** @param {any} job */
 async function rows(job) {
   wanted ??= job.counts.failed || job.state === "running" ? "failed" : "done";
-  for (const button of document.querySelectorAll(".segmented [data-state]"))
+  for (const button of findAll(".segmented [data-state]"))
     button.setAttribute("aria-pressed", String(button.dataset.state === wanted));
   const told = await get(`${path}rows/${query({ state: wanted, page_size: SHOWN })}`);
   byId("rows-empty").hidden = told.count > 0;
@@ -85,8 +87,8 @@ async function rows(job) {
   byId("rows-rest").textContent = `and ${plural(told.count - SHOWN, "more queue")}`;
   fill(
     byId("rows"),
-    told.results.map((row) => {
-      const { keys } = parseName(row.object);
+    told.results.map((/** @type {any} */ row) => {
+      const { keys } = /** @type {any} */ (parseName(row.object));
       return h(
         "tr",
         {},
@@ -130,6 +132,7 @@ async function look() {
   }
 }
 
+/** @param {any} action */
 async function steer(action) {
   try {
     await post(`${path}${action}/`, {});
@@ -147,19 +150,19 @@ byId("undo").addEventListener("click", () =>
     action: "Undo",
     danger: true,
     ask: () => get(`${path}undo/`),
-    async apply(reason) {
+    async apply(/** @type {any} */ reason) {
       const job = await post(`${path}undo/`, { reason });
       location.assign(`/policies/bulk/${job.id}/${location.search}`);
     },
   }),
 );
-document.querySelector(".segmented").addEventListener("click", (event) => {
+find(".segmented").addEventListener("click", (/** @type {any} */ event) => {
   const { state } = event.target.closest("[data-state]")?.dataset ?? {};
   if (!state) return;
   wanted = state;
   look();
 });
-for (const element of document.querySelectorAll("time[data-local]")) {
+for (const element of findAll("time[data-local]")) {
   element.textContent = clock(Date.parse(element.dateTime));
   element.title = moment(Date.parse(element.dateTime));
 }

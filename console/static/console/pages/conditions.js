@@ -13,6 +13,7 @@ const list = new Conditions(byId("conditions"));
 const empty = byId("conditions-empty");
 const given = new URLSearchParams(location.search);
 const pager = new Pager(byId("conditions-pager"), { what: "condition", size: storedSize(), turn: ask });
+/** @type {any} */
 let snapshot = null;
 
 for (const name of NAMES) byId(name).value = given.get(name) ?? "";
@@ -20,7 +21,7 @@ for (const name of NAMES) byId(name).value = given.get(name) ?? "";
 function ask(page = 1) {
   const asked = Object.fromEntries(NAMES.map((name) => [name, byId(name).value.trim()]));
   const kept = new URLSearchParams(
-    Object.entries({ broker: given.get("broker") ?? "", ...asked, page: page > 1 ? page : "" }).filter(
+    Object.entries({ broker: given.get("broker") ?? "", ...asked, page: page > 1 ? String(page) : "" }).filter(
       ([, value]) => value,
     ),
   );
@@ -28,6 +29,7 @@ function ask(page = 1) {
   watch({ watch: "conditions", ...asked, page, page_size: pager.size });
 }
 
+/** @type {any} */
 const render = drawing(() => {
   if (!snapshot) return;
   const { results, count: total, page, kinds } = snapshot.data;
@@ -66,7 +68,7 @@ function clear() {
 }
 
 let pause = 0;
-byId("filters").addEventListener("submit", (event) => event.preventDefault());
+byId("filters").addEventListener("submit", (/** @type {any} */ event) => event.preventDefault());
 byId("search").addEventListener("input", () => {
   clearTimeout(pause);
   pause = setTimeout(ask, 150);

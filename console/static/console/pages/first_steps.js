@@ -14,6 +14,10 @@ const HOST = "default";
 /** What was made on this page, for the example. */
 const made = { queue: "orders", user: "app", password: "" };
 
+/**
+ * @param {any} object
+ * @param {any} attributes
+ */
 const create = (object, attributes) =>
   post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, { object, attributes, reason: "first steps" });
 
@@ -117,7 +121,11 @@ connection.close()`;
   );
 }
 
-/** Fill the empty state. Who may not do a step reads on its button what it needs. */
+/**
+ * Fill the empty state. Who may not do a step reads on its button what it needs.
+ *
+ * @param {any} empty
+ */
 export function showFirstSteps(empty) {
   fill(
     empty,

@@ -3,6 +3,7 @@
 
 import { whyNot } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
+import { byId, find } from "../core/elements.js";
 import { settings } from "../core/settings.js";
 import { setUpTheme } from "../core/theme.js";
 import { toast } from "../core/toast.js";
@@ -14,26 +15,29 @@ import { refreshStops } from "../widgets/stop_banner.js";
 const WITHOUT_WATCH = ["audit", "api-docs", "history"];
 
 // On a narrow screen the links scroll sideways: the one of this page shall be seen.
-document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+find(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 const connection = new ConnectionBanner(live, () => refreshStops(connection.brokerAway));
 live.addEventListener("events", (event) => {
-  if (event.detail.events.some((e) => e.kind === "producers-stopped" || e.kind === "producers-started"))
+  if (
+    event.detail.events.some((/** @type {any} */ e) => e.kind === "producers-stopped" || e.kind === "producers-started")
+  )
     refreshStops(connection.brokerAway);
 });
 
-setUpTheme(document.getElementById("theme"));
+setUpTheme(byId("theme"));
 
-const menu = document.getElementById("user-menu");
+const menu = byId("user-menu");
 addEventListener("click", (event) => {
   if (menu?.open && !menu.contains(event.target)) menu.open = false;
 });
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && menu?.open) menu.open = false;
 });
-document.getElementById("keys")?.addEventListener("click", () => showKeys());
+byId("keys")?.addEventListener("click", () => showKeys());
 
-document.getElementById("broker-choice")?.addEventListener("change", (event) => {
+byId("broker-choice")?.addEventListener("change", (/** @type {any} */ event) => {
+  /** @type {Record<string, string>} */
   const about = { "/queues/": "/", "/history/": "/history/" };
   const home = Object.keys(about).find((path) => location.pathname.startsWith(path));
   const url = new URL(home ? about[home] : location.pathname, location.origin);
@@ -45,7 +49,7 @@ document.getElementById("broker-choice")?.addEventListener("change", (event) => 
 addEventListener(
   "click",
   (event) => {
-    const disabled = event.target.closest?.('[aria-disabled="true"]');
+    const disabled = /** @type {any} */ (event.target).closest?.('[aria-disabled="true"]');
     if (!disabled) return;
     event.preventDefault();
     event.stopImmediatePropagation();

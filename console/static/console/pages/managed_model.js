@@ -8,6 +8,7 @@ export class Model {
   /** name -> {name, description, keys, attributes, operations, notifications} */
   types = new Map();
 
+  /** @param {any} broker */
   static async load(broker) {
     const model = new Model();
     const answer = await get(`brokers/${encodeURIComponent(broker)}/types/`);
@@ -20,19 +21,24 @@ export class Model {
     return model;
   }
 
+  /** @param {any} key */
   #named(key) {
     return [...this.types.values()].find((type) => type.name.toLowerCase() === key.replaceAll("_", ""));
   }
 
-  /** The types an object of this type hangs beneath, each with the attribute that says beneath which object. */
+  /**
+   * The types an object of this type hangs beneath, each with the attribute that says beneath which object.
+   *
+   * @param {any} type
+   */
   parents(type) {
     const found = type.attributes
-      .filter((a) => a.kind === "name" && this.#named(a.name))
-      .map((a) => ({ type: this.#named(a.name), by: a.name, whole: true }));
+      .filter((/** @type {any} */ a) => a.kind === "name" && this.#named(a.name))
+      .map((/** @type {any} */ a) => ({ type: this.#named(a.name), by: a.name, whole: true }));
     if (found.length) return found;
     const byKey = type.keys
-      .filter((key) => this.#named(key) && this.#named(key) !== type)
-      .map((key) => ({ type: this.#named(key), by: key, whole: false }));
+      .filter((/** @type {any} */ key) => this.#named(key) && this.#named(key) !== type)
+      .map((/** @type {any} */ key) => ({ type: this.#named(key), by: key, whole: false }));
     if (byKey.length) return byKey;
     return type.keys.length ? this.roots().map((root) => ({ type: root, by: null, whole: false })) : [];
   }
@@ -41,9 +47,13 @@ export class Model {
     return [...this.types.values()].filter((type) => type.keys.length === 0);
   }
 
-  /** What can be beneath an object: [{type, where}] ; `where` are the query's conditions. */
+  /**
+   * What can be beneath an object: [{type, where}] ; `where` are the query's conditions.
+   *
+   * @param {any} name
+   */
   beneath(name) {
-    const parsed = parseName(name);
+    const parsed = /** @type {import("../core/object_names.js").ObjectName} */ (parseName(name));
     const found = [];
     for (const type of this.types.values()) {
       for (const parent of this.parents(type)) {
@@ -55,19 +65,30 @@ export class Model {
     return found;
   }
 
-  /** The object names from the root down to this one, as far as its own keys tell. */
+  /**
+   * The object names from the root down to this one, as far as its own keys tell.
+   *
+   * @param {string} name
+   * @returns {string[]}
+   */
   path(name) {
     const parsed = parseName(name);
     const type = parsed && this.types.get(parsed.type);
     if (!type) return [name];
-    const parent = type.keys.map((key) => [key, this.#named(key)]).find(([, t]) => t && t !== type);
+    const parent = type.keys
+      .map((/** @type {any} */ key) => [key, this.#named(key)])
+      .find((/** @type {any} */ [, t]) => t && t !== type);
     if (parent)
       return [...this.path(formatName(parent[1].name, { [parent[1].keys[0]]: parsed.keys[parent[0]] })), name];
     return type.keys.length ? [...this.roots().map((root) => formatName(root.name, {})), name] : [name];
   }
 }
 
-/** "Queue" -> "Queues", "VirtualHost" -> "Virtual hosts", "Policy" -> "Policies" */
+/**
+ * "Queue" -> "Queues", "VirtualHost" -> "Virtual hosts", "Policy" -> "Policies"
+ *
+ * @param {any} type
+ */
 export function pluralOf(type) {
   const text = type.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}s`.replace(/ys$/, "ies");

@@ -2,7 +2,7 @@
 
 import { ApiError, objectPath, post } from "../core/api.js";
 import { UNKNOWN } from "../core/away.js";
-import { fill, h, icon } from "../core/elements.js";
+import { fill, find, h, icon } from "../core/elements.js";
 import { words } from "../core/format.js";
 import { hostOf, objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
@@ -22,13 +22,25 @@ export class ObjectPanel {
   #type;
   #seen;
   #opened;
+  /** @type {any} */
   #object = null;
   #rows = new Map();
+  /** @type {any} */
   #editing = null;
+  /** @type {any} */
   #tab;
+  /** @type {any} */
   #bodies = {};
+  /** @type {any} */
   #tabs = {};
 
+  /**
+   * @param {HTMLElement} panel
+   * @param {any} name
+   * @param {any} type
+   * @param {any} tab
+   * @param {any} options
+   */
   constructor(panel, name, type, tab, { seen, opened }) {
     this.#panel = panel;
     this.#name = name;
@@ -40,6 +52,7 @@ export class ObjectPanel {
       operations: h("div", { class: "tab-body", role: "tabpanel" }, this.#operations()),
       notifications: h("div", { class: "tab-body", role: "tabpanel" }, this.#notifications()),
     };
+    /** @type {Record<string, any>} */
     const counts = {
       attributes: type.attributes.length,
       operations: type.operations.length,
@@ -91,6 +104,7 @@ export class ObjectPanel {
     return this.#name;
   }
 
+  /** @param {any} tab */
   open(tab) {
     this.#tab = tab;
     for (const [key, body] of Object.entries(this.#bodies)) {
@@ -106,7 +120,11 @@ export class ObjectPanel {
     if (!this.#object) fill(this.#bodies.attributes, h("div", { class: "empty" }, h("p", {}, UNKNOWN)));
   }
 
-  /** A whole new truth of the object; null: it is gone. */
+  /**
+   * A whole new truth of the object; null: it is gone.
+   *
+   * @param {any} object
+   */
   arrived(object) {
     if (!object) {
       this.#panel.classList.add("gone");
@@ -139,7 +157,7 @@ export class ObjectPanel {
 
   #drawAttributes() {
     this.#rows = new Map();
-    const writable = this.#type.attributes.some((a) => a.writable);
+    const writable = this.#type.attributes.some((/** @type {any} */ a) => a.writable);
     const edit = h(
       "button",
       {
@@ -154,7 +172,7 @@ export class ObjectPanel {
     const body = h(
       "tbody",
       {},
-      this.#type.attributes.map((declared) => {
+      this.#type.attributes.map((/** @type {any} */ declared) => {
         const cell = h("td", { class: "wrap value", "data-label": "Value" });
         this.#rows.set(declared.name, { cell, text: undefined });
         return h(
@@ -198,6 +216,7 @@ export class ObjectPanel {
   }
 
   #edit() {
+    /** @param {any} saved */
     const done = (saved) => {
       this.#editing = null;
       this.#rows = new Map();
@@ -213,15 +232,16 @@ export class ObjectPanel {
   // -- operations
 
   #operations() {
-    const forms = this.#type.operations.map((operation) => this.#operation(operation));
+    const forms = this.#type.operations.map((/** @type {any} */ operation) => this.#operation(operation));
     if (this.#type.deletable) forms.push(deletion(this.#name, () => this.#object?.version));
     return forms.length ? forms : h("div", { class: "empty" }, h("p", {}, "This type has no operations."));
   }
 
+  /** @param {any} operation */
   #operation(operation) {
     const fields = operation.arguments
-      .filter((a) => !UNSEEN.has(a.name))
-      .map((a) => field({ ...a, nullable: false }, { hint: a.description }));
+      .filter((/** @type {any} */ a) => !UNSEEN.has(a.name))
+      .map((/** @type {any} */ a) => field({ ...a, nullable: false }, { hint: a.description }));
     const answer = h("div", { class: "operation-answer", "aria-live": "polite" });
     const acts = operation.effect !== "read";
     const destroys = operation.effect === "destroy";
@@ -252,26 +272,31 @@ export class ObjectPanel {
         h(
           "span",
           { class: `tag effect-${operation.effect}` },
-          { read: "changes nothing", change: "can be undone", destroy: "cannot be undone" }[operation.effect] ??
-            operation.effect,
+          /** @type {Record<string, any>} */ ({
+            read: "changes nothing",
+            change: "can be undone",
+            destroy: "cannot be undone",
+          })[operation.effect] ?? operation.effect,
         ),
       ),
       h("p", { class: "muted" }, operation.description),
-      fields.map((f) => f.element),
+      fields.map((/** @type {any} */ f) => f.element),
       sure,
       h("div", { class: "form-actions start" }, button),
       answer,
     );
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      if (!fields.map((f) => f.check()).every(Boolean)) return;
-      if (destroys && !sure.firstChild.checked) {
+      if (!fields.map((/** @type {any} */ f) => f.check()).every(Boolean)) return;
+      if (destroys && !find("input", form).checked) {
         fill(answer, h("p", { class: "wrong" }, "Tick the box first: this cannot be undone."));
-        sure.firstChild.focus();
+        find("input", form).focus();
         return;
       }
       const values = Object.fromEntries(
-        fields.map((f) => [f.declared.name, f.read()]).filter(([, value]) => value !== undefined && value !== ""),
+        fields
+          .map((/** @type {any} */ f) => [f.declared.name, f.read()])
+          .filter((/** @type {any} */ [, value]) => value !== undefined && value !== ""),
       );
       button.disabled = true;
       fill(answer, h("p", { class: "loading" }, "Calling…"));
@@ -281,7 +306,7 @@ export class ObjectPanel {
           { arguments: values },
         );
         fill(answer, this.#answer(operation, result.result ?? result.returns ?? result));
-        if (sure) sure.firstChild.checked = false;
+        if (sure) find("input", form).checked = false;
       } catch (error) {
         if (error instanceof ApiError) for (const f of fields) f.wrong(error.fields[f.declared.name] ?? "");
         fill(answer, h("p", { class: "wrong" }, error.message));
@@ -292,12 +317,16 @@ export class ObjectPanel {
     return form;
   }
 
+  /**
+   * @param {any} operation
+   * @param {any} result
+   */
   #answer(operation, result) {
     if (!operation.returns?.length) return h("p", { class: "done" }, icon("running"), " Done.");
     return h(
       "dl",
       { class: "facts" },
-      operation.returns.flatMap((declared) => [
+      operation.returns.flatMap((/** @type {any} */ declared) => [
         h("dt", { title: declared.description }, words(declared.name)),
         h("dd", {}, valueNode(declared, result?.[declared.name])),
       ]),
@@ -311,10 +340,11 @@ export class ObjectPanel {
       return h("div", { class: "empty" }, h("p", {}, "Objects of this type send no notifications."));
     const list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Notifications, newest first" });
     const below = h("input", { type: "checkbox" });
+    /** @param {any} event */
     const keep = (event) => event.object === this.#name || (below.checked && isBelow(event, this.#name));
     const note = h("span", { class: "muted" });
     let feed = new Feed(list, note, { keep });
-    this.notified = (events, reset) => feed.add(events, reset);
+    this.notified = (/** @type {any} */ events, /** @type {any} */ reset) => feed.add(events, reset);
     below.addEventListener("change", () => {
       feed = new Feed(list, note, { keep });
       feed.add(this.#seen);
@@ -324,7 +354,7 @@ export class ObjectPanel {
       h(
         "dl",
         { class: "facts kinds" },
-        this.#type.notifications.flatMap((n) => [
+        this.#type.notifications.flatMap((/** @type {any} */ n) => [
           h("dt", {}, h("code", {}, n.name), " ", h("span", { class: "muted" }, n.code)),
           h("dd", {}, n.description),
         ]),
@@ -340,10 +370,15 @@ export class ObjectPanel {
   }
 }
 
-/** Whether the event's object is beneath `name`: everything is beneath a root, and below what its keys name. */
+/**
+ * Whether the event's object is beneath `name`: everything is beneath a root, and below what its keys name.
+ *
+ * @param {any} event
+ * @param {any} name
+ */
 function isBelow(event, name) {
-  const above = parseName(name);
-  const object = parseName(event.object);
+  const above = /** @type {any} */ (parseName(name));
+  const object = /** @type {any} */ (parseName(event.object));
   if (!Object.keys(above.keys).length) return true;
   return (
     object.keys[above.type.toLowerCase()] === Object.values(above.keys).at(-1) ||

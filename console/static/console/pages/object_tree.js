@@ -19,17 +19,25 @@ export class Tree {
   #create;
   #chosen = "";
 
-  /** `choose(object name)` is called when somebody chooses one, `create(type, where)` when somebody wants a new one. */
+  /**
+   * `choose(object name)` is called when somebody chooses one, `create(type, where)` when somebody wants a new one.
+   *
+   * @param {any} root
+   * @param {any} model
+   * @param {any} broker
+   * @param {(...given: any[]) => any} choose
+   * @param {any} create
+   */
   constructor(root, model, broker, choose, create) {
     this.#create = create;
     this.#root = root;
     this.#model = model;
     this.#broker = broker;
     this.#choose = choose;
-    root.addEventListener("keydown", (event) => this.#key(event));
+    root.addEventListener("keydown", (/** @type {any} */ event) => this.#key(event));
     fill(
       root,
-      model.roots().map((type) => this.#objectNode(`type=${type.name}`, {}, 1)),
+      model.roots().map((/** @type {any} */ type) => this.#objectNode(`type=${type.name}`, {}, 1)),
     );
     const first = root.querySelector(".node-row");
     first.tabIndex = 0;
@@ -39,7 +47,11 @@ export class Tree {
     return `brokers/${encodeURIComponent(this.#broker)}/objects/`;
   }
 
-  /** Open the way to an object and mark it. */
+  /**
+   * Open the way to an object and mark it.
+   *
+   * @param {any} name
+   */
   async show(name) {
     this.#chosen = name;
     const way = this.#model.path(name);
@@ -61,15 +73,23 @@ export class Tree {
     this.#root.querySelector('[aria-selected="true"] > .node-row')?.scrollIntoView({ block: "nearest" });
   }
 
-  /** Read again the opened folders of an object's type: it was created or deleted. */
+  /**
+   * Read again the opened folders of an object's type: it was created or deleted.
+   *
+   * @param {any} name
+   */
   async refresh(name) {
-    const type = /^type=([^,]+)/.exec(name)?.[1];
+    const type = /^type=([^,]+)/.exec(name)?.[1] ?? "";
     for (const folder of this.#root.querySelectorAll(`li[data-folder="${CSS.escape(type)}"][aria-expanded="true"]`)) {
       folder.close();
       await folder.open();
     }
   }
 
+  /**
+   * @param {any} within
+   * @param {any} name
+   */
   #find(within, name) {
     return within.querySelector(`li[data-object="${CSS.escape(name)}"]`);
   }
@@ -80,6 +100,10 @@ export class Tree {
     }
   }
 
+  /**
+   * @param {any} level
+   * @param {any} options
+   */
   #node(level, { object = null, folder = null, opens = true, content, load }) {
     const row = h(
       "div",
@@ -87,6 +111,7 @@ export class Tree {
       opens ? icon("chevron") : h("span", { class: "icon" }),
       ...content,
     );
+    /** @type {any} */
     const node = h(
       "li",
       {
@@ -100,6 +125,7 @@ export class Tree {
       row,
     );
     row.style.setProperty("--level", level);
+    /** @type {any} */
     let children = null;
     node.open = async () => {
       if (!opens || node.getAttribute("aria-expanded") === "true") return;
@@ -121,7 +147,7 @@ export class Tree {
     node.toggle = () => (node.getAttribute("aria-expanded") === "true" ? node.close() : node.open());
     row.addEventListener("click", (event) => {
       this.#focus(row);
-      const onChevron = event.target.closest(".icon") === row.firstChild;
+      const onChevron = /** @type {Element} */ (event.target).closest(".icon") === row.firstChild;
       if (object && !onChevron) {
         this.#choose(object);
         node.open();
@@ -130,6 +156,11 @@ export class Tree {
     return node;
   }
 
+  /**
+   * @param {any} name
+   * @param {any} attributes
+   * @param {any} level
+   */
   #objectNode(name, attributes, level) {
     const beneath = this.#model.beneath(name);
     const content = [h("span", { class: "node-name", title: shortName(name) }, middle(shortName(name), NAMED))];
@@ -140,10 +171,15 @@ export class Tree {
       object: name,
       opens: beneath.length > 0,
       content,
-      load: async () => beneath.map(({ type, where }) => this.#folder(type, where, level + 1)),
+      load: async () => beneath.map((/** @type {any} */ { type, where }) => this.#folder(type, where, level + 1)),
     });
   }
 
+  /**
+   * @param {any} type
+   * @param {any} where
+   * @param {any} level
+   */
   #folder(type, where, level) {
     const total = h("small", { class: "muted" });
     const fresh = type.creatable
@@ -165,14 +201,22 @@ export class Tree {
     return this.#node(level, {
       folder: type.name,
       content: [h("span", { class: "node-name folder" }, pluralOf(type.name)), total, ...(fresh ? [fresh] : [])],
-      load: (list) => this.#load(type, where, level + 1, 0, list, total),
+      load: (/** @type {any} */ list) => this.#load(type, where, level + 1, 0, list, total),
     });
   }
 
+  /**
+   * @param {any} type
+   * @param {any} where
+   * @param {any} level
+   * @param {any} offset
+   * @param {any} list
+   * @param {any} total
+   */
   async #load(type, where, level, offset, list, total) {
     const page = await get(this.#path() + query({ type: type.name, offset, count: COUNT, ...where }));
     total.textContent = count(page.total);
-    const nodes = page.items.map((item) => this.#objectNode(item.name, item.attributes, level));
+    const nodes = page.items.map((/** @type {any} */ item) => this.#objectNode(item.name, item.attributes, level));
     const left = page.total - offset - page.items.length;
     if (!page.total) nodes.push(h("li", { role: "none", class: "node-note muted" }, "none"));
     if (left > 0) {
@@ -200,7 +244,13 @@ export class Tree {
     return nodes;
   }
 
-  /** Objects of every type whose name has the text. */
+  /**
+   * Objects of every type whose name has the text.
+   *
+   * @param {string} text
+   * @param {any} into
+   * @param {AbortSignal} signal
+   */
   async search(text, into, signal) {
     const groups = await Promise.all(
       [...this.#model.types.values()]
@@ -222,7 +272,7 @@ export class Tree {
               h(
                 "ul",
                 { class: "plain-list found" },
-                page.items.map((item) =>
+                page.items.map((/** @type {any} */ item) =>
                   h(
                     "li",
                     {},
@@ -254,12 +304,14 @@ export class Tree {
     );
   }
 
+  /** @param {any} row */
   #focus(row) {
     this.#root.querySelector('.node-row[tabindex="0"]')?.setAttribute("tabindex", "-1");
     row.tabIndex = 0;
     row.focus();
   }
 
+  /** @param {any} event */
   #key(event) {
     const row = event.target.closest(".node-row");
     if (!row || event.target !== row) return;
@@ -267,6 +319,7 @@ export class Tree {
     const node = row.parentElement;
     const at = rows.indexOf(row);
     const open = node.getAttribute("aria-expanded") === "true";
+    /** @type {Record<string, any>} */
     const moves = {
       ArrowDown: () => rows[at + 1] && this.#focus(rows[at + 1]),
       ArrowUp: () => rows[at - 1] && this.#focus(rows[at - 1]),

@@ -2,7 +2,7 @@
 // right; all of it made from what the server declares.
 
 import { live, watch } from "../core/connection.js";
-import { fill, h, onNextFrame } from "../core/elements.js";
+import { byId, fill, h, onNextFrame } from "../core/elements.js";
 import { formatName, parseName, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { creation } from "../widgets/creation.js";
@@ -11,20 +11,28 @@ import { Model } from "./managed_model.js";
 import { ObjectPanel } from "./object_panel.js";
 import { Tree } from "./object_tree.js";
 
-const panel = document.getElementById("object");
-const search = document.getElementById("search");
-const found = document.getElementById("found");
-const treeList = document.getElementById("tree");
+const panel = byId("object");
+const search = byId("search");
+const found = byId("found");
+const treeList = byId("tree");
 
+/** @type {any} */
 let model = null;
+/** @type {any} */
 let tree = null;
+/** @type {any} */
 let shown = null; // the ObjectPanel on the page
 
 // -- the page ---------------------------------------------------------------------------------------------------
 
 let loadedAt = Infinity; // number of the newest event when the tree was made
+/** @type {any[]} */
 const seen = []; // the newest events, for an object that is chosen later
 
+/**
+ * @param {any} name
+ * @param {any} tab
+ */
 function remember(name, tab) {
   const given = new URLSearchParams(location.search);
   given.set("object", name);
@@ -37,9 +45,14 @@ function remember(name, tab) {
   else history.pushState(null, "", url);
 }
 
+/**
+ * @param {any} name
+ * @param {string} [tab]
+ */
 function choose(name, tab = "attributes") {
   const parsed = parseName(name);
   if (parsed) name = formatName(parsed.type, parsed.keys); // as the broker writes it: with quotes only where needed
+  /** @type {any} */
   const type = parsed && model.types.get(parsed.type);
   if (!type) {
     fill(
@@ -60,8 +73,11 @@ function choose(name, tab = "attributes") {
   if (matchMedia("(max-width: 760px)").matches && document.activeElement?.closest(".tree-card")) panel.scrollIntoView();
 }
 
+/** @type {any} */
 let latest = null;
+/** @type {any} */
 const render = onNextFrame(() => {
+  /** @type {any} */
   const object = latest?.data?.object ?? null;
   if (latest && shown && (!object || object.name === shown.name)) shown.arrived(object);
 });
@@ -73,7 +89,7 @@ live.addEventListener("snapshot", (event) => {
   latest = event.detail;
   render();
 });
-pastAndPresent(live, (events, reset) => {
+pastAndPresent(live, (/** @type {any} */ events, /** @type {any} */ reset) => {
   if (loadedAt === Infinity) loadedAt = events.at(-1)?.number ?? 0;
   if (reset) seen.length = 0;
   seen.push(...events);
@@ -81,12 +97,14 @@ pastAndPresent(live, (events, reset) => {
   shown?.notified?.(events, reset);
   // Queues, and all else whose coming and going is told, come and go in the tree as well.
   const moved = events.filter(
-    (e) => (e.kind.endsWith("-created") || e.kind.endsWith("-deleted")) && e.number > loadedAt,
+    (/** @type {any} */ e) => (e.kind.endsWith("-created") || e.kind.endsWith("-deleted")) && e.number > loadedAt,
   );
-  for (const name of new Map(moved.map((e) => [parseName(e.object)?.type, e.object])).values()) tree?.refresh(name);
+  for (const name of new Map(moved.map((/** @type {any} */ e) => [parseName(e.object)?.type, e.object])).values())
+    tree?.refresh(name);
 });
 
 let pause = 0;
+/** @type {any} */
 let searching = null;
 search.addEventListener("input", () => {
   clearTimeout(pause);
@@ -131,11 +149,11 @@ async function start() {
     watch({ watch: "objects", object: "" });
     return;
   }
-  tree = new Tree(treeList, model, settings.broker, choose, (type, where) => {
+  tree = new Tree(treeList, model, settings.broker, choose, (/** @type {any} */ type, /** @type {any} */ where) => {
     shown = null;
     fill(
       panel,
-      creation(type, where, async (name) => {
+      creation(type, where, async (/** @type {any} */ name) => {
         await tree.refresh(name);
         choose(name);
       }),

@@ -2,7 +2,7 @@
 
 import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, count, exact, exactAmount, middle, rate } from "../core/format.js";
 import { queueUrl, whyUrl } from "../core/object_names.js";
 import { acting, may } from "../core/permissions.js";
@@ -19,18 +19,20 @@ import { openStopDialog } from "../widgets/stop_dialog.js";
 import { showFirstSteps } from "./first_steps.js";
 import { Selection } from "./selection.js";
 
-const rows = document.getElementById("queue-rows");
-const table = document.getElementById("queues");
-const empty = document.getElementById("queues-empty");
-const search = document.getElementById("search");
-const states = document.getElementById("states");
+const rows = byId("queue-rows");
+const table = byId("queues");
+const empty = byId("queues-empty");
+const search = byId("search");
+const states = byId("states");
 const heads = [...table.querySelectorAll("th[data-sort]")];
-const feed = new Feed(document.getElementById("feed"), document.getElementById("feed-note"));
+const feed = new Feed(byId("feed"), byId("feed-note"));
 
 const conditions = new ConditionsLine();
-const selection = new Selection(document.getElementById("selection"), (made) => saved.load(made.id));
+const selection = new Selection(byId("selection"), (/** @type {any} */ made) => saved.load(made.id));
 
+/** @type {any} */
 let snapshot = null;
+/** @type {any[]} */
 let order = [];
 
 // -- what is asked for, kept in the address ---------------------------------------------------------------------
@@ -44,7 +46,7 @@ const asked = (() => {
     page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1),
   };
 })();
-const pager = new Pager(document.getElementById("queues-pager"), { what: "queue", size: storedSize(), turn });
+const pager = new Pager(byId("queues-pager"), { what: "queue", size: storedSize(), turn });
 
 /** Another search starts on its first page. */
 function ask(page = 1) {
@@ -55,7 +57,7 @@ function ask(page = 1) {
   if (asked.search) given.set("search", asked.search);
   for (const state of asked.states) given.append("state", state);
   if (asked.sort) given.set("sort", asked.sort);
-  if (asked.page > 1) given.set("page", asked.page);
+  if (asked.page > 1) given.set("page", String(asked.page));
   const text = given.toString();
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
   order = [];
@@ -70,9 +72,10 @@ function ask(page = 1) {
   });
 }
 
+/** @param {any} page */
 function turn(page) {
   ask(page);
-  document.getElementById("queues-box").scrollTop = 0;
+  byId("queues-box").scrollTop = 0;
 }
 
 search.value = asked.search;
@@ -85,8 +88,8 @@ search.addEventListener("input", () => {
     ask();
   }, 120);
 });
-document.getElementById("filters").addEventListener("submit", (event) => event.preventDefault());
-search.addEventListener("keydown", (event) => {
+byId("filters").addEventListener("submit", (/** @type {any} */ event) => event.preventDefault());
+search.addEventListener("keydown", (/** @type {any} */ event) => {
   if (event.key === "Escape" && search.value) {
     search.value = asked.search = "";
     ask();
@@ -128,7 +131,9 @@ function showSort() {
 function showSelection() {
   const text = search.value.trim();
   const chosen = [...asked.states];
+  /** @type {any} */
   const { search: answered, states: within, total: found } = snapshot?.data ?? {};
+  /** @type {any} */
   const current =
     snapshot !== null &&
     answered === text &&
@@ -139,7 +144,7 @@ function showSelection() {
 
 // -- selections that were saved ----------------------------------------------------------------------------------
 
-const saved = new SavedChooser(document.getElementById("saved-box"), (chosen) => {
+const saved = new SavedChooser(byId("saved-box"), (/** @type {any} */ chosen) => {
   selection.pick(chosen?.queues ?? []);
   search.value = asked.search = chosen?.queues ? "" : (chosen?.search ?? "");
   asked.states = new Set(chosen?.queues ? [] : (chosen?.states ?? []));
@@ -150,9 +155,15 @@ for (const element of [search, states]) element.addEventListener("input", () => 
 
 // -- rows -------------------------------------------------------------------------------------------------------
 
+/** @param {any} queue */
 function row(queue) {
   const act = h("button", { type: "button", class: "quiet row-act", ...acting("operate", queue.virtualhost) });
   act.addEventListener("click", () => openStopDialog(act.dataset.action, queue.object));
+  /**
+   * @param {string} label
+   * @param {any} attributes
+   * @param {...any} children
+   */
   const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
   return h(
     "tr",
@@ -178,6 +189,10 @@ function row(queue) {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} queue
+ */
 function update(node, queue) {
   const [state, , depth, blocked, consumers, rateIn, rateOut, since, act] = node.children;
   setState(state.lastChild, queue.state, queue.starting);
@@ -223,11 +238,13 @@ function update(node, queue) {
   }
 }
 
+/** @param {...any} times */
 const earliest = (...times) => {
   const known = times.filter((time) => time !== null && time !== undefined);
   return known.length ? Math.min(...known) : null;
 };
 
+/** @param {any} queue */
 function blockedTitle(queue) {
   const text = `${exactAmount(queue.blocked_producers, "producers")} blocked, of ${exact(queue.producers)}`;
   return queue.draining_producers ? `${text}; ${exact(queue.draining_producers)} draining` : text;
@@ -240,11 +257,13 @@ function held() {
   return (canPoint.matches && rows.matches(":hover")) || rows.querySelector(":focus-visible") !== null;
 }
 
+/** @param {any[]} queues */
 function inOrder(queues) {
   if (!held() || !order.length) {
-    order = queues.map((queue) => queue.object);
+    order = queues.map((/** @type {any} */ queue) => queue.object);
     return queues;
   }
+  /** @type {any} */
   const place = new Map(order.map((name, index) => [name, index]));
   const sorted = [...queues].sort((a, b) => (place.get(a.object) ?? -1) - (place.get(b.object) ?? -1));
   order = sorted.map((queue) => queue.object);
@@ -263,13 +282,20 @@ const TOTALS = [
   "depth",
 ];
 
+/**
+ * @param {any} name
+ * @param {string} text
+ * @param {string | null} title
+ * @param {boolean} [hot]
+ */
 function total(name, text, title, hot = false) {
-  const element = document.querySelector(`[data-total="${name}"]`);
+  const element = find(`[data-total="${name}"]`);
   setText(element.firstElementChild, text);
   setAttribute(element, "title", title);
   element.classList.toggle("hot", hot);
 }
 
+/** @type {any} */
 const render = drawing(() => {
   if (!snapshot) return;
   const {
@@ -283,8 +309,8 @@ const render = drawing(() => {
   } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
     for (const name of TOTALS) total(name, "–", null);
-    setText(document.querySelector('[data-total="depth"] .total-name'), "messages");
-    setText(document.getElementById("queues-count"), "");
+    setText(find('[data-total="depth"] .total-name'), "messages");
+    setText(byId("queues-count"), "");
     pager.show(1, 0);
     conditions.unknown("not known");
     fill(
@@ -314,14 +340,14 @@ const render = drawing(() => {
     `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`,
   );
   setText(
-    document.querySelector('[data-total="depth"] .total-name'),
+    find('[data-total="depth"] .total-name'),
     `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`,
   );
   showStops(stops ?? []);
   conditions.show(wrong, allWrong);
   showSelection();
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
-  setText(document.getElementById("queues-count"), count(all));
+  setText(byId("queues-count"), count(all));
   pager.show(page, all);
   table.hidden = queues.length === 0;
   empty.hidden = queues.length > 0;
@@ -361,8 +387,8 @@ live.addEventListener("refused", (event) => {
 live.addEventListener("events", (event) => feed.add(event.detail.events, event.detail.reset));
 rows.addEventListener("pointerleave", render);
 
-document.getElementById("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
-document.getElementById("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
+byId("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
+byId("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
 
 showSort();
 ask(asked.page);

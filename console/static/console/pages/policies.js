@@ -3,24 +3,34 @@
 import { get, post, query } from "../core/api.js";
 import { whenBack } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { fill, h, icon } from "../core/elements.js";
+import { byId, fill, h, icon } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
 import { acting, unless } from "../core/permissions.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
 import { scopeUrl, settingChips } from "../widgets/policy_fields.js";
 
-const scopes = document.getElementById("scopes");
-const own = document.getElementById("own");
-const empty = document.getElementById("own-empty");
-const pager = document.getElementById("own-pager");
-const search = document.getElementById("search");
+const scopes = byId("scopes");
+const own = byId("own");
+const empty = byId("own-empty");
+const pager = byId("own-pager");
+const search = byId("search");
 const SIZE = 50;
 let page = 1;
 
+/**
+ * @param {string} object
+ * @param {string | Node} text
+ */
 const link = (object, text) => h("a", { href: scopeUrl(object) }, text);
+/** @param {any} n */
 const beneath = (n) => h("td", { class: "num", "data-label": "Queues" }, count(n));
 
+/**
+ * @param {any} caption
+ * @param {any} columns
+ * @param {any} rows
+ */
 function table(caption, columns, rows) {
   return h(
     "div",
@@ -35,7 +45,7 @@ function table(caption, columns, rows) {
         h(
           "tr",
           {},
-          columns.map(([text, kind]) => h("th", { scope: "col", class: kind ?? null }, text)),
+          columns.map((/** @type {any} */ [text, kind]) => h("th", { scope: "col", class: kind ?? null }, text)),
         ),
       ),
       h("tbody", {}, rows),
@@ -43,6 +53,7 @@ function table(caption, columns, rows) {
   );
 }
 
+/** @param {any} broker */
 function brokerCard(broker) {
   return h(
     "section",
@@ -57,8 +68,9 @@ function brokerCard(broker) {
   );
 }
 
+/** @param {any} host */
 function hostCard(host) {
-  const patterns = host.patterns.map((pattern, at) =>
+  const patterns = host.patterns.map((/** @type {any} */ pattern, /** @type {any} */ at) =>
     h(
       "tr",
       {},
@@ -68,7 +80,7 @@ function hostCard(host) {
       h("td", { class: "order" }, arrow(host, at, -1), arrow(host, at, 1)),
     ),
   );
-  const exchanges = host.exchanges.map((exchange) =>
+  const exchanges = host.exchanges.map((/** @type {any} */ exchange) =>
     h(
       "tr",
       {},
@@ -118,7 +130,13 @@ function hostCard(host) {
   );
 }
 
-/** A pattern can only change places with one of equal rank: else its prefix decides, whatever the priority. */
+/**
+ * A pattern can only change places with one of equal rank: else its prefix decides, whatever the priority.
+ *
+ * @param {any} host
+ * @param {any} at
+ * @param {any} step
+ */
 function arrow(host, at, step) {
   const other = host.patterns[at + step];
   const here = host.patterns[at];
@@ -138,18 +156,18 @@ function arrow(host, at, step) {
     icon("chevron"),
   );
   button.addEventListener("click", () => {
-    const patterns = host.patterns.map((pattern) => pattern.pattern);
+    const patterns = host.patterns.map((/** @type {any} */ pattern) => pattern.pattern);
     [patterns[at], patterns[at + step]] = [patterns[at + step], patterns[at]];
     const body = { virtualhost: host.name, patterns };
     openChangeDialog({
       title: label,
       action: "Change the order",
       ask: () => post("policies/order/", { ...body, dry_run: true }),
-      async apply(reason) {
+      async apply(/** @type {any} */ reason) {
         const { applied } = await post("policies/order/", { ...body, reason });
-        const failed = applied.filter((each) => each.outcome !== "done");
+        const failed = applied.filter((/** @type {any} */ each) => each.outcome !== "done");
         await load();
-        if (failed.length) throw new Error(failed.map((each) => each.detail).join(" "));
+        if (failed.length) throw new Error(failed.map((/** @type {any} */ each) => each.detail).join(" "));
         toast("The order is changed.");
       },
     });
@@ -157,11 +175,12 @@ function arrow(host, at, step) {
   return button;
 }
 
+/** @param {any} queues */
 function showQueues(queues) {
-  document.getElementById("own-count").textContent = count(queues.count);
+  byId("own-count").textContent = count(queues.count);
   fill(
     own,
-    queues.results.map((queue) =>
+    queues.results.map((/** @type {any} */ queue) =>
       h(
         "tr",
         {},
@@ -179,9 +198,9 @@ function showQueues(queues) {
   );
   const last = Math.max(1, Math.ceil(queues.count / SIZE));
   pager.hidden = last === 1;
-  document.getElementById("own-where").textContent = `Page ${page} of ${last}`;
-  document.getElementById("own-before").disabled = page === 1;
-  document.getElementById("own-next").disabled = page >= last;
+  byId("own-where").textContent = `Page ${page} of ${last}`;
+  byId("own-before").disabled = page === 1;
+  byId("own-next").disabled = page >= last;
 }
 
 async function load() {
@@ -207,6 +226,7 @@ async function load() {
 }
 
 let pause = 0;
+/** @param {any} ms */
 const soon = (ms) => {
   clearTimeout(pause);
   pause = setTimeout(load, ms);
@@ -215,17 +235,17 @@ search.addEventListener("input", () => {
   page = 1;
   soon(250);
 });
-document.getElementById("own-before").addEventListener("click", () => {
+byId("own-before").addEventListener("click", () => {
   page -= 1;
   load();
 });
-document.getElementById("own-next").addEventListener("click", () => {
+byId("own-next").addEventListener("click", () => {
   page += 1;
   load();
 });
 const TELLING = new Set(["policy-changed", "queue-created", "queue-deleted", "exchange-created", "exchange-deleted"]);
 live.addEventListener("events", (event) => {
-  if (event.detail.events.some((e) => TELLING.has(e.kind))) soon(500);
+  if (event.detail.events.some((/** @type {any} */ e) => TELLING.has(e.kind))) soon(500);
 });
 whenBack(load);
 watch({ watch: "objects", object: "" });

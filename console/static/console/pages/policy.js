@@ -3,7 +3,7 @@
 import { get, objectPath, patch, post, query, remove } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { byId, fill, h } from "../core/elements.js";
+import { byId, fill, find, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -48,9 +48,13 @@ const inForce = new Map();
 const isPattern = settings.new || settings.type === "Policy";
 const all = [...(settings.new ? [pattern] : []), ...(isPattern ? [priority] : []), ...fields];
 
+/** @type {any} */
 let version = null;
+/** @type {Record<string, string>} */
 let start = {}; // what the object sets
+/** @type {any} */
 let explained = null;
+/** @type {any} */
 let previewed = null; // the change that was previewed last, as JSON
 
 // -- the form -------------------------------------------------------------------------------------------------------
@@ -67,7 +71,7 @@ function build() {
         h("td", { class: "muted", "data-label": "From" }),
       ];
       inForce.set(f.declared.name, cells);
-      f.element.querySelector("label").classList.add("sr");
+      find("label", f.element).classList.add("sr");
       return h(
         "tr",
         {},
@@ -85,9 +89,15 @@ function build() {
   for (const f of all) if (!settings.mayEdit) f.input.disabled = false; // viewers may preview, too
 }
 
+/** @param {any} f */
 const setHere = (f) => (f.declared.name === "priority" ? (start.priority ?? 0) : (start[f.declared.name] ?? null));
+/**
+ * @param {any} a
+ * @param {any} b
+ */
 const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 
+/** @param {any} f */
 function read(f) {
   const value = f.read();
   return f === priority ? (value ?? 0) : value;
@@ -102,7 +112,12 @@ function changes() {
   );
 }
 
-/** Show what is there; what was typed stays, what was not follows. */
+/**
+ * Show what is there; what was typed stays, what was not follows.
+ *
+ * @param {any} object
+ * @param {any} told
+ */
 function show(object, told) {
   const untouched = all.filter((f) => {
     try {
@@ -117,7 +132,7 @@ function show(object, told) {
   for (const f of untouched) f.set(f === priority ? start.priority || null : start[f.declared.name]);
   for (const [name, [value, from]] of inForce) {
     const { [name]: now } = explained.fields;
-    const f = fields.find((each) => each.declared.name === name);
+    const f = /** @type {any} */ (fields.find((each) => each.declared.name === name));
     const inherited = explained.inherited[name];
     const without = `${fieldText(name, inherited.value)} (${origin(inherited.origin)})`;
     if (f.input.tagName === "SELECT") f.input.options[0].textContent = without;
@@ -128,7 +143,9 @@ function show(object, told) {
   }
   const queues =
     object?.attributes?.queues ??
-    (settings.type === "Exchange" ? new Set(object.attributes.bindings.map((b) => b.queue)).size : null);
+    (settings.type === "Exchange"
+      ? new Set(object.attributes.bindings.map((/** @type {any} */ b) => b.queue)).size
+      : null);
   byId("scope-says").textContent = settings.new
     ? ""
     : queues === null
@@ -138,6 +155,7 @@ function show(object, told) {
         : `${plural(queues, "queue")} beneath it`;
 }
 
+/** @type {any} */
 let loading = null;
 let saving = false; // from Apply until its answer is shown: a version that is pushed meanwhile may be our own
 let pushed = 0; // the newest version that was pushed meanwhile
@@ -165,6 +183,7 @@ async function ask() {
     }
     byId("gone").hidden = true;
     form.hidden = false;
+    /** @type {any} */
     const first = !explained;
     show(object, told);
     if (first) typed(); // by somebody who was faster than the broker
@@ -173,6 +192,7 @@ async function ask() {
   }
 }
 
+/** @param {any} error */
 function gone(error) {
   byId("gone").hidden = false;
   const missing = error.status === 404;
@@ -188,6 +208,7 @@ function gone(error) {
 
 let pause = 0;
 let took = 0; // ms, the last preview
+/** @type {any} */
 let asked = null;
 
 function typed() {
@@ -220,6 +241,7 @@ function shown() {
 
 const objectName = () =>
   settings.new ? formatName("Policy", { virtualhost: settings.new, pattern: pattern.read() }) : settings.object;
+/** @type {any} */
 const change = () => ({
   object: objectName(),
   action: settings.new ? "create" : "update",
@@ -262,10 +284,15 @@ async function preview() {
   }
 }
 
-/** Why a pattern that matches queues changes nothing: what they set themselves. */
+/**
+ * Why a pattern that matches queues changes nothing: what they set themselves.
+ *
+ * @param {any} wanted
+ */
 async function overrides(wanted) {
-  const { keys } = parseName(wanted.object);
+  const { keys } = /** @type {any} */ (parseName(wanted.object));
   try {
+    /** @type {any} */
     const { queues } = await post(
       "policies/bulk/preview/",
       { selection: { search: "", pattern: keys.pattern, states: [] } },
@@ -274,7 +301,7 @@ async function overrides(wanted) {
     if (previewed === JSON.stringify(wanted))
       showOverrides(
         box,
-        queues.filter((queue) => queue.virtualhost === keys.virtualhost),
+        queues.filter((/** @type {any} */ queue) => queue.virtualhost === keys.virtualhost),
         Object.keys(wanted.attributes),
       );
   } catch {
@@ -282,17 +309,20 @@ async function overrides(wanted) {
   }
 }
 
+/** @param {any} wanted */
 function ready(wanted) {
   previewed = JSON.stringify(wanted);
   apply.disabled = false;
 }
 
+/** @param {...any} content */
 function tell(...content) {
   problem.hidden = content.length === 0;
   fill(problem, h("div", {}, ...content));
   if (!content.length) for (const f of all) f.wrong("");
 }
 
+/** @param {any} error */
 function wrong(error) {
   previewed = null;
   const left = [];
@@ -340,7 +370,7 @@ async function conflict() {
 
 // -- apply, discard, remove -------------------------------------------------------------------------------------------
 
-form.addEventListener("submit", async (event) => {
+form.addEventListener("submit", async (/** @type {any} */ event) => {
   event.preventDefault();
   if (!all.map((f) => f.check()).every(Boolean)) {
     form.querySelector('[aria-invalid="true"]')?.focus();
@@ -365,6 +395,7 @@ form.addEventListener("submit", async (event) => {
       location.assign(scopeUrl(wanted.object));
       return;
     }
+    /** @type {any} */
     const saved = await patch(objectPath(settings.broker, settings.object), {
       version,
       attributes: wanted.attributes,
@@ -396,12 +427,13 @@ function reset() {
   fill(box, h("p", { class: "muted" }, HINT));
 }
 
-form.addEventListener("reset", (event) => {
+form.addEventListener("reset", (/** @type {any} */ event) => {
   event.preventDefault();
   reset();
 });
 
 byId("remove")?.addEventListener("click", () => {
+  /** @type {any} */
   const at = version;
   openChangeDialog({
     title: `Remove the policy of ${shortName(settings.object)}`,
@@ -412,7 +444,7 @@ byId("remove")?.addEventListener("click", () => {
         changes: [{ object: settings.object, action: "delete", version: at }],
       }),
     }),
-    async apply(why) {
+    async apply(/** @type {any} */ why) {
       await remove(objectPath(settings.broker, settings.object) + query({ version: at, reason: why }));
       location.assign("/policies/");
     },

@@ -21,8 +21,10 @@ const reason = field(
 );
 fill(byId("reason"), reason.element);
 
+/** @type {any} */
 let compared = null; // {yaml, prune, digest} that is shown
 
+/** @param {...any} content */
 function tell(...content) {
   problem.hidden = content.length === 0;
   fill(problem, ...content);
@@ -32,6 +34,7 @@ function outdated() {
   apply.disabled = !compared || compared.yaml !== yaml.value || compared.prune !== prune.checked;
 }
 
+/** @param {any} error */
 function wrong(error) {
   const lines = Object.entries(error.fields ?? {});
   tell(
@@ -48,6 +51,7 @@ function wrong(error) {
   );
 }
 
+/** @param {any} told */
 function problems(told) {
   const lines = Object.values(told.problems);
   return lines.length
@@ -112,14 +116,15 @@ async function compare() {
   }
 }
 
-byId("import").addEventListener("submit", async (event) => {
+byId("import").addEventListener("submit", async (/** @type {any} */ event) => {
   event.preventDefault();
   if (apply.disabled) return;
   apply.disabled = true;
   tell();
   try {
+    /** @type {any} */
     const told = await post("policies/file/", { ...compared, reason: reason.input.value.trim() });
-    const failed = told.applied.filter((each) => each.outcome !== "done");
+    const failed = told.applied.filter((/** @type {any} */ each) => each.outcome !== "done");
     compared = null;
     fill(
       box,
@@ -137,7 +142,7 @@ byId("import").addEventListener("submit", async (event) => {
             h(
               "ul",
               {},
-              failed.map((each) =>
+              failed.map((/** @type {any} */ each) =>
                 h("li", {}, h("strong", {}, each.object.replace(/^type=/, "")), ` ${each.outcome}: ${each.detail}`),
               ),
             ),
@@ -166,7 +171,7 @@ byId("take").addEventListener("click", async () => {
     wrong(error);
   }
 });
-byId("open").addEventListener("change", async (event) => {
+byId("open").addEventListener("change", async (/** @type {any} */ event) => {
   const [file] = event.target.files;
   if (!file) return;
   yaml.value = await file.text();

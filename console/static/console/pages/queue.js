@@ -2,7 +2,7 @@
 
 import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { byId, fill, h, reconcile, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, find, findAll, h, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
 import { objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -19,12 +19,13 @@ import { reasonInWords } from "../widgets/values.js";
 import { Limits } from "./queue_limits.js";
 
 const editLimits = byId("edit-limits");
-const limits = new Limits(byId("limits"), (open) => {
+const limits = new Limits(byId("limits"), (/** @type {any} */ open) => {
   editLimits.hidden = open;
   if (!open) editLimits.focus();
 });
-const units = [...document.querySelectorAll("[data-unit]")];
+const units = findAll("[data-unit]");
 const chart = new DepthChart(byId("chart"), settings.figures, "messages");
+/** @param {any} event */
 const ours = (event) =>
   event.object === settings.object ||
   event.attributes?.queue === settings.object ||
@@ -33,14 +34,18 @@ const feed = new Feed(byId("feed"), byId("feed-note"), { keep: ours, linked: fal
 
 const conditions = new ConditionsLine({ about: false });
 
+/** @type {any} */
 let snapshot = null;
 let drawn = false; // whether the page shows what the queue is, or was before it went
 let opened = Infinity; // from here on all of the depth is known, by the server's clock
+/** @type {string | null} */
 let unit = null;
+/** @type {any[]} */
 let held = []; // events that came before the first snapshot told the limits
 
 // -- chart ------------------------------------------------------------------------------------------------------
 
+/** @param {any} chosen */
 function showUnit(chosen) {
   unit = chosen;
   for (const button of units) setAttribute(button, "aria-pressed", String(button.dataset.unit === chosen));
@@ -49,7 +54,7 @@ function showUnit(chosen) {
 
 for (const button of units) button.addEventListener("click", () => showUnit(button.dataset.unit));
 
-const spans = [...document.querySelectorAll("[data-minutes]")];
+const spans = findAll("[data-minutes]");
 for (const button of spans) {
   button.addEventListener("click", () => {
     for (const other of spans) setAttribute(other, "aria-pressed", String(other === button));
@@ -61,7 +66,12 @@ const LIMITS = ["messages", "bytes"].flatMap((of) =>
   ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`),
 );
 
-/** An event about the queue carries its depth and state just after it: a point of the chart. */
+/**
+ * An event about the queue carries its depth and state just after it: a point of the chart.
+ *
+ * @param {any} event
+ * @param {any} queue
+ */
 function sampleOf(event, queue) {
   const { state, depth_messages: messages, depth_bytes: size } = event.attributes ?? {};
   if (state === undefined || messages === undefined) return null;
@@ -71,8 +81,14 @@ function sampleOf(event, queue) {
 
 // -- rows -------------------------------------------------------------------------------------------------------
 
+/**
+ * @param {string} label
+ * @param {any} attributes
+ * @param {...any} children
+ */
 const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
 
+/** @param {any} producer */
 function producerRow(producer) {
   return h(
     "tr",
@@ -98,6 +114,10 @@ function producerRow(producer) {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} producer
+ */
 function updateProducer(node, producer) {
   const [state, client, why, since, all, credit, sent] = node.children;
   const waits = producer.state === "RUNNING" && producer.waits_for;
@@ -134,6 +154,7 @@ function updateProducer(node, producer) {
   setAttribute(sent, "title", `${exactAmount(producer.messages, "messages")}, ${exactAmount(producer.bytes, "bytes")}`);
 }
 
+/** @param {any} consumer */
 function consumerRow(consumer) {
   return h(
     "tr",
@@ -151,6 +172,10 @@ function consumerRow(consumer) {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} consumer
+ */
 function updateConsumer(node, consumer) {
   const [client, kind, credit, waiting, received] = node.children;
   setText(client.firstChild, consumer.client || consumer.link || `Consumer ${consumer.id}`);
@@ -162,6 +187,13 @@ function updateConsumer(node, consumer) {
   setText(received, count(consumer.messages));
 }
 
+/**
+ * @param {any} name
+ * @param {any[]} items
+ * @param {any} row
+ * @param {any} update
+ * @param {any} none
+ */
 function list(name, items, row, update, none) {
   if (items === undefined) {
     byId(name).closest("table").hidden = byId(`${name}-rest`).hidden = true;
@@ -169,7 +201,11 @@ function list(name, items, row, update, none) {
     fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
     return;
   }
-  items = items.map((item) => ({ ...(item.attributes ?? {}), ...item, object: item.object ?? item.name }));
+  items = items.map((/** @type {any} */ item) => ({
+    ...(item.attributes ?? {}),
+    ...item,
+    object: item.object ?? item.name,
+  }));
   reconcile(byId(name), items, (item) => item.object ?? item.id, row, update);
   byId(name).closest("table").hidden = items.length === 0;
   const empty = byId(`${name}-empty`);
@@ -179,22 +215,27 @@ function list(name, items, row, update, none) {
 
 // -- facts ------------------------------------------------------------------------------------------------------
 
+/** @type {[string, (queue: any) => string, ((queue: any) => any)?][]} */
 const FACTS = [
-  ["Messages", (q) => of(q, "messages"), (q) => exactAmount(q.depth_messages, "messages")],
-  ["Bytes", (q) => of(q, "bytes"), (q) => exactAmount(q.depth_bytes, "bytes")],
-  ["In, out", (q) => `${rate(q.rate_in)} /s, ${rate(q.rate_out)} /s`],
+  [
+    "Messages",
+    (/** @type {any} */ q) => of(q, "messages"),
+    (/** @type {any} */ q) => exactAmount(q.depth_messages, "messages"),
+  ],
+  ["Bytes", (/** @type {any} */ q) => of(q, "bytes"), (/** @type {any} */ q) => exactAmount(q.depth_bytes, "bytes")],
+  ["In, out", (/** @type {any} */ q) => `${rate(q.rate_in)} /s, ${rate(q.rate_out)} /s`],
   [
     "Producers",
-    (q) =>
+    (/** @type {any} */ q) =>
       `${count(q.producers)}, ${count(q.blocked_producers)} ` +
       `blocked${q.waiting_producers ? `, ${count(q.waiting_producers)} waiting for credit` : ""}` +
       `${q.draining_producers ? `, ${count(q.draining_producers)} draining` : ""}`,
   ],
-  ["Consumers", (q) => count(q.consumers)],
-  ["Unacknowledged", (q) => count(q.unacknowledged_messages)],
+  ["Consumers", (/** @type {any} */ q) => count(q.consumers)],
+  ["Unacknowledged", (/** @type {any} */ q) => count(q.unacknowledged_messages)],
   [
     "Parked",
-    (q) =>
+    (/** @type {any} */ q) =>
       q.parked_messages === undefined
         ? "not known"
         : q.parked_messages
@@ -202,10 +243,14 @@ const FACTS = [
           : "none",
     () => "Messages that were sent and wait for room, unsettled: they count as memory, not as depth",
   ],
-  ["Credit out", (q) => count(q.credit), () => "Credit handed out to producers or not yet back from them"],
+  [
+    "Credit out",
+    (/** @type {any} */ q) => count(q.credit),
+    () => "Credit handed out to producers or not yet back from them",
+  ],
   [
     "Overfull",
-    (q) =>
+    (/** @type {any} */ q) =>
       q.overfull_count === undefined
         ? "not known"
         : q.overfull_count
@@ -214,7 +259,7 @@ const FACTS = [
   ],
   [
     "Lifetime",
-    (q) =>
+    (/** @type {any} */ q) =>
       q.durable === undefined
         ? "not known"
         : q.temporary_for
@@ -222,12 +267,25 @@ const FACTS = [
           : q.durable
             ? "durable"
             : "not durable",
-    (q) => q.temporary_for && "It goes with the link that made it, and only that link's connection consumes from it",
+    (/** @type {any} */ q) =>
+      q.temporary_for && "It goes with the link that made it, and only that link's connection consumes from it",
   ],
-  ["Enqueued ever", (q) => count(q.enqueued_messages), (q) => exactAmount(q.enqueued_messages, "messages")],
-  ["Dequeued ever", (q) => count(q.dequeued_messages), (q) => exactAmount(q.dequeued_messages, "messages")],
+  [
+    "Enqueued ever",
+    (/** @type {any} */ q) => count(q.enqueued_messages),
+    (/** @type {any} */ q) => exactAmount(q.enqueued_messages, "messages"),
+  ],
+  [
+    "Dequeued ever",
+    (/** @type {any} */ q) => count(q.dequeued_messages),
+    (/** @type {any} */ q) => exactAmount(q.dequeued_messages, "messages"),
+  ],
 ];
 
+/**
+ * @param {any} queue
+ * @param {any} what
+ */
 function of(queue, what) {
   const depth = queue[`depth_${what}`];
   const capacity = queue[`effective_capacity_${what}`];
@@ -243,6 +301,7 @@ byId("facts").append(...facts.flatMap((fact) => [fact.name, fact.node]));
 // -- the whole --------------------------------------------------------------------------------------------------
 
 const render = drawing(() => {
+  /** @type {any} */
   const data = snapshot?.data;
   if (!data) return;
   if (!data.gone && !data.queue) {
@@ -256,7 +315,7 @@ const render = drawing(() => {
   const gone = byId("gone");
   gone.hidden = !data.gone;
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
-  document.querySelector(".queue-grid").hidden = Boolean(data.gone) && !drawn;
+  find(".queue-grid").hidden = Boolean(data.gone) && !drawn;
   if (data.gone) {
     const now = atThatTime() ? `There was no such queue${atThatTime()}. ` : "There is no such queue now. ";
     fill(
@@ -277,7 +336,7 @@ const render = drawing(() => {
   setState(
     byId("queue-state"),
     queue.state,
-    queue.stops?.some((stop) => stop.stage),
+    queue.stops?.some((/** @type {any} */ stop) => stop.stage),
   );
   const since = [
     queue.overfull_since && ["overfull for ", queue.overfull_since],
@@ -293,7 +352,7 @@ const render = drawing(() => {
     );
   }
   const stops = byId("queue-stops");
-  const untold = (queue.stops ?? []).filter((stop) => !isOnBanner(stop));
+  const untold = (queue.stops ?? []).filter((/** @type {any} */ stop) => !isOnBanner(stop));
   const stopsText = JSON.stringify(untold);
   if (stops.dataset.shown !== stopsText) {
     stops.dataset.shown = stopsText;
@@ -344,6 +403,7 @@ const render = drawing(() => {
 });
 
 live.addEventListener("snapshot", (event) => {
+  /** @type {any} */
   const first = snapshot === null;
   // While the broker is away there is less to tell than what the page has: it stays, marked as of when.
   if (!event.detail.connected && snapshot?.data.queue) return;
@@ -379,6 +439,10 @@ live.addEventListener("snapshot", (event) => {
   render();
 });
 
+/**
+ * @param {any} event
+ * @param {any} queue
+ */
 function addPoint(event, queue) {
   if (event.kind === "broker-ready") {
     // The broker was away before: what was drawn last does not hold until here.
@@ -390,8 +454,9 @@ function addPoint(event, queue) {
   if (sample) chart.add({ ...sample, past: event.at < opened });
 }
 
-pastAndPresent(live, (events, reset) => {
+pastAndPresent(live, (/** @type {any} */ events, /** @type {any} */ reset) => {
   feed.add(events, reset);
+  /** @type {any} */
   const queue = snapshot?.data?.queue;
   if (queue) for (const one of events) addPoint(one, queue);
   else held.push(...events);

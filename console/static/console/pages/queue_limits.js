@@ -1,7 +1,7 @@
 // A queue's limits: what is in force and where it comes from, and the form that edits the queue's own.
 
 import { ApiError, patch, post } from "../core/api.js";
-import { fill, h } from "../core/elements.js";
+import { fill, find, h } from "../core/elements.js";
 import { amount, exact, exactAmount, words } from "../core/format.js";
 import { hostPart, queuePart } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -13,17 +13,29 @@ import { inRows, LABELS, labelOf, origin, stem } from "../widgets/policy_fields.
 const base = `queues/${hostPart(settings.virtualhost ?? "")}/${queuePart(settings.name ?? "")}/`;
 export class Limits {
   #element;
+  /** @type {any} */
   #queue = null;
+  /** @type {any} */
   #explain = null; // where each value comes from; null: not known
+  /** @type {any} */
   #editing = null;
   #opened;
 
-  /** `opened(bool)` is told when the form opens and closes. */
+  /**
+   * `opened(bool)` is told when the form opens and closes.
+   *
+   * @param {HTMLElement} element
+   * @param {(...given: any[]) => any} opened
+   */
   constructor(element, opened) {
     this.#element = element;
     this.#opened = opened;
   }
 
+  /**
+   * @param {any} queue
+   * @param {any} explain
+   */
   show(queue, explain) {
     this.#queue = queue;
     this.#explain = explain ?? null;
@@ -33,7 +45,7 @@ export class Limits {
 
   edit() {
     if (!this.#queue || this.#editing) return;
-    this.#editing = new Form(this.#queue, this.#explain ?? {}, (saved) => {
+    this.#editing = new Form(this.#queue, this.#explain ?? {}, (/** @type {any} */ saved) => {
       this.#editing = null;
       this.#opened(false);
       if (saved) this.#queue = { ...this.#queue, ...saved };
@@ -48,14 +60,16 @@ export class Limits {
     const queue = this.#queue;
     const text = JSON.stringify([
       this.#explain,
-      settings.policy.map((p) => [queue[p.name], queue[`effective_${stem(p.name)}`]]),
+      settings.policy.map((/** @type {any} */ p) => [queue[p.name], queue[`effective_${stem(p.name)}`]]),
     ]);
     if (this.#element.dataset.shown === text && this.#element.querySelector(".limits-table")) return;
     this.#element.dataset.shown = text;
     const rows = ["capacity", "flow_stop", "flow_resume"].map((name) =>
       h("tr", {}, h("th", { scope: "row" }, LABELS[name]), this.#cell(name, "messages"), this.#cell(name, "bytes")),
     );
-    for (const declared of settings.policy.filter(({ name }) => !/^(capacity|flow_stop|flow_resume)_/.test(name))) {
+    for (const declared of settings.policy.filter(
+      (/** @type {any} */ { name }) => !/^(capacity|flow_stop|flow_resume)_/.test(name),
+    )) {
       const explained = this.#explained(declared.name);
       rows.push(
         h(
@@ -86,13 +100,21 @@ export class Limits {
     );
   }
 
-  /** The value in force and its origin; while the origins are not known, what the queue sets itself is. */
+  /**
+   * The value in force and its origin; while the origins are not known, what the queue sets itself is.
+   *
+   * @param {any} name
+   */
   #explained(name) {
     if (this.#explain) return this.#explain[name] ?? {};
     const own = this.#queue[name] ?? null;
     return own === null ? { unknown: true } : { value: own, origin: "own" };
   }
 
+  /**
+   * @param {any} value
+   * @param {any} declared
+   */
   #value(value, declared) {
     if (typeof value !== "number") return value ?? "not set";
     return h(
@@ -102,6 +124,10 @@ export class Limits {
     );
   }
 
+  /**
+   * @param {any} name
+   * @param {string} unit
+   */
   #cell(name, unit) {
     const key = `${name}_${unit}`;
     const explained = this.#explained(key);
@@ -132,6 +158,7 @@ export class Limits {
 class Form {
   #version;
   #start;
+  /** @type {any[]} */
   #fields = [];
   #reason;
   #problem = h("div", { class: "notice error", role: "alert", hidden: true });
@@ -140,13 +167,19 @@ class Form {
   #done;
   #changedBy;
   #timer = 0;
+  /** @type {any} */
   #asked = null;
 
+  /**
+   * @param {any} queue
+   * @param {any} explain
+   * @param {(...given: any[]) => any} done
+   */
   constructor(queue, explain, done) {
     this.#version = queue.version;
     this.#changedBy = new ChangedBy(queue.object);
     this.#changedBy.newest().then((row) => this.#changedBy.shows(row));
-    this.#start = Object.fromEntries(settings.policy.map(({ name }) => [name, queue[name] ?? null]));
+    this.#start = Object.fromEntries(settings.policy.map((/** @type {any} */ { name }) => [name, queue[name] ?? null]));
     this.#done = done;
     for (const declared of inRows(settings.policy)) {
       this.#fields.push(
@@ -187,13 +220,22 @@ class Form {
     this.#fields[0].input.focus();
   }
 
-  /** While it is edited, somebody else may change it: say so, keep what was typed. */
+  /**
+   * While it is edited, somebody else may change it: say so, keep what was typed.
+   *
+   * @param {any} queue
+   * @param {any} explain
+   */
   arrived(queue, explain) {
     for (const f of this.#fields) f.input.placeholder = this.#inherited(f.declared.name, explain);
-    const changed = settings.policy.some(({ name }) => (queue[name] ?? null) !== this.#start[name]);
+    const changed = settings.policy.some((/** @type {any} */ { name }) => (queue[name] ?? null) !== this.#start[name]);
     if (changed && this.#problem.hidden) this.#conflict(queue);
   }
 
+  /**
+   * @param {any} name
+   * @param {any} explain
+   */
   #inherited(name, explain) {
     const explained = explain[name];
     if (!explained) return "inherited";
@@ -202,6 +244,10 @@ class Form {
     return `${this.#value(name, explained.value)} (${origin(explained.origin)})`;
   }
 
+  /**
+   * @param {any} name
+   * @param {any} value
+   */
   #value(name, value) {
     if (value === null || value === undefined)
       return name.startsWith("capacity") ? "no limit" : name.startsWith("flow_stop") ? "100%" : "not set";
@@ -243,10 +289,12 @@ class Form {
     }
   }
 
+  /** @param {any} answer */
   #willBe(answer) {
     const effective = answer.effective ?? answer;
     const parts = [];
     for (const unit of ["messages", "bytes"]) {
+      /** @param {any} name */
       const get = (name) => effective[`effective_${name}_${unit}`] ?? effective[`${name}_${unit}`];
       if (get("capacity"))
         parts.push(
@@ -261,6 +309,7 @@ class Form {
     ];
   }
 
+  /** @param {any} error */
   #showWrong(error) {
     const left = [];
     for (const f of this.#fields) f.wrong(error.fields[f.declared.name] ?? "");
@@ -269,16 +318,18 @@ class Form {
     this.#tell(left.join(" "));
   }
 
+  /** @param {...any} content */
   #tell(...content) {
     this.#problem.hidden = content.every((part) => part === "");
     fill(this.#problem, h("div", {}, ...content));
   }
 
+  /** @param {Event} event */
   async #submit(event) {
     event.preventDefault();
     clearTimeout(this.#timer);
     if (!this.#fields.map((f) => f.check()).every(Boolean)) {
-      this.element.querySelector('[aria-invalid="true"]')?.focus();
+      find('[aria-invalid="true"]', this.element)?.focus();
       return;
     }
     if (!Object.keys(this.#changes()).length) {
@@ -294,13 +345,17 @@ class Form {
       this.#save.disabled = false;
       if (error.status === 400) {
         this.#showWrong(error);
-        this.element.querySelector('[aria-invalid="true"]')?.focus();
+        find('[aria-invalid="true"]', this.element)?.focus();
       } else if (error.status === 409) this.#conflict(error.body?.current ?? {});
       else this.#tell(error.message);
     }
   }
 
-  /** Another change came first: show what is there now, keep what was typed, and save over it only if asked again. */
+  /**
+   * Another change came first: show what is there now, keep what was typed, and save over it only if asked again.
+   *
+   * @param {any} current
+   */
   #conflict(current) {
     const now = current.attributes ?? current;
     if (now.version ?? current.version) this.#version = current.version ?? now.version;

@@ -2,7 +2,7 @@
 
 import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
-import { byId, fill, h } from "../core/elements.js";
+import { byId, fill, find, h } from "../core/elements.js";
 import { settings } from "../core/settings.js";
 import { field } from "../widgets/fields.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
@@ -33,6 +33,7 @@ const EMPTY = {
 let pause = 0;
 let asked = 0;
 
+/** @param {any} of */
 const simple = (of) =>
   /^\d+$/.test(of.hour) &&
   /^\d+$/.test(of.minute) &&
@@ -45,6 +46,7 @@ async function show() {
   const mode = was.once ? "once" : simple(was) ? "weekly" : "cron";
   const at = `${was.hour.padStart(2, "0")}:${was.minute.padStart(2, "0")}`;
   const zones = [...new Set(["UTC", HERE, was.zone, ...(Intl.supportedValuesOf?.("timeZone") ?? [])])];
+  /** @type {Record<string, any>} */
   const fields = {
     name: plainField("name", "Name", { value: was.name, maxlength: 100, placeholder: "Nightly batch" }),
     action: plainField("action", "What", {
@@ -125,7 +127,7 @@ async function show() {
       },
     });
     f.element.hidden = !set;
-    f.element.querySelector("label").classList.add("sr");
+    find("label", f.element).classList.add("sr");
     return {
       f,
       tick,
@@ -139,16 +141,17 @@ async function show() {
   });
 
   function given() {
+    /** @param {any} name */
     const value = (name) => fields[name].input.value.trim();
     const [hour, minute] = value("time")
       .split(":")
-      .map((part) => String(Number(part)));
+      .map((/** @type {any} */ part) => String(Number(part)));
     const picked = days
-      .map((label) => label.firstChild)
+      .map((label) => find("input", label))
       .filter((input) => input.checked)
       .map((input) => input.value);
     const cron = value("cron").split(/\s+/);
-    const when = {
+    const when = /** @type {Record<string, any>} */ ({
       once: { once: value("once").slice(0, 16) },
       weekly: {
         once: "",
@@ -166,7 +169,7 @@ async function show() {
         months: cron[3] ?? "*",
         weekdays: cron[4] ?? "*",
       },
-    }[value("mode")];
+    })[value("mode")];
     const action = value("action");
     return {
       name: value("name"),
@@ -211,7 +214,7 @@ async function show() {
           ? h(
               "ol",
               { class: "upcoming" },
-              upcoming.map((at) =>
+              upcoming.map((/** @type {any} */ at) =>
                 h(
                   "li",
                   {},
@@ -250,13 +253,13 @@ async function show() {
   );
   fill(
     byId("scopes"),
-    settings.scopes.map((scope) => h("option", { value: scope })),
+    settings.scopes.map((/** @type {any} */ scope) => h("option", { value: scope })),
   );
   byId("remove").hidden = !settings.schedule;
   byId("save").disabled = false;
   byId("schedule").addEventListener("input", soon);
   byId("schedule").addEventListener("change", soon);
-  byId("schedule").addEventListener("submit", async (event) => {
+  byId("schedule").addEventListener("submit", async (/** @type {any} */ event) => {
     event.preventDefault();
     const { action, target, pattern, name } = given();
     if (action !== "policy" && target === "type=Broker" && !pattern) {

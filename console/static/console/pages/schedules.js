@@ -10,13 +10,19 @@ import { poll } from "../core/polling.js";
 import { clockElement, untilElement } from "../core/times.js";
 import { ACTIONS, inZone, whatInWords, whenInWords } from "../widgets/schedule_words.js";
 
+/** @param {string} text */
 const ms = (text) => (text ? Date.parse(text) : null);
+/**
+ * @param {string} text
+ * @param {any} click
+ */
 const button = (text, click) =>
   h(
     "button",
     { type: "button", class: "quiet row-act", ...(may("edit") ? unless("edit") : unless("operate")), on: { click } },
     text,
   );
+/** @type {Record<string, any>} */
 const STATES = {
   beginning: ["info", "due"],
   open: ["running", "in force"],
@@ -27,15 +33,17 @@ const STATES = {
 };
 let shown = 30;
 
+/** @param {any[]} schedules */
 function showSchedules(schedules) {
   byId("schedules-empty").hidden = schedules.length > 0;
   byId("schedules-box").hidden = !schedules.length;
-  const order = (each) => (each.upcoming.length ? ms(each.upcoming[0]) : Infinity);
+  /** @param {any} each */
+  const order = (each) => (each.upcoming.length ? Date.parse(each.upcoming[0]) : Infinity);
   fill(
     byId("schedules"),
     schedules
-      .sort((a, b) => order(a) - order(b))
-      .map((each) => {
+      .sort((/** @type {any} */ a, /** @type {any} */ b) => order(a) - order(b))
+      .map((/** @type {any} */ each) => {
         const next = each.upcoming[0];
         return h(
           "tr",
@@ -89,13 +97,14 @@ function showSchedules(schedules) {
   );
 }
 
+/** @param {any} page */
 function showRuns(page) {
   byId("runs-empty").hidden = page.count > 0;
   byId("runs-box").hidden = !page.count;
   byId("pager").hidden = page.count <= shown || shown >= 200;
   fill(
     byId("runs"),
-    page.results.map((run) => {
+    page.results.map((/** @type {any} */ run) => {
       const [sign, word] = STATES[run.state];
       return h(
         "tr",

@@ -1,6 +1,6 @@
 // Queues that are picked one by one, or all that the filter leaves: what to do with them.
 
-import { fill, h, icon } from "../core/elements.js";
+import { fill, findAll, h, icon } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
 import { may } from "../core/permissions.js";
 import { inWords, openSaveDialog } from "../widgets/saved_selections.js";
@@ -11,17 +11,28 @@ const BROKER = "type=Broker";
 export class Selection {
   #bar;
   #picked = new Set();
+  /** @type {any} */
   #matching = null; // {search, states, total} while a filter is on; total null: not counted yet
   #shown = "";
   #saved;
 
-  /** `bar`: the element to show the actions in; `saved(selection)`: it was saved under a name. */
+  /**
+   * `bar`: the element to show the actions in; `saved(selection)`: it was saved under a name.
+   *
+   * @param {HTMLElement} bar
+   * @param {any} saved
+   */
   constructor(bar, saved) {
     this.#bar = bar;
     this.#saved = saved;
   }
 
-  /** A box that picks a queue. */
+  /**
+   * A box that picks a queue.
+   *
+   * @param {any} object
+   * @param {any} name
+   */
   box(object, name) {
     const box = h("input", {
       type: "checkbox",
@@ -38,7 +49,11 @@ export class Selection {
     return box;
   }
 
-  /** The filter as it is now and how many queues it leaves (null: not known yet); null: no filter. */
+  /**
+   * The filter as it is now and how many queues it leaves (null: not known yet); null: no filter.
+   *
+   * @param {any} matching
+   */
   filtered(matching) {
     this.#matching = matching;
     this.#show();
@@ -48,10 +63,14 @@ export class Selection {
     this.pick([]);
   }
 
-  /** Pick these queues and no others. */
+  /**
+   * Pick these queues and no others.
+   *
+   * @param {any} objects
+   */
   pick(objects) {
     this.#picked = new Set(objects);
-    for (const box of document.querySelectorAll("input.pick")) box.checked = this.#picked.has(box.value);
+    for (const box of findAll("input.pick")) box.checked = this.#picked.has(box.value);
     this.#show();
   }
 
@@ -68,6 +87,10 @@ export class Selection {
     const filter = matching && { search: matching.search, states: matching.states };
     const label = picked ? plural(picked, "selected queue") : `${plural(number, "queue")} with ${inWords(filter)}`;
     const aim = picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: filter, label };
+    /**
+     * @param {any} action
+     * @param {any} look
+     */
     const act = (action, look) => {
       const refused = may("operate") ? null : "true"; // it stays in reach and says why
       return h(

@@ -18,8 +18,10 @@ const form = byId("filters");
 const FIELDS = ["search", "queue", "producer", "actor", "kind", "told_by", "from", "until"];
 const TIMES = new Set(["from", "until"]);
 
+/** @type {any} */
 let entries = null; // null: not known
-let at = { before_event: 0, before_audit: 0, newest_event: 0, newest_audit: 0, more: false };
+let at = { before_event: 0, before_audit: 0, newest_event: 0, newest_audit: 0, more: false, searched_to: 0 };
+/** @type {any} */
 let asking = null;
 
 // -- what is asked for ------------------------------------------------------------------------------------------
@@ -39,6 +41,7 @@ for (const name of FIELDS) {
 }
 
 function asked() {
+  /** @type {Record<string, string>} */
   const values = {};
   for (const name of FIELDS) {
     const value = TIMES.has(name) ? moments[name].address : form.elements[name].value.trim();
@@ -47,12 +50,14 @@ function asked() {
   return values;
 }
 
+/** @param {any} values */
 function keepInAddress(values) {
   const address = new URLSearchParams(Object.entries(values));
   const broker = new URLSearchParams(location.search).get("broker");
   if (broker) address.set("broker", broker);
   const text = address.toString();
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  /** @param {any} as */
   const file = (as) => `/api/v1/timeline/download/${query({ ...values, as, broker: broker ?? "" })}`;
   byId("as-csv").href = file("csv");
   byId("as-json").href = file("json");
@@ -101,8 +106,8 @@ function freshen() {
       );
       if (JSON.stringify(asks) !== JSON.stringify(asked()) || asking) return;
       at = { ...at, newest_event: answer.newest_event, newest_audit: answer.newest_audit };
-      const known = new Set(entries.map((entry) => entry.id));
-      const fresh = answer.entries.filter((entry) => !known.has(entry.id));
+      const known = new Set(entries.map((/** @type {any} */ entry) => entry.id));
+      const fresh = answer.entries.filter((/** @type {any} */ entry) => !known.has(entry.id));
       if (!fresh.length) return;
       entries = [...fresh, ...entries].sort((a, b) => b.at - a.at).slice(0, MOST);
       show();
@@ -175,6 +180,7 @@ function show() {
   setText(byId("searched"), at.searched_to ? `searched back to ${clock(at.searched_to)}` : "");
 }
 
+/** @type {Record<string, string>} */
 const MINE = {
   "stop-producers": "stopped",
   "start-producers": "start",
@@ -183,6 +189,7 @@ const MINE = {
   delete: "close",
 };
 
+/** @param {any} entry */
 function about(entry) {
   if (!entry.object.startsWith("type=")) return h("span", {}, entry.object);
   const name = parseName(entry.object);
@@ -190,7 +197,11 @@ function about(entry) {
   return h("a", { href: objectUrl(target) }, shortName(target));
 }
 
-/** Why, in words: what people typed, or what blocks a producer. */
+/**
+ * Why, in words: what people typed, or what blocks a producer.
+ *
+ * @param {any} entry
+ */
 function reasonOf(entry) {
   if (entry.told_by === "people" || !entry.kind.startsWith("producer-")) return entry.reason;
   return entry.reason
@@ -200,6 +211,7 @@ function reasonOf(entry) {
     .join("; ");
 }
 
+/** @param {any} entry */
 function line(entry) {
   const people = entry.told_by === "people";
   const why = reasonOf(entry);
@@ -260,6 +272,10 @@ function line(entry) {
   );
 }
 
+/**
+ * @param {any} name
+ * @param {any} value
+ */
 function set(name, value) {
   form.elements[name].value = value;
   ask();
@@ -272,7 +288,7 @@ form.addEventListener("input", () => {
   clearTimeout(pause);
   pause = setTimeout(() => ask(), 300);
 });
-form.addEventListener("submit", (event) => {
+form.addEventListener("submit", (/** @type {any} */ event) => {
   event.preventDefault();
   ask();
 });
@@ -290,6 +306,6 @@ byId("share").addEventListener("click", async () => {
   }
 });
 
-whenAway((gone) => (gone ? show() : ask()));
+whenAway((/** @type {any} */ gone) => (gone ? show() : ask()));
 watch({ watch: "objects", object: "" });
 ask();

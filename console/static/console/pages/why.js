@@ -4,7 +4,7 @@
 import { atThatTime, away, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { CounterRates } from "../core/counter_rates.js";
-import { byId, fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, count, duration, exact, exactAmount, middle, percent, plural, rate } from "../core/format.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -19,19 +19,29 @@ const deliveries = new CounterRates("messages"); // of each consumer
 
 const conditions = new ConditionsLine({ about: false });
 
+/** @type {any} */
 let snapshot = null;
 let drawn = false; // whether the page shows what the object is, or was before it went
-let queueName = parseName(settings.object).type === "Queue" ? settings.object : null;
+let queueName = parseName(settings.object)?.type === "Queue" ? settings.object : null;
 
+/**
+ * @param {any} n
+ * @param {string} unit
+ */
 const amount = (n, unit) => (unit === "bytes" ? bytes(n) : `${count(n)} ${n === 1 ? "message" : "messages"}`);
 
-/** Show [name, text or nodes, title] rows in a <dl>; what did not change is not touched. */
+/**
+ * Show [name, text or nodes, title] rows in a <dl>; what did not change is not touched.
+ *
+ * @param {HTMLElement} list
+ * @param {any} rows
+ */
 function showFacts(list, rows) {
   reconcile(
     list,
     rows
-      .filter((row) => row && row[1] !== "" && row[1] !== null)
-      .flatMap(([name, value, title, key]) => [
+      .filter((/** @type {any} */ row) => row && row[1] !== "" && row[1] !== null)
+      .flatMap((/** @type {any} */ [name, value, title, key]) => [
         { key: `t${name}`, tag: "dt", value: name },
         { key: `d${name}`, tag: "dd", value, title, same: key ?? value },
       ]),
@@ -50,25 +60,29 @@ function showFacts(list, rows) {
 
 // -- verdict and chain ------------------------------------------------------------------------------------------
 
+/** @param {any} cause */
+const becauseOf = (cause) => cause.because;
+
+/** @param {any} data */
 function showVerdict(data) {
   setText(byId("verdict"), data.says);
   byId("verdict-card").dataset.blocked = String(data.blocked);
-  const holding = data.causes.filter((cause) => cause.holds);
+  const holding = data.causes.filter((/** @type {any} */ cause) => cause.holds);
   let when = "";
   if (holding.length) {
-    const never = holding.filter((cause) => cause.resume_ms === null);
+    const never = holding.filter((/** @type {any} */ cause) => cause.resume_ms === null);
     if (away()) when = "When it resumes is not known while the broker does not answer.";
     else if (data.resume_ms !== null)
       when =
         data.resume_ms < 1000
           ? "It is about to resume."
           : `It resumes in about ${duration(data.resume_ms)} at the present rate.`;
-    else if (never.length)
-      when = `When it resumes cannot be estimated: ${never.map((cause) => cause.because).join("; and ")}.`;
+    else if (never.length) when = `When it resumes cannot be estimated: ${never.map(becauseOf).join("; and ")}.`;
   }
   setText(byId("when"), when);
 }
 
+/** @param {any} data */
 function chainSteps(data) {
   const { queue, producer, connections } = data;
   const steps = [];
@@ -96,13 +110,13 @@ function chainSteps(data) {
           : `credit ${exact(producer.credit)}`,
     ]);
   } else {
-    const clients = new Set(data.producers.map((p) => p.client));
+    const clients = new Set(data.producers.map((/** @type {any} */ p) => p.client));
     const more = data.producers_total > data.producers.length ? "+" : "";
     steps.push([
       "client",
       "Clients",
       queue.producers ? `${count(clients.size)}${more}` : "none",
-      `on ${plural(new Set(data.producers.map((p) => p.connection)).size, "connection")}`,
+      `on ${plural(new Set(data.producers.map((/** @type {any} */ p) => p.connection)).size, "connection")}`,
     ]);
     steps.push([
       "link",
@@ -125,7 +139,7 @@ function chainSteps(data) {
   ]);
   for (const cause of data.causes) steps.push(causeStep(cause));
   if (!data.causes.length) steps.push(["limit", "Limit", "none binds", ""]);
-  const stuck = data.consumers.filter((consumer) => consumer.stuck).length;
+  const stuck = data.consumers.filter((/** @type {any} */ consumer) => consumer.stuck).length;
   steps.push([
     queue.consumers ? "consumers" : "consumers bad",
     "Consumers",
@@ -139,15 +153,17 @@ function chainSteps(data) {
   return steps;
 }
 
+/** @param {any} cause */
 function causeStep(cause) {
   if (cause.kind === "stop")
     return ["limit binds", "Operator's stop", cause.actor || "somebody", cause.reason || "no reason given"];
   if (cause.kind !== "queue")
     return ["limit binds", words(cause.kind), `${bytes(cause.used)} of ${bytes(cause.limit)}`, "limit of everybody"];
-  const binding = cause.limits.find((limit) => limit.binds) ?? cause.limits[0];
+  const binding = cause.limits.find((/** @type {any} */ limit) => limit.binds) ?? cause.limits[0];
   if (!binding) return ["limit binds", "Limit", "unknown", ""];
   const source =
-    binding.fields.find((field) => field.field.startsWith("capacity_") && field.value) ?? binding.fields[0];
+    binding.fields.find((/** @type {any} */ field) => field.field.startsWith("capacity_") && field.value) ??
+    binding.fields[0];
   return [
     "limit binds",
     "Limit that binds",
@@ -156,19 +172,23 @@ function causeStep(cause) {
   ];
 }
 
-const words = (kind) => ({ store: "Store", memory: "Memory", temp: "Temp store" })[kind] ?? kind;
+/** @param {any} kind */
+const words = (kind) =>
+  /** @type {Record<string, any>} */ ({ store: "Store", memory: "Memory", temp: "Temp store" })[kind] ?? kind;
 
+/** @param {any} origin */
 function originWords(origin) {
   return (
-    {
+    /** @type {Record<string, any>} */ ({
       own: "the queue itself",
       virtualhost: "the virtual host",
       broker: "the broker's defaults",
       "built-in": "the built-in value",
-    }[origin] ?? origin
+    })[origin] ?? origin
   );
 }
 
+/** @param {any} data */
 function showChain(data) {
   const steps = chainSteps(data).map(([kind, label, value, note], index) => ({ index, kind, label, value, note }));
   reconcile(
@@ -197,8 +217,10 @@ function showChain(data) {
 
 // -- causes -----------------------------------------------------------------------------------------------------
 
+/** @param {any} cause */
 const causeKey = (cause) => `${cause.kind} ${cause.scope ?? cause.object}`;
 
+/** @param {any} cause */
 function causeCard(cause) {
   return h(
     "article",
@@ -214,6 +236,10 @@ function causeCard(cause) {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} cause
+ */
 function updateCause(node, cause) {
   const [head, lines, facts] = node.children;
   setText(
@@ -279,6 +305,7 @@ function updateCause(node, cause) {
   ]);
 }
 
+/** @param {any} limit */
 function limitLine(limit) {
   return h(
     "div",
@@ -289,6 +316,10 @@ function limitLine(limit) {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} limit
+ */
 function updateLimit(node, limit) {
   const [now, bar, origins] = node.children;
   const top = Math.max(limit.depth, limit.stop);
@@ -309,8 +340,8 @@ function updateLimit(node, limit) {
   bar.lastChild.style.insetInlineStart = `${(100 * limit.resume) / top}%`;
   fillOnce(origins, JSON.stringify(limit.fields), () =>
     limit.fields
-      .filter((field) => field.value !== null && field.value !== 0)
-      .flatMap((field, index) => [
+      .filter((/** @type {any} */ field) => field.value !== null && field.value !== 0)
+      .flatMap((/** @type {any} */ field, /** @type {any} */ index) => [
         index ? "; " : "",
         h("code", {}, field.field),
         ` ${typeof field.value === "number" ? exact(field.value) : field.value} from `,
@@ -321,6 +352,11 @@ function updateLimit(node, limit) {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} same
+ * @param {any} make
+ */
 function fillOnce(node, same, make) {
   if (node.dataset.same === same) return;
   node.dataset.same = same;
@@ -329,6 +365,7 @@ function fillOnce(node, same, make) {
 
 // -- lists ------------------------------------------------------------------------------------------------------
 
+/** @param {any} consumer */
 function consumerRow(consumer) {
   return h(
     "tr",
@@ -344,6 +381,10 @@ function consumerRow(consumer) {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} consumer
+ */
 function updateConsumer(node, consumer) {
   const [client, what, speed] = node.children;
   setText(client.firstChild, consumer.client || consumer.link || `Consumer ${consumer.id}`);
@@ -353,6 +394,7 @@ function updateConsumer(node, consumer) {
   setText(speed, rate(deliveries.rateOf(consumer.object)));
 }
 
+/** @param {any} producer */
 function producerRow(producer) {
   return h(
     "tr",
@@ -369,6 +411,10 @@ function producerRow(producer) {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} producer
+ */
 function updateProducer(node, producer) {
   const [state, client, since, sent] = node.children;
   node.dataset.state = producer.state;
@@ -390,6 +436,10 @@ function connectionRow() {
   );
 }
 
+/**
+ * @param {any} node
+ * @param {any} connection
+ */
 function updateConnection(node, connection) {
   const [head, about, list] = node.children;
   head.firstChild.href = objectUrl(connection.object);
@@ -401,9 +451,9 @@ function updateConnection(node, connection) {
       `${connection.held ? `; ${plural(connection.held, "producer")} held here` : ""}`,
   );
   const lines = [
-    ...connection.other_producers.map((link) => ({ ...link, says: "publishes to" })),
-    ...connection.consumers_here.map((link) => ({ ...link, says: "consumes from", here: true })),
-    ...connection.other_consumers.map((link) => ({ ...link, says: "consumes from" })),
+    ...connection.other_producers.map((/** @type {any} */ link) => ({ ...link, says: "publishes to" })),
+    ...connection.consumers_here.map((/** @type {any} */ link) => ({ ...link, says: "consumes from", here: true })),
+    ...connection.other_consumers.map((/** @type {any} */ link) => ({ ...link, says: "consumes from" })),
   ];
   fillOnce(list, JSON.stringify(lines.map(({ object, queue, state }) => [object, queue, state])), () =>
     lines
@@ -424,6 +474,14 @@ function updateConnection(node, connection) {
   node.dataset.alone = String(lines.length === 0);
 }
 
+/**
+ * @param {any} name
+ * @param {any} items
+ * @param {any} row
+ * @param {any} update
+ * @param {any} none
+ * @param {any} [total]
+ */
 function list(name, items, row, update, none, total = items.length) {
   reconcile(byId(name), items, (item) => item.object, row, update);
   const table = byId(name).closest("table");
@@ -439,12 +497,13 @@ function list(name, items, row, update, none, total = items.length) {
 // -- the whole --------------------------------------------------------------------------------------------------
 
 const render = drawing(() => {
+  /** @type {any} */
   const data = snapshot?.data;
   if (!data) return;
   const gone = byId("gone");
   gone.hidden = !data.gone;
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
-  document.querySelector(".why-grid").hidden = Boolean(data.gone) && !drawn;
+  find(".why-grid").hidden = Boolean(data.gone) && !drawn;
   if (data.gone) {
     setText(byId("verdict"), atThatTime() ? `It was not there any more${atThatTime()}.` : "It is not there any more.");
     fill(
@@ -513,7 +572,8 @@ const render = drawing(() => {
     data.producers_total,
   );
   const sharing = data.connections.filter(
-    (c) => c.other_producers.length || c.other_consumers.length || (c.here.length && c.consumers_here.length),
+    (/** @type {any} */ c) =>
+      c.other_producers.length || c.other_consumers.length || (c.here.length && c.consumers_here.length),
   );
   setText(
     byId("sharing-count"),
@@ -540,6 +600,7 @@ live.addEventListener("snapshot", (event) => {
   render();
 });
 
+/** @param {any} action */
 const act = (action) => () => queueName && openStopDialog(action, queueName);
 byId("stop").addEventListener("click", act("stop"));
 byId("start").addEventListener("click", act("start"));

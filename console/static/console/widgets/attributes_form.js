@@ -22,6 +22,12 @@ export class AttributesForm {
   #done;
   #changedBy;
 
+  /**
+   * @param {any} name
+   * @param {any} type
+   * @param {any} object
+   * @param {(...given: any[]) => any} done
+   */
   constructor(name, type, object, done) {
     this.#name = name;
     this.#done = done;
@@ -30,8 +36,8 @@ export class AttributesForm {
     this.#changedBy.newest().then((row) => this.#changedBy.shows(row));
     this.#start = { ...object.attributes };
     this.#fields = type.attributes
-      .filter((a) => a.writable)
-      .map((a) =>
+      .filter((/** @type {any} */ a) => a.writable)
+      .map((/** @type {any} */ a) =>
         field(a, {
           value: object.attributes[a.name],
           placeholder: a.secret ? "unchanged" : a.nullable ? "not set" : "",
@@ -65,14 +71,16 @@ export class AttributesForm {
     // What is typed stays; a conflict is told when it is saved.
   }
 
+  /** @param {Event} event */
   async #submit(event) {
     event.preventDefault();
-    if (!this.#fields.map((f) => f.check()).every(Boolean)) return;
+    if (!this.#fields.map((/** @type {any} */ f) => f.check()).every(Boolean)) return;
     const changes = Object.fromEntries(
       this.#fields
-        .map((f) => [f.declared.name, f.read()])
+        .map((/** @type {any} */ f) => [f.declared.name, f.read()])
         .filter(
-          ([key, value]) => value !== undefined && JSON.stringify(value) !== JSON.stringify(this.#start[key] ?? null),
+          (/** @type {any} */ [key, value]) =>
+            value !== undefined && JSON.stringify(value) !== JSON.stringify(this.#start[key] ?? null),
         ),
     );
     if (!Object.keys(changes).length) return this.#tell("Nothing is changed yet.");
@@ -99,8 +107,11 @@ export class AttributesForm {
       const now = await get(objectPath(settings.broker, this.#name));
       this.#version = now.version;
       const lines = this.#fields
-        .filter((f) => JSON.stringify(now.attributes[f.declared.name]) !== JSON.stringify(this.#start[f.declared.name]))
-        .map((f) =>
+        .filter(
+          (/** @type {any} */ f) =>
+            JSON.stringify(now.attributes[f.declared.name]) !== JSON.stringify(this.#start[f.declared.name]),
+        )
+        .map((/** @type {any} */ f) =>
           h(
             "li",
             {},
@@ -125,6 +136,7 @@ export class AttributesForm {
     }
   }
 
+  /** @param {...any} content */
   #tell(...content) {
     this.#problem.hidden = false;
     fill(this.#problem, h("div", {}, ...content));

@@ -8,6 +8,8 @@ import { showPreview } from "./policy_preview.js";
 /**
  * `ask()` -> {preview, changes}: what it would do, asked when the dialog opens; `apply(reason, asked)` makes it. The
  * dialog closes when that has succeeded.
+ *
+ * @param {any} options
  */
 export function openChangeDialog({ title, action, danger = false, ask, apply }) {
   const box = h("div", { class: "preview", "aria-live": "polite" }, h("p", { class: "loading" }, "Asking the broker…"));
@@ -41,10 +43,12 @@ export function openChangeDialog({ title, action, danger = false, ask, apply }) 
   const dialog = h("dialog", { class: "dialog wide-dialog", "aria-labelledby": "change-title" }, form);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
+  /** @param {any} error */
   const tell = (error) => {
     problem.hidden = false;
     fill(problem, h("p", {}, error.message));
   };
+  /** @type {any} */
   let asked = null;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -74,20 +78,28 @@ export function openChangeDialog({ title, action, danger = false, ask, apply }) 
   return dialog;
 }
 
+/** @type {Record<string, string>} */
 const VERBS = { update: "", create: "is created", delete: "is removed" };
 
+/** @type {Record<string, string>} */
 const KINDS = { Broker: "Broker", VirtualHost: "Virtual host", Policy: "Pattern" };
+/** @param {any} options */
 function inWords({ object }) {
   const type = parseName(object)?.type;
-  return type === "Broker" ? "Broker" : `${KINDS[type] ?? type} ${shortName(object)}`;
+  return type === "Broker" ? "Broker" : `${KINDS[String(type)] ?? type} ${shortName(object)}`;
 }
 
-/** The changes themselves: object, then field by field what was and what will be. */
+/**
+ * The changes themselves: object, then field by field what was and what will be.
+ *
+ * @param {any[]} changes
+ * @param {any} [nameOf]
+ */
 export function changesList(changes, nameOf = inWords) {
   return h(
     "ul",
     { class: "changes-list" },
-    changes.map((change) =>
+    changes.map((/** @type {any} */ change) =>
       h(
         "li",
         {},

@@ -11,7 +11,11 @@ export class ChangedBy {
   #object;
   #shown = Infinity; // the audit row of the newest edit that the form shows, once that is known
 
-  /** `object`: the object's name. */
+  /**
+   * `object`: the object's name.
+   *
+   * @param {any} object
+   */
   constructor(object) {
     this.#object = object;
   }
@@ -26,7 +30,11 @@ export class ChangedBy {
     }
   }
 
-  /** What the form shows includes this edit, a row of `newest`. */
+  /**
+   * What the form shows includes this edit, a row of `newest`.
+   *
+   * @param {any} row
+   */
   shows(row) {
     if (row) this.#shown = row.id;
   }
@@ -38,6 +46,7 @@ export class ChangedBy {
     return element;
   }
 
+  /** @param {HTMLElement} element */
   async #name(element) {
     for (const wait of AUDITED) {
       await new Promise((resume) => setTimeout(resume, wait));

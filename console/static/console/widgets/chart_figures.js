@@ -83,6 +83,7 @@ export class Samples {
   /** @type {Sample[]} */
   #samples = [];
   /** @type {number | null} */
+  /** @type {any} */
   #end = null;
 
   get empty() {

@@ -6,10 +6,14 @@ import { putDepth, Samples, themed, unlocal } from "./chart_figures.js";
 const NARROW = 520; // px
 const IDLE = 2000; // ms after which a chart without new samples is drawn again
 
-/** Colours have a light and a dark value: only an element that is painted with one tells which holds. */
+/**
+ * Colours have a light and a dark value: only an element that is painted with one tells which holds.
+ *
+ * @param {any} element
+ */
 function themeReader(element) {
   const known = new Map();
-  return (token) => {
+  return (/** @type {any} */ token) => {
     if (!known.has(token)) {
       if (token === "--font") known.set(token, getComputedStyle(element).fontFamily);
       else {
@@ -31,10 +35,17 @@ export class DepthChart {
   #span = 120_000;
   #samples = new Samples();
   #drawn = false;
+  /** @type {any} */
   #asked = null;
   #last = 0;
 
-  /** `figures`: {messages, bytes} as the server made them. */
+  /**
+   * `figures`: {messages, bytes} as the server made them.
+   *
+   * @param {any} element
+   * @param {any} figures
+   * @param {string} unit
+   */
   constructor(element, figures, unit) {
     this.#element = element;
     this.#figures = figures;
@@ -45,23 +56,36 @@ export class DepthChart {
     setInterval(() => !this.#samples.held && performance.now() - this.#last > IDLE && this.#soon(), IDLE);
   }
 
-  /** Nothing is known from `at` (ms) on: the lines end there. null: they go on, after a gap. */
+  /**
+   * Nothing is known from `at` (ms) on: the lines end there. null: they go on, after a gap.
+   *
+   * @param {any} at
+   */
   hold(at) {
     if (this.#samples.hold(at)) this.draw();
   }
 
+  /** @param {string} unit */
   show(unit) {
     this.#unit = unit;
     this.draw();
   }
 
-  /** Show at most the newest `ms`. */
+  /**
+   * Show at most the newest `ms`.
+   *
+   * @param {any} ms
+   */
   span(ms) {
     this.#span = ms;
     this.draw();
   }
 
-  /** Add a sample, as `Samples` has it. */
+  /**
+   * Add a sample, as `Samples` has it.
+   *
+   * @param {any} sample
+   */
   add(sample) {
     this.#samples.add(sample);
     this.#soon();
@@ -95,11 +119,18 @@ export class DepthChart {
 export class TimeChart {
   #element;
   #figure;
+  /** @type {any} */
   #put = null;
+  /** @type {any} */
   #range = null;
   #drawn = false;
   #options;
 
+  /**
+   * @param {any} element
+   * @param {any} figure
+   * @param {any} [options]
+   */
   constructor(element, figure, options = {}) {
     this.#element = element;
     this.#figure = figure;
@@ -107,12 +138,21 @@ export class TimeChart {
     addEventListener("headgate-theme", () => requestAnimationFrame(() => this.draw()));
   }
 
-  /** Another figure for the same data. */
+  /**
+   * Another figure for the same data.
+   *
+   * @param {any} figure
+   */
   figure(figure) {
     this.#figure = figure;
     this.draw();
   }
 
+  /**
+   * @param {any} from
+   * @param {any} until
+   * @param {any} put
+   */
   show(from, until, put) {
     this.#range = [from, until];
     this.#put = put;
@@ -152,13 +192,19 @@ export class TimeChart {
     this.#drawn = true;
   }
 
-  /** The words of a legend stand below each other: the figure grows for them, and what is least needed goes. */
+  /**
+   * The words of a legend stand below each other: the figure grows for them, and what is least needed goes.
+   *
+   * @param {any} figure
+   */
   #narrow(figure) {
     for (const one of figure.data) {
       if (one.visible === "legendonly") one.visible = false;
       if (one.type === "heatmap") one.showscale = false;
     }
-    const words = figure.data.filter((one) => one.visible !== false && one.showlegend !== false && one.name).length;
+    const words = figure.data.filter(
+      (/** @type {any} */ one) => one.visible !== false && one.showlegend !== false && one.name,
+    ).length;
     figure.layout.legend = {
       ...figure.layout.legend,
       entrywidth: 95,
@@ -170,13 +216,13 @@ export class TimeChart {
 
   #listen() {
     const { zoomed, clicked, widen } = this.#options;
-    this.#element.on("plotly_relayout", (change) => {
+    this.#element.on("plotly_relayout", (/** @type {any} */ change) => {
       const from = change["xaxis.range[0]"];
       const until = change["xaxis.range[1]"];
       if (zoomed && from !== undefined && until !== undefined)
         zoomed(Math.round(unlocal(from)), Math.round(unlocal(until)));
     });
-    if (clicked) this.#element.on("plotly_click", (event) => clicked(event.points[0]));
+    if (clicked) this.#element.on("plotly_click", (/** @type {any} */ event) => clicked(event.points[0]));
     if (widen) this.#element.on("plotly_doubleclick", () => widen());
   }
 }

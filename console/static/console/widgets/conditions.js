@@ -1,7 +1,7 @@
 // Conditions that the console has raised by itself: what it saw, and what to do.
 
 import { atThatTime, away } from "../core/away.js";
-import { fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { count } from "../core/format.js";
 import { objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
 import { setSince, sinceElement } from "../core/times.js";
@@ -11,11 +11,16 @@ export class Conditions {
   #list;
   #about;
 
+  /**
+   * @param {HTMLElement} list
+   * @param {any} [options]
+   */
   constructor(list, { about = true } = {}) {
     this.#list = list;
     this.#about = about;
   }
 
+  /** @param {any[]} conditions */
   show(conditions) {
     this.#list.hidden = conditions.length === 0;
     reconcile(
@@ -27,6 +32,7 @@ export class Conditions {
     );
   }
 
+  /** @param {any} condition */
   #item(condition) {
     const queue = parseName(condition.object)?.type === "Queue";
     return h(
@@ -61,6 +67,10 @@ export class Conditions {
   }
 }
 
+/**
+ * @param {any} node
+ * @param {any} condition
+ */
 function update(node, condition) {
   const [, body] = node.children;
   const [head, saw, advice] = body.children;
@@ -78,16 +88,17 @@ export class ConditionsLine {
   #about;
   #list;
   #conditions;
+  /** @type {any} */
   #named = null;
-  #card = document.getElementById("conditions-card");
-  #count = document.getElementById("conditions-count");
-  #worst = document.getElementById("conditions-worst");
-  #unfold = document.getElementById("conditions-unfold");
-  #all = document.getElementById("conditions-all");
+  #card = byId("conditions-card");
+  #count = byId("conditions-count");
+  #worst = byId("conditions-worst");
+  #unfold = byId("conditions-unfold");
+  #all = byId("conditions-all");
 
   constructor({ about = true } = {}) {
     this.#about = about;
-    this.#list = document.getElementById("conditions");
+    this.#list = byId("conditions");
     this.#conditions = new Conditions(this.#list, { about });
     this.#unfold.addEventListener("click", () => this.#open(this.#list.hidden));
     document.addEventListener("pointerdown", (event) => {
@@ -101,7 +112,13 @@ export class ConditionsLine {
     });
   }
 
-  /** `conditions`: the worst first. `total`: of all there are. `none`: what to say if there are none. */
+  /**
+   * `conditions`: the worst first. `total`: of all there are. `none`: what to say if there are none.
+   *
+   * @param {any[]} conditions
+   * @param {any} total
+   * @param {any} [none]
+   */
   show(
     conditions,
     total,
@@ -116,11 +133,16 @@ export class ConditionsLine {
     this.#open(open);
   }
 
+  /** @param {string} text */
   unknown(text) {
     this.show([], 0, text);
   }
 
-  /** Names the worst condition. What the console saw changes each second: only the name is announced. */
+  /**
+   * Names the worst condition. What the console saw changes each second: only the name is announced.
+   *
+   * @param {any} worst
+   */
   #name(worst) {
     const key = worst ? `${worst.severity} ${worst.kind} ${worst.object}` : "";
     if (this.#named !== key) {
@@ -141,6 +163,7 @@ export class ConditionsLine {
     setAttribute(this.#worst.lastElementChild, "title", worst?.saw);
   }
 
+  /** @param {any} open */
   #open(open) {
     this.#list.hidden = !open || this.#unfold.hidden;
     setAttribute(this.#unfold, "aria-expanded", String(!this.#list.hidden));

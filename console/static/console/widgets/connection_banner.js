@@ -1,12 +1,13 @@
 // The state of the connection: the dot in the header, and the banner that says what is wrong and how old the page is.
 
 import { setAway } from "../core/away.js";
-import { fill, h, icon, setText } from "../core/elements.js";
+import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { clock } from "../core/format.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 
 const BLINK = 1000; // ms: a connection that is lost for less is no news
+/** @type {Record<string, string>} */
 const WORDS = {
   connecting: "Connecting…",
   live: "Live",
@@ -17,9 +18,9 @@ const WORDS = {
 
 export class ConnectionBanner {
   #live;
-  #dot = document.getElementById("connection");
-  #text = document.getElementById("connection-text");
-  #banner = document.getElementById("banner-lost");
+  #dot = byId("connection");
+  #text = byId("connection-text");
+  #banner = byId("banner-lost");
   /** As the server knew it when it made the page, then as the frames say. `connected`: null while that is not known. */
   #broker = settings.state ?? { connected: null, since: 0, error: "" };
   /** When what is shown was so: the time of the newest snapshot, however late it came; null: nothing is known. */
@@ -27,19 +28,24 @@ export class ConnectionBanner {
   #dated = this.#asOf; // what the banner and the page say
   #changed;
 
-  /** `changed()` is called when the connection or the broker has come or gone: what no snapshot has is read again. */
+  /**
+   * `changed()` is called when the connection or the broker has come or gone: what no snapshot has is read again.
+   *
+   * @param {any} live
+   * @param {(...given: any[]) => any} changed
+   */
   constructor(live, changed) {
     this.#live = live;
     this.#changed = changed;
-    live.addEventListener("beat", (event) => {
+    live.addEventListener("beat", (/** @type {any} */ event) => {
       // Frames come while the broker hangs, too; they say as of when they are.
       if (event.detail.asOf !== undefined) this.#asOf = event.detail.asOf;
     });
-    live.addEventListener("state", (event) => {
+    live.addEventListener("state", (/** @type {any} */ event) => {
       if (event.detail.state === "live") changed();
       this.#show();
     });
-    live.addEventListener("broker", (event) => this.#heard(event.detail));
+    live.addEventListener("broker", (/** @type {any} */ event) => this.#heard(event.detail));
     this.#show();
   }
 
@@ -48,6 +54,7 @@ export class ConnectionBanner {
     return this.#broker.connected === false;
   }
 
+  /** @param {any} broker */
   #heard(broker) {
     const before = this.#broker;
     this.#broker = broker;
@@ -56,6 +63,7 @@ export class ConnectionBanner {
     if (broker.connected !== before.connected) this.#changed();
   }
 
+  /** @param {any} state */
   #shown(state) {
     if ((state === "live" || state === "connecting") && this.brokerAway) return "broker-lost";
     return state === "live" && this.#broker.connected === null ? "connecting" : state;
@@ -67,6 +75,7 @@ export class ConnectionBanner {
     this.#dot.dataset.state = shown;
     document.body.classList.toggle("stale", shown === "lost" || shown === "broker-lost" || shown === "signed-out");
     setText(this.#text, WORDS[shown]);
+    /** @type {Record<string, any>} */
     const titles = {
       live: `Live since ${clock(since)}`,
       lost: `Lost at ${clock(since)}`,
@@ -83,6 +92,10 @@ export class ConnectionBanner {
     if (!this.#banner.hidden) fill(this.#banner, ...this.#lines(shown, since));
   }
 
+  /**
+   * @param {any} shown
+   * @param {any} since
+   */
   #lines(shown, since) {
     const when = this.#asOf === null ? "Nothing is known yet" : `Shown as of ${clock(this.#asOf)}`;
     if (shown === "lost") {
@@ -116,7 +129,11 @@ export class ConnectionBanner {
     ];
   }
 
-  /** Why nothing can be done at the broker now; empty: it can. */
+  /**
+   * Why nothing can be done at the broker now; empty: it can.
+   *
+   * @param {any} shown
+   */
   #reasonNot(shown) {
     if (shown === "broker-lost")
       return `${settings.brokerTitle} does not answer: nothing can be changed there until it does.`;

@@ -1,7 +1,7 @@
 // Creating and deleting managed objects, of whatever types are declared to allow it.
 
 import { objectPath, post, query, remove } from "../core/api.js";
-import { fill, h } from "../core/elements.js";
+import { fill, find, h } from "../core/elements.js";
 import { words } from "../core/format.js";
 import { formatName, hostOf, parseName, shortName } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
@@ -11,13 +11,26 @@ import { field, fieldGrid } from "./fields.js";
 
 const REASON = { name: "reason", kind: "string", unit: "", choices: [], description: "Kept in the audit trail." };
 
-/** "VirtualHost" -> "virtual host" */
+/**
+ * "VirtualHost" -> "virtual host"
+ *
+ * @param {any} type
+ */
 const inWords = (type) => type.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
 
-/** The form for a new object. `where`: attributes that its place in the tree gives; `created(name)` is called after. */
+/**
+ * The form for a new object. `where`: attributes that its place in the tree gives; `created(name)` is called after.
+ *
+ * @param {any} type
+ * @param {any} where
+ * @param {any} created
+ */
 export function creation(type, where, created) {
-  const keys = type.attributes.filter((a) => type.keys.includes(a.name));
-  const others = type.attributes.filter((a) => !type.keys.includes(a.name) && (a.writable || a.creatable));
+  const keys = type.attributes.filter((/** @type {any} */ a) => type.keys.includes(a.name));
+  const others = type.attributes.filter(
+    (/** @type {any} */ a) => !type.keys.includes(a.name) && (a.writable || a.creatable),
+  );
+  /** @param {any} declared */
   const make = (declared) =>
     field(declared, {
       value: where[declared.name] ?? null,
@@ -35,7 +48,7 @@ export function creation(type, where, created) {
     h(
       "div",
       { class: "field-grid" },
-      keyFields.map((f) => f.element),
+      keyFields.map((/** @type {any} */ f) => f.element),
     ),
     otherFields.length ? fieldGrid(otherFields) : null,
     reason.element,
@@ -46,11 +59,14 @@ export function creation(type, where, created) {
     event.preventDefault();
     const all = [...keyFields, ...otherFields];
     if (!all.map((f) => f.check()).every(Boolean)) return;
-    const name = formatName(type.name, Object.fromEntries(keyFields.map((f) => [f.declared.name, f.read()])));
+    const name = formatName(
+      type.name,
+      Object.fromEntries(keyFields.map((/** @type {any} */ f) => [f.declared.name, f.read()])),
+    );
     const attributes = Object.fromEntries(
       otherFields
-        .map((f) => [f.declared.name, f.read()])
-        .filter(([, value]) => value !== null && value !== undefined && value !== ""),
+        .map((/** @type {any} */ f) => [f.declared.name, f.read()])
+        .filter((/** @type {any} */ [, value]) => value !== null && value !== undefined && value !== ""),
     );
     submit.disabled = true;
     try {
@@ -60,7 +76,7 @@ export function creation(type, where, created) {
         reason: reason.input.value.trim(),
       });
       toast(`${shortName(made.name)} is created.`);
-      const told = type.attributes.filter((a) => a.secret && made.attributes[a.name]);
+      const told = type.attributes.filter((/** @type {any} */ a) => a.secret && made.attributes[a.name]);
       if (told.length) fill(form, ...toldOnce(told, made, () => created(made.name)));
       else created(made.name);
     } catch (error) {
@@ -77,14 +93,20 @@ export function creation(type, where, created) {
   ];
 }
 
-/** What the broker made up and tells this once; `noted` is called when it has been noted. */
+/**
+ * What the broker made up and tells this once; `noted` is called when it has been noted.
+ *
+ * @param {any} secrets
+ * @param {any} made
+ * @param {any} noted
+ */
 function toldOnce(secrets, made, noted) {
   return [
     h("div", { class: "notice", role: "status" }, h("p", {}, h("strong", {}, "Note this now: it is not shown again."))),
     h(
       "dl",
       { class: "facts" },
-      secrets.flatMap((a) => [
+      secrets.flatMap((/** @type {any} */ a) => [
         h("dt", {}, words(a.name)),
         h("dd", {}, h("code", { class: "told-once" }, made.attributes[a.name])),
       ]),
@@ -97,9 +119,15 @@ function toldOnce(secrets, made, noted) {
   ];
 }
 
-/** The form that deletes an object, as careful as an operation that cannot be undone. */
+/**
+ * The form that deletes an object, as careful as an operation that cannot be undone.
+ *
+ * @param {any} name
+ * @param {any} version
+ */
 export function deletion(name, version) {
-  const type = inWords(parseName(name).type);
+  const parsed = /** @type {import("../core/object_names.js").ObjectName} */ (parseName(name));
+  const type = inWords(parsed.type);
   const sure = h(
     "label",
     { class: "sure" },
@@ -113,7 +141,7 @@ export function deletion(name, version) {
     {
       type: "submit",
       class: "danger",
-      ...unlessAllowed(parseName(name).type, "delete", parseName(name).type === "VirtualHost" ? null : hostOf(name)),
+      ...unlessAllowed(parsed.type, "delete", parsed.type === "VirtualHost" ? null : hostOf(name)),
     },
     `Delete this ${type}`,
   );
@@ -129,9 +157,9 @@ export function deletion(name, version) {
   );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (!sure.firstChild.checked) {
+    if (!find("input", sure).checked) {
       fill(answer, h("p", { class: "wrong" }, "Tick the box first: this cannot be undone."));
-      sure.firstChild.focus();
+      find("input", sure).focus();
       return;
     }
     button.disabled = true;

@@ -3,8 +3,13 @@
 import { h, setAttribute, setText } from "../core/elements.js";
 import { amount, exactAmount, percent } from "../core/format.js";
 
-/** The unit that says most: the one that is nearest to its capacity; messages if there is no capacity. */
+/**
+ * The unit that says most: the one that is nearest to its capacity; messages if there is no capacity.
+ *
+ * @param {any} queue
+ */
 export function tellingUnit(queue) {
+  /** @param {string} unit */
   const use = (unit) => {
     const capacity = queue[`effective_capacity_${unit}`];
     return capacity ? queue[`depth_${unit}`] / capacity : -1;
@@ -29,6 +34,10 @@ export function depthElement() {
   return element;
 }
 
+/**
+ * @param {any} element
+ * @param {any} queue
+ */
 export function setDepth(element, queue) {
   const [now, of, bar] = element.children;
   const [level, resumeMark, stopMark] = bar.children;
@@ -52,6 +61,7 @@ export function setDepth(element, queue) {
   bar.hidden = !capacity;
   element.classList.toggle("unlimited", !capacity);
   if (!capacity) return;
+  /** @param {any} value */
   const share = (value) => `${Math.min(100, (value / capacity) * 100)}%`;
   level.style.inlineSize = share(depth);
   level.dataset.level =

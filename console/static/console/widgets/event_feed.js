@@ -2,13 +2,14 @@
 
 import { get } from "../core/api.js";
 import { away, UNKNOWN, whenAway } from "../core/away.js";
-import { atMostEvery, fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { atMostEvery, fill, forgetNodes, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { clock, moment, words } from "../core/format.js";
 import { objectUrl, parseName, queueUrl, shortName } from "../core/object_names.js";
 
 const KEPT = 200;
 const AGAIN = 2000; // ms until the past is asked for again while the broker does not answer
 const REDRAWN = 250; // ms: a thousand events a second are not read one by one
+/** @type {Record<string, string>} */
 export const SHAPES = {
   "queue-overfull": "overfull",
   "queue-underfull": "normal",
@@ -19,10 +20,18 @@ export const SHAPES = {
   "policy-changed": "pencil",
 };
 
-/** The log line without its subject and code: the line above says them in words, the title has the whole. */
+/**
+ * The log line without its subject and code: the line above says them in words, the title has the whole.
+ *
+ * @param {string} text
+ */
 export const said = (text) => text.replace(/^(?:MESSAGE\s+)?(?:\[[^\]]*\]\s*)+/, "").replace(/^[A-Z]{3}-\d{4} : /, "");
 
-/** What an event is about, for people: a producer's queue says more than its number. */
+/**
+ * What an event is about, for people: a producer's queue says more than its number.
+ *
+ * @param {any} event
+ */
 export function subject(event) {
   const name = parseName(event.object);
   const queue = event.attributes?.queue;
@@ -30,6 +39,7 @@ export function subject(event) {
   return shortName(event.object);
 }
 
+/** @param {any} event */
 function target(event) {
   const name = parseName(event.object);
   const queue = event.attributes?.queue;
@@ -43,12 +53,19 @@ export class Feed {
   #list;
   #note;
   #keep;
+  /** @type {any[]} */
   #lines = [];
   #linked;
   #draw;
   #known = false; // whether no line means that there was no event
 
-  /** `keep(event)`: whether it belongs into this feed. `linked`: subjects are links. */
+  /**
+   * `keep(event)`: whether it belongs into this feed. `linked`: subjects are links.
+   *
+   * @param {HTMLElement} list
+   * @param {any} note
+   * @param {any} [options]
+   */
   constructor(list, note, { keep = () => true, linked = true } = {}) {
     this.#list = list;
     this.#note = note;
@@ -64,7 +81,12 @@ export class Feed {
     this.#render();
   }
 
-  /** More events; an empty list as the first says that there are none. */
+  /**
+   * More events; an empty list as the first says that there are none.
+   *
+   * @param {any[]} events
+   * @param {boolean} [reset]
+   */
   add(events, reset = false) {
     this.#known = true;
     if (reset) {
@@ -92,7 +114,7 @@ export class Feed {
 
   #render() {
     if (!this.#lines.length) {
-      this.#list._nodes = new Map();
+      forgetNodes(this.#list);
       const none =
         this.#known && !away()
           ? "No event yet. What happens at the broker turns up here."
@@ -102,7 +124,7 @@ export class Feed {
       fill(this.#list, h("li", { class: "empty" }, h("p", {}, none)));
       return;
     }
-    if (!this.#list._nodes?.size) fill(this.#list);
+    if (this.#list.firstElementChild?.classList.contains("empty")) fill(this.#list);
     reconcile(
       this.#list,
       this.#lines,
@@ -122,6 +144,10 @@ export class Feed {
     );
   }
 
+  /**
+   * @param {any} node
+   * @param {any} options
+   */
   #update(node, { event, times }) {
     if (node.dataset.number === String(event.number)) return;
     node.dataset.number = event.number;
@@ -149,22 +175,28 @@ export class Feed {
 /**
  * Every event once, in order: the newest ones of the past, then those that come. `tell(events, reset)` is called with
  * the past as soon as it has come (or cannot be had), and from then on with what arrives.
+ *
+ * @param {any} live
+ * @param {any} tell
  */
 export function pastAndPresent(live, tell) {
+  /** @type {any[] | null} */
   let waiting = [];
   let last = 0;
-  live.addEventListener("events", ({ detail: { events, reset } }) => {
+  live.addEventListener("events", (/** @type {any} */ { detail: { events, reset } }) => {
     if (waiting) {
       waiting.push(...events);
       return;
     }
     if (reset) last = 0;
-    const fresh = events.filter((event) => event.number > last);
+    const fresh = events.filter((/** @type {any} */ event) => event.number > last);
     if (fresh.length) last = fresh.at(-1).number;
     tell(fresh, reset);
   });
+  /** @param {any[]} past */
   const begin = (past) => {
-    const known = new Map([...past, ...waiting].map((event) => [event.number, event]));
+    /** @type {any} */
+    const known = new Map([...past, ...(waiting ?? [])].map((event) => [event.number, event]));
     const all = [...known.values()].sort((a, b) => a.number - b.number);
     waiting = null;
     if (all.length) last = all.at(-1).number;

@@ -6,7 +6,11 @@ import { grantsField } from "./grants_field.js";
 
 const LONG = new Set(["reason"]);
 
-/** What a value looks like in an input. */
+/**
+ * What a value looks like in an input.
+ *
+ * @param {any} value
+ */
 const asText = (value) =>
   value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
 
@@ -15,6 +19,9 @@ const asText = (value) =>
  * is shown while it is empty. Has `read()` -> value, throws Error with a sentence; `set(value)`; `wrong(text)`;
  * `input`.
  * `inherits`: an object that sets nothing gets the value of another.
+ *
+ * @param {any} declared
+ * @param {any} [options]
  */
 export function field(
   declared,
@@ -61,11 +68,11 @@ export function field(
     note,
     read: () => (none?.checked ? "" : readField(declared, input)),
     /** Show a value: null is nothing of its own. */
-    set(to) {
+    set(/** @type {any} */ to) {
       input.value = asText(to);
       if (none) input.disabled = none.checked = to === "";
     },
-    wrong(text) {
+    wrong(/** @type {string} */ text) {
       setText(error, text);
       setAttribute(input, "aria-invalid", text ? "true" : null);
     },
@@ -94,6 +101,11 @@ export function field(
   return self;
 }
 
+/**
+ * @param {any} declared
+ * @param {any} value
+ * @param {any} placeholder
+ */
 function inputFor(declared, value, placeholder) {
   const text = asText(value);
   if (declared.choices?.length || declared.kind === "boolean") {
@@ -102,7 +114,7 @@ function inputFor(declared, value, placeholder) {
       "select",
       {},
       declared.nullable || value === null ? h("option", { value: "" }, placeholder || "not set") : null,
-      choices.map((choice) => h("option", { value: choice, selected: choice === text }, choice)),
+      choices.map((/** @type {any} */ choice) => h("option", { value: choice, selected: choice === text }, choice)),
     );
   }
   if (declared.kind === "list" || declared.kind === "map" || LONG.has(declared.name)) {
@@ -120,6 +132,10 @@ function inputFor(declared, value, placeholder) {
   });
 }
 
+/**
+ * @param {any} declared
+ * @param {any} input
+ */
 function readField(declared, input) {
   if (declared.secret) return input.value || undefined; // as typed; empty: left as it is
   const text = input.value.trim();
@@ -158,6 +174,10 @@ function readField(declared, input) {
   }
 }
 
+/**
+ * @param {string} text
+ * @param {any} what
+ */
 function amountIn(text, what) {
   const value = readAmount(text);
   if (value === null) throw new Error(`This must be ${what}.`);
@@ -167,16 +187,18 @@ function amountIn(text, what) {
 /**
  * Fields side by side, with the description of the one in use beneath them all: nothing moves when the focus does, so
  * that a click on a button beneath arrives.
+ *
+ * @param {any[]} fields
  */
 export function fieldGrid(fields) {
   const says = h("p", { class: "hint says", "aria-hidden": "true" }, fields[0]?.declared.description ?? "");
   const grid = h(
     "div",
     { class: "field-grid" },
-    fields.map((f) => f.element),
+    fields.map((/** @type {any} */ f) => f.element),
   );
   grid.addEventListener("focusin", (event) => {
-    const focused = fields.find((f) => f.input === event.target);
+    const focused = fields.find((/** @type {any} */ f) => f.input === event.target);
     if (focused) setText(says, focused.declared.description);
   });
   return [grid, says];

@@ -2,7 +2,13 @@
 
 import { fill, h, setAttribute, setText } from "../core/elements.js";
 
-/** A labelled input: {element, input, wrong(text)}. `choices`: [[value, text]] makes a select; `rows` a textarea. */
+/**
+ * A labelled input: {element, input, wrong(text)}. `choices`: [[value, text]] makes a select; `rows` a textarea.
+ *
+ * @param {any} name
+ * @param {string} label
+ * @param {any} [options]
+ */
 export function plainField(
   name,
   label,
@@ -14,7 +20,7 @@ export function plainField(
     ? h(
         "select",
         attributes,
-        choices.map(([choice, text]) =>
+        choices.map((/** @type {any} */ [choice, text]) =>
           h("option", { value: choice, selected: String(choice) === String(value) }, text),
         ),
       )
@@ -34,14 +40,20 @@ export function plainField(
     name,
     element,
     input,
-    wrong(text) {
+    wrong(/** @type {string} */ text) {
       setText(problem, text);
       setAttribute(input, "aria-invalid", text ? "true" : null);
     },
   };
 }
 
-/** Show an ApiError at the fields it names, and whatever else it says in `problem`. */
+/**
+ * Show an ApiError at the fields it names, and whatever else it says in `problem`.
+ *
+ * @param {any} error
+ * @param {any[]} fields
+ * @param {any} problem
+ */
 export function showWrong(error, fields, problem) {
   const named = { ...(error.fields ?? {}) };
   let first = null;
@@ -57,7 +69,11 @@ export function showWrong(error, fields, problem) {
   first?.focus();
 }
 
-/** `submit(values, form)`: makes it, and may throw an ApiError; what it returns of elements replaces the form. */
+/**
+ * `submit(values, form)`: makes it, and may throw an ApiError; what it returns of elements replaces the form.
+ *
+ * @param {any} options
+ */
 export function openFormDialog({ title, says = "", fields, action, danger = false, submit }) {
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
   const button = h("button", { type: "submit", class: danger ? "danger solid" : "primary" }, action);
@@ -66,7 +82,7 @@ export function openFormDialog({ title, says = "", fields, action, danger = fals
     { method: "dialog", novalidate: true },
     h("h2", { id: "form-title" }, title),
     says ? h("p", { class: "muted" }, says) : null,
-    fields.map((f) => f.element),
+    fields.map((/** @type {any} */ f) => f.element),
     problem,
     h(
       "div",
@@ -82,7 +98,7 @@ export function openFormDialog({ title, says = "", fields, action, danger = fals
     event.preventDefault();
     button.disabled = true;
     try {
-      const after = await submit(Object.fromEntries(fields.map((f) => [f.name, f.input.value])));
+      const after = await submit(Object.fromEntries(fields.map((/** @type {any} */ f) => [f.name, f.input.value])));
       if (!after) return dialog.close();
       fill(
         form,

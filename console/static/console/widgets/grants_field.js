@@ -1,12 +1,17 @@
 // What a user of the broker may do on each virtual host: a row for each, with a box for each permission, instead of the
 // texts that are sent ("default:publish,consume").
 
-import { fill, h, setAttribute, setText } from "../core/elements.js";
+import { fill, find, h, setAttribute, setText } from "../core/elements.js";
 import { words } from "../core/format.js";
 
 const RIGHTS = ["publish", "consume", "manage"];
 
-/** As `field` of fields.js, for a list of grants. */
+/**
+ * As `field` of fields.js, for a list of grants.
+ *
+ * @param {any} declared
+ * @param {any} [options]
+ */
 export function grantsField(
   declared,
   { value = null, hint = "", label = words(declared.name), changed = () => {} } = {},
@@ -24,7 +29,7 @@ export function grantsField(
       on: {
         click() {
           append("", []);
-          rows.lastElementChild.querySelector("input").focus();
+          find(".grant-row:last-child input", rows).focus();
         },
       },
     },
@@ -32,6 +37,10 @@ export function grantsField(
   );
   const element = h("fieldset", { class: "field grants-field" }, h("legend", {}, label), rows, add, note, error);
 
+  /**
+   * @param {any} host
+   * @param {any} rights
+   */
   function append(host, rights) {
     const row = h(
       "div",
@@ -79,7 +88,7 @@ export function grantsField(
     note,
     /** Texts such as "default:publish,consume"; throws for a row that grants nothing. */
     read() {
-      return [...rows.children].map((row) => {
+      return [...rows.children].map((/** @type {any} */ row) => {
         const host = row.querySelector(".grant-host").value.trim();
         const rights = [...row.querySelectorAll("input:checked")].map((box) => box.value);
         if (!host) throw new Error("Name the virtual host, or * for every one.");
@@ -90,14 +99,14 @@ export function grantsField(
         return same ? row.dataset.given : `${host}:${rights.join(",")}`; // an order that differs is no change
       });
     },
-    set(to) {
+    set(/** @type {any} */ to) {
       fill(rows);
       for (const text of to ?? []) {
         const cut = text.lastIndexOf(":");
         append(text.slice(0, cut), text.slice(cut + 1).split(","));
       }
     },
-    wrong(text) {
+    wrong(/** @type {string} */ text) {
       setText(error, text);
       setAttribute(element, "aria-invalid", text ? "true" : null);
     },

@@ -1,40 +1,59 @@
 // The keys that act, in one registry: what is listed under `?` is what works. None acts while somebody types.
 
-import { h } from "../core/elements.js";
+import { byId, findAll, h } from "../core/elements.js";
 
 const ROWS = "main table tbody tr, main #entries > li, main #conditions > li";
 
 /**
  * Sections of the list; each key: `keys` (the first is shown, several for a sequence such as "g o"), `says`, `act`, and
  * `when` it is there at all.
+ *
+ * @type {any[]}
  */
 const REGISTRY = [];
 const SECTIONS = ["Anywhere", "Go to", "In a list", "On this page"];
 let begun = ""; // the first key of a sequence
 let forget = 0;
 
-/** Make a key act: {section, keys: ["j", "ArrowDown"], says: "the next row", when: () => bool, act: () => void}. */
+/**
+ * Make a key act: {section, keys: ["j", "ArrowDown"], says: "the next row", when: () => bool, act: () => void}.
+ *
+ * @param {any} key
+ */
 export function register(key) {
   REGISTRY.push({ section: "On this page", when: () => true, ...key });
 }
 
+/** @param {HTMLElement} element */
 const visible = (element) => element && element.getClientRects().length > 0;
-const first = (selector) => [...document.querySelectorAll(selector)].find(visible);
+/** @param {any} selector */
+const first = (selector) => findAll(selector).find(visible);
 
-/** A key that presses a button or a link of the page, if it has that. */
+/**
+ * A key that presses a button or a link of the page, if it has that.
+ *
+ * @param {any} section
+ * @param {any} keys
+ * @param {any} says
+ * @param {any} selector
+ */
 function presses(section, keys, says, selector) {
   register({ section, keys, says, when: () => Boolean(first(selector)), act: () => first(selector).click() });
 }
 
 // -- rows -------------------------------------------------------------------------------------------------------
 
-const rows = () =>
-  [...document.querySelectorAll(ROWS)].filter((row) => visible(row) && row.querySelector("a[href], button"));
+const rows = () => findAll(ROWS).filter((row) => visible(row) && row.querySelector("a[href], button"));
 
-/** What of a row takes the focus: its name, and where that is no link, the first thing that can be used. */
+/**
+ * What of a row takes the focus: its name, and where that is no link, the first thing that can be used.
+ *
+ * @param {any} row
+ */
 const handle = (row) =>
   row.querySelector("th a[href]") ?? row.querySelector("a[href], button:not([disabled]), summary");
 
+/** @param {any} step */
 function move(step) {
   const all = rows();
   const at = all.findIndex((row) => row.contains(document.activeElement));
@@ -83,9 +102,9 @@ register({
   section: "Anywhere",
   keys: ["/"],
   says: "Search",
-  when: () => visible(document.getElementById("search")),
+  when: () => visible(byId("search")),
   act() {
-    const search = document.getElementById("search");
+    const search = byId("search");
     search.focus();
     search.select();
   },
@@ -105,7 +124,7 @@ for (const [key, name] of [
   ["a", "Audit"],
   ["i", "API"],
 ]) {
-  const link = () => [...document.querySelectorAll(".nav a")].find((a) => a.textContent.trim() === name);
+  const link = () => findAll(".nav a").find((a) => a.textContent.trim() === name);
   register({
     section: "Go to",
     keys: [`g ${key}`],
@@ -121,7 +140,7 @@ addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   // Somebody types, or an element has arrow keys of its own.
   if (
-    event.target.closest?.(
+    /** @type {any} */ (event.target).closest?.(
       'input:not([type="checkbox"]), textarea, select, dialog, [contenteditable], [role="tree"], [role="tablist"]',
     )
   )
@@ -131,27 +150,33 @@ addEventListener("keydown", (event) => {
   const typed = begun ? `${begun} ${event.key}` : event.key;
   clearTimeout(forget);
   begun = "";
+  /** @type {any} */
   const key = REGISTRY.find(({ keys, when }) => keys.includes(typed) && when());
   if (key) {
     event.preventDefault();
     key.act();
-  } else if (REGISTRY.some(({ keys }) => keys.some((each) => each.startsWith(`${typed} `)))) {
+  } else if (REGISTRY.some(({ keys }) => keys.some((/** @type {any} */ each) => each.startsWith(`${typed} `)))) {
     begun = typed;
     forget = setTimeout(() => (begun = ""), 1500);
   }
 });
 
+/** @type {Record<string, string>} */
 const SHOWN = { ArrowDown: "↓", ArrowUp: "↑" };
+/** @param {any} keys */
 const shown = (keys) =>
-  keys.flatMap((key, at) => [
+  keys.flatMap((/** @type {any} */ key, /** @type {any} */ at) => [
     at ? " or " : "",
-    ...key.split(" ").flatMap((one, n) => [n ? " then " : "", h("kbd", {}, SHOWN[one] ?? one)]),
+    ...key
+      .split(" ")
+      .flatMap((/** @type {any} */ one, /** @type {any} */ n) => [n ? " then " : "", h("kbd", {}, SHOWN[one] ?? one)]),
   ]);
 
 /** The dialog that lists the keys that act on this page. */
 export function showKeys() {
-  if (document.getElementById("keys-dialog")) return;
+  if (byId("keys-dialog")) return;
   const close = h("button", { type: "submit", class: "primary" }, "Close");
+  /** @type {any} */
   const dialog = h(
     "dialog",
     { class: "dialog", id: "keys-dialog", "aria-labelledby": "keys-title" },
@@ -159,9 +184,9 @@ export function showKeys() {
       "form",
       { method: "dialog" },
       h("h2", { id: "keys-title" }, "Keyboard"),
-      SECTIONS.map((section) => [section, REGISTRY.filter((key) => key.section === section && key.when())])
-        .filter(([, keys]) => keys.length)
-        .map(([section, keys]) =>
+      SECTIONS.map((section) => ({ section, keys: REGISTRY.filter((key) => key.section === section && key.when()) }))
+        .filter(({ keys }) => keys.length)
+        .map(({ section, keys }) =>
           h(
             "section",
             {},
@@ -169,7 +194,7 @@ export function showKeys() {
             h(
               "dl",
               { class: "keys" },
-              keys.flatMap((key) => [h("dt", {}, shown(key.keys)), h("dd", {}, key.says)]),
+              keys.flatMap((/** @type {any} */ key) => [h("dt", {}, shown(key.keys)), h("dd", {}, key.says)]),
             ),
           ),
         ),

@@ -10,8 +10,10 @@ export const zoneElement = () => h("span", { class: "zone muted small" }, `Times
 /** The moment in an input of type datetime-local. */
 export class MomentField {
   #text = "";
+  /** @type {any} */
   #ms = null;
 
+  /** @param {any} input */
   constructor(input) {
     this.input = input;
     input.title = `In ${zoneName()}`;

@@ -25,7 +25,12 @@ export class Pager {
   #next;
   #page = 1;
 
-  /** `element`: where to show it; `what`: a row in one word; `turn(page)`: asks for another page. */
+  /**
+   * `element`: where to show it; `what`: a row in one word; `turn(page)`: asks for another page.
+   *
+   * @param {HTMLElement} element
+   * @param {any} options
+   */
   constructor(element, { what, size = 50, turn }) {
     this.#element = element;
     this.#what = what;
@@ -58,7 +63,12 @@ export class Pager {
     fill(element, this.#before, h("span", { class: "pager-middle" }, this.#where, sizes), this.#next);
   }
 
-  /** It is on `page` of `total` rows. */
+  /**
+   * It is on `page` of `total` rows.
+   *
+   * @param {any} page
+   * @param {any} total
+   */
   show(page, total) {
     this.#page = page;
     const last = Math.max(1, Math.ceil(total / this.size));
@@ -72,6 +82,7 @@ export class Pager {
     this.#next.disabled = page >= last;
   }
 
+  /** @param {any} step */
   #go(step) {
     this.#turn(this.#page + step);
   }

@@ -6,15 +6,26 @@ import { queueUrl, shortName } from "../core/object_names.js";
 import { declaredField, fieldText, labelBeside, labelOf } from "./policy_fields.js";
 import { stateElement } from "./states.js";
 
-/** Fill `box` with the answer of a preview. */
+/**
+ * Fill `box` with the answer of a preview.
+ *
+ * @param {HTMLElement} box
+ * @param {any} told
+ */
 export function showPreview(box, told) {
   fill(box, refusals(told), counts(told), told.largest.length ? queues(told) : null);
 }
 
+/**
+ * @param {any} kind
+ * @param {any} shape
+ * @param {...any} content
+ */
 function line(kind, shape, ...content) {
   return h("li", { class: `effect ${kind}` }, icon(shape), h("span", {}, ...content));
 }
 
+/** @param {any} told */
 function refusals(told) {
   if (!told.refused) return null;
   return h(
@@ -29,11 +40,14 @@ function refusals(told) {
     h(
       "ul",
       {},
-      told.refusals.map((each) => h("li", {}, h("strong", {}, shortName(each.object)), ` ${each.detail}`)),
+      told.refusals.map((/** @type {any} */ each) =>
+        h("li", {}, h("strong", {}, shortName(each.object)), ` ${each.detail}`),
+      ),
     ),
   );
 }
 
+/** @param {any} told */
 function counts(told) {
   if (!told.changed) {
     return h(
@@ -82,8 +96,9 @@ function counts(told) {
   return h("ul", { class: "effects" }, lines);
 }
 
+/** @param {any} told */
 function queues(told) {
-  const rows = told.largest.map((queue) =>
+  const rows = told.largest.map((/** @type {any} */ queue) =>
     h(
       "tr",
       { "data-state": queue.after.state },
@@ -146,6 +161,7 @@ function queues(told) {
   );
 }
 
+/** @param {any} options */
 function transition({ before, after, dropped }) {
   const says = [];
   if (after.blocked_producers > before.blocked_producers)
@@ -168,6 +184,7 @@ function transition({ before, after, dropped }) {
   );
 }
 
+/** @param {any} options */
 function headroom({ headroom_messages: messages, headroom_bytes: bytes }) {
   const parts = [];
   if (messages !== null) parts.push(`${count(messages)} messages`);
@@ -175,6 +192,7 @@ function headroom({ headroom_messages: messages, headroom_bytes: bytes }) {
   return parts.length ? parts.join(", ") : "no limit";
 }
 
+/** @param {any} options */
 function fullIn({ before, after }) {
   if (after.full_in_ms === null) return after.state.startsWith("OVERFULL") ? "full now" : "not filling up";
   const was = before.full_in_ms === null ? "" : ` (was ${duration(before.full_in_ms)})`;
@@ -184,16 +202,28 @@ function fullIn({ before, after }) {
 /**
  * Beside a preview by which nothing changes: which of the queues that match set these fields themselves. `found`:
  * queues with what each sets; `names`: the fields.
+ *
+ * @param {HTMLElement} box
+ * @param {any[]} found
+ * @param {any[]} names
  */
 export function showOverrides(box, found, names) {
   const own = found
-    .map((queue) => [queue.name, names.filter((name) => (queue.set?.[name] ?? null) !== null)])
-    .filter(([, set]) => set.length);
+    .map((/** @type {any} */ queue) => [
+      queue.name,
+      names.filter((/** @type {any} */ name) => (queue.set?.[name] ?? null) !== null),
+    ])
+    .filter((/** @type {any} */ [, set]) => set.length);
   if (!own.length) return;
   const shown = own
     .slice(0, 10)
-    .map(([name, set]) =>
-      h("li", {}, h("strong", {}, name), ` sets ${set.map((each) => labelOf(declaredField(each))).join(", ")} itself`),
+    .map((/** @type {any} */ [name, set]) =>
+      h(
+        "li",
+        {},
+        h("strong", {}, name),
+        ` sets ${set.map((/** @type {any} */ each) => labelOf(declaredField(each))).join(", ")} itself`,
+      ),
     );
   box.append(
     h(

@@ -12,7 +12,11 @@ const path = (number = "") => `selections/${number ? `${number}/` : ""}`;
 /** All that this viewer may use, by name. */
 export const savedSelections = () => get(path());
 
-/** What it selects, in words. */
+/**
+ * What it selects, in words.
+ *
+ * @param {any} options
+ */
 export function inWords({ search, states, queues }) {
   if (queues) return plural(queues.length, "queue");
   return [search ? `“${search}” in the name` : "", states.map(stateWord).join(" or ").toLowerCase()]
@@ -20,14 +24,23 @@ export function inWords({ search, states, queues }) {
     .join(", ");
 }
 
-/** Options of a <select>: own ones before those of others. */
+/**
+ * Options of a <select>: own ones before those of others.
+ *
+ * @param {any} saved
+ * @param {any} first
+ */
 export function options(saved, first) {
+  /**
+   * @param {string} label
+   * @param {any} some
+   */
   const group = (label, some) =>
     some.length
       ? h(
           "optgroup",
           { label },
-          some.map((each) =>
+          some.map((/** @type {any} */ each) =>
             h(
               "option",
               { value: each.id, title: inWords(each) },
@@ -40,11 +53,11 @@ export function options(saved, first) {
     h("option", { value: "" }, first),
     group(
       "Yours",
-      saved.filter((each) => each.own),
+      saved.filter((/** @type {any} */ each) => each.own),
     ),
     group(
       "Shared",
-      saved.filter((each) => !each.own),
+      saved.filter((/** @type {any} */ each) => !each.own),
     ),
   ].filter(Boolean);
 }
@@ -54,8 +67,13 @@ export class SavedChooser {
   #box;
   #select = h("select", { id: "saved", "aria-label": "Saved selections" });
   #delete = h("button", { type: "button", class: "quiet", hidden: true }, "Delete");
+  /** @type {any[]} */
   #saved = [];
 
+  /**
+   * @param {HTMLElement} box
+   * @param {(...given: any[]) => any} choose
+   */
   constructor(box, choose) {
     this.#box = box;
     fill(box, this.#select, this.#delete);
@@ -104,7 +122,12 @@ export class SavedChooser {
   }
 }
 
-/** Ask for a name and save {search, states} or {queues}; `done(selection)`. */
+/**
+ * Ask for a name and save {search, states} or {queues}; `done(selection)`.
+ *
+ * @param {any} what
+ * @param {(...given: any[]) => any} done
+ */
 export function openSaveDialog(what, done) {
   const name = h("input", {
     type: "text",

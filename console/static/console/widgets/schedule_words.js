@@ -5,13 +5,20 @@ import { shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { fieldText, labelBeside } from "./policy_fields.js";
 
+/** @type {Record<string, string>} */
 export const ACTIONS = { stop: "Stop", start: "Start", policy: "Policy" };
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const SHORT = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/** A moment by the clock of a zone: "Mon 4 Jan, 22:00", with its year if that is another. */
+/**
+ * A moment by the clock of a zone: "Mon 4 Jan, 22:00", with its year if that is another.
+ *
+ * @param {string} text
+ * @param {any} zone
+ */
 export function inZone(text, zone) {
   const at = new Date(text);
+  /** @type {Intl.DateTimeFormatOptions} */
   const year = at.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
   return at.toLocaleString("en-GB", {
     timeZone: zone,
@@ -24,12 +31,18 @@ export function inZone(text, zone) {
   });
 }
 
-/** A policy field that a schedule sets; not every page that shows schedules knows the fields' declarations. */
+/**
+ * A policy field that a schedule sets; not every page that shows schedules knows the fields' declarations.
+ *
+ * @param {any} name
+ * @param {any} value
+ */
 const settingText = (name, value) =>
   settings.policy
     ? `${labelBeside(name, value)} ${value === null ? "inherited" : fieldText(name, value)}`
     : `${name} ${value}`;
 
+/** @param {any} of */
 export function whatInWords(of) {
   const target = of.target === "type=Broker" ? "the broker" : of.target ? shortName(of.target) : "…";
   const what =
@@ -41,7 +54,11 @@ export function whatInWords(of) {
   return of.lasts ? `${what} for ${duration(of.lasts * 60_000).replace(/ 0 (s|min|h)$/, "")}` : what;
 }
 
-/** "0,6" or "mon-fri" as days; null if it is written otherwise. */
+/**
+ * "0,6" or "mon-fri" as days; null if it is written otherwise.
+ *
+ * @param {string} text
+ */
 function daysOf(text) {
   const found = new Set();
   for (const part of text.toLowerCase().split(",")) {
@@ -57,10 +74,12 @@ function daysOf(text) {
   return found;
 }
 
+/** @param {string} text */
 export function weekdaysOf(text) {
   return text === "*" ? new Set([0, 1, 2, 3, 4, 5, 6]) : daysOf(text);
 }
 
+/** @param {any} of */
 export function whenInWords(of) {
   if (of.once) return `Once, ${of.once.replace("T", " ")}`;
   const days = of.days === "*" && of.months === "*" ? weekdaysOf(of.weekdays) : null;

@@ -2,6 +2,7 @@
 
 import { fill, h, icon } from "../core/elements.js";
 
+/** @type {Record<string, any>} */
 const QUEUE = {
   NORMAL: ["Normal", "normal"],
   OVERFULL: ["Overfull", "overfull"],
@@ -9,17 +10,23 @@ const QUEUE = {
   OVERFULL_STOPPED: ["Overfull, stopped", "overfull-stopped"],
   STARTING: ["Staged start", "start"],
 };
+/** @type {Record<string, any>} */
 const PRODUCER = {
   RUNNING: ["Running", "running"],
   WAITING: ["Waiting for credit", "waiting"],
   BLOCKED: ["Blocked", "blocked"],
 };
 
+/** @param {any} state */
 export const stateWord = (state) => (QUEUE[state] ?? PRODUCER[state] ?? [state])[0];
 
 /**
  * Show `state` in an element of class "state"; touches it only if it changed. `starting`: a queue whose producers are
  * being started in stages.
+ *
+ * @param {HTMLElement} element
+ * @param {any} state
+ * @param {boolean} [starting]
  */
 export function setState(element, state, starting = false) {
   const shown = starting && state === "NORMAL" ? "STARTING" : state;
@@ -29,6 +36,7 @@ export function setState(element, state, starting = false) {
   fill(element, icon(shape), h("span", {}, word));
 }
 
+/** @param {any} state */
 export function stateElement(state) {
   const element = h("span", { class: "state" });
   setState(element, state);

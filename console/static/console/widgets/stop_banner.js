@@ -1,7 +1,7 @@
 // The banner of the operator stops in force, above every page.
 
 import { get, objectPath } from "../core/api.js";
-import { fill, h, icon } from "../core/elements.js";
+import { byId, fill, h, icon } from "../core/elements.js";
 import { scopeInWords } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
@@ -9,24 +9,37 @@ import { haltInWords, stepsOf, stopLines } from "./stop_lines.js";
 import { ON_BANNER, setStopsInForce } from "./stops_in_force.js";
 
 let shown = "";
+/** @type {any} */
 let knownHalts = null; // of the stops that were shown last; null: none was shown yet
 
-/** Show the stops in force: maps of scope, reason, actor, since. */
+/**
+ * Show the stops in force: maps of scope, reason, actor, since.
+ *
+ * @param {any[]} stops
+ */
 export function showStops(stops) {
-  const text = JSON.stringify([stops, stops.map((stop) => (stop.stage ? stepsOf(stop.stage) : 0))]);
+  const text = JSON.stringify([stops, stops.map((/** @type {any} */ stop) => (stop.stage ? stepsOf(stop.stage) : 0))]);
   if (text === shown) return;
   shown = text;
   setStopsInForce(stops);
   announceHalts(stops);
-  const banner = document.getElementById("banner-stops");
+  const banner = byId("banner-stops");
   banner.hidden = stops.length === 0;
   if (!stops.length) return;
   fill(banner, icon("stopped"), h("div", { class: "banner-lines" }, stopLines(stops, ON_BANNER)));
 }
 
-/** A staged start that halts while the page is open is announced; one that had halted before stands in the banner. */
+/**
+ * A staged start that halts while the page is open is announced; one that had halted before stands in the banner.
+ *
+ * @param {any[]} stops
+ */
 function announceHalts(stops) {
-  const halts = new Map(stops.filter((stop) => stop.halted).map((stop) => [`${stop.scope} ${stop.since}`, stop]));
+  const halts = new Map(
+    stops
+      .filter((/** @type {any} */ stop) => stop.halted)
+      .map((/** @type {any} */ stop) => [`${stop.scope} ${stop.since}`, stop]),
+  );
   if (knownHalts)
     for (const [key, stop] of halts)
       if (!knownHalts.has(key))
@@ -41,6 +54,8 @@ function announceHalts(stops) {
 /**
  * Read the stops in force, where no snapshot brings them. `away`: the broker does not answer; then those that the
  * console knew last. "headgate-stops" is dispatched after.
+ *
+ * @param {any} away
  */
 export async function refreshStops(away) {
   if (settings.page === "overview" || !settings.broker) return;

@@ -1,7 +1,7 @@
 // The dialog that stops or starts producers: what it will touch, why, for how long, what came of it, and the way back.
 
 import { post } from "../core/api.js";
-import { fill, h, icon } from "../core/elements.js";
+import { fill, find, h, icon } from "../core/elements.js";
 import { count, exact, plural } from "../core/format.js";
 import { parseName, scopeInWords, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -9,6 +9,7 @@ import { toast } from "../core/toast.js";
 import { options, savedSelections } from "./saved_selections.js";
 import { isStoppedFor } from "./stops_in_force.js";
 
+/** @type {Record<string, any>} */
 const WORDS = {
   stop: {
     path: "stop-producers/",
@@ -32,6 +33,9 @@ const WORDS = {
  * Ask for a reason and do it. `aim`: the object name of the broker, a virtual host, an exchange or a queue; or a map of
  * `scope` and perhaps `pattern` (fixed), `queues` (their names), `match` (a filter: search and states), `only` (lift
  * this very stop), and `label`, what it is about in words.
+ *
+ * @param {any} action
+ * @param {any} aim
  */
 export function openStopDialog(action, aim) {
   const text = WORDS[action];
@@ -127,7 +131,9 @@ export function openStopDialog(action, aim) {
     ...(everyBroker.checked ? { brokers: ["*"] } : {}),
   });
 
+  /** @type {any} */
   let asked = null;
+  /** @type {any} */
   const ask = async () => {
     asked?.abort();
     asked = new AbortController();
@@ -157,12 +163,16 @@ export function openStopDialog(action, aim) {
       ? `${text.title} producers of ${chosen.selectedOptions[0].textContent}`
       : `${text.title} all producers`;
     fill(submit, icon(action), heading);
-    fill(form.querySelector("h2"), heading);
+    fill(find("h2", form), heading);
     pattern.disabled = everyBroker.disabled = chosen.value !== "";
     if (chosen.value) everyBroker.checked = false;
     ask();
   });
 
+  /**
+   * @param {any} message
+   * @param {any} [field]
+   */
   const complain = (message, field = null) => {
     problem.hidden = false;
     fill(problem, h("p", {}, message));
@@ -177,6 +187,7 @@ export function openStopDialog(action, aim) {
       complain("Say why: whoever meets this later wants to know.", reason);
       return;
     }
+    /** @type {any} */
     const ends = end.read();
     if (ends.wrong) {
       complain(ends.wrong, ends.field);
@@ -204,7 +215,7 @@ export function openStopDialog(action, aim) {
         sent,
         { ...answer, rate: ends.rate },
         reason.value.trim(),
-        whole && !chosen.value
+        whole && !chosen?.value
           ? "All producers"
           : chosen?.value
             ? chosen.selectedOptions[0].textContent
@@ -223,7 +234,11 @@ export function openStopDialog(action, aim) {
   return dialog;
 }
 
-/** Fill the choice of saved selections, if there are any. */
+/**
+ * Fill the choice of saved selections, if there are any.
+ *
+ * @param {any} select
+ */
 async function offerSaved(select) {
   try {
     const saved = await savedSelections();
@@ -361,11 +376,11 @@ function stageFields() {
   );
   const read = () => {
     if (!box.checked) return {};
-    for (const [field, most, name] of [
+    for (const [field, most, name] of /** @type {[HTMLInputElement, number, string][]} */ ([
       [rate, 1_000_000, "Messages a second"],
       [step, 3600, "Seconds of a step"],
       [halt, 100, "The depth at which it halts"],
-    ]) {
+    ])) {
       const value = Number(field.value);
       if (!Number.isInteger(value) || value < 1 || value > most)
         return { wrong: `${name} must be a whole number from 1 to ${most.toLocaleString("en")}.`, field };
@@ -375,8 +390,13 @@ function stageFields() {
   return { element, read };
 }
 
+/**
+ * @param {any} action
+ * @param {any} answer
+ */
 function previewLines(action, answer) {
   const verb = action === "stop" ? "stops" : "starts";
+  /** @type {HTMLElement[]} */
   const lines = [
     h(
       "p",
@@ -407,7 +427,7 @@ function previewLines(action, answer) {
         { class: "preview-largest" },
         answer.largest
           .slice(0, 5)
-          .map((queue) =>
+          .map((/** @type {any} */ queue) =>
             h(
               "li",
               {},
@@ -423,12 +443,23 @@ function previewLines(action, answer) {
   return lines;
 }
 
+/** @param {any} answer */
 const unanswered = (answer) =>
   (answer.brokers ?? [])
-    .filter((each) => each.error)
-    .map((each) => h("p", { class: "wrong" }, `${each.title} was not reached: ${each.error}`));
+    .filter((/** @type {any} */ each) => each.error)
+    .map((/** @type {any} */ each) => h("p", { class: "wrong" }, `${each.title} was not reached: ${each.error}`));
 
-/** What came of it, followed as it happens, with one click to undo a stop of `what`, in words. */
+/**
+ * What came of it, followed as it happens, with one click to undo a stop of `what`, in words.
+ *
+ * @param {any} dialog
+ * @param {any} form
+ * @param {any} action
+ * @param {any} sent
+ * @param {any} answer
+ * @param {any} why
+ * @param {any} what
+ */
 function showAnswer(dialog, form, action, sent, answer, why, what) {
   const close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
   const undo =
@@ -450,7 +481,10 @@ function showAnswer(dialog, form, action, sent, answer, why, what) {
     // Only what this very call brought about: stops of others stay.
     const mine = { ...sent, only: true, reason: `undo: ${why}` };
     if (sent.queues) mine.queues = answer.changed_queues;
-    if (sent.brokers) mine.brokers = answer.brokers.filter((each) => each.changed).map((each) => each.broker);
+    if (sent.brokers)
+      mine.brokers = answer.brokers
+        .filter((/** @type {any} */ each) => each.changed)
+        .map((/** @type {any} */ each) => each.broker);
     return post("start-producers/", mine);
   };
   // The dialog is closed long before one sees what the stop did: its way back stays beside the banner for a while.
@@ -496,6 +530,10 @@ function showAnswer(dialog, form, action, sent, answer, why, what) {
   });
 }
 
+/**
+ * @param {any} action
+ * @param {any} answer
+ */
 function answerLines(action, answer) {
   const lines = [];
   if (action === "stop") {
@@ -555,7 +593,14 @@ function answerLines(action, answer) {
   return lines;
 }
 
-/** Say how many producers are still draining, until none is or the dialog is closed. */
+/**
+ * Say how many producers are still draining, until none is or the dialog is closed.
+ *
+ * @param {any} form
+ * @param {any} sent
+ * @param {any} answer
+ * @param {any} following
+ */
 async function followDraining(form, sent, answer, following) {
   let left = answer.draining;
   for (let tries = 0; following.on && form.isConnected; tries += 1) {
@@ -576,17 +621,25 @@ async function followDraining(form, sent, answer, following) {
   }
 }
 
-/** A stop in force -> what a dialog that lifts just that needs. */
+/**
+ * A stop in force -> what a dialog that lifts just that needs.
+ *
+ * @param {any} stop
+ */
 export const aimOf = (stop) => ({
   scope: stop.object,
   ...(stop.pattern ? { pattern: stop.pattern, label: `queues that match ${stop.pattern}` } : { pattern: "" }),
   only: true,
 });
 
-/** Several stops of single queues as one aim. */
+/**
+ * Several stops of single queues as one aim.
+ *
+ * @param {any[]} stops
+ */
 export const aimOfQueues = (stops) => ({
   scope: "type=Broker",
-  queues: stops.map((stop) => stop.object),
+  queues: stops.map((/** @type {any} */ stop) => stop.object),
   label: `${count(stops.length)} queues`,
   only: true,
 });

@@ -11,14 +11,26 @@ import { groupStops } from "./stops_in_force.js";
 const NAMED = 20; // queues that a group's title names
 const DOUBLINGS = 5; // of a staged start's rate, until it is removed
 
-/** "queue stock.eu is at 65%, above 60%" */
+/**
+ * "queue stock.eu is at 65%, above 60%"
+ *
+ * @param {any} halted
+ */
 export const haltInWords = (halted) =>
   `${halted.queue ? `queue ${shortName(halted.queue)}` : "a queue"} is at ${halted.percent}%, above ${halted.limit}%`;
 
-/** Steps of a staged start that have passed by now. */
+/**
+ * Steps of a staged start that have passed by now.
+ *
+ * @param {any} stage
+ */
 export const stepsOf = (stage) => Math.max(0, Math.floor((Date.now() - stage.since) / stage.step_ms));
 
-/** When a stop ends, in words and a running time. */
+/**
+ * When a stop ends, in words and a running time.
+ *
+ * @param {any} stop
+ */
 export function endOf(stop) {
   const ends = [];
   if (stop.until) ends.push(["in ", untilElement(stop.until)]);
@@ -28,7 +40,12 @@ export function endOf(stop) {
     : [];
 }
 
-/** One line for each stop, at most `most`: what, why, who, since when, until when, and the way to lift it. */
+/**
+ * One line for each stop, at most `most`: what, why, who, since when, until when, and the way to lift it.
+ *
+ * @param {any[]} stops
+ * @param {any} most
+ */
 export function stopLines(stops, most) {
   const entries = groupStops(stops);
   const lines = entries.slice(0, most).map((group) => {
@@ -38,7 +55,7 @@ export function stopLines(stops, most) {
       group.length > 1
         ? group
             .slice(0, NAMED)
-            .map((each) => scopeInWords(each.scope))
+            .map((/** @type {any} */ each) => scopeInWords(each.scope))
             .join(", ")
         : null;
     return h(
@@ -55,8 +72,13 @@ export function stopLines(stops, most) {
   return lines;
 }
 
+/** @param {any} group */
 function buttons(group) {
   const [stop] = group;
+  /**
+   * @param {any} action
+   * @param {string} text
+   */
   const button = (action, text) =>
     h(
       "button",
@@ -76,15 +98,28 @@ function buttons(group) {
   ];
 }
 
+/**
+ * @param {any} group
+ * @param {any} action
+ */
 const lift = (group, action) => openStopDialog(action, group.length > 1 ? aimOfQueues(group) : aimOf(group[0]));
 
+/**
+ * @param {any} stop
+ * @param {any} what
+ */
 function headOf(stop, what) {
   if (stop.halted) return `The staged start of ${what} halted`;
   return `Producers of ${what} are ${stop.stage ? "being started in stages" : "stopped"}`;
 }
 
-/** Why, by whom and for how long: of a staged start what it is, and not the stop that it ends. */
+/**
+ * Why, by whom and for how long: of a staged start what it is, and not the stop that it ends.
+ *
+ * @param {any} stop
+ */
 function whyOf(stop) {
+  /** @param {...any} content */
   const by = (...content) => h("span", { class: "by" }, ...content);
   if (stop.halted) {
     const { actor, reason, since } = stop.halted;
@@ -104,7 +139,11 @@ function whyOf(stop) {
   ];
 }
 
-/** How fast a staged start is, by now, and what makes it halt. */
+/**
+ * How fast a staged start is, by now, and what makes it halt.
+ *
+ * @param {any} stage
+ */
 function pace(stage) {
   return (
     ` (${exact(stage.rate * 2 ** Math.min(stepsOf(stage), DOUBLINGS))} messages/s into each queue, ` +

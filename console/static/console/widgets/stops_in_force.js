@@ -3,10 +3,15 @@
 /** Stops, or groups of them, that the banner names. */
 export const ON_BANNER = 3;
 
+/** @type {any[]} */
 let inForce = [];
 let onBanner = new Set();
 
-/** Stops that were made in one call for one queue each are one entry: [[stop, …], …]. */
+/**
+ * Stops that were made in one call for one queue each are one entry: [[stop, …], …].
+ *
+ * @param {any[]} stops
+ */
 export function groupStops(stops) {
   const entries = new Map();
   for (const stop of stops) {
@@ -27,7 +32,11 @@ export function groupStops(stops) {
   return [...entries.values()];
 }
 
-/** From now on these are in force: maps of scope, reason, actor, since. */
+/**
+ * From now on these are in force: maps of scope, reason, actor, since.
+ *
+ * @param {any[]} stops
+ */
 export function setStopsInForce(stops) {
   inForce = stops;
   onBanner = new Set(
@@ -38,8 +47,16 @@ export function setStopsInForce(stops) {
   );
 }
 
-/** Whether a stop with this reason is in force still. */
+/**
+ * Whether a stop with this reason is in force still.
+ *
+ * @param {any} reason
+ */
 export const isStoppedFor = (reason) => inForce.some((stop) => stop.reason === reason);
 
-/** Whether the banner says that this stop is in force. */
+/**
+ * Whether the banner says that this stop is in force.
+ *
+ * @param {any} stop
+ */
 export const isOnBanner = (stop) => onBanner.has(stop.scope);

@@ -6,7 +6,12 @@ import { objectUrl, scopeInWords, shortName } from "../core/object_names.js";
 import { clockElement, sinceElement } from "../core/times.js";
 import { stateElement } from "./states.js";
 
-/** A node (or text) for a value. `declared` has kind, unit, nullable. */
+/**
+ * A node (or text) for a value. `declared` has kind, unit, nullable.
+ *
+ * @param {any} declared
+ * @param {any} value
+ */
 export function valueNode(declared, value) {
   if (declared.secret && !value) return h("span", { class: "muted" }, "never shown");
   if (value === null || value === undefined) return h("span", { class: "muted" }, "not set");
@@ -30,7 +35,7 @@ export function valueNode(declared, value) {
       return typeof value === "number" ? withUnit(exact(value), declared.unit) : value;
     case "list":
       if (!value.length) return h("span", { class: "muted" }, "none");
-      return value.every((item) => typeof item !== "object") ? value.join(", ") : json(value);
+      return value.every((/** @type {any} */ item) => typeof item !== "object") ? value.join(", ") : json(value);
     case "map":
       return json(value);
     default:
@@ -38,16 +43,22 @@ export function valueNode(declared, value) {
   }
 }
 
+/**
+ * @param {string} text
+ * @param {string} unit
+ */
 const withUnit = (text, unit) => (unit ? h("span", {}, text, h("span", { class: "muted" }, ` ${unit}`)) : text);
 
+/** @param {any} value */
 const json = (value) => h("pre", { class: "json" }, JSON.stringify(value, null, 2));
 
+/** @param {any[]} stops */
 function stopsNode(stops) {
   if (!stops.length) return h("span", { class: "muted" }, "none");
   return h(
     "ul",
     { class: "plain-list" },
-    stops.map((stop) =>
+    stops.map((/** @type {any} */ stop) =>
       h(
         "li",
         {},
@@ -64,7 +75,11 @@ function stopsNode(stops) {
   );
 }
 
-/** "queue-overfull:orders" -> "queue orders is overfull" */
+/**
+ * "queue-overfull:orders" -> "queue orders is overfull"
+ *
+ * @param {any} reason
+ */
 export function reasonInWords(reason) {
   const [kind, ...rest] = reason.split(":");
   const name = rest.join(":");
