@@ -356,7 +356,8 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = input_limits.FIELDS
 SPECTACULAR_SETTINGS = {
     "TITLE": "Headgate",
     "DESCRIPTION": "Watch and steer the producer flow control of message brokers. A call refuses parameters and fields"
-    " that it does not declare, and what exceeds these limits, with 400 and the field's name (413 for a body, 414 for"
+    " that it does not declare, values that their schema does not allow (types are not converted), and what exceeds"
+    " these limits, with 400 and the field's name (413 for a body, 414 for"
     f" an address that is too long):\n\n{input_limits.table()}",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,

@@ -19,7 +19,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound, StaleVersion
-from brokers.model import QUEUE_STATES, TYPES, ObjectName, check_attributes, object_name
+from brokers.model import TYPES, ObjectName, check_attributes, object_name
 from brokers.model.patterns import matches, pattern_fault
 from console.access.actor import Actor
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
@@ -61,8 +61,6 @@ def selected(broker: BrokerLink, selection: Selection) -> list[Mapping[str, Any]
     """The rows of the queues that are meant, by name. Raises InvalidValue."""
     if fault := pattern_fault(selection.pattern):
         raise InvalidValue({"pattern": fault})
-    if unknown := [state for state in selection.states if state not in QUEUE_STATES]:
-        raise InvalidValue({"states": f"states has {unknown[0]!r}: there are {', '.join(QUEUE_STATES)}"})
     broker.require_current()
     if selection.objects:
         chosen = set(selection.objects)
