@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 Unit = Literal["messages", "bytes"]
+#: A field, its name in the legend, colour, dash and width (px).
+Line = tuple[str, str, str, str, float]
 
 #: An axis of amounts goes up to this at least: a single message would otherwise be 1,000 "m" of one.
 LEAST_RANGE = {"include": [0, 5]}
 
 #: Fields of a sample that a figure of a unit shows, besides `at` (ms since the epoch) and `overfull`.
-LINES: tuple[tuple[str, str, str, str, float], ...] = (
+LINES: tuple[Line, ...] = (
     ("effective_capacity_{unit}", "Capacity", "var(--chart-capacity)", "solid", 1.5),
     ("effective_stop_{unit}", "Stop", "var(--chart-stop)", "dash", 1.2),
     ("effective_resume_{unit}", "Resume", "var(--chart-resume)", "dot", 1.5),
@@ -38,69 +40,88 @@ def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[
     not drawn.
     """
     rows = list(samples)
-    times = [row["at"] for row in rows]
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "Overfull",
-            "meta": "overfull",
-            "x": times,
-            "y": [overfull_value(row.get("state")) for row in rows],
-            "yaxis": "y2",
-            "line": {"shape": "hv", "width": 0},
-            "fill": "tozeroy",
-            "fillcolor": "var(--chart-overfull)",
-            "hoverinfo": "skip",
-        }
-    ]
-    for field, name, colour, dash, width in LINES:
-        key = field.format(unit=unit)
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": name,
-                "meta": key,
-                "x": times,
-                "y": [row.get(key) or None for row in rows],
-                "line": {"shape": "hv", "dash": dash, "width": width, "color": colour},
-                "hovertemplate": "%{y:,d}",
-            }
-        )
-    traces.append(
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "Depth",
-            "meta": f"depth_{unit}",
-            "x": times,
-            "y": [row.get(f"depth_{unit}") for row in rows],
-            "line": {"shape": "hv", "width": 2, "color": "var(--chart-depth)"},
-            "fill": "tozeroy",
-            "fillcolor": "var(--chart-depth-fill)",
-            "hovertemplate": "%{y:,d}",
-        }
-    )
-    traces.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "At events, before the page was opened",
-            "meta": f"past_depth_{unit}",
-            "x": times,
-            "y": [None] * len(rows),
-            "marker": {"size": 6, "color": "var(--chart-depth)"},
-            "hovertemplate": "%{y:,d}",
-        }
-    )
+    return {
+        "data": [
+            _overfull_span(rows),
+            *(_limit(rows, unit, line) for line in LINES),
+            _depth(rows, unit),
+            _depth_at_events(rows, unit),
+        ],
+        "layout": _depth_layout(unit),
+    }
+
+
+def _times(rows: list[Mapping[str, Any]]) -> list[Any]:
+    return [row["at"] for row in rows]
+
+
+def _overfull_span(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Overfull",
+        "meta": "overfull",
+        "x": _times(rows),
+        "y": [overfull_value(row.get("state")) for row in rows],
+        "yaxis": "y2",
+        "line": {"shape": "hv", "width": 0},
+        "fill": "tozeroy",
+        "fillcolor": "var(--chart-overfull)",
+        "hoverinfo": "skip",
+    }
+
+
+def _limit(rows: list[Mapping[str, Any]], unit: Unit, line: Line) -> dict[str, Any]:
+    field, name, colour, dash, width = line
+    key = field.format(unit=unit)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "meta": key,
+        "x": _times(rows),
+        "y": [row.get(key) or None for row in rows],
+        "line": {"shape": "hv", "dash": dash, "width": width, "color": colour},
+        "hovertemplate": "%{y:,d}",
+    }
+
+
+def _depth(rows: list[Mapping[str, Any]], unit: Unit) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Depth",
+        "meta": f"depth_{unit}",
+        "x": _times(rows),
+        "y": [row.get(f"depth_{unit}") for row in rows],
+        "line": {"shape": "hv", "width": 2, "color": "var(--chart-depth)"},
+        "fill": "tozeroy",
+        "fillcolor": "var(--chart-depth-fill)",
+        "hovertemplate": "%{y:,d}",
+    }
+
+
+def _depth_at_events(rows: list[Mapping[str, Any]], unit: Unit) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "At events, before the page was opened",
+        "meta": f"past_depth_{unit}",
+        "x": _times(rows),
+        "y": [None] * len(rows),
+        "marker": {"size": 6, "color": "var(--chart-depth)"},
+        "hovertemplate": "%{y:,d}",
+    }
+
+
+def _depth_layout(unit: Unit) -> dict[str, Any]:
     axis = {
         "gridcolor": "var(--chart-grid)",
         "zerolinecolor": "var(--chart-grid)",
         "linecolor": "var(--chart-grid)",
         "tickfont": {"color": "var(--muted)", "size": 11},
     }
-    layout = {
+    return {
         "margin": {"l": 56, "r": 12, "t": 8, "b": 32},
         "height": 320,
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -129,4 +150,3 @@ def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[
         },
         "yaxis2": {"overlaying": "y", "side": "right", "range": [0, 1], "visible": False, "fixedrange": True},
     }
-    return {"data": traces, "layout": layout}

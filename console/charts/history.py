@@ -55,8 +55,14 @@ _LEVELS = (
 def queue_figure(unit: Unit) -> dict[str, Any]:
     """Depth with its levels; spans shaded; what operators did marked. Beneath, how much of each step it was overfull or
     stopped (axis `y3`), for ranges that are answered from rollups."""
-    traces = [_span(*span) for span in SPANS]
-    traces += [
+    return {
+        "data": [*(_span(*span) for span in SPANS), *_depth_traces(unit), *_level_traces(unit), *_mark_traces()],
+        "layout": _queue_layout(unit),
+    }
+
+
+def _depth_traces(unit: Unit) -> list[dict[str, Any]]:
+    return [
         _line(
             f"{unit}_p95", "95 % of the time below", "var(--chart-depth)", width=1, dash="dash", visible="legendonly"
         ),
@@ -76,14 +82,21 @@ def queue_figure(unit: Unit) -> dict[str, Any]:
             "marker": {"size": 5, "color": "var(--chart-depth)"},
         },
     ]
-    traces += [
+
+
+def _level_traces(unit: Unit) -> list[dict[str, Any]]:
+    return [
         {
             **_line(f"{level}_{unit}", name, colour, width=width, dash=dash),
             "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
         }
         for level, name, colour, dash, width in _LEVELS
     ]
-    traces += [
+
+
+def _mark_traces() -> list[dict[str, Any]]:
+    """What operators did, and the shares of the time below it."""
+    return [
         {
             "type": "scatter",
             "mode": "lines",
@@ -110,7 +123,10 @@ def queue_figure(unit: Unit) -> dict[str, Any]:
         _share("overfull_ms", "Overfull, share of the time", SPANS[1]),
         _share("stopped_ms", "Stopped, share of the time", SPANS[2]),
     ]
-    layout = {
+
+
+def _queue_layout(unit: Unit) -> dict[str, Any]:
+    return {
         **_LAYOUT,
         "height": 400,
         "annotations": [
@@ -146,7 +162,6 @@ def queue_figure(unit: Unit) -> dict[str, Any]:
             "fixedrange": True,
         },
     }
-    return {"data": traces, "layout": layout}
 
 
 def rates_figure() -> dict[str, Any]:

@@ -123,6 +123,22 @@ def measured(episodes: DataFrame, points: DataFrame, holds: DataFrame, horizons:
 def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFrame:
     """(queue, ms, seq, on, was, what, state, actor, start_ms, stop_messages, stop_bytes). `on`: whether the queue is
     overfull from here on, null for a restart; `was`: whether it had been until here, null if that cannot be told."""
+    told = _told_by_events(events).unionByName(_shown_by_samples(samples)).unionByName(_carried_over(carried))
+    # A restart is evidence of every queue that there is other evidence of; others had no episode to end.
+    queues = told.select(*_QUEUE).distinct()
+    ready = events.where("kind = 'broker-ready'").select(
+        "broker", F.unix_millis("at").alias("ms"), F.col("sequence").alias("ready_seq")
+    )
+    restarts = queues.join(F.broadcast(ready), "broker").select(
+        *_QUEUE, "ms", *(value.alias(name) for name, value in {**_restart(), "seq": F.col("ready_seq")}.items())
+    )
+    unsettled = carried.where("NOT settled").select(
+        *_QUEUE, F.unix_millis("end").alias("ms"), *(value.alias(name) for name, value in _restart().items())
+    )
+    return told.unionByName(restarts).unionByName(unsettled)
+
+
+def _told_by_events(events: DataFrame) -> DataFrame:
     kind = F.col("kind")
     on = (
         F.when(kind == "queue-overfull", True)
@@ -136,7 +152,7 @@ def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> Data
         .when(kind == "queue-created", "restart")
         .otherwise("seen")
     )
-    told = events.where(
+    return events.where(
         "queue IS NOT NULL AND (state IS NOT NULL OR kind IN ('queue-overfull', 'queue-underfull', 'queue-deleted',"
         " 'queue-created'))"
     ).select(
@@ -152,7 +168,10 @@ def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> Data
         "stop_messages",
         "stop_bytes",
     )
-    seen = samples.where("whole AND state IS NOT NULL").select(
+
+
+def _shown_by_samples(samples: DataFrame) -> DataFrame:
+    return samples.where("whole AND state IS NOT NULL").select(
         *_QUEUE,
         F.unix_millis("at").alias("ms"),
         F.lit(-1).cast("bigint").alias("seq"),
@@ -165,7 +184,11 @@ def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> Data
         "stop_messages",
         "stop_bytes",
     )
-    taken_over = carried.select(
+
+
+def _carried_over(carried: DataFrame) -> DataFrame:
+    """Episodes of an earlier run that were open at its end."""
+    return carried.select(
         *_QUEUE,
         F.unix_millis("seen").alias("ms"),
         F.lit(-2).cast("bigint").alias("seq"),
@@ -178,8 +201,12 @@ def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> Data
         "stop_messages",
         "stop_bytes",
     )
+
+
+def _restart() -> dict[str, Column]:
+    """The columns of a restart's evidence but its queue and time: nothing is known of the queue."""
     nothing = F.lit(None)
-    restart = {
+    return {
         "seq": F.lit(-1).cast("bigint"),
         "on": nothing.cast("boolean"),
         "was": nothing.cast("boolean"),
@@ -190,19 +217,6 @@ def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> Data
         "stop_messages": nothing.cast("bigint"),
         "stop_bytes": nothing.cast("bigint"),
     }
-    told_all = told.unionByName(seen).unionByName(taken_over)
-    # A restart is evidence of every queue that there is other evidence of; others had no episode to end.
-    queues = told_all.select(*_QUEUE).distinct()
-    ready = events.where("kind = 'broker-ready'").select(
-        "broker", F.unix_millis("at").alias("ms"), F.col("sequence").alias("ready_seq")
-    )
-    restarts = queues.join(F.broadcast(ready), "broker").select(
-        *_QUEUE, "ms", *(value.alias(name) for name, value in ({**restart, "seq": F.col("ready_seq")}).items())
-    )
-    unsettled = carried.where("NOT settled").select(
-        *_QUEUE, F.unix_millis("end").alias("ms"), *(value.alias(name) for name, value in restart.items())
-    )
-    return told_all.unionByName(restarts).unionByName(unsettled)
 
 
 def _because(events: DataFrame) -> DataFrame:
