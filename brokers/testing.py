@@ -30,6 +30,7 @@ from brokers.engine.queues.queue import Message
 from brokers.engine.registry.subscription import Wish
 from brokers.engine.registry.virtualhost import DEFAULT
 from brokers.engine.services.subscriptions import everything
+from brokers.engine.values.outcomes import Outcome
 from brokers.engine.values.rights import ALL
 from brokers.model import TYPES, ManagedType, ObjectName
 from brokers.server.passwords import Passwords
@@ -174,7 +175,8 @@ class InMemoryBroker:
     def attach_producer(self, queue: str, virtualhost: str = DEFAULT, link: str = "sender") -> Producer:
         connection = self._client(virtualhost)
         found = self.engine.find_or_create_queue(connection, queue)
-        producer = self.engine.attach_producer(connection, found, link, 0, None)
+        port = _ProducerLink()
+        port.producer = producer = self.engine.attach_producer(connection, found, link, 0, port)
         self._end_turn()
         return producer
 
@@ -195,7 +197,7 @@ class InMemoryBroker:
     def attach_consumer(self, queue: str, credit: int = 0, virtualhost: str = DEFAULT) -> Consumer:
         connection = self._client(virtualhost)
         found = self.engine.find_or_create_queue(connection, queue)
-        consumer = self.engine.attach_consumer(connection, found, "receiver", None, browsing=False)
+        consumer = self.engine.attach_consumer(connection, found, "receiver", _ConsumerLink(), browsing=False)
         self.consume(consumer, credit)
         return consumer
 
@@ -205,14 +207,14 @@ class InMemoryBroker:
         exchange, key = engine.routing.topic(engine.virtualhost(virtualhost), topic)
         wish = Wish(topic, exchange.name, key or everything(exchange), connection.container_id, name, durable=durable)
         queue = engine.subscriptions.subscribe(connection, wish).queue
-        consumer = engine.attach_consumer(connection, queue, name or "receiver", None, browsing=False)
+        consumer = engine.attach_consumer(connection, queue, name or "receiver", _ConsumerLink(), browsing=False)
         self._end_turn()
         return consumer
 
     def consume(self, consumer: Consumer, count: int) -> int:
         """Take and acknowledge up to `count` messages; how many there were."""
         consumer.credit += count
-        consumer.queue.turn.touched.add(consumer.queue)
+        consumer.queue.touch()
         self._end_turn()
         mine = [m for c, m in self.acquired if c is consumer]
         self.acquired = [(c, m) for c, m in self.acquired if c is not consumer]
@@ -231,7 +233,7 @@ class InMemoryBroker:
             remote_address="127.0.0.1:40000",
             container_id="test",
             idle_timeout=0,
-            handle=None,
+            handle=_Peer(),
         )
 
     def _check(self) -> None:
@@ -244,16 +246,16 @@ class InMemoryBroker:
 
     def _end_turn(self) -> None:
         """What a server does after each input: dispatch, grant, carry out effects, journal facts."""
-        turn = self.engine.turn
-        while turn.touched or turn.effects or turn.later:
-            turn.touched.update(turn.later)
-            turn.later.clear()
-            while turn.touched:
-                queue = turn.touched.pop()
+        turn, agenda = self.engine.turn, self.engine.agenda
+        while agenda.touched or turn.effects or agenda.redispatch:
+            agenda.touched.update(agenda.redispatch)
+            agenda.redispatch.clear()
+            while agenda.touched:
+                queue = agenda.touched.pop()
                 for consumer, messages in queue.dispatch():
                     self.acquired.extend((consumer, m) for m in messages)
-                queue.grant()
-                turn.changed.add(queue)
+                queue.gate.grant()
+                agenda.changed.add(queue)
             for effect in turn.take_effects():
                 self._carry_out(effect)
         turn.take_keep()
@@ -266,5 +268,37 @@ class InMemoryBroker:
         del self._events[: -self._keep]
 
     def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, Drain) and effect.producer.draining:
-            effect.producer.queue.credit_returned(effect.producer, effect.producer.credit)
+        if isinstance(effect, Drain):
+            effect.port.drain()
+
+
+class _ProducerLink:
+    """A producer's link: what it was to settle is forgotten, and what it is asked to give back it gives back."""
+
+    producer: Producer
+
+    def sync_credit(self) -> None: ...
+
+    def drain(self) -> None:
+        if self.producer.draining:
+            self.producer.queue.credit_returned(self.producer, self.producer.credit)
+
+    def settle(self, count: int, outcome: Outcome) -> None: ...
+
+    def end(self, condition: str, description: str) -> None: ...
+
+
+class _ConsumerLink:
+    """A consumer's link: messages are taken by `InMemoryBroker.consume`."""
+
+    def send(self, messages: list[Message]) -> None: ...
+
+    def confirm(self, count: int) -> None: ...
+
+    def end(self, condition: str, description: str) -> None: ...
+
+
+class _Peer:
+    """A client's connection."""
+
+    def end(self, condition: str, description: str) -> None: ...

@@ -233,6 +233,7 @@ class _Attaching:
             self._check_right("consume")
         queue = self.broker.temporary.create_queue(self.engine)
         link = TemporarySource(self.context, pointer, presettled=_presettled(pointer))
+        link.queue = queue
         describe_dynamic(pn.link_source(pointer), pn.link_remote_source(pointer), queue.name)
         filters = read_filters(pn.terminus_filters(pn.link_remote_source(pointer)))
         pn.set_terminus_filter(pn.link_source(pointer), filters.applied)
@@ -256,6 +257,7 @@ class _Attaching:
             return topic
         queue = temporary.create_queue(self.engine)
         link = TemporaryTarget(self.context, pointer)
+        link.queue = queue
         self._open_target(link, remote, dynamic=queue.name)
         link.producer = self.broker.attach_producer(self.engine, queue, name, channel, link)
         return link

@@ -172,7 +172,8 @@ class AmqpConnection:
         self.writable = True
         if self.engine is not None:
             self.engine.writable = True
-            self.broker.turn.touched.update(c.queue for c in self.engine.consumers)
+            for consumer in self.engine.consumers:
+                consumer.queue.touch()
         self.endpoints.resume()
 
     def abandon(self) -> None:

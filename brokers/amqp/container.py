@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import Protocol
 
-from brokers.amqp.coordinator import CoordinatorLink
 from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.filters import compile_selector
 from brokers.amqp.header import at_delivery_time, header
-from brokers.amqp.incoming import ProducerLink
 from brokers.amqp.link_context import Drainable
-from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.amqp.sign_in_attempts import SignInAttempts
@@ -103,7 +100,8 @@ class Container:
     def finish(self) -> None:
         """After any input: see the module."""
         turn = self.broker.turn
-        touched, changed = turn.touched, turn.changed
+        agenda = self.broker.agenda
+        touched, changed = agenda.touched, agenda.changed
         more: list[Drainable] = []
         while touched or turn.effects or self.draining:
             # Before anything is handed out: a client hears of a rollback before it gets again what that put back.
@@ -117,16 +115,16 @@ class Container:
                 changed.add(queue)
                 for consumer, messages in queue.dispatch():
                     consumer.handle.send(messages)
-                for producer in queue.grant():
+                for producer in queue.gate.grant():
                     producer.handle.sync_credit()
             while self.draining and not touched and not turn.effects:
                 link = self.draining.pop()
-                if link.consumer.queue in turn.later:
+                if link.consumer.queue in agenda.redispatch:
                     more.append(link)  # for the next turn: there may be messages for it
                 else:
                     link.finish_drain()
         unwritten = self.unwritten
-        if turn.facts or turn.dropped or turn.keep:
+        if turn.facts or turn.before_facts or turn.keep:
             for connection in [c for c in unwritten if c is not self.current]:
                 unwritten.discard(connection)
                 connection.flush()
@@ -139,24 +137,24 @@ class Container:
         while unwritten:
             unwritten.pop().flush()
         self.draining.update(more)
-        if turn.later:
-            touched.update(turn.later)
-            turn.later.clear()
+        if agenda.redispatch:
+            touched.update(agenda.redispatch)
+            agenda.redispatch.clear()
             self.again()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case CreditChanged(producer):
-                cast(ProducerLink, producer.handle).sync_credit()
-            case Drain(producer):
-                cast(ProducerLink, producer.handle).drain()
-            case Settled(producer, count, outcome):
-                cast(ProducerLink, producer.handle).settle(count, outcome)
+            case CreditChanged(port):
+                port.sync_credit()
+            case Drain(port):
+                port.drain()
+            case Settled(port, count, outcome):
+                port.settle(count, outcome)
             case Removed(consumer, count):
-                cast(ConsumerLink, consumer.handle).confirm(count)
-            case Discharged(transaction):
-                cast(CoordinatorLink, transaction.handle).discharged(transaction)
+                consumer.confirm(count)
+            case Discharged(coordinator, transaction):
+                coordinator.discharged(transaction)
             case Detach(link, condition, description):
-                cast("ProducerLink | ConsumerLink", link.handle).end(condition, description)
+                link.end(condition, description)
             case Close(connection, condition, description):
-                cast(ServedConnection, connection.handle).end(condition, description)
+                connection.end(condition, description)

@@ -6,7 +6,7 @@ ends with the link that it was declared on; what was not discharged by then is r
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from proton import Described
 
@@ -118,7 +118,7 @@ class CoordinatorLink(IncomingLink):
         """It is over. If it was the broker that ended it, its client hears so when it asks for the discharge."""
         for acknowledgement in transaction.acknowledged:
             if acknowledgement.delivery is not None:
-                link: ConsumerLink = acknowledgement.consumer.handle
+                link = cast(ConsumerLink, acknowledgement.consumer.handle)
                 link.discharged(acknowledgement)
         transaction.acknowledged.clear()
         delivery, failed = self.discharging.pop(transaction, (None, False))

@@ -29,11 +29,10 @@ from brokers.amqp.proton import (
     link_recv,
     unpack,
 )
-from brokers.engine.flow.overflow import Verdict
 from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.receipt import Outcome
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.services.transaction import ROLLED_BACK, State, Transaction
+from brokers.engine.values.outcomes import Outcome, Verdict
 
 #: The largest message that is taken, in bytes; announced to clients, and held against them.
 MAX_MESSAGE_SIZE = 128 << 20
@@ -265,8 +264,8 @@ class ProducerLink(IncomingLink):
     def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
         condition, text = WHY_REJECTED[outcome]
         queue = self.producer.queue
-        if outcome is Outcome.REFUSED and queue.shortages and not queue.state.overfull:
-            short = ", ".join(dict.fromkeys(usage.reason for usage in queue.shortages))
+        if outcome is Outcome.REFUSED and (reasons := queue.shortage_reasons()):
+            short = ", ".join(reasons)
             text = f"the broker has no room for messages to queue {{queue}}: {short}"
         self.reject(delivery, condition, text.format(queue=queue.name))
 

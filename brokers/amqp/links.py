@@ -105,7 +105,7 @@ class ConsumerLink(Link):
         pointer, unsettled, tag = self.pointer, self.unsettled, self.tag
         consumer = self.consumer
         queue = consumer.queue
-        failed, expiring = queue.deliveries, queue.deadlines.at
+        failed, expiring = queue.failed_deliveries, queue.expiries
         settle_now = self.presettled or consumer.browsing
         for message in messages:
             tag += 1
@@ -252,7 +252,7 @@ class ConsumerLink(Link):
         consumer = self.consumer
         consumer.credit = link_credit(self.pointer)
         context = self.context
-        context.broker.turn.touched.add(consumer.queue)
+        consumer.queue.touch()
         if pn.link_get_drain(self.pointer):
             context.drain_later(self)
 

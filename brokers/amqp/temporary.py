@@ -11,6 +11,7 @@ from brokers.amqp.incoming import ProducerLink
 from brokers.amqp.links import ConsumerLink
 from brokers.amqp.nodes import MAX_WAITING
 from brokers.amqp.outlet_link import OutletLink
+from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import Exchange
 
 #: The one life that a node may have here, whatever was asked for: to the end of its link (part 3.5.10 of the standard).
@@ -27,30 +28,34 @@ def describe_dynamic(terminus: Any, remote: Any, address: str) -> None:
 class TemporarySource(ConsumerLink):
     """The client receives from a queue of its own. Answers of the broker's nodes may be sent there, too."""
 
-    __slots__ = ()
+    __slots__ = ("queue",)
+
+    queue: Queue
 
     def push(self, message: bytes) -> None:
         """An answer; the link ends where too many wait."""
-        queue = self.consumer.queue
-        if queue.depth_messages >= MAX_WAITING:
+        queue = self.queue
+        if queue.gate.depth_messages >= MAX_WAITING:
             self.end("amqp:resource-limit-exceeded", f"{MAX_WAITING:,} messages wait for credit on this link")
         elif not self.closing:
             queue.enqueue(message)
 
     def let_go(self) -> None:
         super().let_go()
-        self.context.replies.pop(self.consumer.queue.name, None)
-        self.context.broker.temporary.delete(self.consumer.queue)
+        self.context.replies.pop(self.queue.name, None)
+        self.context.broker.temporary.delete(self.queue)
 
 
 class TemporaryTarget(ProducerLink):
     """The client has made a queue, and may send to it."""
 
-    __slots__ = ()
+    __slots__ = ("queue",)
+
+    queue: Queue
 
     def let_go(self) -> None:
         super().let_go()
-        self.context.broker.temporary.delete(self.producer.queue)
+        self.context.broker.temporary.delete(self.queue)
 
 
 class TemporaryTopicTarget(OutletLink):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from brokers.engine.flow.turn import Turn
 from brokers.engine.ports import Stores
+from brokers.engine.queues.agenda import Agenda
+from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.accounts import Accounts
 from brokers.engine.services.active_subscriptions import ActiveSubscriptions
@@ -53,10 +55,11 @@ class Broker:
         """Each service takes what stands above it."""
         self.stores = OpenStores(stores)
         turn.temp = self.stores.open_temp
-        self.enforcement = Enforcement(registry, turn)
+        self.agenda = agenda = Agenda[Queue](turn)
+        self.enforcement = Enforcement(registry, agenda)
         self.stopping = Stopping(registry, turn)
         self.routing = Routing(registry, turn, self.enforcement, self.stopping)
-        self.shortages = Shortages(registry, turn, self.stores)
+        self.shortages = Shortages(registry, agenda, self.stores)
         self.slow_consumers = SlowConsumers(registry, turn)
         self.active_subscriptions = ActiveSubscriptions(registry, turn, self.slow_consumers)
         self.links = Links(registry, turn)
@@ -65,7 +68,7 @@ class Broker:
         self.records = Records(registry, turn, self.shortages)
         self.queue_lifecycle = QueueLifecycle(
             registry,
-            turn,
+            agenda,
             stores=self.stores,
             enforcement=self.enforcement,
             stopping=self.stopping,
@@ -93,14 +96,14 @@ class Broker:
             registry, turn, self.routing, self.queue_lifecycle, self.active_subscriptions
         )
         self.temporary = Temporary(registry, self.routing, self.queue_lifecycle)
-        self.dead_letters = DeadLetters(registry, turn, self.queue_lifecycle)
+        self.dead_letters = DeadLetters(registry, agenda, self.queue_lifecycle)
         self.addresses = Addresses(registry, self.routing, self.queue_lifecycle)
         self.clients = Clients(registry, turn, self.links, self.subscriptions, self.transactions)
-        self.stored_messages = StoredMessages(turn, self.transactions)
-        self.upkeep = Upkeep(registry, turn, self.queue_lifecycle, self.slow_consumers, self.stopping)
+        self.stored_messages = StoredMessages(agenda, self.transactions)
+        self.upkeep = Upkeep(registry, agenda, self.queue_lifecycle, self.slow_consumers, self.stopping)
         self.restoring = Restoring(
             registry,
-            turn,
+            agenda,
             stores=self.stores,
             accounts=self.accounts,
             shortages=self.shortages,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from brokers.admin import InvalidValue
+from brokers.engine.ports import ConnectionPort
 from brokers.engine.values.events import connection_subject
 from brokers.model import ObjectName, object_name
 
@@ -54,7 +55,7 @@ class Connection:
         idle_timeout: int = 0,
         opened: int = 0,
         sole: bool = False,
-        handle: Any = None,
+        handle: ConnectionPort,
     ) -> None:
         self.id = number
         self.virtualhost = virtualhost
@@ -72,6 +73,11 @@ class Connection:
         self.blocked: dict[int, dict[Producer, None]] = {}  # its blocked producers, by channel
         self.writable = True  # False while the peer does not read: nothing is dispatched to it
         self.name: ObjectName = object_name("Connection", virtualhost=virtualhost, id=number)
+
+    def forget(self, link: Any) -> None:
+        """A link of it has ended."""
+        self.producers.discard(link)
+        self.consumers.discard(link)
 
     @property
     def subject(self) -> str:

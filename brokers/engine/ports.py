@@ -1,12 +1,116 @@
-"""What a durable queue asks of a message store, and a broker of its stores: buffered changes, each with a ticket.
+"""What the engine asks of others: of the protocol layer's links and connections, and of the stores of messages.
 
-A change is safe once the broker has been told so of its ticket (`Broker.committed`); tickets of one store ascend.
+The engine leaves effects that carry these ports; its driver carries the effects out (`flow/turn.py`). A change of a
+store is buffered and has a ticket: it is safe once the broker has heard so of its ticket (`Broker.committed`); tickets
+of one store ascend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+from brokers.engine.values.message import Message
+from brokers.engine.values.outcomes import Outcome
+from brokers.model import ObjectName
+
+# -- links and connections -------------------------------------------------------------------------------------
+
+
+class LinkPort(Protocol):
+    """The protocol layer's end of a link."""
+
+    def end(self, condition: str, description: str) -> None:
+        """End the link. `condition` is an AMQP error condition."""
+        ...
+
+
+class ProducerPort(LinkPort, Protocol):
+    """The protocol layer's end of a producer's link."""
+
+    def sync_credit(self) -> None:
+        """The producer's credit is another than its client knows."""
+        ...
+
+    def drain(self) -> None:
+        """Ask the client to use or give back its credit at once."""
+        ...
+
+    def settle(self, count: int, outcome: Outcome) -> None:
+        """The oldest `count` of the producer's unsettled deliveries have their outcome."""
+        ...
+
+
+class ConsumerPort(LinkPort, Protocol):
+    """The protocol layer's end of a consumer's link."""
+
+    def send(self, messages: list[Message]) -> None:
+        """Deliver these messages."""
+        ...
+
+    def confirm(self, count: int) -> None:
+        """The oldest `count` settlements that the consumer waits to have confirmed are safe."""
+        ...
+
+
+class ConnectionPort(Protocol):
+    """The protocol layer's end of a connection."""
+
+    def end(self, condition: str, description: str) -> None:
+        """End the connection. `condition` is an AMQP error condition."""
+        ...
+
+
+class TransactionPort(Protocol):
+    """The protocol layer's link that declared a transaction."""
+
+    def discharged(self, transaction: Any) -> None:
+        """The transaction is over. Acknowledgements in it that were not settled are settled now, or their consumers'
+        again."""
+        ...
+
+
+class LinkConnection(Protocol):
+    """The connection of a link, as its producer or consumer knows it."""
+
+    @property
+    def virtualhost(self) -> str: ...
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def name(self) -> ObjectName: ...
+
+    @property
+    def client(self) -> str:
+        """For people: who, from which container, from where."""
+        ...
+
+    def forget(self, link: Any) -> None:
+        """The link has ended."""
+        ...
+
+
+class ProducerConnection(LinkConnection, Protocol):
+    """`blocked`: the connection's blocked producers, by channel."""
+
+    blocked: dict[int, dict[Any, None]]
+
+    @property
+    def subject(self) -> str:
+        """What the broker log calls the connection."""
+        ...
+
+
+class ConsumerConnection(LinkConnection, Protocol):
+    """`writable`: False while the peer does not read; nothing is dispatched to it."""
+
+    @property
+    def writable(self) -> bool: ...
+
+
+# -- stores ----------------------------------------------------------------------------------------------------
 
 #: (queue, number) of a message.
 Place = tuple[int, int]

@@ -241,7 +241,7 @@ class Service:
 
     def _sweep(self) -> None:
         # Under load an answer may lie unread in its socket: time counts against a client only when all has been read.
-        if self.broker.turn.watched and (self.selector is None or self.selector.all_read_since(self._swept)):
+        if self.broker.agenda.watched and (self.selector is None or self.selector.all_read_since(self._swept)):
             self._swept = self.selector.polls if self.selector is not None else 0
             self.broker.sweep()
         self._release()

@@ -165,7 +165,7 @@ class BrokerThread:
         return self.until(seen, f"{what} (queue {name})", within)
 
     def depth(self, name: str) -> int:
-        return self.see(name, lambda q: q.depth_messages)
+        return self.see(name, lambda q: q.gate.depth_messages)
 
     def texts(self) -> list[str]:
         """The texts of all events so far."""

@@ -53,7 +53,7 @@ def test_large_messages_exceed_a_limit_by_one_a_producer_at_most(broker: BrokerT
                 while sender.credit > 0:  # below: what was taken back is in flight
                     sender.send(message)
             connection.container.process()
-            blocked: int = broker.see("orders", lambda queue: queue.blocked_producers)
+            blocked: int = broker.see("orders", lambda queue: queue.gate.blocked_producers)
             return blocked == count
 
         wait_until(all_blocked, "all producers are blocked", 60.0)
@@ -62,7 +62,7 @@ def test_large_messages_exceed_a_limit_by_one_a_producer_at_most(broker: BrokerT
         found = broker.look(lambda service: used(service, what))
         page = 0 if what == "memory" else PAGES
         assert LIMITS[what] < found <= LIMITS[what] + count * (SIZE + HEADERS + page)
-        broker.do(lambda service: service.broker.queue("default", "orders").purge())
+        broker.do(lambda service: service.broker.queue("default", "orders").lanes.purge())
         wait_until(
             lambda: connection.container.process() or all(s.credit > 0 for s in senders), "all may send again", 60.0
         )

@@ -27,7 +27,7 @@ def test_a_browser_sees_every_message_in_order_and_removes_none(broker: BrokerTh
     fill(broker, "q", list(range(20)))
     assert browse(broker) == list(range(20))
     assert browse(broker) == list(range(20)), "browsing again"
-    assert broker.see("q", lambda q: (q.depth_messages, q.browsers)) == (20, [])
+    assert broker.see("q", lambda q: (q.gate.depth_messages, q.dispatcher.browsers)) == (20, [])
 
 
 def test_a_browser_of_an_empty_queue_is_told_that_there_is_nothing(broker: BrokerThread) -> None:
@@ -103,7 +103,7 @@ def test_a_drain_sends_what_there_is_and_gives_back_the_rest(broker: BrokerThrea
         answer = peer.expect(FLOW)
         assert (int(answer.field(5)), int(answer.field(6))) == (10, 0)
         assert len([f for f in peer.said if f.code == TRANSFER]) == there
-        assert broker.see("q", lambda q: [c.credit for c in q.consumers]) == [0]
+        assert broker.see("q", lambda q: [c.credit for c in q.dispatcher.consumers]) == [0]
         fill(broker, "q", ["late"])
         peer.give_credit(1, seen=10)
         peer.expect(TRANSFER)
@@ -126,7 +126,7 @@ def test_a_drain_waits_for_a_client_that_does_not_read_for_a_while(
     monkeypatch.setattr(listener, "HIGH_WATER", 100_000)
     with Crowd(broker) as crowd:
         crowd.publisher("q", 20, size=500_000)
-        broker.until_queue("q", lambda q: q.depth_messages == 20, "they are there", within=15)
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 20, "they are there", within=15)
     with Peer(broker.port, receive_buffer=4096) as peer:
         peer.open()
         peer.attach("q", role=RECEIVER)

@@ -81,17 +81,21 @@ def test_after_a_restart_messages_are_still_delayed_and_come_at_their_time(tmp_p
         fill(broker, "q", [due(2, "lives", durable=True, ttl=HOUR * 8 / 1000)])
     for _ in range(2):  # what is read at one start is there at the next
         with BrokerThread(tmp_path) as broker:
-            broker.until_queue("q", lambda q: len(q.delayed) == 4 and not q.delayed.has_unread, "their times are known")
+            broker.until_queue(
+                "q", lambda q: len(q.lanes.delayed) == 4 and not q.lanes.delayed.has_unread, "their times are known"
+            )
             assert not browsed(broker)
     with BrokerThread(tmp_path) as broker:
         with connected(broker, timeout=30) as connection:
             receiver = connection.create_receiver("q", credit=10)
             broker.pass_time(2 * HOUR + HOUR // 2)
             assert bodies(receiver, 1) == ["lives"]
-            broker.until_queue("q", lambda q: (q.expired, len(q.delayed)) == (1, 2), "one has expired unseen")
+            broker.until_queue(
+                "q", lambda q: (q.lanes.expired, len(q.lanes.delayed)) == (1, 2), "one has expired unseen"
+            )
             broker.pass_time(HOUR)
             assert bodies(receiver, 1) == ["soon"]
-        broker.until_queue("q", lambda q: (q.depth_messages, len(q.delayed)) == (1, 1), "one is left")
+        broker.until_queue("q", lambda q: (q.gate.depth_messages, len(q.lanes.delayed)) == (1, 1), "one is left")
 
 
 def test_a_delivery_time_follows_the_clock_on_the_wall_and_a_delay_does_not(broker: BrokerThread) -> None:
@@ -100,7 +104,7 @@ def test_a_delivery_time_follows_the_clock_on_the_wall_and_a_delay_does_not(brok
     with connected(broker, timeout=30) as connection:
         receiver = connection.create_receiver("q", credit=10)
         assert bodies(receiver, 1) == ["by the clock"]
-        assert broker.look(lambda s: len(s.broker.queue("default", "q").delayed)) == 1
+        assert broker.look(lambda s: len(s.broker.queue("default", "q").lanes.delayed)) == 1
         broker.pass_time(6 * HOUR)
         assert bodies(receiver, 1) == ["by its delay"]
 
@@ -124,13 +128,15 @@ def test_in_a_transaction_a_delay_begins_with_the_commit_and_a_rollback_leaves_n
                 assert client.commit(transaction).descriptor == ACCEPTED
             else:
                 client.roll_back(transaction)
-    remaining = broker.until_queue("q", lambda q: q.delayed and q.delayed.soonest - q.turn.now, "it is delayed")
+    remaining = broker.until_queue(
+        "q", lambda q: q.lanes.delayed and q.lanes.delayed.soonest - q.turn.now, "it is delayed"
+    )
     assert HOUR * 1.5 < remaining <= 2 * HOUR
     assert browsed(broker) == ["plain"]
     broker.pass_time(2 * HOUR)
     with connected(broker, timeout=30) as connection:
         assert sorted(bodies(connection.create_receiver("q", credit=10), 2)) == ["delayed", "plain"]
-    broker.until_queue("q", lambda q: q.depth_messages == 0, "the rollback has left nothing")
+    broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "the rollback has left nothing")
 
 
 def test_a_jms_client_finds_the_time_as_a_long_and_all_else_as_it_was_sent() -> None:
@@ -211,7 +217,9 @@ def test_a_time_beyond_all_times_is_kept_through_a_restart(tmp_path: Path, name:
         fill(broker, "q", [Message(body="never", durable=True, annotations={name: value}), Message(body="plain")])
         assert browsed(broker) == ["plain"]
     with BrokerThread(tmp_path) as broker:
-        broker.until_queue("q", lambda q: len(q.delayed) == 1 and not q.delayed.has_unread, "its time is known")
+        broker.until_queue(
+            "q", lambda q: len(q.lanes.delayed) == 1 and not q.lanes.delayed.has_unread, "its time is known"
+        )
         with managing(broker) as manager:
             assert manager.ask("READ", name=QUEUE).body["next_delivery_time"] == LATEST
 

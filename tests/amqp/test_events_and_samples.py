@@ -174,8 +174,8 @@ def test_what_happens_to_a_client_is_told_in_the_words_of_the_broker_log(broker:
     broker.queue("MyQueue", capacity_messages=10, flow_resume_messages=8)
     with Crowd(broker) as crowd:
         crowd.publisher("MyQueue")
-        broker.until_queue("MyQueue", lambda q: q.state.overfull, "it is overfull")
-        size, depth = broker.see("MyQueue", lambda q: (q.depth_bytes // 11, q.depth_messages))
+        broker.until_queue("MyQueue", lambda q: q.gate.state.overfull, "it is overfull")
+        size, depth = broker.see("MyQueue", lambda q: (q.gate.depth_bytes // 11, q.gate.depth_messages))
         assert depth == 11
         with connected(broker) as connection:
             receiver = connection.create_receiver("MyQueue", credit=3)

@@ -45,9 +45,11 @@ def test_a_consumer_that_lags_and_then_goes_holds_its_producers_until_another_co
         with connected(broker) as lagging:
             receiver = lagging.create_receiver("orders", credit=1)
             receiver.receive()  # and never settles it
-            broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull behind a consumer that lags")
-            assert broker.do(lambda s: [len(q.consumers) for q in s.broker.queues() if q.name == "orders"]) == [1]
-        broker.until_queue("orders", lambda q: not q.consumers, "its consumer has gone")
+            broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull behind a consumer that lags")
+            assert broker.do(
+                lambda s: [len(q.dispatcher.consumers) for q in s.broker.queues() if q.name == "orders"]
+            ) == [1]
+        broker.until_queue("orders", lambda q: not q.dispatcher.consumers, "its consumer has gone")
         with managing(broker) as operator:
             name = broker.do(lambda s: next(str(p.name) for p in s.broker.producers.values()))
             held = operator.ask("READ", name=name).body
@@ -77,7 +79,7 @@ def test_producers_hear_of_a_stop_before_it_is_on_disk_and_the_operator_after_it
         publisher = crowd.publisher("orders")
         wait_until(lambda: publisher.accepted == 11, "all that was sent is accepted")
         take(broker, "orders", 11)
-        broker.until_queue("orders", lambda q: q.state.overfull, "it has filled up again")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it has filled up again")
         take(broker, "orders", 5)  # so that there is credit out
         broker.do(watch)
         assert operator.ask("stop-producers", name="type=Broker").status == 200
@@ -94,16 +96,16 @@ def test_a_producer_is_blocked_one_above_the_capacity_and_released_at_the_resume
     broker.queue("orders", capacity_messages=10, flow_resume_messages=5)
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("orders")
-        broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         wait_until(lambda: publisher.accepted == 11, "all that was sent is accepted")
         steady(lambda: publisher.sent, "it stands still")
         assert (publisher.sent, broker.depth("orders")) == (11, 11)
         take(broker, "orders", 5)
-        broker.until_queue("orders", lambda q: q.depth_messages == 6, "one above the resume level")
+        broker.until_queue("orders", lambda q: q.gate.depth_messages == 6, "one above the resume level")
         assert steady(lambda: publisher.sent, "it stands still") == 11
         take(broker, "orders", 1)
         wait_until(lambda: publisher.sent > 11, "it is released at the resume level")
-        broker.until_queue("orders", lambda q: q.depth_messages == 11, "full again")
+        broker.until_queue("orders", lambda q: q.gate.depth_messages == 11, "full again")
         steady(lambda: publisher.sent, "it stands still")
         assert broker.depth("orders") == 11
     blocked = [t for t in broker.texts() if "CHN-1005" in t]
@@ -124,7 +126,7 @@ def test_a_blocking_client_waits_in_send_until_there_is_room(broker: BrokerThrea
             sender.send(Message(body="waits"), timeout=0.2)
         take(broker, "orders", 2)
         sender.send(Message(body="next"), timeout=5)
-        broker.until_queue("orders", lambda q: q.enqueued == 4, "the one that waited came first")
+        broker.until_queue("orders", lambda q: q.gate.enqueued == 4, "the one that waited came first")
 
 
 @pytest.mark.domain("1 limits")
@@ -135,9 +137,9 @@ def test_capacity_in_bytes_blocks_after_the_message_that_crosses_it(broker: Brok
     with Crowd(broker) as crowd:
         # Sizes are learned from messages: one at a time until the broker has seen one.
         publisher = crowd.publisher("orders", size=1000)
-        broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         steady(lambda: publisher.sent, "it stands still")
-        assert broker.see("orders", lambda q: q.depth_bytes) == 11 * size
+        assert broker.see("orders", lambda q: q.gate.depth_bytes) == 11 * size
 
 
 @pytest.mark.domain("3 known weakness")
@@ -148,10 +150,10 @@ def test_the_depth_never_exceeds_the_capacity_by_more_than_one_message(broker: B
     seen_by_broker = broker.do(_watch_depth)
     with Crowd(broker) as crowd:
         publishers = [crowd.publisher("orders") for _ in range(senders)]
-        broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         for _ in range(5):
             take(broker, "orders", 26)
-            broker.until_queue("orders", lambda q: q.depth_messages == 51, "full again")
+            broker.until_queue("orders", lambda q: q.gate.depth_messages == 51, "full again")
         steady(lambda: sum(p.sent for p in publishers), "they stand still")
         highest[0] = broker.depth("orders")
     assert highest[0] == 51
@@ -167,7 +169,7 @@ def _watch_depth(service: object) -> list[int]:
 
     def watched() -> None:
         finish()
-        seen.append(queue.depth_messages)
+        seen.append(queue.gate.depth_messages)
 
     container.finish = watched
     return seen
@@ -182,7 +184,7 @@ def test_a_producer_that_attaches_to_a_stopped_queue_starts_blocked(broker: Brok
     stop(broker)
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("orders")
-        broker.until_queue("orders", lambda q: q.blocked_producers == 1, "it is blocked")
+        broker.until_queue("orders", lambda q: q.gate.blocked_producers == 1, "it is blocked")
         assert steady(lambda: publisher.sent, "it stands still") == 0
         start(broker)
         wait_until(lambda: publisher.accepted > 100, "it runs")
@@ -197,8 +199,8 @@ def test_nothing_is_accepted_once_the_draining_count_has_come_to_0(broker: Broke
         assert (answer.status, answer.body["producers"], answer.body["changed"]) == (200, 8, True)
         assert answer.body["stopped"] + answer.body["draining"] == 8
         wait_until(lambda: _draining(manager.ask("READ", name=ORDERS)) == 0, "the draining count comes to 0")
-        enqueued = broker.see("orders", lambda q: q.enqueued)
-        assert steady(lambda: broker.see("orders", lambda q: q.enqueued), "it stands still", 0.5) == enqueued
+        enqueued = broker.see("orders", lambda q: q.gate.enqueued)
+        assert steady(lambda: broker.see("orders", lambda q: q.gate.enqueued), "it stands still", 0.5) == enqueued
         again = manager.ask("stop-producers", {"reason": "incident"}, name="type=Broker").body
         assert (again["stopped"], again["draining"], again["changed"]) == (8, 0, False)
         accepted = [p.accepted for p in publishers]
@@ -216,7 +218,7 @@ def test_stopped_and_overfull_are_independent_reasons(broker: BrokerThread) -> N
     broker.queue("orders", capacity_messages=10)
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("orders")
-        broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         stop(broker)
         start(broker)
         assert steady(lambda: publisher.sent, "it stands still") == 11
@@ -253,7 +255,9 @@ def test_a_capacity_lowered_below_the_depth_blocks_a_producer_that_runs(broker: 
         publisher = crowd.publisher("orders", 20)
         wait_until(lambda: publisher.accepted == 20, "20 are there")
         manager.ask("UPDATE", {"capacity_messages": 5}, name=ORDERS, version=1)
-        broker.until_queue("orders", lambda q: q.state.overfull and not q.ledger.reserved, "its credit is back")
+        broker.until_queue(
+            "orders", lambda q: q.gate.state.overfull and not q.gate.ledger.reserved, "its credit is back"
+        )
         publisher.go_on(5)
         assert steady(lambda: publisher.accepted, "it stands still") == 20
         manager.ask("UPDATE", {"capacity_messages": None}, name=ORDERS, version=2)
@@ -287,12 +291,12 @@ def test_one_with_something_to_send_gets_its_turn_before_a_hundred_idle_ones(
     broker.queue("orders", capacity_messages=50)
     with Crowd(broker) as crowd:
         idle = [crowd.publisher("orders", -1, answers_drains=answers) for _ in range(100)]
-        broker.until_queue("orders", lambda q: q.producer_count == 100, "they are attached")
+        broker.until_queue("orders", lambda q: q.gate.producer_count == 100, "they are attached")
         assert sum(p.sent for p in idle) == 0
         busy = crowd.publisher("orders", 5)
         wait_until(lambda: busy.accepted, "it gets its turn", within=2.0)
         wait_until(lambda: busy.accepted == 5, "and again", within=15.0)
-        assert broker.see("orders", lambda q: q.depth_messages) <= 51
+        assert broker.see("orders", lambda q: q.gate.depth_messages) <= 51
         # And each of them, too, when it has something to send after all.
         taker = crowd.taker("orders")
         for publisher in idle[:10]:
@@ -308,7 +312,7 @@ def test_idle_producers_are_left_in_peace_where_there_is_room(broker: BrokerThre
         peer.open()
         peer.attach("orders")
         peer.expect(FLOW)
-        broker.until_queue("orders", lambda q: not q.turn.watched, "nothing is watched")
+        broker.until_queue("orders", lambda q: not q.agenda.watched, "nothing is watched")
         peer.is_alive()
         assert [f for f in peer.said if f.code == FLOW and f.field(8)] == []
 
@@ -331,7 +335,11 @@ def test_a_message_without_credit_is_not_taken_and_ends_its_link_alone(broker: B
         assert "no credit on queue orders" in text
         rejected = [f for f in peer.said if f.code == DISPOSITION]
         assert rejected[0].field(4).descriptor == 0x25
-        assert broker.see("orders", lambda q: (q.depth_messages, q.enqueued, q.producer_count)) == (0, 0, 0)
+        assert broker.see("orders", lambda q: (q.gate.depth_messages, q.gate.enqueued, q.gate.producer_count)) == (
+            0,
+            0,
+            0,
+        )
         peer.attach("orders", handle=1, name="receives", role=True)
         peer.expect(ATTACH)
         start(broker)
@@ -398,14 +406,14 @@ def test_messages_on_their_way_when_the_credit_is_taken_back_wait_and_are_not_lo
         stop(broker)
         for _ in range(2):
             peer.transfer()
-        broker.until_queue("orders", lambda q: len(q.outside) == 2, "they wait outside")
-        broker.until_queue("orders", lambda q: not q.ledger.pending, "the rest of its credit has lapsed")
+        broker.until_queue("orders", lambda q: len(q.gate.parked) == 2, "they wait outside")
+        broker.until_queue("orders", lambda q: not q.gate.ledger.pending, "the rest of its credit has lapsed")
         peer.transfer()
-        broker.until_queue("orders", lambda q: len(q.outside) == 3, "a very late one does, too")
+        broker.until_queue("orders", lambda q: len(q.gate.parked) == 3, "a very late one does, too")
         assert broker.depth("orders") == 0, "nothing is accepted while the stop is in force"
         assert not [f for f in peer.said if f.code == DETACH]
         start(broker)
-        broker.until_queue("orders", lambda q: q.depth_messages == 3, "they go in when producers start again")
+        broker.until_queue("orders", lambda q: q.gate.depth_messages == 3, "they go in when producers start again")
         peer.is_alive()
 
 
@@ -413,10 +421,12 @@ def test_every_credit_comes_back_when_clients_go(broker: BrokerThread) -> None:
     broker.queue("orders", capacity_messages=20)
     with Crowd(broker) as crowd:
         publishers: list[Publisher] = [crowd.publisher("orders") for _ in range(20)]
-        broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         assert len(publishers) == 20
-    broker.until_queue("orders", lambda q: not q.producer_count, "they have gone")
-    assert broker.see("orders", lambda q: (q.ledger.reserved, len(q.ledger.waiting), len(q.ledger.pending))) == (
+    broker.until_queue("orders", lambda q: not q.gate.producer_count, "they have gone")
+    assert broker.see(
+        "orders", lambda q: (q.gate.ledger.reserved, len(q.gate.ledger.waiting), len(q.gate.ledger.pending))
+    ) == (
         0,
         0,
         0,

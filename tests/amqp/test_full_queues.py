@@ -28,7 +28,7 @@ def test_hold_takes_messages_in_and_settles_them_when_the_queue_resumes(broker: 
     broker.queue("q", capacity_messages=60, flow_resume_messages=2, mechanism="hold")
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("q", 67)
-        broker.until_queue("q", lambda q: q.depth_messages == 67, "all are taken in")
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 67, "all are taken in")
         assert steady(lambda: publisher.accepted, "it waits") == 61
         take(broker, 64)
         assert steady(lambda: publisher.accepted, "it waits") == 61
@@ -43,13 +43,13 @@ def test_hold_takes_a_tenth_more_and_no_more_from_any_number_of_producers(broker
     broker.queue("q", capacity_messages=50, mechanism="hold")
     with Crowd(broker) as crowd:
         publishers = [crowd.publisher("q", 200) for _ in range(producers)]
-        broker.until_queue("q", lambda q: q.state.overfull, "it is overfull")
-        depth = steady(lambda: broker.see("q", lambda q: q.depth_messages), "nothing more comes")
+        broker.until_queue("q", lambda q: q.gate.state.overfull, "it is overfull")
+        depth = steady(lambda: broker.see("q", lambda q: q.gate.depth_messages), "nothing more comes")
         assert 51 <= depth <= 50 + 5 + 1
         assert sum(p.accepted for p in publishers) == 51
         taken = take(broker, 200)
         assert len(taken) == 200, "who waits is served as the queue resumes"
-        assert broker.see("q", lambda q: q.depth_messages) <= 50 + 5 + 1
+        assert broker.see("q", lambda q: q.gate.depth_messages) <= 50 + 5 + 1
         assert [p.condition for p in publishers] == [""] * producers
 
 
@@ -65,16 +65,16 @@ def test_a_client_that_settles_or_vanishes_while_its_messages_are_held_does_no_h
             settles.transfer()
             vanishes.transfer()
         settles.transfer(settled=True)
-        broker.until_queue("q", lambda q: q.depth_messages == 408, "all are taken in")
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 408, "all are taken in")
         settles.write(_settled(3))
         vanishes.vanish()
-        broker.until_queue("q", lambda q: q.producer_count == 1, "one has gone")
+        broker.until_queue("q", lambda q: q.gate.producer_count == 1, "one has gone")
         take(broker, 408)
         settles.is_alive()
         settled = [f for f in settles.said if f.code == DISPOSITION]
         numbers = {n for f in settled for n in range(int(f.field(1)), int(f.field(2) or f.field(1)) + 1)}
         assert numbers >= {1, 2}
-        assert broker.see("q", lambda q: (q.depth_messages, sum(p.held for p in q.producers))) == (0, 0)
+        assert broker.see("q", lambda q: (q.gate.depth_messages, sum(p.unsettled for p in q.gate.producers))) == (0, 0)
 
 
 def _settled(number: int) -> bytes:
@@ -102,7 +102,7 @@ def test_reject_refuses_at_once_and_the_link_lives_on(broker: BrokerThread) -> N
         assert "queue q is full" in delivery.remote.condition.description
         assert take(broker, 3) == [0, 1, 2]
         sender.send(Message(body="fits"))
-    assert broker.see("q", lambda q: (q.depth_messages, q.rejected)) == (1, 4)
+    assert broker.see("q", lambda q: (q.gate.depth_messages, q.gate.rejected)) == (1, 4)
 
 
 @pytest.mark.domain("4 sendFailIfNoSpaceAfterTimeout")
@@ -117,7 +117,7 @@ def test_reject_after_refuses_what_waited_too_long_and_takes_what_did_not(broker
     )
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("patient", 5)
-        broker.until_queue("patient", lambda q: len(q.outside) == 2, "two wait")
+        broker.until_queue("patient", lambda q: len(q.gate.parked) == 2, "two wait")
         crowd.taker("patient")
         wait_until(lambda: publisher.accepted == 5, "all were taken")
         assert publisher.refused == 0
@@ -128,7 +128,7 @@ def test_a_ring_drops_its_oldest_and_blocks_nobody(broker: BrokerThread) -> None
     broker.queue("q", capacity_messages=5, overflow="ring")
     fill(broker, "q", list(range(20)))
     assert take(broker, 5) == [15, 16, 17, 18, 19]
-    assert broker.see("q", lambda q: (q.dropped, q.depth_messages)) == (15, 0)
+    assert broker.see("q", lambda q: (q.lanes.dropped, q.gate.depth_messages)) == (15, 0)
     assert any("QUE-1005 : Dropped" in text for text in broker.texts())
 
 
@@ -141,7 +141,7 @@ def test_an_operator_s_stop_holds_producers_whatever_the_way(broker: BrokerThrea
     broker.do(lambda s: s.broker.stopping.stop_producers(Scope(), "night", "anna"))
     with Crowd(broker) as crowd:
         publishers = [crowd.publisher(way, 10) for way in ("hold", "reject", "reject-after", "ring")]
-        broker.until_queue("ring", lambda q: q.blocked_producers, "the last is blocked")
+        broker.until_queue("ring", lambda q: q.gate.blocked_producers, "the last is blocked")
         assert steady(lambda: sum(p.sent for p in publishers), "they stand still") == 0
         broker.do(lambda s: s.broker.stopping.start_producers(Scope(), "", "anna"))
         wait_until(lambda: all(p.accepted == 10 for p in publishers), "all run")

@@ -29,10 +29,10 @@ def test_many_large_messages_for_one_consumer_are_written_in_one_go(broker: Brok
     body = b"x" * (1 << 20)
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("q", 40, size=len(body))
-        broker.until_queue("q", lambda q: q.depth_messages == 40, "40 MiB are there", within=20)
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 40, "40 MiB are there", within=20)
         assert publisher.condition == ""
         taker = crowd.taker("q", credit=40)
-        broker.until_queue("q", lambda q: q.depth_messages == 0, "all are taken", within=20)
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "all are taken", within=20)
         assert crowd.do(lambda: [len(b) for b in taker.taken]) == [len(body)] * 40
 
 
@@ -50,8 +50,8 @@ def test_frames_of_messages_on_two_links_may_alternate(broker: BrokerThread) -> 
         for handle in (0, 1):
             peer.transfer(pieces[handle][200:], handle=handle, number=handle)
         for name, piece in zip("ab", pieces, strict=True):
-            broker.until_queue(name, lambda q: q.depth_messages == 1, "it is whole")
-            assert broker.see(name, lambda q: q.ready[0][1]) == piece
+            broker.until_queue(name, lambda q: q.gate.depth_messages == 1, "it is whole")
+            assert broker.see(name, lambda q: q.lanes.usual.ready[0][1]) == piece
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_the_limit_is_announced_and_a_larger_message_ends_its_link_alone(
         peer.attach("q")
         assert int(peer.expect(ATTACH).field(10)) == small_limit
         peer.attach("other", handle=1, name="other")
-        broker.until_queue("other", lambda q: q.ledger.reserved, "both have credit")
+        broker.until_queue("other", lambda q: q.gate.ledger.reserved, "both have credit")
         for _ in range(8):  # on and on, long after it is refused
             peer.transfer(b"x" * 50_000, more=True, number=0)
         condition, text = peer.expect_error(DETACH, 2)
@@ -77,8 +77,12 @@ def test_the_limit_is_announced_and_a_larger_message_ends_its_link_alone(
         peer.transfer(b"x" * 50_000, number=0)
         peer.sent = 1
         peer.transfer(handle=1)
-        broker.until_queue("other", lambda q: q.depth_messages == 1, "another link lives on")
-        assert broker.see("q", lambda q: (q.depth_messages, q.producer_count, q.ledger.reserved)) == (0, 0, 0)
+        broker.until_queue("other", lambda q: q.gate.depth_messages == 1, "another link lives on")
+        assert broker.see("q", lambda q: (q.gate.depth_messages, q.gate.producer_count, q.gate.ledger.reserved)) == (
+            0,
+            0,
+            0,
+        )
     assert any("HGT-1005" in text and "message-size-exceeded" in text for text in broker.texts())
 
 
@@ -103,7 +107,7 @@ def test_a_message_of_just_the_limit_is_taken(broker: BrokerThread, small_limit:
         for more in (True, True, True, False):
             peer.transfer(b"x" * (small_limit // 4), more=more, number=0)
         peer.expect(DISPOSITION)
-        assert broker.see("q", lambda q: q.depth_bytes) == small_limit
+        assert broker.see("q", lambda q: q.gate.depth_bytes) == small_limit
 
 
 def test_an_aborted_message_leaves_nothing_and_the_next_one_is_whole(broker: BrokerThread) -> None:
@@ -117,7 +121,7 @@ def test_an_aborted_message_leaves_nothing_and_the_next_one_is_whole(broker: Bro
         whole = Message(body="whole").encode()
         peer.transfer(whole)
         assert peer.expect(DISPOSITION).field(1) == 3
-        assert broker.see("q", lambda q: [m[1] for m in q.ready]) == [whole]
+        assert broker.see("q", lambda q: [m[1] for m in q.lanes.usual.ready]) == [whole]
         peer.is_alive()
 
 
@@ -144,11 +148,11 @@ def test_aborted_messages_do_not_use_up_a_producer_s_credit_for_good(broker: Bro
         peer.open()
         peer.attach("q")
         for _ in range(40):
-            broker.until_queue("q", lambda q: any(p.credit for p in q.producers), "it has credit")
+            broker.until_queue("q", lambda q: any(p.credit for p in q.gate.producers), "it has credit")
             peer.transfer(b"half", more=True)
             peer.transfer(b"", aborted=True, number=peer.sent - 1)
         peer.is_alive()
-        assert broker.see("q", lambda q: (q.depth_messages, q.ledger.reserved <= 11)) == (0, True)
+        assert broker.see("q", lambda q: (q.gate.depth_messages, q.gate.ledger.reserved <= 11)) == (0, True)
 
 
 def test_a_client_that_vanishes_in_the_middle_of_a_message_leaves_nothing(broker: BrokerThread) -> None:
@@ -158,8 +162,8 @@ def test_a_client_that_vanishes_in_the_middle_of_a_message_leaves_nothing(broker
     peer.transfer(b"half", more=True)
     peer.is_alive()
     peer.vanish()
-    broker.until_queue("q", lambda q: not q.producer_count, "it is gone")
-    assert broker.see("q", lambda q: (q.depth_messages, q.ledger.reserved)) == (0, 0)
+    broker.until_queue("q", lambda q: not q.gate.producer_count, "it is gone")
+    assert broker.see("q", lambda q: (q.gate.depth_messages, q.gate.ledger.reserved)) == (0, 0)
 
 
 def test_a_message_goes_out_in_frames_no_larger_than_the_consumer_takes(broker: BrokerThread) -> None:

@@ -49,8 +49,8 @@ def test_sessions_on_one_connection_have_their_own_number_in_the_log(broker: Bro
         peer.begin(channel=2)
         peer.attach("full", channel=1, name="one")
         peer.attach("full", channel=2, name="two")
-        broker.until_queue("full", lambda q: q.producer_count == 2, "both attached")
-        channels = broker.see("full", lambda q: [p.channel for p in q.producers])
+        broker.until_queue("full", lambda q: q.gate.producer_count == 2, "both attached")
+        channels = broker.see("full", lambda q: [p.channel for p in q.gate.producers])
     assert len(set(channels)) == 2, "two sessions with one number"
 
 
@@ -70,7 +70,7 @@ def test_a_session_that_ends_takes_its_links_with_it(broker: BrokerThread) -> No
         peer.expect(ATTACH)
         peer.write(frame(END))
         peer.expect(END)
-        assert broker.see("q", lambda q: (q.producer_count, q.ledger.reserved)) == (0, 0)
+        assert broker.see("q", lambda q: (q.gate.producer_count, q.gate.ledger.reserved)) == (0, 0)
         peer.is_alive()
 
 
@@ -230,7 +230,7 @@ def test_a_link_that_is_detached_is_answered_with_a_detach_and_one_that_is_close
             peer.expect(ATTACH)
             peer.write(frame(DETACH, uint(0), closed))
             assert bool(peer.expect(DETACH).field(1)) is closed
-            assert broker.see("q", lambda q: (q.producer_count, q.ledger.reserved)) == (0, 0)
+            assert broker.see("q", lambda q: (q.gate.producer_count, q.gate.ledger.reserved)) == (0, 0)
 
 
 @pytest.mark.parametrize("closed", [True, False])

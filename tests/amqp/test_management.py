@@ -71,7 +71,7 @@ def test_every_type_can_be_queried_and_what_is_found_can_be_read(
     with Crowd(broker) as crowd:
         crowd.publisher("orders", -1)
         crowd.taker("orders")
-        broker.until_queue("orders", lambda q: q.producer_count and q.consumer_count, "both are there")
+        broker.until_queue("orders", lambda q: q.gate.producer_count and q.consumer_count, "both are there")
         found = manager.ask("QUERY", entityType=entity)
         assert found.status == 200
         names = found.body["attributeNames"]
@@ -150,7 +150,7 @@ def test_a_blocked_producer_tells_by_what_since_when_and_what_would_release_it(
     manager.ask("UPDATE", {"capacity_messages": 10}, name=QUEUE, version=1)
     with Crowd(broker) as crowd:
         crowd.publisher("orders")
-        broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         manager.ask("stop-producers", {"reason": "incident", "actor": "anna"}, name=QUEUE)
         found = manager.ask("QUERY", {"where": {"state": "BLOCKED"}}, entityType="Producer").body
         producer = dict(zip(found["attributeNames"], found["results"][0], strict=True))

@@ -38,7 +38,7 @@ def test_a_presettled_message_is_kept_without_an_answer(broker: BrokerThread) ->
         peer.expect(FLOW)
         for _ in range(3):
             peer.transfer(settled=True)
-        broker.until_queue("q", lambda q: q.depth_messages == 3, "they are there")
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 3, "they are there")
         peer.is_alive()
         assert not [f for f in peer.said if f.code == DISPOSITION]
 
@@ -61,7 +61,11 @@ def test_an_accepted_or_rejected_message_is_gone(broker: BrokerThread, settle: s
         receiver = connection.create_receiver("q")
         receiver.receive()
         getattr(receiver, settle)()
-        until(connection, lambda: broker.see("q", lambda q: (q.depth_messages, q.depth_bytes)) == (0, 0), "it is gone")
+        until(
+            connection,
+            lambda: broker.see("q", lambda q: (q.gate.depth_messages, q.gate.depth_bytes)) == (0, 0),
+            "it is gone",
+        )
 
 
 def test_a_released_message_comes_again_unmarked(broker: BrokerThread) -> None:
@@ -94,11 +98,15 @@ def test_a_message_undeliverable_here_goes_to_another_consumer_alone(broker: Bro
         modify(one, undeliverable=True)
         assert one.receive().body == "second"
         one.accept()
-        until(connection, lambda: broker.see("q", lambda q: (q.depth_messages, q.unacknowledged)) == (1, 0), "it waits")
+        until(
+            connection,
+            lambda: broker.see("q", lambda q: (q.gate.depth_messages, q.lanes.unacknowledged)) == (1, 0),
+            "it waits",
+        )
         other = connection.create_receiver("q", credit=10, name="other")
         assert bodies(other, 1) == ["first"]
         until(connection, lambda: broker.depth("q") == 0, "it is gone")
-        assert broker.see("q", lambda q: (q.deliveries, q.excluded)) == ({}, {})
+        assert broker.see("q", lambda q: (q.lanes.deliveries, q.lanes.excluded)) == ({}, {})
 
 
 def test_presettled_deliveries_leave_nothing_to_acknowledge(broker: BrokerThread) -> None:
@@ -106,7 +114,7 @@ def test_presettled_deliveries_leave_nothing_to_acknowledge(broker: BrokerThread
     with connected(broker) as connection:
         receiver = connection.create_receiver("q", credit=20, options=Prefetch())
         assert bodies(receiver, 20, accept=False) == list(range(20))
-        assert broker.see("q", lambda q: (q.depth_messages, q.unacknowledged)) == (0, 0)
+        assert broker.see("q", lambda q: (q.gate.depth_messages, q.lanes.unacknowledged)) == (0, 0)
 
 
 def test_a_settlement_of_several_deliveries_at_once_settles_each(broker: BrokerThread) -> None:
@@ -118,7 +126,7 @@ def test_a_settlement_of_several_deliveries_at_once_settles_each(broker: BrokerT
         ids = [int(peer.expect(TRANSFER).field(1)) for _ in range(5)]
         accepted = Described(ulong(0x24), [])
         peer.write(frame(DISPOSITION, True, uint(ids[0]), uint(ids[3]), True, accepted))
-        broker.until_queue("q", lambda q: (q.depth_messages, q.unacknowledged) == (1, 1), "four are gone")
+        broker.until_queue("q", lambda q: (q.gate.depth_messages, q.lanes.unacknowledged) == (1, 1), "four are gone")
 
 
 def test_an_outcome_that_is_not_settled_is_settled_by_the_broker(broker: BrokerThread) -> None:
@@ -141,7 +149,7 @@ def test_competing_consumers_share_a_queue_and_each_sees_its_part_in_order(broke
         takers = [crowd.taker("q", credit=20) for _ in range(4)]
         broker.until_queue("q", lambda q: q.consumer_count == 4, "four consumers")
         fill(broker, "q", list(range(400)))
-        broker.until_queue("q", lambda q: q.depth_messages == 0, "all are gone")
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "all are gone")
         parts = [crowd.do(lambda t=t: list(t.taken)) for t in takers]  # type: ignore[misc]
     assert sorted(number for part in parts for number in part) == list(range(400))
     assert all(part == sorted(part) for part in parts)
@@ -155,9 +163,9 @@ def test_what_a_vanished_consumer_held_comes_again_in_order_and_marked(broker: B
     peer.give_credit(4)
     for _ in range(4):
         peer.expect(TRANSFER)
-    assert broker.see("q", lambda q: q.unacknowledged) == 4
+    assert broker.see("q", lambda q: q.lanes.unacknowledged) == 4
     peer.vanish()
-    broker.until_queue("q", lambda q: q.unacknowledged == 0, "they are back")
+    broker.until_queue("q", lambda q: q.lanes.unacknowledged == 0, "they are back")
     with connected(broker) as connection:
         receiver = connection.create_receiver("q", credit=10)
         again = [receiver.receive() for _ in range(10)]
@@ -175,7 +183,7 @@ def test_messages_given_back_out_of_order_take_their_old_places(broker: BrokerTh
         for index in (4, 0, 2, 5, 1, 3):
             number = first[index].field(1)
             peer.write(frame(DISPOSITION, True, number, number, True, Described(ulong(0x26), [])))
-        broker.until_queue("q", lambda q: q.unacknowledged == 0, "they are back")
+        broker.until_queue("q", lambda q: q.lanes.unacknowledged == 0, "they are back")
         peer.give_credit(6, seen=6)
         assert [peer.expect(TRANSFER).payload for _ in range(6)] == [f.payload for f in first]
 

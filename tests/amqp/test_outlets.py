@@ -32,7 +32,7 @@ def exchange(broker: BrokerThread, kind: str, *bindings: tuple[str, str]) -> Non
 
 
 def depths(broker: BrokerThread, *queues: str) -> list[int]:
-    return [broker.see(q, lambda queue: queue.depth_messages) for q in queues]
+    return [broker.see(q, lambda queue: queue.gate.depth_messages) for q in queues]
 
 
 def test_a_fixed_key_in_the_address_routes_to_the_bound_queues(broker: BrokerThread) -> None:
@@ -147,13 +147,13 @@ def test_a_stop_holds_routed_messages_and_start_lets_them_go(broker: BrokerThrea
             return sum(1 for d in deliveries if d.settled)
 
         wait_until(
-            lambda: settled() == 0 and broker.see("a", lambda q: q.blocked_producers) == 1,
+            lambda: settled() == 0 and broker.see("a", lambda q: q.gate.blocked_producers) == 1,
             "it is blocked, and seen to be",
         )
         assert (settled(), depths(broker, "a")) == (0, [0])
         assert manager.ask("start-producers", {"reason": "x"}, name="type=Broker").status == 200
         wait_until(lambda: settled() == 20, "they go in")
-    wait_until(lambda: broker.see("a", lambda q: q.producer_count) == 0, "nothing is left behind")
+    wait_until(lambda: broker.see("a", lambda q: q.gate.producer_count) == 0, "nothing is left behind")
 
 
 def test_deleting_a_queue_settles_what_waited_for_it_alone(broker: BrokerThread) -> None:
@@ -187,7 +187,11 @@ def test_the_window_bounds_what_waits_and_everything_goes_when_the_client_vanish
         wait_until(lambda: settled() == 2 and waiting() == WINDOW, "its window is used up")
         assert broker.look(lambda s: [p.handle.outlet.credit for p in s.broker.producers.values()]) == [0]
     wait_until(lambda: not broker.look(lambda s: s.broker.producers), "its taps have gone with it")
-    assert broker.see("full", lambda q: (q.depth_messages, q.ledger.reserved, q.producer_count)) == (2, 0, 0)
+    assert broker.see("full", lambda q: (q.gate.depth_messages, q.gate.ledger.reserved, q.gate.producer_count)) == (
+        2,
+        0,
+        0,
+    )
 
 
 def take(broker: BrokerThread, queue: str, count: int) -> None:

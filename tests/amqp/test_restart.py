@@ -58,7 +58,7 @@ def test_a_stop_holds_producers_that_come_back_after_the_restart(tmp_path: Path)
         manager.ask("stop-producers", {"reason": "night"}, name="type=Broker")
     with BrokerThread(tmp_path / "broker") as broker, Crowd(broker) as crowd:
         publisher = crowd.publisher("new.queue")
-        broker.until_queue("new.queue", lambda q: q.blocked_producers, "it is blocked")
+        broker.until_queue("new.queue", lambda q: q.gate.blocked_producers, "it is blocked")
         assert steady(lambda: publisher.sent, "it stands still") == 0
 
 

@@ -80,7 +80,9 @@ def nothing_is_left(broker: BrokerThread) -> None:
 
     def left(service: Any) -> list[Any]:
         engine, container = service.broker, service.container
-        ledgers = [(q.ledger.reserved, len(q.ledger.waiting), len(q.ledger.pending)) for q in engine.queues()]
+        ledgers = [
+            (q.gate.ledger.reserved, len(q.gate.ledger.waiting), len(q.gate.ledger.pending)) for q in engine.queues()
+        ]
         return [
             len(service._listeners),
             len(container.connections),
@@ -91,7 +93,7 @@ def nothing_is_left(broker: BrokerThread) -> None:
             len(engine.producers),
             len(engine.consumers),
             sum(map(sum, ledgers)),
-            sum(q.unacknowledged for q in engine.queues()),
+            sum(q.lanes.unacknowledged for q in engine.queues()),
             sum(q.consumer_count for q in engine.queues()),
         ]
 
@@ -492,7 +494,7 @@ def test_half_a_frame_waits_for_its_other_half(broker: BrokerThread) -> None:
         peer.write(data[:10])
         assert broker.depth("q") == 0
         peer.write(data[10:])
-        broker.until_queue("q", lambda q: q.depth_messages == 1, "it is whole")
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 1, "it is whole")
 
 
 # -- silence --------------------------------------------------------------------------------------------------------
@@ -662,7 +664,7 @@ def test_memory_does_not_grow_with_clients_sessions_and_links_that_have_gone(bro
                 peer.write(frame(CLOSE))
                 peer.expect_end()
             nothing_is_left(broker)
-            broker.do(lambda s: s.broker.queue("default", "q").purge())
+            broker.do(lambda s: s.broker.queue("default", "q").lanes.purge())
         gc.collect()
         return int(psutil.Process().memory_info().rss)
 
@@ -687,7 +689,7 @@ def test_memory_does_not_grow_within_a_connection_whose_links_and_sessions_come_
                 peer.write(frame(END))
                 peer.expect(END)
                 peer.said.clear()
-            broker.do(lambda s: s.broker.queue("default", "q").purge())
+            broker.do(lambda s: s.broker.queue("default", "q").lanes.purge())
             gc.collect()
             return int(psutil.Process().memory_info().rss)
 

@@ -11,6 +11,7 @@ from proton import UNDESCRIBED, Array, Data, symbol
 from brokers.amqp import connection as amqp_connection
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.frames import AMQP_HEADER, CLOSE, OPEN, Frame, Peer, anonymous_init, frame, uint
+from tests.engine.ports import Peer as EngineEnd
 
 SOLE = Array(UNDESCRIBED, Data.SYMBOL, symbol("sole-connection-for-container"))
 
@@ -61,7 +62,7 @@ def test_connections_of_other_users_may_have_the_container_id(broker: BrokerThre
     with opened(broker, "me", sole=True) as (peer, _):
         broker.do(
             lambda s: s.broker.open_connection(
-                "", user="anna", remote_address="", container_id="me", idle_timeout=0, sole=True, handle=None
+                "", user="anna", remote_address="", container_id="me", idle_timeout=0, sole=True, handle=EngineEnd()
             )
         )
         peer.is_alive()

@@ -28,13 +28,15 @@ def idle(crowd: Crowd, count: int, connections: int = 10) -> list[Publisher]:
 
 
 def attached(broker: BrokerThread, count: int) -> None:
-    broker.until_queue("orders", lambda q: q.producer_count == count, "all are attached", within=60)
+    broker.until_queue("orders", lambda q: q.gate.producer_count == count, "all are attached", within=60)
 
 
 def blocked_with_a_reason(broker: BrokerThread) -> bool:
     def reasons(service: object) -> bool:
         queue = service.broker.queue("default", "orders")  # type: ignore[attr-defined]
-        return queue.state.overfull and all(list(p.reasons) == ["queue-overfull:orders"] for p in queue.producers)
+        return queue.gate.state.overfull and all(
+            list(p.reasons) == ["queue-overfull:orders"] for p in queue.gate.producers
+        )
 
     return bool(broker.do(reasons))
 
@@ -51,7 +53,7 @@ def test_a_blocking_client_beside_idle_ones_fills_the_queue_and_is_blocked(
         attached(broker, others)
         sender = connection.create_sender("orders")
         sent = 0
-        while not broker.see("orders", lambda q: q.state.overfull):
+        while not broker.see("orders", lambda q: q.gate.state.overfull):
             sender.send(Message(body=b"x" * 100), timeout=WITHIN)
             sent += 1
         assert blocked_with_a_reason(broker)
@@ -94,7 +96,9 @@ def test_a_transaction_beside_idle_producers_is_published_and_committed_in_time(
         with connection.transaction() as transaction:
             for _ in range(15):
                 publisher.send(b"x", transaction=transaction)
-        broker.until_queue("orders", lambda q: q.depth_messages == 15 and not q.uncommitted_messages, "committed")
+        broker.until_queue(
+            "orders", lambda q: q.gate.depth_messages == 15 and not q.gate.uncommitted_messages, "committed"
+        )
         with connection.transaction() as transaction:
             for _ in range(6):
                 publisher.send(b"x", transaction=transaction)
@@ -110,12 +114,12 @@ def test_idle_clients_that_wake_up_together_are_accepted_as_consumers_make_room(
         attached(broker, 100)
         for publisher in sleeping:
             publisher.go_on(2)
-        broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         assert broker.depth("orders") == 6, "what came above the capacity waits outside"
         taker = crowd.taker("orders")
         wait_until(lambda: len(taker.taken) == 200, "all of it arrived", within=20)
         wait_until(lambda: all(p.accepted == 2 for p in sleeping), "and was accepted")
-        assert broker.see("orders", lambda q: len(q.outside)) == 0
+        assert broker.see("orders", lambda q: len(q.gate.parked)) == 0
 
 
 @pytest.mark.domain("4 memoryLimit per destination")
@@ -130,7 +134,7 @@ def test_a_capacity_in_bytes_is_exceeded_by_one_message_at_most_when_sizes_grow(
     with Crowd(broker) as crowd:
         publishers = [crowd.publisher("orders", size=10_000, answers_drains=False) for _ in range(senders)]
         attached(broker, senders)
-        broker.until_queue("orders", lambda q: q.state.overfull, "it is overfull")
+        broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         taker = crowd.taker("orders")
         wait_until(lambda: len(taker.taken) >= 20 + 10 * senders, "they go on as it is emptied", within=30)
         assert all(p.condition == "" for p in publishers)
@@ -146,7 +150,7 @@ def _watch_bytes(service: object) -> list[int]:
 
     def watched() -> None:
         finish()
-        seen.append(queue.depth_bytes)
+        seen.append(queue.gate.depth_bytes)
 
     container.finish = watched
     return seen

@@ -116,7 +116,7 @@ def test_flow_control_and_stops_hold_for_it_like_for_any_queue(broker: BrokerThr
         receiver = connection.create_receiver(None, dynamic=True)
         address = receiver.link.remote_source.address
         publisher = crowd.publisher(address)
-        broker.until_queue(address, lambda q: q.state.overfull and q.depth_messages == 11, "it is overfull")
+        broker.until_queue(address, lambda q: q.gate.state.overfull and q.gate.depth_messages == 11, "it is overfull")
         found = manager.ask("READ", name=f"type=Queue,virtualhost=default,name={address}").body
         assert found["temporary_for"].startswith("type=Connection,")
         assert (found["durable"], found["blocked_producers"]) == (False, 1)

@@ -312,10 +312,10 @@ def test_thousands_of_messages_of_several_producers_stay_within_the_capacity(
     broker.queue("q", capacity_messages=50, flow_resume_messages=25)
     with TlsCrowd(broker, authority) as crowd:
         publishers = [crowd.publisher("q", 2_000) for _ in range(4)]
-        broker.until_queue("q", lambda q: q.state.overfull, "it is full")
+        broker.until_queue("q", lambda q: q.gate.state.overfull, "it is full")
         assert broker.depth("q") <= 51
         taker = crowd.taker("q", credit=500)
-        broker.until_queue("q", lambda q: q.dequeued == 8_000, "all came through", within=40)
+        broker.until_queue("q", lambda q: q.lanes.dequeued == 8_000, "all came through", within=40)
         assert crowd.do(lambda: len(taker.taken)) == 8_000
         wait_until(lambda: sum(p.accepted for p in publishers) == 8_000, "all are accepted")
         assert not [p.condition for p in publishers if p.condition]
@@ -325,9 +325,9 @@ def test_large_messages_for_one_consumer_all_arrive(broker: BrokerThread, author
     body = b"x" * (1 << 20)
     with TlsCrowd(broker, authority) as crowd:
         crowd.publisher("q", 40, size=len(body))
-        broker.until_queue("q", lambda q: q.depth_messages == 40, "40 MiB are there", within=20)
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 40, "40 MiB are there", within=20)
         taker = crowd.taker("q", credit=40)
-        broker.until_queue("q", lambda q: q.depth_messages == 0, "all are taken", within=20)
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "all are taken", within=20)
         assert crowd.do(lambda: [len(b) for b in taker.taken]) == [len(body)] * 40
 
 
@@ -345,7 +345,7 @@ def take_without_reading(broker: BrokerThread, peer: Peer, count: int) -> None:
     peer.open()
     peer.attach("q", role=RECEIVER)
     peer.give_credit(count // 2)
-    broker.until_queue("q", lambda q: q.unacknowledged == count // 2, "they are on their way")
+    broker.until_queue("q", lambda q: q.lanes.unacknowledged == count // 2, "they are on their way")
     peer.give_credit(count)
     broker.until(lambda s: any(not c.writable for c in s.container.connections), "its socket is full")
 
@@ -358,11 +358,11 @@ def test_a_consumer_that_does_not_read_is_written_no_more_and_gets_all_later(
         take_without_reading(broker, peer, 20)
         peer.give_credit(30)
         broker.until(lambda s: all(c.credit for c in s.broker.consumers.values()), "it has credit that is not used")
-        assert broker.see("q", lambda q: q.unacknowledged) == 20
+        assert broker.see("q", lambda q: q.lanes.unacknowledged) == 20
         whole = 0
         while whole < 30:
             whole += not peer.expect(TRANSFER, within=20).field(5)
-    broker.until_queue("q", lambda q: q.unacknowledged == 0, "they are put back")
+    broker.until_queue("q", lambda q: q.lanes.unacknowledged == 0, "they are put back")
     assert broker.depth("q") == 30
 
 
@@ -386,7 +386,7 @@ def test_a_peer_that_ends_its_half_is_let_go_and_its_messages_are_put_back(
                 peer.vanish()
         broker.until(lambda s: not s._listeners, "it is gone", within=4)
     assert broker.depth("q") == 12
-    assert broker.see("q", lambda q: q.unacknowledged) == 0
+    assert broker.see("q", lambda q: q.lanes.unacknowledged) == 0
 
 
 def test_what_comes_behind_a_close_is_dropped_and_the_broker_goes_on(

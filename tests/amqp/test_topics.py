@@ -278,7 +278,7 @@ def test_a_subscription_that_never_acknowledges_holds_its_publishers_until_it_is
         publisher = crowd.publisher("topic://prices", 50)
 
         # A message goes to all or waits: whoever acknowledges does not help.
-        broker.until_queue(queue, lambda q: q.blocked_producers == 1, "the publisher is held")
+        broker.until_queue(queue, lambda q: q.gate.blocked_producers == 1, "the publisher is held")
         wait_until(lambda: (publisher.accepted, len(worker.taken)) == (11, 11), "the worker has what was accepted")
         assert steady(lambda: (publisher.accepted, len(worker.taken)), "all stand still") == (11, 11)
         held = manager.ask("QUERY", {"where": {"state": "BLOCKED"}}, entityType="Producer").body

@@ -126,7 +126,7 @@ def transaction(client: Client) -> bytes:
 def seen(broker: BrokerThread, queue: str = "q") -> list[str]:
     """The bodies that consumers may have, in order."""
     found = []
-    for _, body in broker.see(queue, lambda q: q.copies(q.line, 0, 1000)):
+    for _, body in broker.see(queue, lambda q: q.lanes.copies(q.lanes.usual, 0, 1000)):
         message = Message()
         message.decode(body)
         found.append(message.body)
@@ -330,7 +330,7 @@ def test_an_acknowledged_message_goes_at_the_commit(
     number, _, _ = client.take()
     client.acknowledge(number, transaction, settled=settled)
     client.is_alive()
-    assert (broker.depth("q"), broker.see("q", lambda q: q.unacknowledged)) == (1, 1)
+    assert (broker.depth("q"), broker.see("q", lambda q: q.lanes.unacknowledged)) == (1, 1)
     client.ask(described(0x32, transaction, False))
     states = [client.outcome().descriptor for _ in range(1 if settled else 2)]
     assert states == [ACCEPTED] * len(states)
@@ -372,7 +372,7 @@ def test_a_rolled_back_acknowledgement_that_was_not_settled_leaves_the_message_w
     number, _, _ = client.take()
     client.acknowledge(number, transaction, settled=False)
     client.roll_back(transaction)
-    assert broker.see("q", lambda q: q.unacknowledged) == 1
+    assert broker.see("q", lambda q: q.lanes.unacknowledged) == 1
     again = client.declare()
     client.acknowledge(number, again, settled=True)
     assert client.commit(again).descriptor == ACCEPTED
@@ -390,7 +390,7 @@ def test_a_message_that_is_given_back_in_a_transaction_comes_again_after_the_com
     number, _, _ = client.take()
     client.acknowledge(number, transaction, settled=True, outcome=outcome)
     client.is_alive()
-    assert broker.see("q", lambda q: q.unacknowledged) == 1
+    assert broker.see("q", lambda q: q.lanes.unacknowledged) == 1
     client.commit(transaction)
     assert client.take()[1:] == ("a", count)
 
@@ -437,13 +437,13 @@ def test_what_is_not_discharged_is_rolled_back_at_the_end_of_the(
     if how == "coordinator":
         client.write(frame(DETACH, uint(CONTROL), True))
         assert client.take()[1:] == ("a", 1)
-        assert broker.see("taken", lambda q: q.unacknowledged) == 2, "the other is its receiver's still"
+        assert broker.see("taken", lambda q: q.lanes.unacknowledged) == 2, "the other is its receiver's still"
     else:
         client.vanish()
-        broker.until_queue("taken", lambda q: q.unacknowledged == 0, "all is back")
+        broker.until_queue("taken", lambda q: q.lanes.unacknowledged == 0, "all is back")
         assert seen(broker, "taken") == ["a", "b"]
-        assert broker.see("taken", lambda q: set(q.deliveries.values())) == {1}
-    broker.until_queue("q", lambda q: q.depth_messages == 0, "the message is gone")
+        assert broker.see("taken", lambda q: set(q.lanes.deliveries.values())) == {1}
+    broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "the message is gone")
     assert broker.look(lambda s: not s.broker.transactions._open)
 
 
@@ -453,7 +453,7 @@ def test_an_idle_transaction_is_rolled_back_and_its_client_told(
     broker.do(lambda s: setattr(s.broker.virtualhost("default"), "transaction_idle_limit_ms", 1))
     client.sender("q")
     client.told("a", transaction)
-    broker.until_queue("q", lambda q: q.depth_messages == 0, "it is rolled back")
+    broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "it is rolled back")
     client.send("b", transaction)
     state = client.outcome()
     assert within(state) == (transaction, REJECTED)

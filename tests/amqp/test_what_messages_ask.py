@@ -69,7 +69,7 @@ def test_a_released_message_takes_its_old_place_among_its_priority(broker: Broke
     with connected(broker) as connection:
         receiver = connection.create_receiver("q", credit=4)
         assert bodies(receiver, 4, accept=False) == IN_ORDER[:4]
-    broker.until_queue("q", lambda q: not q.unacknowledged, "they are back")
+    broker.until_queue("q", lambda q: not q.lanes.unacknowledged, "they are back")
     fill(broker, "q", [Message(body="new", priority=9)])
     with connected(broker) as connection:
         got = bodies(connection.create_receiver("q", credit=1), len(MIXED) + 1)
@@ -123,7 +123,7 @@ def test_messages_expire_after_a_restart_by_the_time_at_which_they_came(tmp_path
     with BrokerThread(tmp_path) as broker:
         fill(broker, "q", [Message(body=1, ttl=0.2, durable=True), Message(body=2, ttl=60, durable=True)])
     with BrokerThread(tmp_path) as broker:
-        broker.until_queue("q", lambda q: q.depth_messages == 1, "one has expired")
+        broker.until_queue("q", lambda q: q.gate.depth_messages == 1, "one has expired")
         with connected(broker) as connection:
             message = connection.create_receiver("q", credit=2).receive()
         assert message.body == 2
@@ -182,7 +182,7 @@ def test_a_rejected_message_goes_to_the_dead_letter_queue_and_without_one_away(b
         receiver = connection.create_receiver("q", credit=1)
         receiver.receive()
         receiver.reject()
-    broker.until_queue("q.dead", lambda q: q.depth_messages, "it is there")
+    broker.until_queue("q.dead", lambda q: q.gate.depth_messages, "it is there")
     (dead,) = browse(broker, "q.dead", 1)
     assert (dead.body, dead.annotations["x-opt-dead-letter-reason"]) == ("no", "rejected")
     with managing(broker) as manager:
@@ -192,7 +192,7 @@ def test_a_rejected_message_goes_to_the_dead_letter_queue_and_without_one_away(b
         receiver = connection.create_receiver("q", credit=1)
         receiver.receive()
         receiver.reject()
-    broker.until_queue("q", lambda q: q.depth_messages == 0, "it has gone")
+    broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "it has gone")
     assert attributes(broker, "dead_lettered_messages", "discarded_messages") == [1, 1]
 
 
@@ -206,7 +206,7 @@ def test_a_stored_message_is_dead_lettered_once_and_outlives_the_broker(tmp_path
             receiver = connection.create_receiver("q", credit=2)
             receiver.receive()
             modify(receiver, failed=True)
-        broker.until_queue("dead", lambda q: q.depth_messages == 1 and not q.unsafe, "it is there")
+        broker.until_queue("dead", lambda q: q.gate.depth_messages == 1 and not q.storage.unsafe, "it is there")
     for _ in range(2):
         with BrokerThread(tmp_path) as broker:
             assert (broker.depth("q"), broker.depth("dead")) == (2, 1)
@@ -323,7 +323,7 @@ def test_a_topic_subscription_keeps_what_it_selects_only(broker: BrokerThread) -
         receiver = connection.create_receiver("topic://colors", credit=10, options=[Select("color = 'blue'")])
         fill(broker, "topic://colors", colored())
         assert bodies(receiver, 3) == [1, 3, 5]
-        queues = broker.look(lambda s: [(q.enqueued, q.depth_messages) for q in s.broker.queues()])
+        queues = broker.look(lambda s: [(q.gate.enqueued, q.gate.depth_messages) for q in s.broker.queues()])
         assert [enqueued for enqueued, _ in queues] == [3]
         with pytest.raises(LinkDetached, match="cannot be read"):
             connection.create_receiver("topic://colors", name="wrong", options=[Select("color ==")])

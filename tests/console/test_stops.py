@@ -94,7 +94,7 @@ def test_selection_stops_each_queue_and_undo_leaves_what_was_stopped_before(
     answer = told(as_operator, "stop-producers/", **ALL, queues=chosen, reason="mine")
     assert (answer["queues"], answer["changed_queues"]) == (2, [queue("q001")])
     told(as_operator, "start-producers/", **ALL, queues=answer["changed_queues"], reason="undo", only=True)
-    states = broker.do(lambda memory: {q.name: q.state.value for q in memory.engine.queues()})
+    states = broker.do(lambda memory: {q.name: q.gate.state.value for q in memory.engine.queues()})
     assert states == {"q000": "STOPPED", "q001": "NORMAL", "q002": "NORMAL", "q003": "NORMAL"}
     assert "q001" in AuditEntry.objects.filter(operation="stop-producers").first().detail  # type: ignore[union-attr]
 
@@ -115,9 +115,9 @@ def test_stop_for_a_time_is_ended_by_the_broker(broker: Broker, as_operator: API
     broker.do(lambda memory: crowd(memory, 1, 1))
     told(as_operator, "stop-producers/", scope=queue("q000"), reason="a moment", for_ms=60_000)
     broker.do(lambda memory: memory.advance(59_000, step=1000))
-    assert broker.do(lambda memory: memory.engine.queue("default", "q000").state.stopped)
+    assert broker.do(lambda memory: memory.engine.queue("default", "q000").gate.state.stopped)
     broker.do(lambda memory: memory.advance(2_000, step=1000))
-    assert not broker.do(lambda memory: memory.engine.queue("default", "q000").state.stopped)
+    assert not broker.do(lambda memory: memory.engine.queue("default", "q000").gate.state.stopped)
     until(lambda: link().queue(queue("q000"))["state"] == "NORMAL")  # type: ignore[index]
 
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from brokers.engine.broker import Broker
 from brokers.engine.connection import Connection
-from brokers.engine.flow.overflow import Outcome, Verdict
 from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.turn import Close, CreditChanged, Drain, Effect, Settled
+from brokers.engine.flow.turn import Close, CreditChanged, Detach, Drain, Effect, Settled
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message, Queue
 from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.values.events import Fact
+from brokers.engine.values.outcomes import Outcome, Verdict
+from tests.engine.ports import Link, Peer
 
 START = 1_700_000_000_000
 SWEEP = 50
@@ -114,25 +115,31 @@ class Simulation:
         return queue
 
     def connection(self, virtualhost: str = DEFAULT) -> Connection:
-        return self.broker.open_connection(
+        peer = Peer()
+        peer.connection = connection = self.broker.open_connection(
             f"vhost:{virtualhost}",
             user="guest",
             remote_address="127.0.0.1:40000",
             container_id="client",
             idle_timeout=0,
-            handle=None,
+            handle=peer,
         )
+        return connection
 
     def sender(self, queue: Queue, *, answers: bool = True, connection: Connection | None = None) -> Sender:
         connection = connection or self.connection(queue.virtualhost)
-        producer = self.broker.attach_producer(connection, queue, "sender", 1, None)
+        link = Link()
+        link.engine_link = producer = self.broker.attach_producer(connection, queue, "sender", 1, link)
         sender = self.senders[producer] = Sender(producer, answers=answers)
         self.settle()
         return sender
 
     def receiver(self, queue: Queue, credit: int = 0, *, browsing: bool = False) -> Consumer:
         connection = self.connection(queue.virtualhost)
-        consumer = self.broker.attach_consumer(connection, queue, "receiver", None, browsing=browsing)
+        link = Link()
+        link.engine_link = consumer = self.broker.attach_consumer(
+            connection, queue, "receiver", link, browsing=browsing
+        )
         self.held[consumer] = []
         self.give(consumer, credit)
         return consumer
@@ -183,7 +190,7 @@ class Simulation:
 
     def give(self, consumer: Consumer, credit: int) -> None:
         consumer.credit += credit
-        self.broker.turn.touched.add(consumer.queue)
+        consumer.queue.touch()
         self.settle()
 
     def accept(self, consumer: Consumer, most: int | None = None) -> int:
@@ -227,14 +234,14 @@ class Simulation:
     # -- the turn -----------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        turn = self.broker.turn
-        while turn.touched or turn.effects:
-            while turn.touched:
-                queue = min(turn.touched, key=lambda q: (q.virtualhost, q.name))
-                turn.touched.discard(queue)
+        turn, agenda = self.broker.turn, self.broker.agenda
+        while agenda.touched or turn.effects:
+            while agenda.touched:
+                queue = min(agenda.touched, key=lambda q: (q.virtualhost, q.name))
+                agenda.touched.discard(queue)
                 self.dispatch(queue)
                 self.grant(queue)
-                turn.changed.add(queue)
+                agenda.changed.add(queue)
             for effect in turn.take_effects():
                 self._carry_out(effect)
         self.facts.extend(turn.take_facts())
@@ -250,23 +257,29 @@ class Simulation:
                 self.held[consumer].extend(messages)
 
     def grant(self, queue: Queue) -> None:
-        for producer in queue.grant():
+        for producer in queue.gate.grant():
             self._flow(producer)
 
     def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, CreditChanged):
-            self._flow(effect.producer)
+        if isinstance(effect, Close):
+            if isinstance(effect.port, Peer) and effect.port.connection is not None:
+                self.closed.append(effect.port.connection)
+            return
+        link = effect.port.engine_link if isinstance(effect.port, Link) else None
+        if isinstance(link, Consumer):
+            if isinstance(effect, Detach):
+                self.held.pop(link, None)
+        elif link is None:
+            return  # a link of a test's own
+        elif isinstance(effect, CreditChanged):
+            self._flow(link)
         elif isinstance(effect, Drain):
-            self._flow(effect.producer, drain=effect.producer.draining)
+            self._flow(link, drain=link.draining)
         elif isinstance(effect, Settled):
-            if effect.producer in self.senders:
-                self.senders[effect.producer].outcomes[effect.outcome] += effect.count
-        elif isinstance(effect, Close):
-            self.closed.append(effect.connection)
-        elif isinstance(effect.link, Producer):
-            self.senders.pop(effect.link, None)
+            if link in self.senders:
+                self.senders[link].outcomes[effect.outcome] += effect.count
         else:
-            self.held.pop(effect.link, None)
+            self.senders.pop(link, None)
 
     def _flow(self, producer: Producer, *, drain: bool = False) -> None:
         sender = self.senders.get(producer)

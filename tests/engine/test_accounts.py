@@ -13,6 +13,7 @@ from brokers.engine.flow.turn import Close
 from brokers.engine.management.requests import Management
 from brokers.model import object_name
 from tests.engine.plainly import Plainly
+from tests.engine.ports import Peer
 
 
 @pytest.fixture
@@ -33,12 +34,14 @@ def update(broker: Broker, name: str, **changes: Any) -> None:
 
 
 def connect(broker: Broker, user: str, virtualhost: str) -> Connection:
-    about = {"remote_address": "", "container_id": "", "idle_timeout": 0, "handle": None}
-    return broker.open_connection(f"vhost:{virtualhost}", user=user, **about)
+    about = {"remote_address": "", "container_id": "", "idle_timeout": 0}
+    peer = Peer()
+    peer.connection = broker.open_connection(f"vhost:{virtualhost}", user=user, handle=peer, **about)
+    return peer.connection
 
 
 def ended(broker: Broker) -> list[Connection]:
-    return [effect.connection for effect in broker.turn.take_effects() if isinstance(effect, Close)]
+    return [effect.port.connection for effect in broker.turn.take_effects() if isinstance(effect, Close)]
 
 
 def test_the_last_administrator_can_neither_go_nor_lose_that_right(broker: Broker) -> None:

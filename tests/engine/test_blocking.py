@@ -43,10 +43,9 @@ class Client:
             self.end_turn()
 
     def end_turn(self) -> None:
-        turn = self.broker.turn
-        while turn.touched:
-            queue = turn.touched.pop()
-            for producer in queue.grant():
+        touched = self.broker.agenda.touched
+        while touched:
+            for producer in touched.pop().gate.grant():
                 if producer.handle is not None:
                     producer.handle.sync_credit()
 
@@ -73,21 +72,21 @@ def test_a_fan_out_is_one_channel_with_all_reasons_until_the_last_queue_is_under
     first, second = client.queue("first", 2), client.queue("second", 2)
     outlet = client.outlet()
     client.send(outlet, [first, second], 5)
-    assert first.state.overfull
-    assert second.state.overfull
+    assert first.gate.state.overfull
+    assert second.gate.state.overfull
     assert client.log() == [f"{ENFORCED} (Queue first)"]
     producers = [tap.producer for tap in outlet.taps.values()]
     reasons = {"queue-overfull:first", "queue-overfull:second"}
     assert [set(p.reasons) for p in producers] == [reasons, reasons]
     client.broker.turn.now += 1000
-    first.purge()
+    first.lanes.purge()
     client.end_turn()
-    assert not first.state.overfull
+    assert not first.gate.state.overfull
     assert client.events() == []
     assert [(p.blocked, set(p.reasons)) for p in producers] == [(True, {"queue-overfull:second"})] * 2
     assert all("queue second comes down to" in p.release_condition() for p in producers)
     client.broker.turn.now += 500
-    second.purge()
+    second.lanes.purge()
     events = client.events()
     assert [kind for kind, _, _ in events] == ["producer-released"] * 2  # an event for each queue's producer
     assert [words for _, words, logged in events if logged] == [REMOVED]
@@ -102,7 +101,7 @@ def test_a_producer_that_is_blocked_by_a_neighbour_of_its_fan_out_keeps_the_time
     assert set(there.reasons) == {"queue-overfull:small"}
     assert (there.blocked_since, there.blocked_count) == (client.broker.turn.now, 1)
     client.broker.turn.now += 700
-    small.purge()
+    small.lanes.purge()
     assert (there.blocked, there.blocked_ms) == (False, 700)
     # The queue that never blocked it announced nothing: its own history has no block.
     assert [words for _, words, _ in client.events()] == [f"{ENFORCED} (Queue small)", REMOVED]
@@ -152,9 +151,9 @@ def test_two_links_of_a_channel_have_one_pair_of_lines_and_their_own_events(clie
         ("producer-blocked", f"{ENFORCED} (Queue b)", False),
         ("producer-blocked", f"{ENFORCED} (Queue b)", True),  # of another channel
     ]
-    a.purge()
+    a.lanes.purge()
     assert client.events() == [("producer-released", REMOVED, False)]
-    b.purge()
+    b.lanes.purge()
     assert [logged for _, _, logged in client.events()] == [True, True]
     assert client.connection.blocked == {}
 
@@ -211,7 +210,7 @@ def test_a_shortage_names_no_queue_and_is_explained_first(world: Simulation) -> 
     assert exceeded.startswith("HGT-1006 : Memory Limit Exceeded")
     assert enforced == f"CHN-1005 : {ENFORCED} (Queue {ALL_QUEUES})"
     world.facts.clear()
-    queue.purge()
+    queue.lanes.purge()
     world.broker.shortages.look({Resource.MEMORY: 10_000})
     world.settle()
     assert [line[:8] for line in lines(world)] == ["HGT-1007", "CHN-1006"]
@@ -237,7 +236,7 @@ def test_the_log_of_a_channel_begins_with_its_first_cause_and_ends_with_its_last
             if outlet.credit:
                 client.send(outlet, queues[: which + 1] if other == 0 else [queue])
         elif what == "purge":
-            queue.purge()
+            queue.lanes.purge()
         elif what in ("stop", "start"):
             call = client.broker.stopping.stop_producers if what == "stop" else client.broker.stopping.start_producers
             call(Scope(virtualhost="default", queue=queue.name), "", "ann")
@@ -246,7 +245,7 @@ def test_the_log_of_a_channel_begins_with_its_first_cause_and_ends_with_its_last
             outlets.pop(other).close()
         client.end_turn()
         taps = {q for outlet in outlets.values() for q in outlet.taps}
-        now = any(q.state.overfull or q.stops for q in taps)
+        now = any(q.gate.state.overfull or q.gate.stops for q in taps)
         for line in client.log():
             if gone and line.startswith(ENFORCED):
                 blocked = False
@@ -257,4 +256,4 @@ def test_the_log_of_a_channel_begins_with_its_first_cause_and_ends_with_its_last
         assert blocked == now
         for tap in (tap for outlet in outlets.values() for tap in outlet.taps.values()):
             assert tap.producer.blocked == (tap.producer.blocked_since is not None)
-            assert tap.producer.blocked >= bool(tap.producer.queue.reasons())
+            assert tap.producer.blocked >= bool(tap.producer.queue.gate.reasons())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from brokers.engine.flow.credit import DRAIN_MS, FIRST_GRANT, GRACE_MS, HOLD_MS, UNSEEN_BYTES
-from brokers.engine.flow.overflow import Outcome
 from brokers.engine.flow.table import State
 from brokers.engine.queues.queue import Queue
+from brokers.engine.values.outcomes import Outcome
 from brokers.engine.values.stops import Scope
 from tests.engine.simulation import SWEEP, Sender, Simulation, body
 
@@ -47,19 +47,19 @@ def flood(world: Simulation, everybody: list[Sender], size: int, rounds: int = 3
 def test_any_number_of_producers_overshoots_by_one_message_at_most(world, capacity, count):
     queue = world.queue(capacity_messages=capacity)
     everybody = senders(world, queue, count)
-    assert queue.ledger.reserved <= capacity + 1
+    assert queue.gate.ledger.reserved <= capacity + 1
     flood(world, everybody, size=100)
-    assert queue.depth_messages == capacity + 1
-    assert queue.state is State.OVERFULL
+    assert queue.gate.depth_messages == capacity + 1
+    assert queue.gate.state is State.OVERFULL
     assert all(s.producer.blocked for s in everybody)
     world.advance(GRACE_MS + 2 * SWEEP)
-    assert (queue.ledger.reserved, len(queue.ledger.probes)) == (0, 0)
+    assert (queue.gate.ledger.reserved, len(queue.gate.ledger.probes)) == (0, 0)
 
 
 def test_a_stop_level_below_the_capacity_bounds_the_depth(world):
     queue = world.queue(capacity_messages=100, flow_stop_messages="50%")
     flood(world, senders(world, queue, 10), size=10)
-    assert queue.depth_messages == 51
+    assert queue.gate.depth_messages == 51
 
 
 def test_messages_on_their_way_at_a_stop_wait_outside_and_go_in_at_the_start_within_the_bound(world):
@@ -74,10 +74,10 @@ def test_messages_on_their_way_at_a_stop_wait_outside_and_go_in_at_the_start_wit
     assert on_their_way > 3
     for sender in everybody:
         world.arrive(sender)
-    assert (queue.depth_messages, len(queue.outside)) == (0, on_their_way)
+    assert (queue.gate.depth_messages, len(queue.gate.parked)) == (0, on_their_way)
     world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
-    assert (queue.depth_messages, len(queue.outside)) == (on_their_way, 0)
+    assert (queue.gate.depth_messages, len(queue.gate.parked)) == (on_their_way, 0)
     assert on_their_way <= 21
     assert not any(s.refused for s in everybody)
 
@@ -118,7 +118,7 @@ def test_a_ring_never_holds_its_producers(world):
     queue = world.queue(capacity_messages=5, overflow="ring")
     sender = world.sender(queue)
     assert world.send(sender, 1000) == 1000
-    assert (queue.depth_messages, queue.dropped, queue.state) == (5, 995, State.NORMAL)
+    assert (queue.gate.depth_messages, queue.lanes.dropped, queue.gate.state) == (5, 995, State.NORMAL)
 
 
 # -- the bound in bytes ----------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def test_constant_sizes_overshoot_a_byte_limit_by_one_message_at_most(world, siz
     stop = 20 * size + size // 2
     queue = world.queue(capacity_bytes=stop)
     flood(world, senders(world, queue, count), size)
-    assert stop < queue.depth_bytes <= stop + size
-    assert queue.state is State.OVERFULL
+    assert stop < queue.gate.depth_bytes <= stop + size
+    assert queue.gate.state is State.OVERFULL
 
 
 @pytest.mark.parametrize("count", [1, 10, 100])
@@ -141,15 +141,15 @@ def test_sizes_below_the_largest_seen_overshoot_by_one_message_at_most(world, co
     for number, sender in enumerate(everybody * 3):
         world.send(sender, 1, size=1000 + 97 * (number % 10))
     flood(world, everybody, size=1873)
-    assert 100_000 < queue.depth_bytes <= 100_000 + 1873
+    assert 100_000 < queue.gate.depth_bytes <= 100_000 + 1873
 
 
 def test_a_byte_limit_below_one_message_takes_messages_one_by_one(world):
     queue = world.queue(capacity_bytes=1)
     everybody = senders(world, queue, 10)
-    assert queue.ledger.reserved == 1
+    assert queue.gate.ledger.reserved == 1
     flood(world, everybody, size=100)
-    assert queue.depth_messages == 1
+    assert queue.gate.depth_messages == 1
 
 
 def test_when_sizes_grow_the_credit_that_is_too_much_is_taken_back_at_once(world):
@@ -159,7 +159,7 @@ def test_when_sizes_grow_the_credit_that_is_too_much_is_taken_back_at_once(world
         world.send(sender, 20, size=100)
     assert other.producer.credit > 100
     assert world.send(one, 1, size=100_000) == 1
-    fits = (1_000_000 - queue.depth_bytes) // 100_000 + 1
+    fits = (1_000_000 - queue.gate.depth_bytes) // 100_000 + 1
     assert one.producer.credit + other.producer.credit <= fits
     other.read()
     assert other.credit <= fits
@@ -177,7 +177,7 @@ def test_when_sizes_grow_the_overshoot_is_what_was_on_its_way(world):
     world.arrive(one)
     world.arrive(other)
     flood(world, [one, other], size=100_000)
-    assert queue.depth_bytes <= 1_000_000 + (late + 1) * 100_000
+    assert queue.gate.depth_bytes <= 1_000_000 + (late + 1) * 100_000
     assert not one.refused
     assert not other.refused
 
@@ -199,15 +199,15 @@ def test_a_size_not_seen_for_two_minutes_is_forgotten(world):
     receiver = world.receiver(queue)
     world.send(sender, 1, size=500_000)
     world.consume(receiver, 1)
-    assert queue.ledger.largest == 500_000
+    assert queue.gate.ledger.largest == 500_000
     for _ in range(3):
         world.send(sender, 2, size=100)
         world.consume(receiver, 2)
         world.advance(SWEEP)
         world.broker.turn.now += MINUTE
         world.advance(SWEEP)
-    assert queue.ledger.largest == 100
-    assert queue.room() > 1000
+    assert queue.gate.ledger.largest == 100
+    assert queue.gate.room() > 1000
 
 
 def test_a_size_seen_within_the_last_minute_is_remembered(world):
@@ -219,7 +219,7 @@ def test_a_size_seen_within_the_last_minute_is_remembered(world):
     world.broker.turn.now += MINUTE
     world.advance(SWEEP)
     world.send(sender, 1, size=100)
-    assert queue.ledger.largest == 5000
+    assert queue.gate.ledger.largest == 5000
 
 
 def test_a_quiet_queue_remembers_the_size_it_saw_last(world):
@@ -228,7 +228,7 @@ def test_a_quiet_queue_remembers_the_size_it_saw_last(world):
     for _ in range(5):
         world.broker.turn.now += MINUTE
         world.advance(SWEEP)
-    assert queue.ledger.largest == 5000
+    assert queue.gate.ledger.largest == 5000
 
 
 # -- changes of limits -----------------------------------------------------------------------------------------
@@ -242,13 +242,13 @@ def test_after_a_lowering_no_more_than_needed_is_taken_back_and_nobody_starves(w
     world.broker.set_own_policy(queue, {"capacity_messages": 40})
     world.settle()
     for _ in range(3):
-        world.broker.turn.touched.add(queue)
+        world.broker.agenda.touched.add(queue)
         world.settle()
     taken = sum(s.producer.withdrawn for s in everybody)
     excess = sum(held) - 41
     assert excess <= taken < excess + max(held)
     world.advance(GRACE_MS + 2 * SWEEP)
-    assert queue.ledger.reserved <= 41
+    assert queue.gate.ledger.reserved <= 41
     for sender in everybody:
         world.advance(1000)
         assert world.send(sender, 1) == 1
@@ -271,7 +271,7 @@ def test_a_lowered_limit_blocks_running_producers_at_once(world):
     world.send(sender, 5)
     world.broker.set_own_policy(queue, {"capacity_messages": 4})
     world.settle()
-    assert queue.state is State.OVERFULL
+    assert queue.gate.state is State.OVERFULL
     assert list(sender.producer.reasons) == ["queue-overfull:orders"]
     assert sender.producer.credit == 0
 
@@ -298,7 +298,7 @@ def test_an_idle_holder_is_left_alone_while_nobody_waits(world):
     held = idle.producer.credit
     world.advance(60_000)
     assert idle.producer.credit == held > 0
-    assert not world.broker.turn.watched
+    assert not world.broker.agenda.watched
 
 
 def test_a_holder_that_keeps_sending_is_not_drained(world):
@@ -321,9 +321,9 @@ def test_credit_that_is_not_given_back_in_time_is_withdrawn_and_stays_reserved_f
     world.advance(DRAIN_MS)
     assert [(s.producer.probing, s.producer.withdrawn) for s in mute] == [(True, 1), (True, 1)]
     assert waiting.producer.probing, "it need not wait for what is reserved"
-    assert queue.ledger.reserved == 2
+    assert queue.gate.ledger.reserved == 2
     world.advance(GRACE_MS)
-    assert queue.ledger.reserved == 0
+    assert queue.gate.ledger.reserved == 0
 
 
 def test_a_late_message_on_withdrawn_credit_is_taken(world):
@@ -334,7 +334,7 @@ def test_a_late_message_on_withdrawn_credit_is_taken(world):
     world.advance(2 * HOLD_MS + DRAIN_MS)
     assert (mute.producer.probing, mute.producer.withdrawn) == (True, 1)
     world.arrive(mute)
-    assert (queue.depth_messages, mute.refused, mute.producer.probing) == (1, 0, False)
+    assert (queue.gate.depth_messages, mute.refused, mute.producer.probing) == (1, 0, False)
 
 
 def very_late(world: Simulation, queue: Queue) -> Sender:
@@ -352,10 +352,10 @@ def test_a_very_late_message_waits_outside_while_the_queue_is_stopped(world):
     queue = world.queue(capacity_messages=100)
     mute = very_late(world, queue)
     world.arrive(mute)
-    assert (queue.depth_messages, mute.refused, mute.producer.held, len(queue.outside)) == (0, 0, 3, 3)
+    assert (queue.gate.depth_messages, mute.refused, mute.producer.unsettled, len(queue.gate.parked)) == (0, 0, 3, 3)
     world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
-    assert (queue.depth_messages, mute.producer.held, len(queue.outside)) == (3, 0, 0)
+    assert (queue.gate.depth_messages, mute.producer.unsettled, len(queue.gate.parked)) == (3, 0, 0)
 
 
 def test_a_very_late_message_waits_outside_until_there_is_room(world):
@@ -367,10 +367,10 @@ def test_a_very_late_message_waits_outside_until_there_is_room(world):
     world.arrive(mute)
     world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
-    assert (queue.depth_messages, mute.refused, len(queue.outside)) == (11, 0, 2)
-    queue.purge()
+    assert (queue.gate.depth_messages, mute.refused, len(queue.gate.parked)) == (11, 0, 2)
+    queue.lanes.purge()
     world.settle()
-    assert (queue.depth_messages, mute.producer.held, len(queue.outside)) == (2, 0, 0)
+    assert (queue.gate.depth_messages, mute.producer.unsettled, len(queue.gate.parked)) == (2, 0, 0)
 
 
 def test_messages_long_on_their_way_are_taken_however_often_credit_was_given_and_taken_back_since(world):
@@ -389,7 +389,7 @@ def test_messages_long_on_their_way_are_taken_however_often_credit_was_given_and
         world.broker.stopping.stop_producers(Scope(), "", "ann")
         world.settle()
     world.arrive(mute)
-    assert (mute.refused, queue.depth_messages, len(queue.outside)) == (0, 0, sent)
+    assert (mute.refused, queue.gate.depth_messages, len(queue.gate.parked)) == (0, 0, sent)
 
 
 def test_credit_that_a_client_counts_twice_after_an_overtaken_drain_waits_outside_and_ends_no_link(world):
@@ -406,7 +406,7 @@ def test_credit_that_a_client_counts_twice_after_an_overtaken_drain_waits_outsid
     for number in range(1 + mute.producer.withdrawn + mute.producer.lapsed + held):
         world.publish(mute, b"%d" % number)
     assert mute.refused == 0
-    assert queue.depth_messages <= 11
+    assert queue.gate.depth_messages <= 11
     world.publish(mute, b"one more")
     assert mute.refused == 1
 
@@ -424,7 +424,7 @@ def test_a_silence_is_counted_anew_after_each_late_message(world):
         world.arrive(mute, 1)
         assert mute.producer.withdrawn == reserved - 3 + left
     world.advance(GRACE_MS + 2 * SWEEP)
-    assert queue.ledger.reserved == 0
+    assert queue.gate.ledger.reserved == 0
 
 
 def test_a_message_without_any_credit_is_refused_and_not_enqueued(world):
@@ -432,8 +432,8 @@ def test_a_message_without_any_credit_is_refused_and_not_enqueued(world):
     sender = world.sender(queue)
     world.send(sender, 2)
     assert not world.publish(sender, b"rogue")
-    assert queue.depth_messages == 2
-    assert sender.producer not in queue.ledger.members
+    assert queue.gate.depth_messages == 2
+    assert sender.producer not in queue.gate.ledger.members
     assert world.kinds()[-1] == "producer-detached"
 
 
@@ -445,7 +445,7 @@ def test_a_producer_that_detaches_gives_its_credit_back_at_once(world):
     assert waiting.producer.credit == 1
     world.detach(second)
     world.detach(waiting)
-    assert (queue.ledger.reserved, len(queue.ledger.waiting), len(queue.ledger.pending)) == (0, 0, 0)
+    assert (queue.gate.ledger.reserved, len(queue.gate.ledger.waiting), len(queue.gate.ledger.pending)) == (0, 0, 0)
 
 
 def test_credit_used_up_after_it_was_withdrawn_leaves_nothing_to_watch(world):
@@ -458,8 +458,8 @@ def test_credit_used_up_after_it_was_withdrawn_leaves_nothing_to_watch(world):
     world.arrive(sender)
     assert sender.producer.withdrawn == 0
     world.advance(2 * SWEEP)
-    assert not queue.ledger.pending
-    assert not world.broker.turn.watched
+    assert not queue.gate.ledger.pending
+    assert not world.broker.agenda.watched
 
 
 @pytest.mark.parametrize("mechanism", ["block", "hold", "reject-after"])
@@ -474,11 +474,11 @@ def test_a_message_never_overtakes_one_of_its_producer_that_waits_outside(world,
     world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
     world.arrive(mute, 1)
-    assert (len(queue.outside), queue.state) == (2, State.OVERFULL)
+    assert (len(queue.gate.parked), queue.gate.state) == (2, State.OVERFULL)
     queue.remove(receiver, world.held[receiver].pop())  # in the same turn in which the next one comes
     world.arrive(mute, 1)
-    there = [m[1] for m in queue.ready if m[1].startswith(b"%d:" % mute.producer.id)]
-    assert there + [w.body for w in queue.outside] == [body(mute.producer, n, 100) for n in (1, 2, 3)]
+    there = [m[1] for m in queue.lanes.usual.ready if m[1].startswith(b"%d:" % mute.producer.id)]
+    assert there + [w.body for w in queue.gate.parked] == [body(mute.producer, n, 100) for n in (1, 2, 3)]
 
 
 @pytest.mark.domain("1 hold is bounded")
@@ -492,19 +492,19 @@ def test_with_hold_a_queue_that_is_overfull_in_bytes_gives_no_credit_once_others
         assert sender.send(size, count) == count
     for sender in (early, late):
         world.arrive(sender)
-    assert (queue.depth_bytes, len(queue.outside), queue.state) == (1_104_000, 2, State.OVERFULL)
+    assert (queue.gate.depth_bytes, len(queue.gate.parked), queue.gate.state) == (1_104_000, 2, State.OVERFULL)
     world.advance(GRACE_MS + 2 * SWEEP)
     world.consume(receiver, 43)  # what is taken while it is overfull would fit now
-    assert (queue.depth_bytes, len(queue.outside), queue.state) == (800_000, 2, State.OVERFULL)
-    assert queue.takes_held()
-    assert queue.ledger.room(queue.limits, queue.depth_bytes, queue.depth_messages) > 0
+    assert (queue.gate.depth_bytes, len(queue.gate.parked), queue.gate.state) == (800_000, 2, State.OVERFULL)
+    assert queue.gate.admits_withheld()
+    assert queue.gate.ledger.room(queue.gate.limits, queue.gate.depth_bytes, queue.gate.depth_messages) > 0
     for _ in range(100):
         world.advance()
         assert (early.producer.credit, late.producer.credit) == (0, 0)
     assert early.producer.blocked
     assert late.producer.blocked
     world.consume(receiver, 8)
-    assert (queue.state, len(queue.outside), queue.depth_bytes) == (State.NORMAL, 0, 100_100)
+    assert (queue.gate.state, len(queue.gate.parked), queue.gate.depth_bytes) == (State.NORMAL, 0, 100_100)
     world.advance()
     for sender in (early, late):
         sender.read()
@@ -518,11 +518,11 @@ def test_a_producer_that_left_before_its_outcome_came_gets_no_credit(world):
         gone.read()
         gone.send(100, 1)
         world.arrive(gone)
-    assert gone.producer.held == 1
+    assert gone.producer.unsettled == 1
     world.detach(gone)
-    queue.purge()
+    queue.lanes.purge()
     world.settle()
-    assert (queue.state, queue.ledger.reserved, len(queue.ledger.waiting)) == (State.NORMAL, 0, 0)
+    assert (queue.gate.state, queue.gate.ledger.reserved, len(queue.gate.ledger.waiting)) == (State.NORMAL, 0, 0)
     assert gone.producer.credit == 0
 
 
@@ -532,15 +532,15 @@ def test_a_message_that_waits_outside_counts_as_published_and_for_the_sizes_seen
     mute.frames.clear()
     mute.frames.append(b"x" * 5000)
     world.arrive(mute)
-    assert len(queue.outside) == 1
-    assert (mute.producer.messages, mute.producer.bytes, queue.ledger.largest) == (1, 5000, 5000)
+    assert len(queue.gate.parked) == 1
+    assert (mute.producer.messages, mute.producer.bytes, queue.gate.ledger.largest) == (1, 5000, 5000)
 
 
 def test_a_message_that_waits_outside_a_stopped_queue_is_rejected_when_its_time_is_up(world):
     queue = world.queue(capacity_messages=10, mechanism="reject-after", reject_after_ms=200)
     mute = very_late(world, queue)
     world.arrive(mute)
-    assert len(queue.outside) == 3
+    assert len(queue.gate.parked) == 3
     world.advance(250)
-    assert not queue.outside
+    assert not queue.gate.parked
     assert mute.outcomes == {Outcome.REFUSED: 3}

@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from brokers.engine.queues.consumer import Consumer
-from brokers.engine.queues.durable_queue import DurableQueue
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.transaction import Acknowledgement
 from brokers.engine.values.message import Header
 from tests.engine.fake_store import FakeStore, FakeStores
+from tests.engine.ports import Link
 from tests.engine.simulation import Simulation
 
 
@@ -48,17 +48,22 @@ def reject(world: Simulation, consumer: Consumer, said: str = "") -> None:
 
 
 def bodies(queue: Queue) -> list[bytes]:
-    return [body for _, body in queue.ready]
+    return [body for _, body in queue.lanes.usual.ready]
 
 
 def test_a_message_moves_when_its_failed_deliveries_reach_the_maximum_and_not_before(world):
     queue, consumer = filled(world, maximum_deliveries=3, dead_letter_queue="dead")
     fail(world, consumer, 2)
-    assert (queue.depth_messages, queue.deliveries) == (1, {1: 2})
+    assert (queue.gate.depth_messages, queue.lanes.deliveries) == (1, {1: 2})
     fail(world, consumer)
     dead = world.broker.queue("default", "dead")
     assert bodies(dead) == [b"orders maximum-deliveries 3 |1"]
-    assert (queue.depth_messages, queue.unacknowledged, queue.dead_lettered, queue.deliveries) == (0, 0, 1, {})
+    assert (queue.gate.depth_messages, queue.lanes.unacknowledged, queue.dead_lettered, queue.lanes.deliveries) == (
+        0,
+        0,
+        1,
+        {},
+    )
 
 
 def test_a_rejected_message_moves_at_once_with_the_consumers_words(world):
@@ -70,7 +75,7 @@ def test_a_rejected_message_moves_at_once_with_the_consumers_words(world):
 def test_without_a_dead_letter_queue_messages_are_discarded_and_counted(world):
     queue, consumer = filled(world, 2, maximum_deliveries=1)
     fail(world, consumer)
-    assert (queue.depth_messages, queue.discarded, queue.dead_lettered) == (0, 2, 0)
+    assert (queue.gate.depth_messages, queue.discarded, queue.dead_lettered) == (0, 2, 0)
     (fact,) = [f for f in world.facts if f.kind == "queue-discarded"]
     assert fact.text == "[vh(/default)/qu(orders)] HGT-1012 : Discarded : 2 messages, Reason : maximum-deliveries"
 
@@ -90,7 +95,7 @@ def test_a_dead_letter_queue_takes_messages_above_its_capacity_and_holds_its_own
     sender = world.sender(dead)
     _, consumer = filled(world, 10, dead_letter_queue="dead")
     reject(world, consumer)
-    assert (dead.depth_messages, dead.state.overfull, sender.producer.blocked) == (10, True, True)
+    assert (dead.gate.depth_messages, dead.gate.state.overfull, sender.producer.blocked) == (10, True, True)
 
 
 def test_giving_up_a_message_makes_room_for_producers(world):
@@ -109,9 +114,9 @@ def test_a_queue_that_is_its_own_dead_letter_queue_keeps_what_fails_and_discards
         world.queue(name, dead_letter_queue=target)
     queue, consumer = filled(world, maximum_deliveries=1, dead_letter_queue=around[0])
     fail(world, consumer, 3)
-    assert (queue.depth_messages, queue.deliveries) == (1, {1: 3})
+    assert (queue.gate.depth_messages, queue.lanes.deliveries) == (1, {1: 3})
     reject(world, consumer)
-    assert (queue.depth_messages, queue.discarded) == (0, 1)
+    assert (queue.gate.depth_messages, queue.discarded) == (0, 1)
 
 
 def test_a_message_goes_from_one_dead_letter_queue_to_the_next(world):
@@ -142,15 +147,15 @@ def test_the_dead_letter_queue_is_one_of_the_same_virtual_host(world):
 
 def test_a_message_rejected_in_a_transaction_moves_at_the_commit(world):
     queue, consumer = filled(world, dead_letter_queue="dead")
-    transaction = world.broker.transactions.declare(consumer.connection, None)
+    transaction = world.broker.transactions.declare(consumer.connection, Link())
     (message,) = world.held[consumer]
     rejection = Acknowledgement(
         consumer, message, removes=False, rejected=True, failed=False, barred=False, settled=True
     )
     transaction.acknowledge(rejection)
-    assert (queue.depth_messages, queue.dead_lettered) == (1, 0)
+    assert (queue.gate.depth_messages, queue.dead_lettered) == (1, 0)
     world.broker.transactions.commit(transaction)
-    assert (queue.depth_messages, queue.dead_lettered) == (0, 1)
+    assert (queue.gate.depth_messages, queue.dead_lettered) == (0, 1)
     assert bodies(world.broker.queue("default", "dead")) == [b"orders rejected 0 |1"]
 
 
@@ -158,18 +163,18 @@ def test_a_message_rejected_in_a_transaction_moves_at_the_commit(world):
 
 
 @pytest.fixture
-def stored(world: Simulation) -> tuple[DurableQueue, Consumer, FakeStore]:
+def stored(world: Simulation) -> tuple[Queue, Consumer, FakeStore]:
     world.broker.stores.provider = FakeStores()
     world.broker.turn.header = lambda body: Header(durable=True)
     queue = world.broker.create_queue(
         world.host, "orders", {"maximum_deliveries": 1, "dead_letter_queue": "dead"}, durable=True
     )
-    assert isinstance(queue, DurableQueue)
-    assert isinstance(queue.store, FakeStore)
+    assert queue.durable is not None
+    assert isinstance(queue.durable.store, FakeStore)
     queue.enqueue(b"1")
-    queue.store.write(world.broker)
+    queue.durable.store.write(world.broker)
     world.settle()
-    return queue, world.receiver(queue, credit=1), queue.store
+    return queue, world.receiver(queue, credit=1), queue.durable.store
 
 
 def test_a_stored_message_is_moved_in_one_change_and_seen_when_that_is_safe(world, stored):
@@ -179,12 +184,12 @@ def test_a_stored_message_is_moved_in_one_change_and_seen_when_that_is_safe(worl
     assert (store.puts, store.removed) == ([], [])
     assert len(store.moves) == 1
     reader = world.receiver(dead, credit=1)
-    assert (dead.depth_messages, world.held[reader]) == (1, [])
+    assert (dead.gate.depth_messages, world.held[reader]) == (1, [])
     store.write(world.broker)
     world.settle()
     assert [body for _, body in world.held[reader]] == [b"orders maximum-deliveries 1 |1"]
     assert list(store.stored) == [(dead.store_id, 1)]
-    assert (queue.stored, dead.stored) == (0, 1)
+    assert (queue.storage.stored, dead.storage.stored) == (0, 1)
     world.accept(reader)
     store.write(world.broker)
     assert store.stored == {}
@@ -207,4 +212,4 @@ def test_a_move_that_the_disk_refuses_is_seen_when_the_store_has_done_it(world, 
     world.broker.committed("default", store.ticket, stored=True, removed=True)
     world.settle()
     assert [number for number, _ in world.held[reader]] == [2, 1]
-    assert dead.depth_messages == 2
+    assert dead.gate.depth_messages == 2

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from brokers.engine.queues.deep_queue import LOAD_MESSAGES, LOADS, DeepQueue
+from brokers.engine.queues.dispatching import LOADS
+from brokers.engine.queues.lanes import LOAD_MESSAGES
+from brokers.engine.queues.queue import Queue
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
@@ -26,10 +28,8 @@ def broker() -> InMemoryBroker:
     return broker
 
 
-def queue_of(broker: InMemoryBroker) -> DeepQueue:
-    queue = broker.engine.queue("default", "q")
-    assert isinstance(queue, DeepQueue)
-    return queue
+def queue_of(broker: InMemoryBroker) -> Queue:
+    return broker.engine.queue("default", "q")
 
 
 def temp(broker: InMemoryBroker) -> FakeStore:
@@ -63,19 +63,19 @@ def test_above_the_capacity_producers_go_on_and_bodies_leave_memory(broker: InMe
     count = LOAD_MESSAGES * (LOADS + 1)
     assert broker.publish(producer, count, SIZE) == count
     queue = queue_of(broker)
-    assert queue.state.overfull
+    assert queue.gate.state.overfull
     assert not producer.blocked
-    assert queue.memory_bytes == count * SIZE  # on their way
+    assert queue.memory_bytes() == count * SIZE  # on their way
     write(broker)
-    assert queue.memory_bytes == (CAPACITY + 1) * SIZE
-    assert queue.depth_bytes == count * SIZE
+    assert queue.memory_bytes() == (CAPACITY + 1) * SIZE
+    assert queue.gate.depth_bytes == count * SIZE
     assert numbers(broker, count) == list(range(1, count + 1))
     write(broker)
     assert temp(broker).stored == {}
-    assert (queue.depth_messages, queue.memory_bytes, queue.line.deep) == (0, 0, False)
-    assert queue.state.value == "NORMAL"
+    assert (queue.gate.depth_messages, queue.memory_bytes(), queue.lanes.usual.deep) == (0, 0, False)
+    assert queue.gate.state.value == "NORMAL"
     broker.publish(producer, 3)
-    assert len(queue.ready) == 3  # no longer by way of the disk
+    assert len(queue.lanes.usual.ready) == 3  # no longer by way of the disk
 
 
 def test_a_message_whose_turn_comes_before_the_disk_has_it_is_not_lost_and_not_left_there(
@@ -92,7 +92,7 @@ def test_a_message_whose_turn_comes_before_the_disk_has_it_is_not_lost_and_not_l
 def test_a_temp_store_that_refuses_costs_memory_and_no_message(broker: InMemoryBroker) -> None:
     broker.publish(broker.attach_producer("q"), 30, SIZE)
     write(broker, fault=True)
-    assert queue_of(broker).memory_bytes == 30 * SIZE
+    assert queue_of(broker).memory_bytes() == 30 * SIZE
     assert numbers(broker, 50) == list(range(1, 31))
 
 
@@ -114,7 +114,7 @@ def test_purging_and_deleting_empty_the_temp_store(broker: InMemoryBroker) -> No
     broker.publish(producer, 30, SIZE)
     write(broker)
     assert asyncio.run(broker.call(NAME, "purge", {"actor": "ann"})) == {"messages": 30}
-    assert queue_of(broker).state.value == "NORMAL"
+    assert queue_of(broker).gate.state.value == "NORMAL"
     broker.publish(producer, 30, SIZE)
     asyncio.run(broker.delete(NAME))
     write(broker)

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.flow.overflow import Verdict
 from brokers.engine.queues.backlog import HERE
 from brokers.engine.queues.consumer import Consumer
-from brokers.engine.queues.deep_queue import LOAD_MESSAGES, DeepQueue
 from brokers.engine.queues.delayed import Delayed
-from brokers.engine.queues.lanes import Line
+from brokers.engine.queues.lane import PriorityLane
+from brokers.engine.queues.lanes import LOAD_MESSAGES
+from brokers.engine.queues.queue import Queue
 from brokers.engine.values.message import DELAYED, NEVER, PLAIN, Header
+from brokers.engine.values.outcomes import Verdict
 from tests.engine.fake_store import FakeStore
 from tests.engine.simulation import START, SWEEP, Simulation
 from tests.engine.test_subscriptions import subscribe, wish
@@ -36,8 +37,6 @@ def body(name: int, due: int = 0, ttl: int = 0, priority: int = 4, durable: int 
 def simulation() -> Simulation:
     sim = Simulation()
     sim.broker.turn.header = header
-    for queue in sim.broker.queues():
-        queue.header = header
     return sim
 
 
@@ -99,12 +98,12 @@ def test_what_consumers_get_is_what_a_plain_list_says(steps: list[tuple[str, ...
                     listed = [e for e in listed if e.number not in got]
                 sim.leave(consumer)
             case ("purge",):
-                assert queue.purge() == len(listed)
+                assert queue.lanes.purge() == len(listed)
                 listed.clear()
         now = sim.broker.turn.now - START
-        assert queue.depth_messages == len(listed)
-        assert len(queue.delayed) == sum(e.due > now for e in listed)
-        assert queue.unacknowledged == 0
+        assert queue.gate.depth_messages == len(listed)
+        assert len(queue.lanes.delayed) == sum(e.due > now for e in listed)
+        assert queue.lanes.unacknowledged == 0
 
 
 def test_delayed_messages_hold_producers_and_browsers_do_not_see_them() -> None:
@@ -112,7 +111,7 @@ def test_delayed_messages_hold_producers_and_browsers_do_not_see_them() -> None:
     queue = sim.queue(capacity_messages=2)
     for n in range(3):
         queue.enqueue(body(n, 500))
-    assert queue.state.overfull
+    assert queue.gate.state.overfull
     browser = sim.receiver(queue, 10, browsing=True)
     sim.advance(450)
     assert browser.messages == 0
@@ -128,7 +127,7 @@ def test_a_ring_drops_delayed_messages_when_there_are_no_others() -> None:
         sim.settle()
     queue.enqueue(body(4))
     sim.settle()
-    assert (queue.depth_messages, queue.dropped, len(queue.delayed)) == (2, 3, 2)
+    assert (queue.gate.depth_messages, queue.lanes.dropped, len(queue.lanes.delayed)) == (2, 3, 2)
     sim.advance(500)
     consumer = sim.receiver(queue, 9)
     assert [m[1][:1] for m in sim.held[consumer]] == [b"2", b"3"]
@@ -148,7 +147,7 @@ class Stores:
         """Nothing is kept."""
 
 
-def durable(sim: Simulation, store: FakeStore) -> object:
+def durable(sim: Simulation, store: FakeStore) -> Queue:
     sim.host.store = store
     queue = sim.broker.create_queue(sim.host, "orders", durable=True)
     sim.settle()
@@ -163,7 +162,7 @@ def test_a_durable_message_is_marked_and_its_body_waits_in_the_store() -> None:
     assert expires == DELAYED
     store.write(sim.broker)
     sim.settle()
-    assert (len(queue.delayed), queue.memory_bytes, queue.unacknowledged) == (1, 0, 0)
+    assert (len(queue.lanes.delayed), queue.memory_bytes(), queue.lanes.unacknowledged) == (1, 0, 0)
     consumer = sim.receiver(queue, 9)
     sim.advance(450)
     assert not sim.held[consumer]
@@ -185,7 +184,7 @@ def test_messages_that_the_store_no_longer_has_are_dropped_and_not_looked_for_ag
     queue = durable(sim, store)
     sim.broker.recover(sim.host, [(queue.store_id, number, 100, 0, DELAYED) for number in range(1, 6)])
     assert [sim.broker.release() for _ in range(2)][-1] is False
-    assert (queue.depth_messages, queue.dropped, len(queue.delayed)) == (0, 5, 0)
+    assert (queue.gate.depth_messages, queue.lanes.dropped, len(queue.lanes.delayed)) == (0, 5, 0)
 
 
 def test_after_a_restart_the_body_says_when_it_is_due_also_with_a_time_to_live() -> None:
@@ -201,27 +200,26 @@ def test_after_a_restart_the_body_says_when_it_is_due_also_with_a_time_to_live()
     assert [m[0] for m in sim.held[consumer]] == [3]
     sim.advance(450)
     assert [m[0] for m in sim.held[consumer]] == [3]
-    assert queue.expired == 1
+    assert queue.lanes.expired == 1
     sim.advance(50)
     assert [m[0] for m in sim.held[consumer]] == [3, 1]
-    assert queue.depth_messages == 2
+    assert queue.gate.depth_messages == 2
 
 
 def test_a_queue_that_spools_keeps_bodies_on_disk_until_they_are_wanted() -> None:
     sim, temp = simulation(), FakeStore()
     sim.broker.turn.temp = lambda: temp
     queue = sim.queue(capacity_messages=3, spool="disk")
-    assert isinstance(queue, DeepQueue)
     bodies = [body(n, 500 if n % 2 else 0) for n in range(1, 41)]
     sender = sim.sender(queue)
     for each in bodies:
         assert sim.publish(sender, each) is Verdict.TAKEN
     temp.write(sim.broker, "")
     few = sum(map(len, bodies[:5]))
-    assert (len(queue.delayed), queue.memory_bytes <= few) == (20, True)
+    assert (len(queue.lanes.delayed), queue.memory_bytes() <= few) == (20, True)
     sim.advance(500)
     temp.write(sim.broker, "")
-    assert (len(queue.delayed), queue.memory_bytes <= few) == (0, True)
+    assert (len(queue.lanes.delayed), queue.memory_bytes() <= few) == (0, True)
     consumer = sim.receiver(queue, 40)
     assert [m[1] for m in sim.held[consumer]] == bodies
     sim.accept(consumer)
@@ -238,10 +236,10 @@ def test_what_is_set_aside_does_not_go_to_the_temp_store_a_second_time() -> None
     bodies = [body(1, 500), body(2, 300), body(3, 100)]
     for each in bodies:
         assert sim.publish(sender, each) is Verdict.TAKEN
-    line = queue.line_of(1)
+    line = queue.lanes.lane_of(1)
     line.take_in([(10**6 + n, b"in memory") for n in range(3)])
-    queue.depth_messages += 3
-    queue.depth_bytes += 27
+    queue.gate.depth_messages += 3
+    queue.gate.depth_bytes += 27
     sim.advance(100)  # before what is in memory, and its own body on its way to the disk
     sim.advance(400)
     places = [put[:2] for put in temp.puts]
@@ -262,9 +260,9 @@ def test_many_that_are_due_at_once_come_in_batches_and_leave_room_for_others() -
     more = True
     while more:
         more = sim.broker.release()
-        seen.append((len(queue.delayed), len(other.delayed)))
+        seen.append((len(queue.lanes.delayed), len(other.lanes.delayed)))
     assert seen == [(LOAD_MESSAGES * 2, 0), (LOAD_MESSAGES, 0), (0, 0)]
-    assert sim.broker.turn.delayed == set()
+    assert sim.broker.agenda.delayed == set()
 
 
 def test_a_group_stays_with_its_consumer_also_for_what_comes_due() -> None:
@@ -306,7 +304,6 @@ def test_a_slow_consumer_is_not_found_by_messages_that_it_could_not_have() -> No
         return slow
 
     for queue in (found.queue, many.queue):
-        queue.header = header
         queue.enqueue(body(1, 60_000))
     assert not any(look(59))
     assert many.slow_since is None
@@ -314,22 +311,21 @@ def test_a_slow_consumer_is_not_found_by_messages_that_it_could_not_have() -> No
     assert many.slow_since is not None
     sim.consume(consumer, 1)
     assert look(1) == [False]
-    assert found.queue.delayed.shown == {}
+    assert found.queue.lanes.delayed.shown == {}
 
 
 def test_ages_of_what_goes_otherwise_are_forgotten() -> None:
     sim = simulation()
     found, _ = subscribe(sim, wish(sim))
     queue = found.queue
-    queue.header = header
     queue.enqueue(body(1, 100, 5000))
     queue.enqueue(body(2, 100))
     sim.advance(200)
-    assert set(queue.delayed.shown or ()) == {1, 2}
+    assert set(queue.lanes.delayed.shown or ()) == {1, 2}
     sim.advance(5000)
-    assert set(queue.delayed.shown or ()) == {2}
-    queue.purge()
-    assert queue.delayed.shown == {}
+    assert set(queue.lanes.delayed.shown or ()) == {2}
+    queue.lanes.purge()
+    assert queue.lanes.delayed.shown == {}
 
 
 def test_what_is_settled_or_gone_leaves_nothing_in_the_heap_for_ever() -> None:
@@ -344,7 +340,7 @@ def test_what_is_settled_or_gone_leaves_nothing_in_the_heap_for_ever() -> None:
 @given(st.sets(st.integers(1, 60)), st.integers(0, 60), st.integers(0, 60), st.sets(st.integers(1, 60)))
 def test_messages_take_their_places_in_a_line(here: set[int], first: int, cut: int, coming: set[int]) -> None:
     """Those that came back from consumers are before the others, whatever comes."""
-    line = Line(0)
+    line = PriorityLane(0)
     line.returned = [(n, b"") for n in sorted(here) if n < first]
     line.ready.extend((n, b"") for n in sorted(here) if n >= first)
     line.take_in([(n, b"") for n in sorted(coming - here)])

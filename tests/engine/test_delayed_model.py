@@ -14,14 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from brokers.engine.queues import deep_queue, durable_queue
+from brokers.engine.queues import dispatching, durable_storage, lanes
 from brokers.engine.queues.consumer import Consumer
-from brokers.engine.queues.deep_queue import DeepQueue
-from brokers.engine.queues.durable_queue import DurableQueue
 from brokers.engine.queues.queue import Message
 from brokers.engine.values.message import PLAIN, Header
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
+from tests.engine.ports import Link
 
 
 class StrictStore(FakeStore):
@@ -42,7 +41,7 @@ class StrictStores(FakeStores):
 
 STEP = 50
 SMALL = {"READY_MESSAGES": 4, "READY_BYTES": 120}
-SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 90, "LOADS": 2}
+SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 90}
 
 
 def encoded(number: int, *, durable: bool, priority: int, ttl: int, due: int, delay: int, size: int) -> bytes:
@@ -90,8 +89,9 @@ class DelayedModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patches = [
-            mock.patch.multiple(durable_queue, **SMALL),
-            mock.patch.multiple(deep_queue, **SMALL_LOADS),
+            mock.patch.multiple(durable_storage, **SMALL),
+            mock.patch.multiple(lanes, **SMALL_LOADS),
+            mock.patch.multiple(dispatching, LOADS=2),
         ]
         for patch in self.patches:
             patch.start()
@@ -121,9 +121,8 @@ class DelayedModel(RuleBasedStateMachine):
         engine.registry.last_store_id = 0
         policy: dict[str, int | str] = {"capacity_messages": 5, "spool": "disk"} if "spools" in self.kind else {}
         queue = engine.create_queue(host, "q", policy, durable="durable" in self.kind)
-        assert isinstance(queue, DeepQueue)
         self.queue = queue
-        if isinstance(queue, DurableQueue):
+        if queue.durable is not None:
             store = self.stores.by_name["default"]
             rows = [(q, n, len(body), 0, store.expiries[q, n]) for (q, n), body in sorted(store.stored.items())]
             assert engine.recover(host, rows) == len(rows)
@@ -134,7 +133,7 @@ class DelayedModel(RuleBasedStateMachine):
         self.browsed: list[int] = []
 
     def consumer_of(self, **of: object) -> Consumer:
-        return self.broker.engine.attach_consumer(self.consumer.connection, self.queue, "c", None, **{**NONE, **of})
+        return self.broker.engine.attach_consumer(self.consumer.connection, self.queue, "c", Link(), **{**NONE, **of})
 
     # -- what is expected -----------------------------------------------------------------------------------------
 
@@ -205,10 +204,10 @@ class DelayedModel(RuleBasedStateMachine):
                 delay=delay * STEP,
                 size=size,
             )
-            before = self.queue.depth_bytes
+            before = self.queue.gate.depth_bytes
             self.queue.enqueue(body, self.producer)
             self.broker._end_turn()
-            stored = durable and isinstance(self.queue, DurableQueue)
+            stored = durable and self.queue.durable is not None
             behind = not stored and any(not e.safe for e in self.line)
             each = Expected(
                 self.count,
@@ -219,7 +218,7 @@ class DelayedModel(RuleBasedStateMachine):
                 self.now + delay * STEP if delay else None,
                 not stored,
                 behind,
-                size=self.queue.depth_bytes - before,
+                size=self.queue.gate.depth_bytes - before,
             )
             # What was due when it came is never hidden.
             each.shown = wall <= self.now + self.ahead and not delay
@@ -251,7 +250,7 @@ class DelayedModel(RuleBasedStateMachine):
         self.step()
         self.consumer.credit = count
         self.queue.touch()
-        self.broker.engine.turn.later.clear()
+        self.broker.engine.agenda.redispatch.clear()
         self.broker._end_turn()
         got = self.take_acquired()
         assert [came(body) for _, body in got] == [e.number for e in self.visible][:count]
@@ -316,7 +315,7 @@ class DelayedModel(RuleBasedStateMachine):
         if not really:
             return  # a purge leaves little to be tried
         here = [e for e in self.line if e.safe and not e.behind]
-        assert self.queue.purge() == len(here)
+        assert self.queue.lanes.purge() == len(here)
         self.line = [e for e in self.line if not e.safe or e.behind]
 
     @rule(count=st.integers(1, 3))
@@ -326,7 +325,7 @@ class DelayedModel(RuleBasedStateMachine):
         for _ in range(count):
             visible = self.visible
             before = {e.number for e in self.line}
-            dropped = self.queue.drop_oldest()
+            dropped = self.queue.lanes.drop_oldest()
             waiting = [e for e in self.line if e.safe and not e.behind and not e.shown]
             assert dropped is bool(visible or waiting)
             if visible:
@@ -369,18 +368,18 @@ class DelayedModel(RuleBasedStateMachine):
         if not self.kind:
             return
         queue = self.queue
-        assert queue.depth_messages == len(self.line)
-        assert queue.depth_bytes == sum(e.size for e in self.line)
-        assert queue.unacknowledged == 0
-        assert 0 <= queue.memory_bytes <= queue.depth_bytes
-        assert 0 <= queue.delayed.bytes <= queue.delayed.depth_bytes <= queue.depth_bytes
-        assert not queue.delayed or queue in queue.turn.delayed
+        assert queue.gate.depth_messages == len(self.line)
+        assert queue.gate.depth_bytes == sum(e.size for e in self.line)
+        assert queue.lanes.unacknowledged == 0
+        assert 0 <= queue.memory_bytes() <= queue.gate.depth_bytes
+        assert 0 <= queue.lanes.delayed.bytes <= queue.lanes.delayed.depth_bytes <= queue.gate.depth_bytes
+        assert not queue.lanes.delayed or queue in queue.agenda.delayed
 
     @invariant()
     def the_number_of_those_that_wait_is_right(self) -> None:
         if self.kind and not any(not e.safe or e.behind for e in self.line):
             waiting = sum(not e.shown for e in self.line)
-            assert len(self.queue.delayed) == waiting
+            assert len(self.queue.lanes.delayed) == waiting
 
 
 NONE: dict[str, object] = {"browsing": False}

@@ -8,19 +8,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from brokers.engine.queues import deep_queue, durable_queue
-from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues import dispatching, durable_storage, lanes
 from brokers.engine.queues.queue import Message
 from brokers.engine.values.message import NEVER, PLAIN, Header
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
+from tests.engine.ports import Link
 
 NAME = object_name("Queue", virtualhost="default", name="q")
 
 #: Small, so that the backlog, loads and the limit of loads in a turn all come into it.
 SMALL = {"READY_MESSAGES": 4, "READY_BYTES": 120}
-SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 60, "LOADS": 2}
+SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 60}
 
 
 def header(body: bytes) -> Header:
@@ -45,8 +45,9 @@ class DurableQueueModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patches = [
-            mock.patch.multiple(durable_queue, **SMALL),
-            mock.patch.multiple(deep_queue, **SMALL_LOADS),
+            mock.patch.multiple(durable_storage, **SMALL),
+            mock.patch.multiple(lanes, **SMALL_LOADS),
+            mock.patch.multiple(dispatching, LOADS=2),
         ]
         for patch in self.patches:
             patch.start()
@@ -72,7 +73,7 @@ class DurableQueueModel(RuleBasedStateMachine):
         host = engine.virtualhost("default")
         engine.registry.last_store_id = 0
         queue = engine.create_queue(host, "q", durable=True)
-        assert isinstance(queue, DurableQueue)
+        assert queue.durable is not None
         self.queue, self.store = queue, self.stores.by_name["default"]
         stored = sorted(self.store.stored.items())
         rows = [(q, number, len(body), 0, self.store.expiries[q, number]) for (q, number), body in stored]
@@ -109,7 +110,7 @@ class DurableQueueModel(RuleBasedStateMachine):
             self.count += 1
             body = b"%s %d %d %d %s" % (b"D" if each else b"T", self.count, priority, ttl, b"." * size)
             self.producer.credit = 1
-            self.queue.ledger.reserved += 1
+            self.queue.gate.ledger.reserved += 1
             assert self.queue.publish(self.producer, body)
             self.line.append((body, not each))
             if ttl:
@@ -165,14 +166,14 @@ class DurableQueueModel(RuleBasedStateMachine):
     def drop_oldest(self, count: int) -> None:
         for _ in range(count):
             visible = self.visible
-            assert self.queue.drop_oldest() is bool(visible)
+            assert self.queue.lanes.drop_oldest() is bool(visible)
             if visible:
                 lowest = min(header(body).priority for body in visible)
                 self.forget([next(body for body in visible if header(body).priority == lowest)])
 
     @rule()
     def purge(self) -> None:
-        count = self.queue.purge()
+        count = self.queue.lanes.purge()
         assert count == len(self.visible)
         self.forget(self.visible)
 
@@ -180,7 +181,7 @@ class DurableQueueModel(RuleBasedStateMachine):
     def browse(self, count: int, all_seen: bool) -> None:
         """A browser is shown what a consumer would get, in that order, and none of it twice."""
         connection = self.consumer.connection
-        browser = self.broker.engine.attach_consumer(connection, self.queue, "browser", None, browsing=True)
+        browser = self.broker.engine.attach_consumer(connection, self.queue, "browser", Link(), browsing=True)
         wanted = self.visible if all_seen else self.visible[:count]
         shown: list[bytes] = []
         while len(shown) < len(wanted):
@@ -232,18 +233,20 @@ class DurableQueueModel(RuleBasedStateMachine):
     @invariant()
     def depth_and_places_agree(self) -> None:
         queue = self.queue
-        assert queue.depth_messages == len(self.line) + len(self.held)
-        assert queue.depth_bytes == sum(len(b) for b, _ in self.line) + sum(len(b) for _, b in self.held)
-        assert queue.unacknowledged == len(self.held)
-        assert 0 <= queue.memory_bytes <= queue.depth_bytes
+        assert queue.gate.depth_messages == len(self.line) + len(self.held)
+        assert queue.gate.depth_bytes == sum(len(b) for b, _ in self.line) + sum(len(b) for _, b in self.held)
+        assert queue.lanes.unacknowledged == len(self.held)
+        assert 0 <= queue.memory_bytes() <= queue.gate.depth_bytes
         waiting = {body for _, _, body in self.store.puts} | set(self.store.stored.values())
         durable = [b for b, _ in self.line if b.startswith(b"D")] + [b for _, b in self.held if b.startswith(b"D")]
         assert set(durable) <= waiting
-        assert queue.stored == len(durable)
+        assert queue.storage.stored == len(durable)
 
     @invariant()
     def what_nobody_told_is_not_pending_for_ever(self) -> None:
-        assert (self.queue in self.broker.engine.turn.unsafe) or not (self.queue.unsafe or self.queue.removing)
+        assert (self.queue in self.broker.engine.agenda.unsafe) or not (
+            self.queue.storage.unsafe or self.queue.durable.removing
+        )
 
 
 DurableQueueModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
@@ -258,7 +261,7 @@ def test_a_store_that_cannot_be_read_holds_up_its_queue_and_loses_nothing() -> N
     store = broker.engine.virtualhost("default").store
     queue = broker.engine.queue("default", "q")
     assert isinstance(store, FakeStore)
-    with mock.patch.multiple(durable_queue, **SMALL), mock.patch.multiple(deep_queue, **SMALL_LOADS):
+    with mock.patch.multiple(durable_storage, **SMALL), mock.patch.multiple(lanes, **SMALL_LOADS):
         assert broker.publish(broker.attach_producer("q"), 20) == 20
         store.write(broker.engine)
         store.readable = False
@@ -267,7 +270,7 @@ def test_a_store_that_cannot_be_read_holds_up_its_queue_and_loses_nothing() -> N
         queue.touch()
         broker.advance(1000)
         assert len(broker.acquired) < 20
-        assert queue.depth_messages == 20
+        assert queue.gate.depth_messages == 20
         store.readable = True
         broker.advance(1000)
         assert [message[0] for _, message in broker.acquired] == list(range(1, 21))

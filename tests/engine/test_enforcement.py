@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.broker import Broker
+from brokers.engine.flow.gate import FlowGate
 from brokers.engine.flow.table import State
-from brokers.engine.queues.queue import Queue
 from brokers.engine.services import enforcement
 from brokers.engine.values.limits import InvalidPolicy, Limits, resolve
 from brokers.engine.values.policy import BUILT_IN, FIELDS, Policy, Setting, Value, explain
@@ -69,7 +69,7 @@ def test_each_field_comes_from_the_nearest_layer_and_explain_names_it(world):
         world.host, {"reject_after_ms": 4, "producer_window_messages": 4, "mechanism": "hold"}
     )
     world.broker.set_broker_defaults({"producer_window_messages": 5, "mechanism": "reject", "flow_control": "on"})
-    told = explain(queue.settings)
+    told = explain(queue.gate.settings)
     assert told["capacity_bytes"] == {"value": 1, "origin": "own"}
     assert told["capacity_messages"] == {"value": 2, "origin": "pattern orders.>"}
     assert told["reject_after_ms"] == {"value": 3, "origin": "exchange stocks"}
@@ -83,14 +83,14 @@ def test_only_the_best_match_counts_and_what_it_leaves_open_is_not_taken_from_th
     create(world, "orders.>", capacity_messages=5, capacity_bytes=500)
     create(world, "orders.eu.>", capacity_messages=7)
     queue = world.queue("orders.eu.late")
-    assert (queue.limits.capacity_messages, queue.limits.capacity_bytes) == (7, 0)
+    assert (queue.gate.limits.capacity_messages, queue.gate.limits.capacity_bytes) == (7, 0)
 
 
 def test_a_policy_of_one_virtual_host_is_nothing_to_another(world):
     world.broker.create_virtualhost("other")
     create(world, ">", capacity_messages=5)
-    assert world.queue("orders").limits.capacity_messages == 5
-    assert world.queue("orders", "other").limits.capacity_messages == 0
+    assert world.queue("orders").gate.limits.capacity_messages == 5
+    assert world.queue("orders", "other").gate.limits.capacity_messages == 0
 
 
 @pytest.mark.domain("5 several exchanges")
@@ -119,7 +119,7 @@ def test_of_several_exchanges_the_strictest_value_counts(world, first, second, n
         exchange = world.broker.routing.create_exchange(world.host, f"x{number}", "fanout", own)
         world.broker.routing.bind(exchange, queue)
     winner = f"exchange x{[first, second].index({name: value})}"
-    assert explain(queue.settings)[name] == {"value": value, "origin": winner}
+    assert explain(queue.gate.settings)[name] == {"value": value, "origin": winner}
 
 
 # -- at once, in both directions, while traffic runs -----------------------------------------------------------
@@ -131,10 +131,10 @@ def test_creating_a_policy_blocks_and_deleting_it_releases_at_once(world):
     sender = world.sender(queue)
     assert world.send(sender, 20) == 20
     policy = create(world, "orders.>", capacity_messages=10)
-    assert queue.state is State.OVERFULL
+    assert queue.gate.state is State.OVERFULL
     assert sender.producer.blocked
     delete(world, policy)
-    assert queue.state is State.NORMAL
+    assert queue.gate.state is State.NORMAL
     assert not sender.producer.blocked
     assert world.send(sender, 20) == 20
 
@@ -144,11 +144,11 @@ def test_raising_a_policy_releases_a_blocked_producer_and_lowering_it_blocks_aga
     queue = world.queue("orders.eu")
     sender = world.sender(queue)
     world.send(sender, 50)
-    assert (queue.state, queue.depth_messages) == (State.OVERFULL, 11)
+    assert (queue.gate.state, queue.gate.depth_messages) == (State.OVERFULL, 11)
     policy = update(world, policy, capacity_messages=20)
-    assert queue.state is State.NORMAL
+    assert queue.gate.state is State.NORMAL
     world.send(sender, 50)
-    assert queue.depth_messages == 21
+    assert queue.gate.depth_messages == 21
     update(world, policy, capacity_messages=5)
     assert sender.producer.blocked
     assert "5 messages" in sender.producer.release_condition()
@@ -158,11 +158,11 @@ def test_a_better_match_takes_over_and_gives_back(world):
     create(world, "orders.>", capacity_messages=10)
     queue = world.queue("orders.eu")
     better = create(world, "orders.*", capacity_messages=20, priority=1)
-    assert queue.limits.stop_messages == 20
+    assert queue.gate.limits.stop_messages == 20
     better = world.broker.enforcement.update_policy(better, {"capacity_messages": 30}, priority=1)
-    assert queue.limits.stop_messages == 30
+    assert queue.gate.limits.stop_messages == 30
     world.broker.enforcement.delete_policy(better)
-    assert queue.limits.stop_messages == 10
+    assert queue.gate.limits.stop_messages == 10
 
 
 @pytest.mark.domain("5 best match")
@@ -170,11 +170,11 @@ def test_priority_changed_changes_the_best_match(world):
     create(world, "*.eu.*", capacity_messages=1, priority=5)
     other = create(world, "*.*.late", capacity_messages=2)
     queue = world.queue("orders.eu.late")
-    assert queue.limits.stop_messages == 1
+    assert queue.gate.limits.stop_messages == 1
     other = world.broker.enforcement.update_policy(other, other.given, priority=6)
-    assert queue.limits.stop_messages == 2
+    assert queue.gate.limits.stop_messages == 2
     world.broker.enforcement.update_policy(other, other.given, priority=4)
-    assert queue.limits.stop_messages == 1
+    assert queue.gate.limits.stop_messages == 1
 
 
 @pytest.mark.domain("3 policies on queues and exchanges")
@@ -185,12 +185,12 @@ def test_binding_and_unbinding_change_what_holds_at_once(world):
     stocks = world.broker.routing.create_exchange(world.host, "stocks", "fanout", {"capacity_messages": 10})
     world.broker.routing.bind(stocks, queue)
     world.broker.routing.bind(stocks, queue, "again")
-    assert queue.state is State.OVERFULL
+    assert queue.gate.state is State.OVERFULL
     world.broker.routing.unbind(stocks, queue)
-    assert queue.state is State.OVERFULL
+    assert queue.gate.state is State.OVERFULL
     world.broker.routing.unbind(stocks, queue, "again")
-    assert queue.state is State.NORMAL
-    assert queue.settings["capacity_messages"].origin == "built-in"
+    assert queue.gate.state is State.NORMAL
+    assert queue.gate.settings["capacity_messages"].origin == "built-in"
 
 
 # -- refused: all or nothing -----------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_a_policy_that_contradicts_one_queue_changes_none_and_names_queue_patter
     assert "queue default/orders.b with pattern orders.>" in text
     assert "800 (from pattern orders.>)" in text
     assert "300" in text
-    assert fine.limits == Limits()
+    assert fine.gate.limits == Limits()
     assert world.host.policies.by_pattern == {}
     world.settle()
     assert world.kept == before
@@ -236,7 +236,7 @@ def test_deleting_a_policy_that_a_queue_needs_is_refused(world):
     assert "queue default/orders.eu without pattern orders.>" in text
     assert "50" in text
     assert "10 (from the virtualhost's defaults)" in text
-    assert queue.limits.capacity_messages == 100
+    assert queue.gate.limits.capacity_messages == 100
     assert list(world.host.policies.by_pattern) == ["orders.>"]
 
 
@@ -264,7 +264,7 @@ def test_an_exchanges_policy_that_contradicts_a_bound_queue_is_refused(world):
     world.broker.routing.bind(stocks, queue)
     text = refused(lambda: world.broker.routing.set_policy(stocks, {"capacity_messages": 10}))["flow_stop_messages"]
     assert "queue default/orders with exchange stocks" in text
-    assert (stocks.own, stocks.version, queue.limits.capacity_messages) == ({}, 1, 0)
+    assert (stocks.own, stocks.version, queue.gate.limits.capacity_messages) == ({}, 1, 0)
 
 
 @pytest.mark.parametrize("pattern", ["", "a..b", "a.>.b", "a*", " a", "a" * 256, "a\nb"])
@@ -292,7 +292,7 @@ def test_policies_outlive_a_restart(world):
     found = broker.enforcement.policy("default", "orders.>")
     assert (found.priority, found.version, dict(found.given)) == (3, policy.version, {"capacity_messages": 12})
     assert list(broker.virtualhost("default").policies.by_pattern) == ["orders.>"]
-    assert broker.queue("default", "orders.eu").limits.stop_messages == 12
+    assert broker.queue("default", "orders.eu").gate.limits.stop_messages == 12
     assert broker.virtualhost("default").policies.count("orders.>") == 1
     assert not broker.turn.take_facts()
     assert not broker.turn.take_keep()
@@ -343,18 +343,18 @@ class Work:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.resolved = 0
         self.put_in_force = 0
-        set_limits = Queue.set_limits
+        set_limits = FlowGate.set_limits
 
         def counted_resolve(settings: Any) -> Limits:
             self.resolved += 1
             return resolve(settings)
 
-        def counted_set_limits(queue: Queue, *given: Any) -> None:
+        def counted_set_limits(gate: FlowGate, *given: Any) -> None:
             self.put_in_force += 1
-            set_limits(queue, *given)
+            set_limits(gate, *given)
 
         monkeypatch.setattr(enforcement, "resolve", counted_resolve)
-        monkeypatch.setattr(Queue, "set_limits", counted_set_limits)
+        monkeypatch.setattr(FlowGate, "set_limits", counted_set_limits)
         self.start()
 
     def start(self) -> None:
@@ -400,8 +400,8 @@ def test_a_change_costs_what_it_changes_and_not_what_there_is(world, monkeypatch
 def test_queues_with_equal_layers_share_what_was_worked_out(world):
     create(world, "orders.>", capacity_messages=10)
     first, second = world.queue("orders.a"), world.queue("orders.b")
-    assert first.settings is second.settings
-    assert first.limits is second.limits
+    assert first.gate.settings is second.gate.settings
+    assert first.gate.limits is second.gate.limits
 
 
 # -- whatever happens, in whatever order -----------------------------------------------------------------------
@@ -524,7 +524,7 @@ class Changes(RuleBasedStateMachine):
                 host.defaults,
                 {p.pattern: (p.given, p.priority, p.version) for p in host.policies.by_pattern.values()},
                 {x.name: (x.own, x.version, self.keys(x)) for x in host.exchanges.values()},
-                {q.name: (q.own, q.limits, explain(q.settings), q.version) for q in host.queues.values()},
+                {q.name: (q.own, q.gate.limits, explain(q.gate.settings), q.version) for q in host.queues.values()},
                 len(self.world.broker.turn.keep),
                 len(self.world.broker.turn.facts),
                 self.world.kept,
@@ -629,16 +629,19 @@ class Changes(RuleBasedStateMachine):
         assert set(self.world.host.queues) == set(self.model.queues)
         for name, queue in self.world.host.queues.items():
             expected = self.model.of_queue(name)
-            assert explain(queue.settings) == explain(expected), name
-            assert queue.limits == resolve(expected), name
-            assert (queue.stop_bytes, queue.stop_messages) == (queue.limits.stop_bytes, queue.limits.stop_messages)
+            assert explain(queue.gate.settings) == explain(expected), name
+            assert queue.gate.limits == resolve(expected), name
+            assert (queue.gate.stop_bytes, queue.gate.stop_messages) == (
+                queue.gate.limits.stop_bytes,
+                queue.gate.limits.stop_messages,
+            )
 
     def teardown(self) -> None:
         """A broker that takes up what was kept is as this one was."""
         broker = restarted(self.world)
         host = broker.virtualhost("default")
-        assert {n: (explain(q.settings), q.limits) for n, q in host.queues.items()} == {
-            n: (explain(q.settings), q.limits) for n, q in self.world.host.queues.items()
+        assert {n: (explain(q.gate.settings), q.gate.limits) for n, q in host.queues.items()} == {
+            n: (explain(q.gate.settings), q.gate.limits) for n, q in self.world.host.queues.items()
         }
         assert {x.name: self.keys(x) for x in host.exchanges.values()} == {
             x.name: self.keys(x) for x in self.world.host.exchanges.values()

@@ -18,6 +18,7 @@ from brokers.engine.values.events import (
 )
 from brokers.engine.values.stops import Scope
 from brokers.model import NOTIFICATIONS, TYPES
+from tests.engine.ports import Peer
 from tests.engine.simulation import START, Simulation
 
 NUMBER = r"(?:\d{1,3}(?:,\d{3})*)"
@@ -127,7 +128,7 @@ def test_overfull_comes_before_the_producers_it_blocks_and_underfull_before_thos
     world.send(one, 1)
     world.send(other, 1)
     assert world.kinds() == ["queue-overfull", "producer-blocked", "producer-blocked"]
-    queue.purge()
+    queue.lanes.purge()
     world.settle()
     assert world.kinds() == ["queue-underfull", "producer-released", "producer-released"]
 
@@ -150,7 +151,7 @@ def test_a_second_reason_is_not_said_and_the_release_comes_with_the_last(world):
     world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
     assert world.kinds() == ["producers-stopped"]
-    queue.purge()
+    queue.lanes.purge()
     world.settle()
     assert world.kinds() == ["queue-underfull"]
     world.broker.stopping.start_producers(Scope(), "", "ann")
@@ -173,12 +174,12 @@ def test_a_release_tells_how_long_the_block_lasted(world):
     sender = world.sender(queue)
     world.send(sender, 2)
     world.advance(1500)
-    queue.purge()
+    queue.lanes.purge()
     world.settle()
     lasted = {f.kind: f.attributes for f in world.facts if f.kind in ("queue-underfull", "producer-released")}
     assert lasted["queue-underfull"]["overfull_ms"] == 1500
     assert lasted["producer-released"]["blocked_ms"] == 1500
-    assert (sender.producer.blocked_ms, sender.producer.blocked_count, queue.overfull_ms) == (1500, 1, 1500)
+    assert (sender.producer.blocked_ms, sender.producer.blocked_count, queue.gate.overfull_ms) == (1500, 1, 1500)
 
 
 @pytest.mark.parametrize("kind", NOTIFICATIONS)
@@ -192,7 +193,7 @@ def test_every_text_is_one_line_whatever_people_and_clients_write(kind, words):
 def test_a_client_cannot_forge_a_line_of_the_log(world):
     forged = "x\n[vh(/default)/qu(orders)] QUE-1003 : Overfull"
     world.broker.open_connection(
-        "", user="guest", remote_address="127.0.0.1:1", container_id=forged, idle_timeout=0, handle=None
+        "", user="guest", remote_address="127.0.0.1:1", container_id=forged, idle_timeout=0, handle=Peer()
     )
     world.broker.stopping.stop_producers(Scope(), forged, "ann")
     world.settle()

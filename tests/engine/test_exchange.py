@@ -146,10 +146,10 @@ def test_deleting_a_queue_removes_its_bindings(world):
 def test_deleting_an_exchange_removes_its_bindings_and_its_policy(world):
     orders, stocks = world.queue("orders"), exchange(world, capacity_messages=5)
     world.broker.routing.bind(stocks, orders)
-    assert orders.limits.stop_messages == 5
+    assert orders.gate.limits.stop_messages == 5
     world.broker.routing.delete_exchange(stocks)
     world.settle()
-    assert orders.limits.capacity_messages == 0
+    assert orders.gate.limits.capacity_messages == 0
     assert not world.host.exchanges
     assert not world.host.bound
     assert not [key for key in world.kept if key[0] in ("binding", "exchange")]
@@ -167,9 +167,9 @@ def test_exchanges_bindings_and_their_policies_outlive_a_restart(world):
 
     host = broker.virtualhost("default")
     mine = broker.queue("default", "orders")
-    assert mine.limits == orders.limits
-    assert (mine.limits.stop_messages, mine.limits.resume_messages) == (40, 20)
-    assert mine.settings["capacity_messages"].origin == "exchange stocks"
+    assert mine.gate.limits == orders.gate.limits
+    assert (mine.gate.limits.stop_messages, mine.gate.limits.resume_messages) == (40, 20)
+    assert mine.gate.settings["capacity_messages"].origin == "exchange stocks"
     assert host.exchanges["stocks"].route("eu.de") == (mine,)
     assert host.exchanges["stocks"].version == stocks.version == 2
     assert host.exchanges["other"].route('odd/"key",') == (mine,)

@@ -42,7 +42,7 @@ class Market:
                 sender.send(100, 1000)
         for sender in sorted(told, key=lambda s: s.producer.id):
             world.arrive(sender)
-        self.highest = max(self.highest, self.queue.depth_messages)
+        self.highest = max(self.highest, self.queue.gate.depth_messages)
         world.consume(self.consumer, 1 << 20)
         world.facts.clear()
         world.broker.turn.now += ROUND_TRIP

@@ -93,4 +93,4 @@ def test_memory_is_bounded_however_many_groups_there_are(world):
     consumer = grouped(world, queue, credit=10_000)
     publish(queue, *(f"{n}:x" for n in range(5_000)))
     assert len(handed_out(queue)[consumer]) == 5_000
-    assert len(queue.groups._owners) <= 1024
+    assert len(queue.dispatcher.groups._owners) <= 1024

@@ -101,23 +101,23 @@ class Market:
         self.world.facts.clear()
         self.check_depth()
         for client in self.clients:
-            if not client.wants or client.sender.producer.blocked or client.sender.producer.held:
+            if not client.wants or client.sender.producer.blocked or client.sender.producer.unsettled:
                 client.since = self.now
             self.highest = max(self.highest, self.now - client.since)
 
     def check_depth(self) -> None:
-        queue, limits = self.queue, self.queue.limits
+        queue, limits = self.queue, self.queue.gate.limits
         if limits.stop_messages != UNLIMITED:
-            assert queue.depth_messages <= limits.stop_messages + 1 + self.more(limits.stop_messages)
+            assert queue.gate.depth_messages <= limits.stop_messages + 1 + self.more(limits.stop_messages)
         if limits.stop_bytes != UNLIMITED:
-            assert queue.depth_bytes <= limits.stop_bytes + self.largest + self.more(limits.stop_bytes)
-        if queue.outside:
-            assert queue.state is not State.NORMAL, "a message waits though the queue is not overfull"
+            assert queue.gate.depth_bytes <= limits.stop_bytes + self.largest + self.more(limits.stop_bytes)
+        if queue.gate.parked:
+            assert queue.gate.state is not State.NORMAL, "a message waits though the queue is not overfull"
             assert all(c.sender.producer.blocked for c in self.clients), "a message waits and nothing says why"
 
     def more(self, stop: int) -> int:
         """What the queue takes above its stop level, if its mechanism is hold."""
-        return max(1, stop // 10) if self.queue.limits.full == "hold" else 0
+        return max(1, stop // 10) if self.queue.gate.limits.overflow == "hold" else 0
 
     @staticmethod
     def accepted(client: Client) -> int:
@@ -144,11 +144,11 @@ def policy_of(unit: str, capacity: int, size: int = SMALL) -> dict[str, int]:
 @pytest.mark.parametrize("capacity", [1, 2, 17, 100])
 def test_a_lone_producer_among_idle_ones_fills_the_queue_and_is_blocked(capacity, kind, idle, unit):
     market = Market({kind: idle, "eager": 1}, **policy_of(unit, capacity))
-    while market.queue.state is State.NORMAL:
+    while market.queue.gate.state is State.NORMAL:
         market.step()
         assert market.highest <= bound(idle)
     assert all(c.sender.producer.blocked for c in market.clients)
-    assert market.queue.depth_messages == capacity + 1
+    assert market.queue.gate.depth_messages == capacity + 1
 
 
 @pytest.mark.domain("3 bounded waiting")
@@ -179,10 +179,10 @@ def test_a_thousand_mixed_producers_are_accepted_in_time_or_blocked(capacity, co
 def test_where_messages_are_large_probes_are_few_and_are_passed_on_in_time(size):
     """Nothing that large is made here: the queue has seen such a message lately."""
     market = Market({"vanished": 999, "eager": 1}, capacity_messages=17)
-    ledger = market.queue.ledger
+    ledger = market.queue.gate.ledger
     ledger.largest = ledger.recent = size
     assert Probes.most(size) == FEWEST_PROBES
-    while market.queue.state is State.NORMAL:
+    while market.queue.gate.state is State.NORMAL:
         market.step()
         assert len(ledger.probes) <= FEWEST_PROBES
         assert market.highest <= AMONG_THOUSAND
@@ -198,12 +198,12 @@ def test_a_client_that_waits_for_credit_for_ten_messages_gets_it_once_there_is_r
     queue = world.queue(capacity_messages=200)
     batcher = world.sender(queue, answers=answers)
     busy = [world.sender(queue) for _ in range(others)]
-    while queue.state is State.NORMAL:
+    while queue.gate.state is State.NORMAL:
         for sender in busy or [batcher]:
             world.send(sender, 50)
         world.advance(SWEEP)
     taker = world.receiver(queue)
-    while queue.depth_messages:
+    while queue.gate.depth_messages:
         world.consume(taker, 50)
         world.advance(SWEEP)
     waited = 0
@@ -213,14 +213,14 @@ def test_a_client_that_waits_for_credit_for_ten_messages_gets_it_once_there_is_r
         world.advance(SWEEP)
         waited += SWEEP
         assert waited <= AMONG_HUNDRED
-    assert queue.depth_messages + queue.ledger.reserved <= 201
+    assert queue.gate.depth_messages + queue.gate.ledger.reserved <= 201
 
 
 def test_a_queue_at_rest_is_not_looked_at_for_the_sake_of_probes_while_memory_is_nearly_used_up() -> None:
     world = Simulation()
     queue = world.queue(capacity_messages=100)
     busy, idle = world.sender(queue), world.sender(queue, answers=False)
-    while queue.state is State.NORMAL:
+    while queue.gate.state is State.NORMAL:
         world.send(busy, 50)
         world.advance(SWEEP)
     world.consume(world.receiver(queue), 1_000)
@@ -228,7 +228,7 @@ def test_a_queue_at_rest_is_not_looked_at_for_the_sake_of_probes_while_memory_is
     for _ in range(100):
         world.advance(SWEEP)
     assert idle.producer.probing
-    assert queue not in world.broker.turn.watched
+    assert queue not in world.broker.agenda.watched
     world.broker.shortages.set_limits({})
     world.settle()
     for _ in range(40):
@@ -244,7 +244,7 @@ def test_of_the_room_that_is_left_half_stays_for_those_that_send() -> None:
     for _ in range(100):
         world.advance(SWEEP)
     assert sum(sender.producer.credit for sender in senders) <= 101
-    assert queue.ledger.room(queue.limits, 0, 0) >= 50
+    assert queue.gate.ledger.room(queue.gate.limits, 0, 0) >= 50
 
 
 @pytest.mark.parametrize("capacity", [1, 17])
@@ -256,7 +256,7 @@ def test_a_producer_that_wakes_up_after_an_hour_is_accepted_at_once_or_blocked(c
     woken = market.clients[-1]
     woken.kind, woken.since = "eager", market.now
     market.highest = 0
-    while market.queue.state is State.NORMAL:
+    while market.queue.gate.state is State.NORMAL:
         market.step()
     assert market.highest <= 1_000
 
@@ -272,8 +272,8 @@ def test_a_capacity_in_bytes_is_exceeded_by_one_message_at_most_when_sizes_grow_
     market.largest = LARGE
     for _ in range(10):
         market.run(1_000)
-        assert market.queue.depth_bytes <= capacity + LARGE
-        assert market.queue.state is State.OVERFULL
+        assert market.queue.gate.depth_bytes <= capacity + LARGE
+        assert market.queue.gate.state is State.OVERFULL
         market.world.consume(market.consumer, 1_000)
 
 
@@ -286,8 +286,8 @@ def test_what_waits_outside_after_sizes_grew_is_bounded_by_the_credit_that_was_o
     client.sizes = [LARGE]
     market.largest = LARGE
     market.run(1_000)
-    assert 0 < len(market.queue.outside) <= may
-    assert market.queue.outside.bytes == LARGE * len(market.queue.outside)
+    assert 0 < len(market.queue.gate.parked) <= may
+    assert market.queue.gate.parked.bytes == LARGE * len(market.queue.gate.parked)
     assert client.sender.producer.credit == 0
 
 
@@ -299,7 +299,7 @@ def test_messages_that_waited_outside_go_in_by_their_turn_and_none_is_lost():
     for client in market.clients:
         client.sizes = [LARGE]
     market.run(500)
-    assert len(market.queue.outside) > 20
+    assert len(market.queue.gate.parked) > 20
     for client in market.clients:
         client.kind, client.wants = "idle", 0
     sent = {c.sender.producer.id: c.sender.sent for c in market.clients}
@@ -312,22 +312,22 @@ def test_messages_that_waited_outside_go_in_by_their_turn_and_none_is_lost():
         market.world.accept(market.consumer)
         market.step()
     assert came == {producer: list(range(1, count + 1)) for producer, count in sent.items()}
-    assert not market.queue.outside
+    assert not market.queue.gate.parked
 
 
 def test_while_the_queue_is_stopped_probes_are_taken_back_and_late_messages_wait():
     market = Market({"vanished": 20, "eager": 2}, capacity_messages=17)
     market.run(1_000, "quick")
-    assert len(market.queue.ledger.probes) >= 20
+    assert len(market.queue.gate.ledger.probes) >= 20
     market.world.broker.stopping.stop_producers(Scope(), "", "ann")
     market.world.settle()
-    assert len(market.queue.ledger.probes) == 0
-    depth = market.queue.depth_messages
+    assert len(market.queue.gate.ledger.probes) == 0
+    depth = market.queue.gate.depth_messages
     market.run(1_000)
-    assert market.queue.depth_messages == depth
+    assert market.queue.gate.depth_messages == depth
     market.world.broker.stopping.start_producers(Scope(), "", "ann")
     market.run(2_000)
-    assert market.queue.state is State.OVERFULL
+    assert market.queue.gate.state is State.OVERFULL
 
 
 # -- hold ---------------------------------------------------------------------------------------------------------
@@ -339,13 +339,15 @@ def test_while_the_queue_is_stopped_probes_are_taken_back_and_late_messages_wait
 @pytest.mark.parametrize("capacity", [1, 17, 50, 1000])
 def test_hold_takes_a_tenth_of_the_stop_level_more_whatever_its_producers_send(capacity, count, unit):
     market = Market({"eager": count}, mechanism="hold", **policy_of(unit, capacity))
-    while market.queue.state is State.NORMAL:
+    while market.queue.gate.state is State.NORMAL:
         market.step()
     market.run(1_000)
     queue = market.queue
-    assert capacity + 1 <= queue.depth_messages <= capacity + 1 + max(1, capacity // 10)
-    assert sum(p.held for p in queue.producers) == queue.depth_messages - capacity - 1 + len(queue.outside)
-    assert all(p.blocked for p in queue.producers)
+    assert capacity + 1 <= queue.gate.depth_messages <= capacity + 1 + max(1, capacity // 10)
+    assert sum(p.unsettled for p in queue.gate.producers) == queue.gate.depth_messages - capacity - 1 + len(
+        queue.gate.parked
+    )
+    assert all(p.blocked for p in queue.gate.producers)
 
 
 @pytest.mark.domain("1 hold is bounded")
@@ -364,7 +366,7 @@ def test_with_hold_mixed_producers_are_accepted_in_time_or_blocked(capacity, uni
 def test_with_hold_each_producer_that_waits_is_served_after_the_queue_resumes(count):
     market = Market({"eager": count}, capacity_messages=17, mechanism="hold")
     market.run(500)
-    assert market.queue.state is State.OVERFULL
+    assert market.queue.gate.state is State.OVERFULL
     before = [market.accepted(c) for c in market.clients]
     market.run(8_000, "quick")
     assert all(market.accepted(c) > b for c, b in zip(market.clients, before, strict=True))

@@ -18,6 +18,7 @@ from brokers.engine.registry.subscription import Wish
 from brokers.engine.values.stops import Scope
 from brokers.model import TYPES, Kind, ObjectName, object_name
 from tests.engine.plainly import Plainly
+from tests.engine.ports import Link
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_managed import anything, names
 
@@ -57,7 +58,7 @@ def peopled() -> tuple[Simulation, Management]:
     world.broker.slow_consumers.create(world.host, "slow", slow)
     wish = Wish("stocks.eu", "stocks", "eu", "client", "mine", durable=True, shared=True)
     subscription = world.broker.subscriptions.subscribe(world.connection(), wish)
-    world.broker.attach_consumer(world.connection(), subscription.queue, "mine", None, browsing=False)
+    world.broker.attach_consumer(world.connection(), subscription.queue, "mine", Link(), browsing=False)
     world.broker.accounts.credentials = Plainly()
     world.broker.accounts.create({"name": "anna", "grants": ["default:publish"]})
     world.settle()
@@ -453,7 +454,7 @@ def test_closing_a_connection_asks_the_protocol_layer(world, management):
     management.call(connection.name, "close", {"reason": "maintenance"}, "ann")
     (effect,) = world.broker.turn.take_effects()
     assert isinstance(effect, Close)
-    assert effect.connection is connection
+    assert effect.port is connection.handle
     assert "ann" in effect.description
     assert "maintenance" in effect.description
 

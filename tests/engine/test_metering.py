@@ -14,6 +14,7 @@ from brokers.engine.flow.usage import Resource
 from brokers.engine.services.outlet import Outlet, Parcel
 from brokers.engine.values.message import Header
 from tests.engine.fake_store import FakeStores
+from tests.engine.ports import Link
 from tests.engine.simulation import Sender, Simulation
 
 
@@ -21,8 +22,8 @@ def in_memory(broker: Broker, *outlets: Outlet) -> int:
     """Bytes of all bodies, by looking at each (no queue here spools, or has a store)."""
     found = 0
     for queue in broker.queues():
-        found += sum(len(body) for line in queue.lines for _, body in (*line.returned, *line.ready))
-        found += sum(len(waiting.body) for waiting in (*queue.outside, *queue.lacking))
+        found += sum(len(body) for line in queue.lanes.lanes for _, body in (*line.returned, *line.ready))
+        found += sum(len(waiting.body) for waiting in (*queue.gate.parked, *queue.gate.awaiting))
     return found + sum(len(parcel.body) for outlet in outlets for parcel in outlet.waiting)
 
 
@@ -122,7 +123,7 @@ def test_what_waits_outside_a_full_queue_is_memory() -> None:
     queue = simulation.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=60_000)
     sender = simulation.sender(queue)
     simulation.send(sender, 50, 1000)
-    assert queue.depth_messages == 3
+    assert queue.gate.depth_messages == 3
     assert simulation.broker.shortages.used(Resource.MEMORY) == 50_000
     simulation.detach(sender)
     assert simulation.broker.shortages.used(Resource.MEMORY) == 3_000
@@ -151,7 +152,7 @@ def test_an_open_transaction_is_memory() -> None:
     simulation = Simulation()
     queue = simulation.queue()
     sender = simulation.sender(queue)
-    transaction = simulation.broker.transactions.declare(sender.producer.connection, None)
+    transaction = simulation.broker.transactions.declare(sender.producer.connection, Link())
     assert transaction is not None
     for _ in range(5):
         transaction.publish(sender.producer, b"x" * 1000, told=True)

@@ -16,12 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from brokers.admin import InvalidValue
 from brokers.engine.flow.credit import GRACE_MS, draining
-from brokers.engine.flow.overflow import Verdict
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.table import State
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message, Queue
 from brokers.engine.values.message import NEVER, PLAIN, Header, number_of, rank_of
+from brokers.engine.values.outcomes import Verdict
 from brokers.engine.values.policy import Value
 from brokers.engine.values.stops import Scope
 from tests.engine.simulation import Sender, Simulation, origin
@@ -88,12 +88,12 @@ class Model:
 
     def publish(self, producer: Producer, body: bytes, now: int, *, late: bool) -> Verdict:
         """`late`: on credit that was taken back."""
-        limits = self.queue.limits
-        way = limits.full if self.overfull else "not full"
+        limits = self.queue.gate.limits
+        way = limits.overflow if self.overfull else "not full"
         behind_others = bool(self.outside) and not way.startswith("reject")
         if way == "hold" and not self.takes_held:
             way = "block"
-        if (late and self.queue.stops) or behind_others or way in ("block", "reject-after"):
+        if (late and self.queue.gate.stops) or behind_others or way in ("block", "reject-after"):
             self.outside.append((producer, body, now + limits.reject_after_ms))
             return Verdict.HELD
         if way == "reject":
@@ -107,7 +107,7 @@ class Model:
     @property
     def takes_held(self) -> bool:
         """With `hold`: the depth is above the stop level by a tenth of it at most, or by one."""
-        limits = self.queue.limits
+        limits = self.queue.gate.limits
         messages, size = len(self.sizes), sum(self.sizes.values())
         return messages <= limits.stop_messages + max(1, limits.stop_messages // 10) and size <= (
             limits.stop_bytes + max(1, limits.stop_bytes // 10)
@@ -127,7 +127,7 @@ class Model:
 
     def let_in(self) -> None:
         """What the engine has let in from outside. When it must, is told by an invariant."""
-        while self.enqueued < self.queue.enqueued:
+        while self.enqueued < self.queue.gate.enqueued:
             self.enqueue(self.outside.pop(0)[1])
 
     def forget(self, number: int) -> None:
@@ -150,7 +150,7 @@ class Model:
             self.measure()
 
     def measure(self) -> None:
-        limits = self.queue.limits
+        limits = self.queue.gate.limits
         size, count = sum(self.sizes.values()), len(self.sizes)
         if limits.ring:
             self.resume()
@@ -165,13 +165,13 @@ class Model:
 
     @property
     def above(self) -> bool:
-        limits = self.queue.limits
+        limits = self.queue.gate.limits
         if limits.ring:
             return False
         return sum(self.sizes.values()) > limits.stop_bytes or len(self.sizes) > limits.stop_messages
 
     def expire(self, now: int) -> None:
-        while self.queue.limits.full == "reject-after" and self.outside and self.outside[0][2] <= now:
+        while self.queue.gate.limits.overflow == "reject-after" and self.outside and self.outside[0][2] <= now:
             del self.outside[0]
 
     def leave(self, producer: Producer) -> None:
@@ -180,9 +180,9 @@ class Model:
 
     def limits_changed(self, way: str) -> None:
         """`way`: what the queue did before when it was full."""
-        if way != self.queue.limits.full:
+        if way != self.queue.gate.limits.overflow:
             self.held.clear()
-            deadline = self.queue.turn.now + self.queue.limits.reject_after_ms
+            deadline = self.queue.turn.now + self.queue.gate.limits.reject_after_ms
             self.outside = [(producer, body, deadline) for producer, body, _ in self.outside]
         self.drop()
         self.let_in()
@@ -193,7 +193,7 @@ class Model:
 
     def drop(self) -> None:
         """A ring makes room by its oldest messages of the lowest priority."""
-        limits = self.queue.limits
+        limits = self.queue.gate.limits
         while (
             limits.ring
             and self.available
@@ -203,7 +203,7 @@ class Model:
 
     @property
     def state(self) -> State:
-        stopped = bool(self.queue.stops)
+        stopped = bool(self.queue.gate.stops)
         if self.overfull:
             return State.OVERFULL_STOPPED if stopped else State.OVERFULL
         return State.STOPPED if stopped else State.NORMAL
@@ -227,7 +227,7 @@ class Watched(Simulation):
                     self._dispatched(model, consumer, message)
             if not consumer.browsing:
                 self.held[consumer].extend(messages)
-        ready = {c for c in queue.consumers if c.credit}
+        ready = {c for c in queue.dispatcher.consumers if c.credit}
         assert all(ready <= model.barred.get(n, set()) for n in model.available), "a ready consumer got nothing"
 
     def time_passed(self) -> None:
@@ -244,14 +244,18 @@ class Watched(Simulation):
         model.available.remove(number)
 
     def grant(self, queue: Queue) -> None:
-        before, room, reserved = {p: p.credit for p in queue.producers}, queue.room(), queue.ledger.reserved
+        before, room, reserved = (
+            {p: p.credit for p in queue.gate.producers},
+            queue.gate.room(),
+            queue.gate.ledger.reserved,
+        )
         super().grant(queue)
         self.models[queue].let_in()
-        if any(p.credit > before[p] for p in queue.producers):
-            assert not queue.state.stopped
-            assert queue.state is State.NORMAL or queue.limits.full.startswith("reject")
-            assert 0 <= queue.ledger.reserved - reserved <= room, "credit was given that there is no room for"
-        assert all(p.credit <= max(before[p], queue.limits.window) for p in queue.producers)
+        if any(p.credit > before[p] for p in queue.gate.producers):
+            assert not queue.gate.state.stopped
+            assert queue.gate.state is State.NORMAL or queue.gate.limits.overflow.startswith("reject")
+            assert 0 <= queue.gate.ledger.reserved - reserved <= room, "credit was given that there is no room for"
+        assert all(p.credit <= max(before[p], queue.gate.limits.window) for p in queue.gate.producers)
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -338,16 +342,16 @@ class EngineMachine(RuleBasedStateMachine):
             return
         queue = producer.queue
         self.world.models[queue].leave(producer)
-        before = (queue.depth_messages, queue.enqueued, queue.depth_bytes)
+        before = (queue.gate.depth_messages, queue.gate.enqueued, queue.gate.depth_bytes)
         assert self.world.publish(sender, b"!") is Verdict.NO_CREDIT
-        assert (queue.depth_messages, queue.enqueued, queue.depth_bytes) == before
-        assert producer not in queue.ledger.members
+        assert (queue.gate.depth_messages, queue.gate.enqueued, queue.gate.depth_bytes) == before
+        assert producer not in queue.gate.ledger.members
 
     def arrive(self, sender: Sender, most: int) -> None:
         """One frame after the other, each told to the model."""
         producer, queue = sender.producer, sender.producer.queue
         model = self.world.models[queue]
-        while sender.frames and most and producer in queue.ledger.members:
+        while sender.frames and most and producer in queue.gate.ledger.members:
             most -= 1
             frame, expected = sender.frames[0], sender.verdicts.copy()
             if isinstance(frame, bytes):
@@ -389,7 +393,7 @@ class EngineMachine(RuleBasedStateMachine):
         message = held.pop(which % len(held))
         queue = consumer.queue
         model = self.world.models[queue]
-        number, limits = message[0], queue.limits
+        number, limits = message[0], queue.gate.limits
         if outcome in ("failed", "barred"):
             model.failed[number] += 1
         if outcome in ("accept", "reject") or 0 < limits.maximum_deliveries <= model.failed[number]:
@@ -444,15 +448,18 @@ class EngineMachine(RuleBasedStateMachine):
             self.change_limits(lambda: broker.set_own_policy(self.queues[int(where)], policy))
 
     def change_limits(self, change: Any) -> None:
-        before = {q: q.limits for q in self.queues}
+        before = {q: q.gate.limits for q in self.queues}
         try:
             change()
         except InvalidValue:
-            assert before == {q: q.limits for q in self.queues}, "a refused change changed something"
+            assert before == {q: q.gate.limits for q in self.queues}, "a refused change changed something"
             return
         for queue, model in self.world.models.items():
-            model.limits_changed(before[queue].full)
-            model.before = (queue.depth_messages, queue.depth_bytes)  # what waited outside may have been let in
+            model.limits_changed(before[queue].overflow)
+            model.before = (
+                queue.gate.depth_messages,
+                queue.gate.depth_bytes,
+            )  # what waited outside may have been let in
         self.world.settle()
 
     @rule(scope=st.sampled_from(SCOPES))
@@ -471,7 +478,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert not any(scope.contains(s) for s in self.world.broker.stops)
 
     def check_outcome(self, scope: Scope, outcome: Any) -> None:
-        producers = [p for q in self.queues if scope.covers(q.virtualhost, q.name) for p in q.producers]
+        producers = [p for q in self.queues if scope.covers(q.virtualhost, q.name) for p in q.gate.producers]
         assert outcome.queues == sum(scope.covers(q.virtualhost, q.name) for q in self.queues)
         assert outcome.producers == len(producers)
         assert outcome.draining == sum(p.blocked and bool(p.withdrawn or (p.draining and p.credit)) for p in producers)
@@ -481,7 +488,7 @@ class EngineMachine(RuleBasedStateMachine):
     def purge(self, pick: int) -> None:
         queue = self.queues[pick % len(self.queues)]
         model = self.world.models[queue]
-        assert queue.purge() == len(model.available)
+        assert queue.lanes.purge() == len(model.available)
         for number in list(model.available):
             model.forget(number)
         model.measure()
@@ -496,24 +503,24 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def contents_are_those_of_the_model(self) -> None:
         for queue, model in self.world.models.items():
-            assert queue.depth_messages == len(model.sizes)
-            assert queue.depth_bytes == sum(model.sizes.values())
-            there = [m for line in queue.lines for m in (*line.returned, *line.ready)]
+            assert queue.gate.depth_messages == len(model.sizes)
+            assert queue.gate.depth_bytes == sum(model.sizes.values())
+            there = [m for line in queue.lanes.lanes for m in (*line.returned, *line.ready)]
             assert [m[0] for m in there] == sorted(model.available)
             held = [m for c, messages in self.world.held.items() if c.queue is queue for m in messages]
-            assert queue.unacknowledged == len(held) == sum(c.unacknowledged for c in queue.consumers)
+            assert queue.lanes.unacknowledged == len(held) == sum(c.unacknowledged for c in queue.dispatcher.consumers)
             assert sorted(m[0] for m in [*there, *held]) == sorted(model.sizes)
-            assert queue.enqueued - queue.dequeued == queue.depth_messages
-            assert set(queue.deliveries) <= set(model.sizes)
-            assert set(queue.excluded) <= set(model.sizes)
-            assert queue.deadlines.at == model.due
-            assert {n: count for n, count in queue.deliveries.items() if count} == +model.failed
+            assert queue.gate.enqueued - queue.lanes.dequeued == queue.gate.depth_messages
+            assert set(queue.lanes.deliveries) <= set(model.sizes)
+            assert set(queue.lanes.excluded) <= set(model.sizes)
+            assert queue.lanes.deadlines.at == model.due
+            assert {n: count for n, count in queue.lanes.deliveries.items() if count} == +model.failed
 
     @invariant()
     def each_producers_messages_are_in_the_order_in_which_it_sent_them(self) -> None:
         for queue in self.queues:
             last: dict[tuple[int, int], int] = {}
-            for line in queue.lines:
+            for line in queue.lanes.lanes:
                 for message in [*line.returned, *line.ready]:
                     producer, number = origin(message)
                     assert number > last.get((producer, line.rank), 0)
@@ -522,35 +529,43 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def states_and_reasons_are_those_of_the_model(self) -> None:
         for queue, model in self.world.models.items():
-            assert queue.state is model.state
-            expected = [f"queue-overfull:{queue.name}"] if model.overfull and queue.limits.full != "reject" else []
+            assert queue.gate.state is model.state
+            expected = (
+                [f"queue-overfull:{queue.name}"] if model.overfull and queue.gate.limits.overflow != "reject" else []
+            )
             expected += [
                 f"operator-stop:{s}" for s in self.world.broker.stops if s.covers(queue.virtualhost, queue.name)
             ]
-            assert set(queue.stops) == {s for s in self.world.broker.stops if s.covers(queue.virtualhost, queue.name)}
-            for producer in queue.producers:
+            assert set(queue.gate.stops) == {
+                s for s in self.world.broker.stops if s.covers(queue.virtualhost, queue.name)
+            }
+            for producer in queue.gate.producers:
                 assert sorted(producer.reasons) == sorted(expected)
                 assert producer.blocked is bool(expected)
                 assert (producer.blocked_since is None) is not producer.blocked
                 assert bool(producer.release_condition()) is producer.blocked
-                if queue.state.stopped or (queue.state.overfull and queue.limits.bounded):
+                if queue.gate.state.stopped or (queue.gate.state.overfull and queue.gate.limits.bounded):
                     assert not producer.credit, "a producer that is held has credit"
-            assert queue.blocked_producers == sum(p.blocked for p in queue.producers)
-            assert (queue.overfull_since is not None) is queue.state.overfull
-            assert (queue.stopped_since is not None) is queue.state.stopped
+            assert queue.gate.blocked_producers == sum(p.blocked for p in queue.gate.producers)
+            assert (queue.gate.overfull_since is not None) is queue.gate.state.overfull
+            assert (queue.gate.stopped_since is not None) is queue.gate.state.stopped
 
     @invariant()
     def credit_adds_up_and_stays_within_the_limit(self) -> None:
         for queue, model in self.world.models.items():
-            ledger, limits = queue.ledger, queue.limits
+            ledger, limits = queue.gate.ledger, queue.gate.limits
             members = list(ledger.members)
             assert all(min(p.credit, p.withdrawn, p.lapsed, p.doubtful) >= 0 for p in members)
             assert ledger.reserved == sum(p.credit * (not p.probing) + p.withdrawn for p in members)
             assert all(p.credit == 1 and p.idle and not p.waiting for p in members if p.probing)
             assert len(ledger.probes) == sum(p.probing for p in members)
-            if queue.state is State.NORMAL and queue.room() < 0 and any(p.credit and not p.probing for p in members):
-                assert sum(p.withdrawn for p in members) >= -queue.room(), "too much credit is left out"
-            depth, size = queue.depth_messages, queue.depth_bytes
+            if (
+                queue.gate.state is State.NORMAL
+                and queue.gate.room() < 0
+                and any(p.credit and not p.probing for p in members)
+            ):
+                assert sum(p.withdrawn for p in members) >= -queue.gate.room(), "too much credit is left out"
+            depth, size = queue.gate.depth_messages, queue.gate.depth_bytes
             if limits.bounded:
                 assert depth <= max(model.before[0], limits.stop_messages + 1)
                 assert size <= max(model.before[1], limits.stop_bytes + LARGEST)
@@ -560,7 +575,7 @@ class EngineMachine(RuleBasedStateMachine):
     def nobody_is_forgotten(self) -> None:
         """Whoever runs and has no credit stands in the line or is being drained; what takes time is watched."""
         for queue in self.queues:
-            ledger = queue.ledger
+            ledger = queue.gate.ledger
             members = set(ledger.members)
             lines = [*ledger.waiting, *ledger.idle]
             assert set(ledger.waiting) == {p for p in members if p.waiting and not p.idle}
@@ -570,13 +585,13 @@ class EngineMachine(RuleBasedStateMachine):
             assert {p for p in members if p.withdrawn or p.draining} <= set(ledger.pending)
             assert draining(ledger.pending) == draining(members)
             for producer in members:
-                if queue.state is State.NORMAL and not producer.credit and not producer.held:
+                if queue.gate.state is State.NORMAL and not producer.credit and not producer.unsettled:
                     assert producer.waiting or producer.draining, "a producer that may run is forgotten"
-            starved = queue.state is State.NORMAL and any(not p.credit for p in lines)
+            starved = queue.gate.state is State.NORMAL and any(not p.credit for p in lines)
             if ledger.pending or starved:
-                assert queue in self.world.broker.turn.watched, "nobody takes credit back"
-            if queue.state is State.NORMAL and any(not p.credit for p in ledger.waiting):
-                assert queue.room() <= 0
+                assert queue in self.world.broker.agenda.watched, "nobody takes credit back"
+            if queue.gate.state is State.NORMAL and any(not p.credit for p in ledger.waiting):
+                assert queue.gate.room() <= 0
 
     @invariant()
     def clients_were_told_of_the_credit_that_they_have(self) -> None:
@@ -588,11 +603,11 @@ class EngineMachine(RuleBasedStateMachine):
     def every_outcome_that_is_withheld_comes(self) -> None:
         for producer, sender in self.world.senders.items():
             held = self.world.models[producer.queue].withheld(producer)
-            assert producer.held == held
+            assert producer.unsettled == held
             assert sender.verdicts[Verdict.HELD] == held + sum(sender.outcomes.values())
         for queue, model in self.world.models.items():
-            assert [w.producer for w in queue.outside] == [w[0] for w in model.outside]
-            if queue.outside and queue.state is State.NORMAL:
+            assert [w.producer for w in queue.gate.parked] == [w[0] for w in model.outside]
+            if queue.gate.parked and queue.gate.state is State.NORMAL:
                 raise AssertionError("a message waits though the queue is not overfull")
 
     @invariant()
@@ -602,7 +617,7 @@ class EngineMachine(RuleBasedStateMachine):
                 assert self.overfull[str(fact.object)] is not FINAL[fact.kind]
                 self.overfull[str(fact.object)] = FINAL[fact.kind]
         self.world.facts.clear()
-        assert self.overfull == {str(q.object_name): q.state.overfull for q in self.queues}
+        assert self.overfull == {str(q.object_name): q.gate.state.overfull for q in self.queues}
 
     def teardown(self) -> None:
         """Left alone, every reservation ends, and nothing is watched that has nothing to take back."""
@@ -613,17 +628,17 @@ class EngineMachine(RuleBasedStateMachine):
         world.settle()
         world.advance(1000 + 4 * GRACE_MS)
         for queue in self.queues:
-            assert queue.ledger.reserved == 0
-            assert not queue.ledger.pending
-            assert not queue.outside or queue.limits.full != "reject-after"
-        assert not world.broker.turn.watched
+            assert queue.gate.ledger.reserved == 0
+            assert not queue.gate.ledger.pending
+            assert not queue.gate.parked or queue.gate.limits.overflow != "reject-after"
+        assert not world.broker.agenda.watched
         world.broker.stopping.start_producers(Scope(), "", "ann")
         world.settle()
         for pick, queue in enumerate(self.queues):
-            for _ in range(len(queue.outside) + 1):
+            for _ in range(len(queue.gate.parked) + 1):
                 self.everybody_accepts_all()
                 self.purge(pick)
-            assert not queue.outside
+            assert not queue.gate.parked
 
 
 EngineMachine.TestCase.settings = settings(settings.default, max_examples=120, stateful_step_count=50)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from brokers.engine.flow.receipt import Outcome
 from brokers.engine.flow.turn import Detach
 from brokers.engine.services.outlet import Outlet, Parcel
+from brokers.engine.values.outcomes import Outcome
 from brokers.testing import InMemoryBroker
 
 
@@ -18,7 +18,7 @@ def test_a_withheld_message_of_a_deleted_queue_is_refused() -> None:
     outlet = Outlet(engine.links, connection, "link", 0, settled.append)
 
     def end_turn() -> None:
-        for producer in queue.grant():
+        for producer in queue.gate.grant():
             producer.handle.sync_credit()
 
     for number in range(4):
@@ -29,6 +29,6 @@ def test_a_withheld_message_of_a_deleted_queue_is_refused() -> None:
     engine.delete_queue(queue)
     for effect in engine.turn.take_effects():
         if isinstance(effect, Detach):
-            effect.link.handle.end(effect.condition, effect.description)
+            effect.port.end(effect.condition, effect.description)
     assert [(p.delivery, p.outcome) for p in settled[3:]] == [(3, Outcome.REFUSED)]
     assert (outlet.unsettled, outlet.taps) == (0, {})

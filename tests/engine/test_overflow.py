@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from brokers.admin import InvalidValue
-from brokers.engine.flow.overflow import WAYS, Outcome, Verdict
+from brokers.engine.flow.explanation import longest_wait
+from brokers.engine.flow.overflow import OVERFLOW_POLICIES
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Settled
 from brokers.engine.queues.queue import Queue
+from brokers.engine.values.outcomes import Outcome, Verdict
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 
@@ -55,21 +57,21 @@ def test_hold_takes_messages_and_withholds_their_outcome_until_resume(broker: In
     producer = broker.attach_producer("q")
     verdicts = send(broker, producer, 100)
     assert verdicts == [Verdict.TAKEN] * 11 + [Verdict.HELD] * (len(verdicts) - 11)
-    assert producer.held == len(verdicts) - 11 > 0
-    assert producer.held <= 20, "the producer's window bounds what is withheld"
+    assert producer.unsettled == len(verdicts) - 11 > 0
+    assert producer.unsettled <= 20, "the producer's window bounds what is withheld"
     assert producer.credit == 0
     assert producer.blocked
-    assert queue.depth_messages == len(verdicts)
-    held = producer.held
+    assert queue.gate.depth_messages == len(verdicts)
+    held = producer.unsettled
     consumer = broker.attach_consumer("q")
     consumer.credit = 100
     queue.touch()
     broker._end_turn()
     for each, message in broker.acquired[: len(verdicts) - 5]:
         queue.remove(each, message)
-    assert settled(broker) == [Settled(producer, held, Outcome.ACCEPTED)]
+    assert settled(broker) == [Settled(producer.handle, held, Outcome.ACCEPTED)]
     assert not producer.blocked
-    assert producer.held == 0
+    assert producer.unsettled == 0
     assert producer.credit > 0
 
 
@@ -80,7 +82,7 @@ def test_reject_refuses_at_once_and_blocks_nobody(broker: InMemoryBroker) -> Non
     assert verdicts == [Verdict.TAKEN] * 11 + [Verdict.REFUSED] * 19
     assert not producer.blocked
     assert producer.credit > 0
-    assert (queue.depth_messages, queue.rejected) == (11, 19)
+    assert (queue.gate.depth_messages, queue.gate.rejected) == (11, 19)
     broker.consume(broker.attach_consumer("q"), 6)
     assert send(broker, producer, 1) == [Verdict.TAKEN]
 
@@ -91,11 +93,11 @@ def test_reject_after_lets_in_what_waited_when_there_is_room_in_time(broker: InM
     assert send(broker, producer, 13) == [Verdict.TAKEN] * 11 + [Verdict.HELD] * 2
     assert producer.blocked
     broker.advance(300)
-    assert (queue.depth_messages, queue.rejected) == (11, 0)
+    assert (queue.gate.depth_messages, queue.gate.rejected) == (11, 0)
     broker.consume(broker.attach_consumer("q"), 6)
-    assert (queue.depth_messages, len(queue.outside), producer.held) == (7, 0, 0)
+    assert (queue.gate.depth_messages, len(queue.gate.parked), producer.unsettled) == (7, 0, 0)
     assert not producer.blocked
-    assert queue.longest_wait(broker.engine.turn.now) == 300
+    assert longest_wait(queue.gate, broker.engine.turn.now) == 300
 
 
 def test_reject_after_rejects_what_waited_too_long(broker: InMemoryBroker) -> None:
@@ -108,9 +110,9 @@ def test_reject_after_rejects_what_waited_too_long(broker: InMemoryBroker) -> No
     assert settled(broker) == []
     engine.turn.now += 1
     engine.sweep()
-    assert settled(broker) == [Settled(producer, 2, Outcome.REFUSED)]
-    assert (queue.rejected, producer.held, queue.depth_messages) == (2, 0, 11)
-    assert queue.longest_wait(engine.turn.now) >= 500
+    assert settled(broker) == [Settled(producer.handle, 2, Outcome.REFUSED)]
+    assert (queue.gate.rejected, producer.unsettled, queue.gate.depth_messages) == (2, 0, 11)
+    assert longest_wait(queue.gate, engine.turn.now) >= 500
 
 
 def test_a_producer_that_leaves_takes_what_waited_outside_with_it(broker: InMemoryBroker) -> None:
@@ -118,12 +120,12 @@ def test_a_producer_that_leaves_takes_what_waited_outside_with_it(broker: InMemo
     producer, other = broker.attach_producer("q"), broker.attach_producer("q")
     send(broker, producer, 12)
     send(broker, other, 2)
-    assert len(queue.outside) == 3
+    assert len(queue.gate.parked) == 3
     broker.engine.detach(producer)
-    assert [w.producer for w in queue.outside] == [other, other]
+    assert [w.producer for w in queue.gate.parked] == [other, other]
     broker.consume(broker.attach_consumer("q"), 6)
-    assert other.held == 0
-    assert queue.depth_messages == 7
+    assert other.unsettled == 0
+    assert queue.gate.depth_messages == 7
 
 
 @pytest.mark.domain("4 producerFlowControl=false")
@@ -131,7 +133,7 @@ def test_flow_control_off_holds_nobody_but_an_operator_still_can(broker: InMemor
     queue = make(broker, flow_control="off")
     producer = broker.attach_producer("q")
     assert len(send(broker, producer, 500)) == 500
-    assert queue.state.value == "NORMAL"
+    assert queue.gate.state.value == "NORMAL"
     asyncio.run(broker.call(NAME, "stop-producers", {"reason": "test"}))
     assert producer.blocked
     assert producer.credit == 0
@@ -142,7 +144,7 @@ def test_a_ring_drops_its_oldest_messages_and_holds_nobody(broker: InMemoryBroke
     queue = broker.engine.queue("default", "q")
     producer = broker.attach_producer("q")
     assert len(send(broker, producer, 25)) == 25
-    assert (queue.depth_messages, queue.dropped, queue.ready[0][0]) == (10, 15, 16)
+    assert (queue.gate.depth_messages, queue.lanes.dropped, queue.lanes.usual.ready[0][0]) == (10, 15, 16)
     assert not producer.blocked
 
 
@@ -157,8 +159,8 @@ def way(name: str) -> dict[str, str]:
     return {"spool": "disk"} if name == "spool" else {"mechanism": name, "spool": "memory"}
 
 
-@pytest.mark.parametrize("before", sorted(set(WAYS) - {"ring"}))
-@pytest.mark.parametrize("after", sorted(set(WAYS) - {"ring"}))
+@pytest.mark.parametrize("before", sorted(set(OVERFLOW_POLICIES) - {"ring"}))
+@pytest.mark.parametrize("after", sorted(set(OVERFLOW_POLICIES) - {"ring"}))
 def test_another_way_while_full_loses_nothing_and_leaves_nothing_held(
     broker: InMemoryBroker, before: str, after: str
 ) -> None:
@@ -166,19 +168,19 @@ def test_another_way_while_full_loses_nothing_and_leaves_nothing_held(
     producer = broker.attach_producer("q")
     verdicts = send(broker, producer, 15)
     taken = sum(map(bool, verdicts))
-    assert queue.state.overfull
+    assert queue.gate.state.overfull
     update(broker, **way(after))
     if before != after:
-        assert (producer.held, len(queue.outside)) == (0, 0)
-        assert queue.depth_messages == taken, "every message that was not refused is in the queue now"
+        assert (producer.unsettled, len(queue.gate.parked)) == (0, 0)
+        assert queue.gate.depth_messages == taken, "every message that was not refused is in the queue now"
     assert producer.blocked == (after not in ("reject", "spool"))
     if after == "block":
         assert producer.credit == 0
     broker.consume(broker.attach_consumer("q"), 100)
     broker.advance(1000)
     assert not producer.blocked
-    assert queue.state.value == "NORMAL"
-    assert producer.held == 0
+    assert queue.gate.state.value == "NORMAL"
+    assert producer.unsettled == 0
     assert producer.credit > 0
 
 
@@ -187,10 +189,10 @@ def test_another_time_of_reject_after_is_in_force_at_once_for_what_waits(broker:
     producer = broker.attach_producer("q")
     send(broker, producer, 13)
     broker.advance(1_000)
-    assert len(queue.outside) == 2
+    assert len(queue.gate.parked) == 2
     update(broker, reject_after_ms=500)
     broker.advance(550)
-    assert (len(queue.outside), queue.rejected, producer.held) == (0, 2, 0)
+    assert (len(queue.gate.parked), queue.gate.rejected, producer.unsettled) == (0, 2, 0)
 
 
 def test_a_change_of_another_field_does_not_give_what_waits_more_time(broker: InMemoryBroker) -> None:
@@ -200,7 +202,7 @@ def test_a_change_of_another_field_does_not_give_what_waits_more_time(broker: In
     for capacity in (9, 8, 7, 6):
         broker.advance(150)
         update(broker, capacity_messages=capacity)
-    assert (len(queue.outside), queue.rejected, producer.held) == (0, 2, 0)
+    assert (len(queue.gate.parked), queue.gate.rejected, producer.unsettled) == (0, 2, 0)
 
 
 def test_what_waits_outside_gets_a_deadline_when_reject_after_comes_into_force(broker: InMemoryBroker) -> None:
@@ -210,9 +212,9 @@ def test_what_waits_outside_gets_a_deadline_when_reject_after_comes_into_force(b
     asyncio.run(broker.call(NAME, "stop-producers", {"reason": "test"}))
     assert queue.publish(producer, b"on its way") is Verdict.HELD
     broker.advance(60_000)
-    assert len(queue.outside) == 1
+    assert len(queue.gate.parked) == 1
     update(broker, mechanism="reject-after", reject_after_ms=500)
     broker.advance(450)
-    assert len(queue.outside) == 1
+    assert len(queue.gate.parked) == 1
     broker.advance(100)
-    assert (len(queue.outside), queue.rejected, producer.held) == (0, 1, 0)
+    assert (len(queue.gate.parked), queue.gate.rejected, producer.unsettled) == (0, 1, 0)

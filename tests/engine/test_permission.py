@@ -15,6 +15,7 @@ from brokers.engine.registry.subscription import Wish
 from brokers.engine.values.rights import ALL, Rights, parse_grants
 from brokers.model import TYPES, ObjectName, object_name
 from tests.engine.plainly import Plainly
+from tests.engine.ports import Link, Peer
 
 USERS = {
     "administrator": ALL,
@@ -138,12 +139,12 @@ def broker() -> Broker:
         broker.slow_consumers.create(there, "p", SLOW)
         broker.enforcement.create_policy(there, "q", {"capacity_messages": 100})
         client = broker.open_connection(
-            f"vhost:{host}", user="w", remote_address="?", container_id="client", idle_timeout=0, handle=None
+            f"vhost:{host}", user="w", remote_address="?", container_id="client", idle_timeout=0, handle=Peer()
         )
         wish = Wish("news", "e", "news", "client", "mine", durable=True)
-        broker.attach_producer(client, broker.queue(host, "q"), "p", 0, None)
+        broker.attach_producer(client, broker.queue(host, "q"), "p", 0, Link())
         found = broker.subscriptions.subscribe(client, wish)
-        broker.attach_consumer(client, found.queue, "mine", None, browsing=False)
+        broker.attach_consumer(client, found.queue, "mine", Link(), browsing=False)
     broker.accounts.create({"name": "anna"})
     return broker
 

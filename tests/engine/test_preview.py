@@ -75,7 +75,7 @@ def test_a_lower_capacity_tells_who_becomes_overfull_and_who_is_held(world):
     }
     assert (only["before"]["state"], only["after"]["state"]) == ("NORMAL", "OVERFULL")
     assert (only["before"]["headroom_messages"], only["after"]["headroom_messages"]) == (10, 0)
-    assert world.host.queues["orders"].state is State.NORMAL, "nothing is applied"
+    assert world.host.queues["orders"].gate.state is State.NORMAL, "nothing is applied"
 
 
 def test_a_higher_capacity_tells_who_is_released(world):
@@ -103,7 +103,7 @@ def test_a_ring_tells_how_many_messages_it_would_drop(world):
     told = preview(world, change(queue("orders"), overflow="ring", capacity_messages=4))
     assert told["dropped"] == 6
     make(world, change(queue("orders"), overflow="ring", capacity_messages=4))
-    assert world.host.queues["orders"].depth_messages == 4
+    assert world.host.queues["orders"].gate.depth_messages == 4
 
 
 def test_a_new_pattern_concerns_what_it_is_the_best_match_of(world):
@@ -230,17 +230,21 @@ def test_what_a_preview_says_is_what_the_changes_then_do(planned, depths):
         filled(world, name, depth)
     make(world, change(policy("orders.>"), "create", capacity_messages=7), change(policy("*"), "create"))
     changes = [change(name, capacity_messages=capacity, mechanism=how) for name, capacity, how in planned]
-    before = {q.name: (explain(q.settings), q.state, q.blocked_producers) for q in world.host.queues.values()}
+    before = {
+        q.name: (explain(q.gate.settings), q.gate.state, q.gate.blocked_producers) for q in world.host.queues.values()
+    }
     try:
         told = preview(world, *changes)
     except AdminError:
         return
-    assert {q.name: (explain(q.settings), q.state, q.blocked_producers) for q in world.host.queues.values()} == before
+    assert {
+        q.name: (explain(q.gate.settings), q.gate.state, q.gate.blocked_producers) for q in world.host.queues.values()
+    } == before
     make(world, *changes)
     after = {q.name: q for q in world.host.queues.values()}
     named = {each["name"]: each for each in told["largest"]}
     for name, (fields, state, blocked) in before.items():
-        now = explain(after[name].settings)
+        now = explain(after[name].gate.settings)
         differing = {f for f in now if now[f]["value"] != fields[f]["value"]}
         assert set(named.get(name, {"changes": {}})["changes"]) == differing
         if name in named:

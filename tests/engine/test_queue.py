@@ -10,6 +10,7 @@ import pytest
 
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import BATCH, Message, Queue
+from tests.engine.ports import Link
 from tests.engine.simulation import Simulation
 
 
@@ -65,7 +66,7 @@ def test_competing_consumers_take_turns(world):
 def test_a_backlog_is_shared_out_in_batches(world):
     queue = filled(world, 4 * BATCH)
     connection = world.connection()
-    consumers = [world.broker.attach_consumer(connection, queue, f"r{i}", None, browsing=False) for i in range(2)]
+    consumers = [world.broker.attach_consumer(connection, queue, f"r{i}", Link(), browsing=False) for i in range(2)]
     for consumer in consumers:
         consumer.credit = 1000
         world.held[consumer] = []
@@ -89,7 +90,7 @@ def test_a_message_put_back_takes_its_old_place(world):
     first = world.receiver(queue, credit=3)
     for number in (2, 1, 3):
         put_back(world, first, number)
-    assert numbers(queue.returned) == [1, 2, 3]
+    assert numbers(queue.lanes.returned) == [1, 2, 3]
     assert held(world, world.receiver(queue, credit=5)) == [1, 2, 3, 4, 5]
 
 
@@ -108,16 +109,16 @@ def test_a_failed_delivery_is_counted_until_the_message_goes(world):
     consumer = world.receiver(queue, credit=1)
     for failures in (1, 2):
         put_back(world, consumer, 1, failed=True)
-        assert queue.deliveries == {1: failures}
+        assert queue.lanes.deliveries == {1: failures}
         world.give(consumer, 1)
     world.accept(consumer)
-    assert queue.deliveries == {}
+    assert queue.lanes.deliveries == {}
 
 
 def test_a_message_released_is_not_counted_as_failed(world):
     queue = filled(world, 1)
     put_back(world, world.receiver(queue, credit=1), 1)
-    assert queue.deliveries == {}
+    assert queue.lanes.deliveries == {}
 
 
 def test_a_consumer_never_gets_again_what_it_declared_undeliverable_here(world):
@@ -129,7 +130,7 @@ def test_a_consumer_never_gets_again_what_it_declared_undeliverable_here(world):
     other = world.receiver(queue, credit=10)
     assert held(world, other) == [1]
     world.accept(other)
-    assert (queue.excluded, queue.deliveries) == ({}, {})
+    assert (queue.lanes.excluded, queue.lanes.deliveries) == ({}, {})
 
 
 class Walked(list):
@@ -148,12 +149,12 @@ def test_many_messages_that_nobody_takes_back_do_not_slow_publishing_down(world)
     """Constant work per message, however many have come back: one is looked at, at most."""
     queue = filled(world, 1000, "backlog")
     world.leave(world.receiver(queue, credit=1000))
-    assert len(queue.returned) == 1000
+    assert len(queue.lanes.returned) == 1000
     world.receiver(queue, credit=0)
     sender = world.sender(queue)
-    queue.line.returned, Walked.seen = Walked(queue.line.returned), 0
+    queue.lanes.usual.returned, Walked.seen = Walked(queue.lanes.usual.returned), 0
     assert world.send(sender, 200) == 200
-    assert isinstance(queue.line.returned, Walked)
+    assert isinstance(queue.lanes.usual.returned, Walked)
     assert Walked.seen <= 200, "one look for each message that came"
 
 
@@ -194,7 +195,7 @@ def test_the_work_of_a_message_is_the_same_at_any_depth_and_for_any_number_of_pr
         world.sender(queue)
         world.sender(world.queue(f"other.{number}", capacity_messages=5))
     world.send(sender, 20_000)
-    assert queue.depth_messages > 20_000
+    assert queue.gate.depth_messages > 20_000
     many = [lines() for _ in range(20)]
     assert max(many) <= max(few), "a few lines more when credit is asked for, and never more than that"
 
@@ -203,10 +204,10 @@ def test_purging_leaves_what_consumers_hold(world):
     queue = filled(world, 5)
     consumer = world.receiver(queue, credit=2)
     put_back(world, consumer, 1, failed=True)
-    assert queue.purge() == 4
-    assert (queue.depth_messages, queue.unacknowledged, queue.deliveries) == (1, 1, {})
+    assert queue.lanes.purge() == 4
+    assert (queue.gate.depth_messages, queue.lanes.unacknowledged, queue.lanes.deliveries) == (1, 1, {})
     world.accept(consumer)
-    assert (queue.depth_messages, queue.depth_bytes) == (0, 0)
+    assert (queue.gate.depth_messages, queue.gate.depth_bytes) == (0, 0)
 
 
 def test_purging_an_overfull_queue_releases_its_producers(world):
@@ -214,7 +215,7 @@ def test_purging_an_overfull_queue_releases_its_producers(world):
     sender = world.sender(queue)
     world.send(sender, 10)
     assert sender.producer.blocked
-    assert queue.purge() == 3
+    assert queue.lanes.purge() == 3
     world.settle()
     assert not sender.producer.blocked
     assert world.send(sender, 1) == 1
@@ -249,7 +250,7 @@ def test_a_browser_sees_every_message_once_and_removes_none(looking):
     looking.receiver(queue, credit=100, browsing=True)
     looking.send(next(iter(looking.senders.values())), 2)
     assert looking.shown == [1, 2, 3, 4, 5]
-    assert queue.depth_messages == 5
+    assert queue.gate.depth_messages == 5
 
 
 def test_a_browser_goes_on_from_where_its_credit_ended(looking):
@@ -265,7 +266,7 @@ def test_a_browser_is_not_shown_what_has_gone(looking):
     browser = looking.receiver(queue, credit=1, browsing=True)
     looking.consume(looking.receiver(queue), 3)
     looking.give(browser, 1)
-    queue.purge()
+    queue.lanes.purge()
     looking.send(next(iter(looking.senders.values())), 1)
     looking.give(browser, 10)
     assert looking.shown == [1, 4, 7]
@@ -295,8 +296,8 @@ def test_a_browser_that_does_not_look_keeps_no_message_alive(looking):
 def test_a_ring_drops_its_oldest_messages_and_says_how_many(world):
     queue = world.queue(capacity_messages=3, overflow="ring")
     world.send(world.sender(queue), 5)
-    assert numbers(queue.ready) == [3, 4, 5]
-    assert (queue.dropped, queue.depth_messages) == (2, 3)
+    assert numbers(queue.lanes.usual.ready) == [3, 4, 5]
+    assert (queue.lanes.dropped, queue.gate.depth_messages) == (2, 3)
     assert world.kinds().count("queue-dropped") == 2
 
 
@@ -309,7 +310,7 @@ def test_a_ring_says_once_a_turn_how_many_it_has_dropped(world):
     (fact,) = [f for f in world.facts if f.kind == "queue-dropped"]
     assert fact.attributes["messages"] == 997
     assert "QUE-1005 : Dropped : 997 messages, Depth : 9 bytes, 3 messages" in fact.text
-    assert queue.dropped == 997
+    assert queue.lanes.dropped == 997
 
 
 def test_a_ring_with_a_byte_limit_drops_as_many_as_it_must(world):
@@ -318,7 +319,7 @@ def test_a_ring_with_a_byte_limit_drops_as_many_as_it_must(world):
     world.send(sender, 9, size=100)
     world.facts.clear()
     world.send(sender, 1, size=500)
-    assert (queue.depth_bytes, queue.depth_messages) == (1000, 6)
+    assert (queue.gate.depth_bytes, queue.gate.depth_messages) == (1000, 6)
     assert [f.attributes["messages"] for f in world.facts] == [4]
 
 
@@ -329,9 +330,13 @@ def test_a_ring_drops_what_came_back_first_and_never_what_a_consumer_holds(world
     consumer = world.receiver(queue, credit=3)
     put_back(world, consumer, 2)
     world.send(sender, 1)
-    assert (held(world, consumer), numbers(queue.returned), numbers(queue.ready)) == ([1, 3], [], [4, 5])
+    assert (held(world, consumer), numbers(queue.lanes.returned), numbers(queue.lanes.usual.ready)) == (
+        [1, 3],
+        [],
+        [4, 5],
+    )
     world.send(sender, 5)
-    assert (held(world, consumer), numbers(queue.ready)) == ([1, 3], [9, 10])
+    assert (held(world, consumer), numbers(queue.lanes.usual.ready)) == ([1, 3], [9, 10])
 
 
 def test_turning_a_full_queue_into_a_ring_releases_its_producers_and_drops_the_excess(world):
@@ -341,22 +346,22 @@ def test_turning_a_full_queue_into_a_ring_releases_its_producers_and_drops_the_e
     assert sender.producer.blocked
     world.broker.set_own_policy(queue, {"capacity_messages": 3, "overflow": "ring"})
     world.settle()
-    assert (queue.depth_messages, sender.producer.blocked) == (3, False)
+    assert (queue.gate.depth_messages, sender.producer.blocked) == (3, False)
     world.send(sender, 10)
-    assert (queue.depth_messages, queue.dropped) == (3, 11)
+    assert (queue.gate.depth_messages, queue.lanes.dropped) == (3, 11)
 
 
 def test_turning_a_ring_into_a_blocking_queue_keeps_the_bound_once_its_credit_has_come_back(world):
     queue = world.queue(capacity_messages=10, overflow="ring")
     senders = [world.sender(queue, answers=False) for _ in range(10)]
-    assert queue.ledger.reserved > 11
+    assert queue.gate.ledger.reserved > 11
     world.broker.set_own_policy(queue, {"capacity_messages": 10})
     world.settle()
     world.advance(1000)
-    assert queue.ledger.reserved <= 11
+    assert queue.gate.ledger.reserved <= 11
     for sender in senders:
         world.send(sender, 100)
-    assert queue.depth_messages <= 11
+    assert queue.gate.depth_messages <= 11
 
 
 # -- deleting --------------------------------------------------------------------------------------------------
@@ -392,7 +397,7 @@ def test_closing_a_connection_detaches_its_links_once(world):
     world.broker.detach(sender.producer)
     world.settle()
     assert world.kinds() == ["connection-closed"]
-    assert (queue.producer_count, queue.ledger.reserved) == (0, 0)
+    assert (queue.gate.producer_count, queue.gate.ledger.reserved) == (0, 0)
 
 
 # -- rates -----------------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers.engine.flow.overflow import Verdict
-from brokers.engine.flow.receipt import Outcome
 from brokers.engine.flow.usage import Resource
 from brokers.engine.queues.queue import Queue
 from brokers.engine.values.message import PLAIN, Header
+from brokers.engine.values.outcomes import Outcome, Verdict
 from tests.engine.fake_store import FakeStore, FakeStores
+from tests.engine.ports import Link
 from tests.engine.simulation import Sender, Simulation
 
 DURABLE = Header(durable=True)
@@ -123,13 +123,13 @@ def test_one_that_has_sent_nothing_yet_shows_with_one_message_what_it_is() -> No
     assert simulation.say(early, TRANSIENT) is Verdict.TAKEN
     assert early.producer.credit > 0
     assert simulation.say(late, PERSISTENT) is Verdict.HELD
-    assert kept.depth_messages == 1
+    assert kept.gate.depth_messages == 1
     assert reasons(late) == ["store-overfull"]
     assert late.producer.credit == 0
     simulation.end_shortage()
     simulation.write()
     assert late.outcomes == {Outcome.ACCEPTED: 1}
-    assert kept.depth_messages == 2
+    assert kept.gate.depth_messages == 2
     assert not late.producer.blocked
     assert late.producer.credit > 0
 
@@ -169,11 +169,11 @@ def test_with_reject_a_send_fails_at_once_while_a_limit_is_exceeded(short: str, 
     body = TRANSIENT if short == "memory" else PERSISTENT
     simulation.say(sender, body)
     simulation.run_short(short)
-    before = kept.depth_messages
+    before = kept.gate.depth_messages
     assert not sender.producer.blocked
     for _ in range(5):
         assert simulation.say(sender, body) is Verdict.REFUSED
-    assert (kept.depth_messages, kept.rejected) == (before, 5)
+    assert (kept.gate.depth_messages, kept.gate.rejected) == (before, 5)
     simulation.end_shortage()
     assert simulation.say(sender, body) in (Verdict.TAKEN, Verdict.HELD)
 
@@ -235,7 +235,7 @@ def test_what_comes_on_credit_for_far_smaller_messages_is_rejected_before_memory
             sent += 1
             assert usage.used <= 75_000 + len(large)
     refused = sum(sender.verdicts[Verdict.REFUSED] for sender in senders)
-    kept = queue.depth_messages + len(queue.outside) + len(queue.lacking)
+    kept = queue.gate.depth_messages + len(queue.gate.parked) + len(queue.gate.awaiting)
     assert refused > 0
     assert kept + refused == sent
     taker = simulation.receiver(queue)
@@ -254,13 +254,13 @@ def test_a_transaction_waits_with_its_commit_for_a_message_that_a_limit_holds() 
     kept = simulation.durable("kept")
     sender = simulation.sender(kept)
     simulation.run_short("store")
-    transaction = simulation.broker.transactions.declare(sender.producer.connection, None)
+    transaction = simulation.broker.transactions.declare(sender.producer.connection, Link())
     assert transaction is not None
     assert transaction.publish(sender.producer, PERSISTENT, told=True) is Verdict.HELD
     assert transaction.waiting
     simulation.end_shortage()
     assert not transaction.waiting
-    assert kept.uncommitted_messages == 1
+    assert kept.gate.uncommitted_messages == 1
     simulation.broker.transactions.roll_back(transaction)
 
 
@@ -270,9 +270,9 @@ def test_what_a_producer_had_waiting_goes_with_its_link() -> None:
     sender = simulation.sender(kept)
     simulation.run_short("store")
     simulation.say(sender, PERSISTENT)
-    assert len(kept.lacking) == 1
+    assert len(kept.gate.awaiting) == 1
     simulation.detach(sender)
-    assert (len(kept.lacking), kept.lacking.bytes) == (0, 0)
+    assert (len(kept.gate.awaiting), kept.gate.awaiting.bytes) == (0, 0)
 
 
 def test_a_virtual_hosts_own_store_blocks_all_its_producers() -> None:
@@ -330,7 +330,7 @@ def test_whatever_runs_short_in_whatever_order_everything_comes_in_once_and_in_o
     simulation.settle()
     found: list[bytes] = []
     for queue in queues:
-        assert not queue.lacking
+        assert not queue.gate.awaiting
         consumer = simulation.receiver(queue, credit=1000)
         simulation.advance(100)
         found += [body for _, body in simulation.held[consumer]]

@@ -131,7 +131,7 @@ def test_a_memory_limit_in_percent_holds_every_producer_until_consumers_have_mad
 @pytest.mark.domain("7 states")
 def test_reasons_are_independent(broker: InMemoryBroker) -> None:
     producer = broker.attach_producer("kept")
-    broker.engine.queue("default", "kept").header = lambda body: Header(durable=True)
+    broker.engine.turn.header = lambda body: Header(durable=True)
     assert broker.publish(producer, 1) == 1
     store(broker).used_bytes = 500
     update(broker, HOST, store_overfull_bytes=400)

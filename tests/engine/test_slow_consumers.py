@@ -149,8 +149,8 @@ def test_messages_behind_a_backlog_have_an_age(world):
     look(world, 3)
     assert found.message_age(world.broker.turn.now) == 2000
     world.give(consumer, 2)
-    assert found.queue.oldest() == 3
-    assert found.queue.depth_messages == 5
+    assert found.queue.lanes.oldest() == 3
+    assert found.queue.gate.depth_messages == 5
 
 
 def test_an_empty_subscription_is_never_slow(world):
@@ -171,7 +171,7 @@ def test_topicdelete_disconnects_the_consumer_and_deletes_the_subscription(world
         world.leave(consumer)
     Publisher(world).publish(count=2)
     world.broker.sample()
-    ends = [e for e in world.broker.turn.effects if isinstance(e, Detach) and e.link is consumer]
+    ends = [e for e in world.broker.turn.effects if isinstance(e, Detach) and e.port is consumer.handle]
     if kind == "durable and away":
         assert not ends
     else:

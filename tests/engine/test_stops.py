@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from brokers.admin import InvalidValue, NotFound
 from brokers.engine.broker import Broker
-from brokers.engine.flow.pacing import Stage
 from brokers.engine.flow.table import State
+from brokers.engine.values.stage import Stage
 from brokers.engine.values.stops import End, Halt, Scope, Stop
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_policy import patterns
@@ -111,7 +111,7 @@ def test_stopping_a_queue_blocks_its_producers_only(world):
     stopped, running = world.sender(orders).producer, world.sender(other).producer
     world.broker.stopping.stop_producers(Scope("default", "orders"), "incident", "ann")
     world.settle()
-    assert orders.state is State.STOPPED
+    assert orders.gate.state is State.STOPPED
     assert list(stopped.reasons) == ["operator-stop:queue default/orders"]
     assert stopped.credit == 0
     assert not running.blocked
@@ -148,10 +148,10 @@ def test_a_queue_under_two_stops_runs_when_both_are_lifted(world):
     world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     assert list(producer.reasons) == ["operator-stop:virtualhost default", "operator-stop:queue default/orders"]
     world.broker.stopping.start_producers(Scope("default", "orders"), "", "ann")
-    assert queue.state is State.STOPPED
+    assert queue.gate.state is State.STOPPED
     assert list(producer.reasons) == ["operator-stop:virtualhost default"]
     world.broker.stopping.start_producers(Scope("default"), "", "ann")
-    assert queue.state is State.NORMAL
+    assert queue.gate.state is State.NORMAL
     assert not producer.blocked
 
 
@@ -166,7 +166,7 @@ def test_starting_the_broker_lifts_every_stop_inside_it(world):
     assert outcome.changed
     assert not world.broker.stops
     assert not [key for key in world.kept if key[0] == "stop"]
-    assert all(q.state is State.NORMAL and not q.stops and q.stopped_since is None for q in queues)
+    assert all(q.gate.state is State.NORMAL and not q.gate.stops and q.gate.stopped_since is None for q in queues)
 
 
 def test_starting_a_pattern_lifts_narrower_patterns_and_leaves_wider_ones(world):
@@ -174,14 +174,14 @@ def test_starting_a_pattern_lifts_narrower_patterns_and_leaves_wider_ones(world)
     for pattern in ("orders.eu.*", "orders.>"):
         world.broker.stopping.stop_producers(Scope(pattern=pattern), "", "ann")
     world.broker.stopping.start_producers(Scope(pattern="orders.eu.>"), "", "ann")
-    assert [str(s) for s in queue.stops] == ["broker orders.>"]
+    assert [str(s) for s in queue.gate.stops] == ["broker orders.>"]
 
 
 def test_starting_a_queue_does_not_lift_its_virtual_hosts_stop(world):
     queue = world.queue("orders")
     world.broker.stopping.stop_producers(Scope("default"), "", "ann")
     assert not world.broker.stopping.start_producers(Scope("default", "orders"), "", "ann").changed
-    assert queue.state is State.STOPPED
+    assert queue.gate.state is State.STOPPED
 
 
 @pytest.mark.domain("7 independent reasons")
@@ -190,9 +190,9 @@ def test_starting_all_producers_leaves_an_overfull_queues_reason(world):
     sender = world.sender(queue)
     world.send(sender, 2)
     world.broker.stopping.stop_producers(EVERYWHERE, "", "ann")
-    assert queue.state is State.OVERFULL_STOPPED
+    assert queue.gate.state is State.OVERFULL_STOPPED
     world.broker.stopping.start_producers(EVERYWHERE, "", "ann")
-    assert queue.state is State.OVERFULL
+    assert queue.gate.state is State.OVERFULL
     assert list(sender.producer.reasons) == ["queue-overfull:orders"]
 
 
@@ -202,7 +202,7 @@ def test_an_underfull_queue_stays_stopped(world):
     world.send(sender, 2)
     world.broker.stopping.stop_producers(EVERYWHERE, "", "ann")
     world.consume(world.receiver(queue), 2)
-    assert queue.state is State.STOPPED
+    assert queue.gate.state is State.STOPPED
     assert list(sender.producer.reasons) == ["operator-stop:broker"]
     assert sender.producer.credit == 0
 
@@ -210,7 +210,7 @@ def test_an_underfull_queue_stays_stopped(world):
 def test_a_queue_created_later_under_a_pattern_stop_starts_stopped(world):
     world.broker.stopping.stop_producers(Scope("default", pattern="orders.*"), "", "ann")
     later, outside = world.queue("orders.eu"), world.queue("stocks.eu")
-    assert (later.state, outside.state) == (State.STOPPED, State.NORMAL)
+    assert (later.gate.state, outside.gate.state) == (State.STOPPED, State.NORMAL)
     assert world.sender(later).producer.blocked
     assert not world.sender(outside).producer.blocked
 
@@ -253,7 +253,7 @@ def test_the_answer_counts_queues_producers_stopped_and_draining(world):
     world.advance(500)
     again = world.broker.stopping.stop_producers(Scope("default"), "", "ann")
     assert (again.queues, again.producers, again.stopped, again.draining) == (3, 3, 3, 0)
-    assert empty.producer_count == 0
+    assert empty.gate.producer_count == 0
 
 
 def test_a_producer_that_runs_again_is_counted_neither_as_stopped_nor_as_draining(world):
@@ -278,20 +278,20 @@ def test_stopping_an_exchange_stops_what_is_bound_to_it_as_long_as_it_is(world):
     routing.bind(stocks, bound, "b")
     outcome = world.broker.stopping.stop_producers(Scope("default", exchange="stocks"), "incident", "ann")
     assert (outcome.queues, outcome.changed) == (1, True)
-    assert [q.state for q in (bound, later, other)] == [State.STOPPED, State.NORMAL, State.NORMAL]
-    assert bound.reasons() == ["operator-stop:exchange default/stocks"]
+    assert [q.gate.state for q in (bound, later, other)] == [State.STOPPED, State.NORMAL, State.NORMAL]
+    assert bound.gate.reasons() == ["operator-stop:exchange default/stocks"]
     routing.bind(stocks, later)
-    assert later.state is State.STOPPED
+    assert later.gate.state is State.STOPPED
     routing.unbind(stocks, bound, "a")
-    assert bound.state is State.STOPPED
+    assert bound.gate.state is State.STOPPED
     routing.unbind(stocks, bound, "b")
-    assert bound.state is State.NORMAL
+    assert bound.gate.state is State.NORMAL
     world.settle()
     broker = restarted(world)
-    assert broker.queue("default", "later").state is State.STOPPED
-    assert broker.queue("default", "bound").state is State.NORMAL
+    assert broker.queue("default", "later").gate.state is State.STOPPED
+    assert broker.queue("default", "bound").gate.state is State.NORMAL
     assert world.broker.stopping.start_producers(EVERYWHERE, "", "ann").changed
-    assert later.state is State.NORMAL
+    assert later.gate.state is State.NORMAL
 
 
 def test_deleting_an_exchange_lifts_its_stop(world):
@@ -301,7 +301,7 @@ def test_deleting_an_exchange_lifts_its_stop(world):
     world.broker.stopping.stop_producers(Scope("default", exchange="stocks"), "incident", "ann")
     routing.delete_exchange(stocks)
     world.settle()
-    assert queue.state is State.NORMAL
+    assert queue.gate.state is State.NORMAL
     assert not world.broker.stops
     assert not [key for key in world.kept if key[0] == "stop"]
 
@@ -334,10 +334,10 @@ def test_stops_queues_and_policies_outlive_a_restart(world):
     assert set(broker.virtualhosts) == {"default", "other"}
     assert broker.stops == world.broker.stops
     mine = broker.queue("default", "orders.eu")
-    assert mine.state is State.STOPPED
-    assert mine.limits == world.broker.queue("default", "orders.eu").limits
-    assert (mine.limits.stop_messages, mine.limits.stop_bytes) == (10, 5000)
-    assert broker.queue("other", "orders.eu").state is State.NORMAL
+    assert mine.gate.state is State.STOPPED
+    assert mine.gate.limits == world.broker.queue("default", "orders.eu").gate.limits
+    assert (mine.gate.limits.stop_messages, mine.gate.limits.stop_bytes) == (10, 5000)
+    assert broker.queue("other", "orders.eu").gate.state is State.NORMAL
     assert not broker.turn.take_facts()
     assert not broker.turn.take_keep()
 
@@ -346,7 +346,7 @@ def test_a_stop_restored_is_as_old_as_it_was(world):
     world.queue("orders")
     world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     world.settle()
-    assert restarted(world).queue("default", "orders").stopped_since == START
+    assert restarted(world).queue("default", "orders").gate.stopped_since == START
 
 
 def test_a_stop_lifted_is_not_restored(world):
@@ -354,7 +354,7 @@ def test_a_stop_lifted_is_not_restored(world):
     world.broker.stopping.stop_producers(EVERYWHERE, "", "ann")
     world.broker.stopping.start_producers(EVERYWHERE, "", "ann")
     world.settle()
-    assert restarted(world).queue("default", "orders").state is State.NORMAL
+    assert restarted(world).queue("default", "orders").gate.state is State.NORMAL
 
 
 def test_a_stop_of_a_queue_that_is_no_longer_kept_can_still_be_lifted(world):
@@ -374,7 +374,7 @@ def test_deleting_a_queue_forgets_its_stop(world):
     world.settle()
     assert not world.broker.stops
     assert not [key for key in world.kept if key[0] in ("stop", "queue")]
-    assert world.queue("orders").state is State.NORMAL
+    assert world.queue("orders").gate.state is State.NORMAL
 
 
 def test_deleting_a_virtual_host_forgets_its_queues_and_stops(world):
@@ -397,9 +397,9 @@ def test_a_stop_that_was_over_while_the_broker_was_away_ends_with_its_first_look
     world.settle()
     broker = restarted(world)
     assert broker.stops == world.broker.stops
-    assert broker.queue("default", "orders").state is State.STOPPED
+    assert broker.queue("default", "orders").gate.state is State.STOPPED
     broker.stopping.look()
-    assert broker.queue("default", "orders").state is State.NORMAL
+    assert broker.queue("default", "orders").gate.state is State.NORMAL
     (fact,) = broker.turn.take_facts()
     assert fact.kind == "producers-started"
     assert "By : itself" in fact.text
@@ -411,10 +411,10 @@ def test_a_stop_is_in_force_until_its_time_is_up(world):
     world.broker.stopping.stop_producers(EVERYWHERE, "", "ann", End(until=world.broker.turn.now + 1000))
     world.advance(999)
     world.broker.stopping.look()
-    assert queue.state is State.STOPPED
+    assert queue.gate.state is State.STOPPED
     world.advance(50)
     world.broker.stopping.look()
-    assert queue.state is State.NORMAL
+    assert queue.gate.state is State.NORMAL
 
 
 def test_a_stop_of_several_queues_waits_for_the_fullest_and_passes_over_those_without_a_capacity(world):
@@ -426,8 +426,8 @@ def test_a_stop_of_several_queues_waits_for_the_fullest_and_passes_over_those_wi
     world.broker.stopping.stop_producers(Scope("default"), "", "ann", End(below=50))
     world.consume(world.receiver(deep), 5)
     world.broker.stopping.look()
-    assert deep.state is State.NORMAL
-    assert flat.state is State.NORMAL
+    assert deep.gate.state is State.NORMAL
+    assert flat.gate.state is State.NORMAL
 
 
 def test_asking_again_changes_the_end_and_nothing_else(world):
@@ -438,10 +438,10 @@ def test_asking_again_changes_the_end_and_nothing_else(world):
     assert stopping.stop_producers(Scope("default"), "third", "bert").changed
     (stop,) = world.broker.stops.values()
     assert (stop.reason, stop.actor, stop.end) == ("first", "ann", End())
-    assert list(queue.stops.values()) == [stop]
+    assert list(queue.gate.stops.values()) == [stop]
     world.advance(100_000)
     stopping.look()
-    assert queue.state is State.STOPPED
+    assert queue.gate.state is State.STOPPED
     assert restarted(world).stops == world.broker.stops
 
 
@@ -452,8 +452,8 @@ def test_a_stop_whose_end_has_come_leaves_others_of_the_same_queue(world):
     stopping.stop_producers(EVERYWHERE, "all", "ann", End(until=world.broker.turn.now + 1))
     world.advance(50)
     stopping.look()
-    assert list(queue.stops) == [Scope("default", "orders")]
-    assert queue.state is State.STOPPED
+    assert list(queue.gate.stops) == [Scope("default", "orders")]
+    assert queue.gate.state is State.STOPPED
 
 
 def test_stopping_several_scopes_is_all_or_none(world):
@@ -493,7 +493,7 @@ def sent_in(world, senders, ms):
 
 def test_a_staged_start_lets_in_what_its_rate_allows_and_doubles_it_with_every_step(world):
     queue, senders = staged(world)
-    assert queue.state is State.NORMAL
+    assert queue.gate.state is State.NORMAL
     assert not any(sender.producer.blocked for sender in senders)
     assert 50 <= sent_in(world, senders, 1000) <= 130
     sent_in(world, senders, 9000)
@@ -509,7 +509,7 @@ def test_a_staged_start_is_over_after_its_last_step_and_says_so(world):
     world.broker.stopping.look()
     world.settle()
     assert not world.broker.stops
-    assert not queue.staged
+    assert not queue.gate.staged
     assert not [key for key in world.kept if key[0] == "stop"]
     assert sent_in(world, senders, 1000) > 1000
 
@@ -517,8 +517,8 @@ def test_a_staged_start_is_over_after_its_last_step_and_says_so(world):
 def test_a_staged_start_halts_when_a_queue_climbs_above_its_limit(world):
     queue, senders = staged(world, rate=2000, halt=20)
     sent_in(world, senders, 3000)
-    assert queue.state is State.STOPPED
-    assert 2000 < queue.depth_messages < 3000
+    assert queue.gate.state is State.STOPPED
+    assert 2000 < queue.gate.depth_messages < 3000
     assert sent_in(world, senders, 1000) == 0
 
 
@@ -565,16 +565,16 @@ def test_a_stop_during_a_staged_start_holds_everybody_again(world):
     assert world.broker.stopping.stop_producers(Scope("default"), "again", "bert").changed
     world.settle()
     world.advance(500)
-    assert queue.state is State.STOPPED
+    assert queue.gate.state is State.STOPPED
     assert sent_in(world, senders, 1000) == 0
-    assert not queue.staged
+    assert not queue.gate.staged
 
 
 def test_a_plain_start_during_a_staged_start_ends_it(world):
     queue, senders = staged(world, rate=1)
     assert world.broker.stopping.start_producers(EVERYWHERE, "enough", "bert").changed
     world.settle()
-    assert not queue.staged
+    assert not queue.gate.staged
     assert sent_in(world, senders, 1000) > 1000
 
 
@@ -591,10 +591,10 @@ def test_a_staged_start_outlives_a_restart_and_covers_queues_to_come(world):
     staged(world)
     broker = restarted(world, later=5000)
     assert broker.stops == world.broker.stops
-    assert broker.queue("default", "orders").staged
-    assert broker.queue("default", "orders").state is State.NORMAL
+    assert broker.queue("default", "orders").gate.staged
+    assert broker.queue("default", "orders").gate.state is State.NORMAL
     late = broker.create_queue(broker.virtualhost("default"), "late")
-    assert late.staged
+    assert late.gate.staged
 
 
 def test_an_idle_producer_does_not_keep_the_paced_credit_from_the_others(world):

@@ -18,6 +18,7 @@ from brokers.engine.registry.subscription import Arrivals, Subscription, Wish, q
 from brokers.engine.services.outlet import Outlet
 from brokers.engine.values.stops import Scope
 from brokers.model import object_name
+from tests.engine.ports import Link
 from tests.engine.simulation import START, Simulation
 
 
@@ -39,7 +40,7 @@ def subscribe(world: Simulation, asked: Wish, connection: Connection | None = No
     """With a consumer that gives no credit yet."""
     connection = connection or world.connection()
     subscription = world.broker.subscriptions.subscribe(connection, asked)
-    consumer = world.broker.attach_consumer(connection, subscription.queue, "link", None, browsing=False)
+    consumer = world.broker.attach_consumer(connection, subscription.queue, "link", Link(), browsing=False)
     world.held[consumer] = []
     world.settle()
     return subscription, consumer
@@ -127,7 +128,7 @@ def test_wildcards_get_what_they_match(world):
     publisher = Publisher(world)
     for topic in ("stocks.ibm", "stocks.eu.sap", "bonds"):
         publisher.publish(topic)
-    assert [c.queue.depth_messages for c in (star, rest, plain)] == [1, 2, 1]
+    assert [c.queue.gate.depth_messages for c in (star, rest, plain)] == [1, 2, 1]
 
 
 def test_a_topic_that_is_an_exchange_is_routed_by_that_exchange(world):
@@ -136,7 +137,7 @@ def test_a_topic_that_is_an_exchange_is_routed_by_that_exchange(world):
     _, some = subscribe(world, wish(world, "stocks/eu.*"))
     Publisher(world).publish("stocks/eu.sap")
     Publisher(world).publish("stocks/us.ibm")
-    assert (everything.queue.depth_messages, some.queue.depth_messages) == (2, 1)
+    assert (everything.queue.gate.depth_messages, some.queue.gate.depth_messages) == (2, 1)
     assert "topics" not in world.host.exchanges
 
 
@@ -145,16 +146,16 @@ def test_a_subscription_without_local_messages_gets_those_of_others_only(world):
     _, deaf = subscribe(world, wish(world, no_local=True), mine)
     _, hearing = subscribe(world, wish(world), mine)
     Publisher(world, mine).publish()
-    assert (deaf.queue.depth_messages, hearing.queue.depth_messages) == (0, 1)
+    assert (deaf.queue.gate.depth_messages, hearing.queue.gate.depth_messages) == (0, 1)
     Publisher(world).publish()
-    assert (deaf.queue.depth_messages, hearing.queue.depth_messages) == (1, 2)
+    assert (deaf.queue.gate.depth_messages, hearing.queue.gate.depth_messages) == (1, 2)
 
 
 def test_a_selector_keeps_what_does_not_match_out_of_the_queue(world):
     world.broker.active_subscriptions.compile = lambda text: lambda body: text.encode() in body
     _, choosy = subscribe(world, wish(world, selector="1"))
     Publisher(world).publish(count=3)
-    assert choosy.queue.depth_messages == 1
+    assert choosy.queue.gate.depth_messages == 1
 
 
 def test_topics_are_not_created_where_clients_may_not_create(world):
@@ -195,11 +196,11 @@ def test_a_full_subscription_holds_its_publishers_until_it_is_read(world, place)
     publisher = Publisher(world)
     publisher.publish(count=20)
     assert publisher.accepted == 6  # to all or waits; overfull is above the capacity
-    assert slow.queue.depth_messages == fast.queue.depth_messages == 6
+    assert slow.queue.gate.depth_messages == fast.queue.gate.depth_messages == 6
     blocked = [p for p in world.broker.producers.values() if p.blocked]
     assert {reason for p in blocked for reason in p.reasons} >= {f"queue-overfull:{slow.queue.name}"}
     publisher.publish("news")
-    assert elsewhere.queue.depth_messages == 1
+    assert elsewhere.queue.gate.depth_messages == 1
     world.leave(slow)
     for _ in range(20):
         world.accept(fast)
@@ -214,7 +215,7 @@ def test_a_ring_subscription_drops_its_oldest_and_holds_nobody(world):
     publisher = Publisher(world)
     publisher.publish(count=20)
     assert publisher.accepted == 20
-    assert slow.queue.depth_messages == 5
+    assert slow.queue.gate.depth_messages == 5
 
 
 # -- ends ----------------------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def test_the_same_durable_link_again_takes_the_place_of_the_first(world):
     world.broker.subscriptions.subscribe(world.connection(), durable(world))
     (effect,) = world.broker.turn.take_effects()
     assert isinstance(effect, Detach)
-    assert (effect.link, effect.condition) == (first, "amqp:link:stolen")
+    assert (effect.port, effect.condition) == (first.handle, "amqp:link:stolen")
 
 
 @pytest.mark.parametrize("type_name", ["Subscription", "Queue"])

@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from brokers.engine.flow.overflow import Verdict
+from brokers.engine.flow.gate import COMMIT_WAIT_MS
 from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.receipt import Outcome
 from brokers.engine.flow.table import State as QueueState
 from brokers.engine.flow.turn import Discharged, Effect, Settled
-from brokers.engine.flow.uncommitted import COMMIT_WAIT_MS
-from brokers.engine.queues.durable_queue import DurableQueue
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.outlet import Outlet, Parcel
 from brokers.engine.services.transaction import MOST_OPEN, ROLLED_BACK, TIMED_OUT, Acknowledgement, State, Transaction
 from brokers.engine.values.message import PLAIN, Header
+from brokers.engine.values.outcomes import Outcome, Verdict
 from brokers.engine.values.stops import Scope
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStore, FakeStores
+from tests.engine.ports import Link
 
 
 class Recording(InMemoryBroker):
@@ -39,7 +38,7 @@ class Recording(InMemoryBroker):
         return self.engine.create_queue(self.engine.virtualhost("default"), name, policy)
 
     def begin(self, producer: Producer) -> Transaction:
-        transaction = self.engine.transactions.declare(producer.connection, None)
+        transaction = self.engine.transactions.declare(producer.connection, Link())
         assert transaction is not None
         return transaction
 
@@ -69,7 +68,10 @@ class Recording(InMemoryBroker):
 
     def settled(self, producer: Producer) -> list[Outcome]:
         return [
-            e.outcome for e in self.effects if isinstance(e, Settled) and e.producer is producer for _ in range(e.count)
+            e.outcome
+            for e in self.effects
+            if isinstance(e, Settled) and e.port is producer.handle
+            for _ in range(e.count)
         ]
 
     def discharged(self, transaction: Transaction) -> bool:
@@ -85,11 +87,11 @@ def broker() -> Iterator[Recording]:
     running._end_turn()
     assert not running.engine.transactions._open
     for queue in running.engine.queues():
-        assert (queue.uncommitted_messages, queue.uncommitted_bytes) == (0, 0)
+        assert (queue.gate.uncommitted_messages, queue.gate.uncommitted_bytes) == (0, 0)
 
 
 def bodies(queue: Queue) -> list[bytes]:
-    return [body for _, body in queue.copies(queue.line, 0, 10_000)]
+    return [body for _, body in queue.lanes.copies(queue.lanes.usual, 0, 10_000)]
 
 
 # -- what counts when -------------------------------------------------------------------------------------------------
@@ -99,11 +101,11 @@ def test_a_message_counts_from_its_arrival_and_is_seen_from_the_commit_on(broker
     queue, producer = broker.queue(), broker.attach_producer("q")
     transaction = broker.begin(producer)
     broker.send(transaction, producer, b"a", b"bb")
-    assert (queue.depth_messages, queue.depth_bytes, queue.uncommitted_messages) == (2, 3, 2)
+    assert (queue.gate.depth_messages, queue.gate.depth_bytes, queue.gate.uncommitted_messages) == (2, 3, 2)
     assert bodies(queue) == []
-    assert queue.unacknowledged == 0
+    assert queue.lanes.unacknowledged == 0
     assert broker.commit(transaction) is State.COMMITTED
-    assert (queue.depth_messages, queue.depth_bytes, queue.uncommitted_messages) == (2, 3, 0)
+    assert (queue.gate.depth_messages, queue.gate.depth_bytes, queue.gate.uncommitted_messages) == (2, 3, 0)
     assert bodies(queue) == [b"a", b"bb"]
     assert broker.discharged(transaction)
 
@@ -120,12 +122,12 @@ def test_concurrent_transactions_overshoot_by_one_message_at_most_before_and_aft
         for transaction, producer in zip(transactions, producers, strict=True):
             if producer.credit:
                 broker.send(transaction, producer, b"x")
-    assert queue.depth_messages == 11
+    assert queue.gate.depth_messages == 11
     assert sum(len(t.published) for t in transactions) == 11
     assert sum(bool(t.published) for t in transactions) > 1, "they are concurrent"
     for transaction in transactions:
         assert broker.commit(transaction) is State.COMMITTED
-    assert queue.depth_messages == len(bodies(queue)) == 11
+    assert queue.gate.depth_messages == len(bodies(queue)) == 11
 
 
 def test_messages_take_their_places_at_the_commit(broker: Recording) -> None:
@@ -148,12 +150,12 @@ def test_a_rollback_ends_overfull_and_gives_the_others_credit(broker: Recording)
     while producer.credit:
         broker.send(transaction, producer, b"x")
         broker.advance(500)
-    assert queue.state is QueueState.OVERFULL
+    assert queue.gate.state is QueueState.OVERFULL
     assert not other.credit
     assert "4 of them in open transactions" in other.release_condition()
     broker.roll_back(transaction)
-    assert queue.state is QueueState.NORMAL
-    assert queue.depth_messages == 0
+    assert queue.gate.state is QueueState.NORMAL
+    assert queue.gate.depth_messages == 0
     assert other.credit
 
 
@@ -163,7 +165,7 @@ def test_a_closed_connection_rolls_back(broker: Recording) -> None:
     broker.send(transaction, producer, b"x")
     broker.engine.close_connection(producer.connection)
     assert transaction.state is State.ROLLED_BACK
-    assert queue.depth_messages == 0
+    assert queue.gate.depth_messages == 0
 
 
 def test_a_queue_that_is_deleted_takes_its_part_of_the_transaction_with_it(broker: Recording) -> None:
@@ -175,13 +177,13 @@ def test_a_queue_that_is_deleted_takes_its_part_of_the_transaction_with_it(broke
     broker.engine.delete_queue(gone)
     assert broker.commit(transaction) is State.COMMITTED
     assert bodies(queue) == [b"y"]
-    gone.uncommitted_messages = gone.uncommitted_bytes = 0
+    gone.gate.uncommitted_messages = gone.gate.uncommitted_bytes = 0
 
 
 def test_a_connection_has_so_many_transactions_at_most(broker: Recording) -> None:
     producer = broker.attach_producer("q")
     opened = [broker.begin(producer) for _ in range(MOST_OPEN)]
-    assert broker.engine.transactions.declare(producer.connection, None) is None
+    assert broker.engine.transactions.declare(producer.connection, Link()) is None
     broker.roll_back(opened[0])
     broker.begin(producer)
 
@@ -203,7 +205,7 @@ def test_a_settled_message_that_is_rejected_dooms_the_transaction(broker: Record
     broker.send(transaction, producer, b"a", b"b", b"c", b"d", told=False)
     assert transaction.fault is not None
     assert transaction.fault[0] == ROLLED_BACK
-    assert queue.depth_messages == 0
+    assert queue.gate.depth_messages == 0
     assert broker.commit(transaction) is State.ROLLED_BACK
     assert transaction not in transaction.connection.transactions.values()
 
@@ -216,7 +218,7 @@ def test_a_commit_waits_for_a_message_that_waits_outside_until_there_is_room(bro
     transaction = broker.begin(producer)
     assert broker.send(transaction, producer, b"a") == [Verdict.HELD]
     assert broker.commit(transaction) is State.COMMITTING
-    queue.purge()
+    queue.lanes.purge()
     broker._end_turn()
     assert transaction.state is State.COMMITTED
     assert bodies(queue) == [b"a"]
@@ -249,18 +251,18 @@ def states(transactions: list[Transaction]) -> list[State]:
 def test_a_commit_that_waits_for_itself_goes_in_after_a_second_and_no_other_with_it(broker: Recording) -> None:
     queue, transactions = waiting_commits(broker, 4)
     broker.advance(COMMIT_WAIT_MS - 100)
-    assert (queue.depth_bytes, set(states(transactions[:3]))) == (1100, {State.COMMITTING})
+    assert (queue.gate.depth_bytes, set(states(transactions[:3]))) == (1100, {State.COMMITTING})
     broker.advance(200)
     assert states(transactions) == [State.COMMITTED, State.COMMITTING, State.COMMITTING, State.OPEN]
-    assert queue.depth_bytes == 6100
+    assert queue.gate.depth_bytes == 6100
     broker.advance(10 * COMMIT_WAIT_MS)  # consumers can make room for the others: they wait for that
-    assert (queue.depth_bytes, len(queue.outside)) == (6100, 3)
-    queue.purge()
+    assert (queue.gate.depth_bytes, len(queue.gate.parked)) == (6100, 3)
+    queue.lanes.purge()
     broker._end_turn()
     broker.advance(50)
     assert states(transactions)[:2] == [State.COMMITTED, State.COMMITTED]
-    assert queue.depth_bytes == 5000
-    queue.purge()
+    assert queue.gate.depth_bytes == 5000
+    queue.lanes.purge()
     broker._end_turn()
     assert states(transactions) == [State.COMMITTED, State.COMMITTED, State.COMMITTED, State.OPEN]
 
@@ -269,12 +271,12 @@ def test_while_another_transaction_holds_the_room_one_commit_goes_in_at_a_time(b
     queue, transactions = waiting_commits(broker, 4)
     holder = broker.attach_producer("q")
     held = broker.begin(holder)
-    queue.uncommitted_messages += 1  # as if it had published something
+    queue.gate.uncommitted_messages += 1  # as if it had published something
     seen = []
     for _ in range(40):
         broker.advance(50)
-        seen.append(queue.depth_bytes)
-    queue.uncommitted_messages -= 1
+        seen.append(queue.gate.depth_bytes)
+    queue.gate.uncommitted_messages -= 1
     assert sorted(set(seen)) == [1100, 6100, 11_100, 16_100]
     assert states(transactions) == [State.COMMITTED] * 3 + [State.OPEN]
     broker.roll_back(held)
@@ -311,7 +313,7 @@ def test_what_does_not_wait_for_itself_waits_for_room(broker: Recording, how: st
         if how == "nothing uncommitted":
             broker.commit(transaction)
     broker.advance(10 * COMMIT_WAIT_MS)
-    assert (queue.depth_bytes, len(queue.outside)) == (1100, 1)
+    assert (queue.gate.depth_bytes, len(queue.gate.parked)) == (1100, 1)
 
 
 def test_a_message_whose_time_outside_is_up_is_none_of_the_transactions(broker: Recording) -> None:
@@ -336,7 +338,7 @@ def test_a_settled_message_whose_time_outside_is_up_dooms_the_commit_that_waits(
     broker.advance(300)
     assert transaction.state is State.ROLLED_BACK
     assert broker.discharged(transaction)
-    assert queue.depth_messages == 0
+    assert queue.gate.depth_messages == 0
 
 
 def test_a_rollback_rejects_what_waits_outside(broker: Recording) -> None:
@@ -348,9 +350,9 @@ def test_a_rollback_rejects_what_waits_outside(broker: Recording) -> None:
     broker.send(transaction, producer, b"a")
     broker.roll_back(transaction)
     assert broker.settled(producer) == [Outcome.ROLLED_BACK]
-    queue.purge()
+    queue.lanes.purge()
     broker._end_turn()
-    assert queue.depth_messages == 0
+    assert queue.gate.depth_messages == 0
 
 
 def test_a_link_that_ends_with_a_message_outside_rolls_the_waiting_commit_back(broker: Recording) -> None:
@@ -365,7 +367,7 @@ def test_a_link_that_ends_with_a_message_outside_rolls_the_waiting_commit_back(b
     broker.engine.detach(producer)
     broker._end_turn()
     assert transaction.state is State.ROLLED_BACK
-    assert elsewhere.queue.depth_messages == 0
+    assert elsewhere.queue.gate.depth_messages == 0
 
 
 def test_a_settlement_that_is_withheld_does_not_hold_up_the_commit(broker: Recording) -> None:
@@ -375,7 +377,7 @@ def test_a_settlement_that_is_withheld_does_not_hold_up_the_commit(broker: Recor
     assert broker.commit(transaction) is State.COMMITTED
     assert bodies(queue) == [b"a", b"b", b"c"]
     assert broker.settled(producer) == []
-    queue.purge()
+    queue.lanes.purge()
     broker._end_turn()
     assert broker.settled(producer) == [Outcome.ACCEPTED]
 
@@ -425,7 +427,7 @@ def test_a_commit_waits_for_a_message_that_an_operators_stop_holds_outside(broke
     broker.stop()
     assert broker.send(transaction, producer, b"on its way") == [Verdict.HELD]
     assert broker.commit(transaction) is State.COMMITTING
-    assert queue.depth_messages == 0
+    assert queue.gate.depth_messages == 0
     broker.start()
     assert transaction.state is State.COMMITTED
     assert bodies(queue) == [b"on its way"]
@@ -445,13 +447,13 @@ def outlet(broker: Recording) -> Outlet:
 
 def pump(broker: Recording, *queues: Queue) -> None:
     for queue in queues:
-        for producer in queue.grant():
+        for producer in queue.gate.grant():
             if producer.handle is not None:
                 producer.handle.sync_credit()
 
 
 def declare(broker: Recording, outlet: Outlet) -> Transaction:
-    transaction = broker.engine.transactions.declare(outlet.connection, None)
+    transaction = broker.engine.transactions.declare(outlet.connection, Link())
     assert transaction is not None
     return transaction
 
@@ -461,7 +463,7 @@ def test_a_routed_message_is_in_all_of_its_queues_from_the_commit_on(broker: Rec
     transaction = declare(broker, outlet)
     outlet.publish(b"a", [one, two], 1, transaction.enrolment(told=True))
     pump(broker, one, two)
-    assert (one.uncommitted_messages, two.uncommitted_messages) == (1, 1)
+    assert (one.gate.uncommitted_messages, two.gate.uncommitted_messages) == (1, 1)
     assert broker.commit(transaction) is State.COMMITTED
     assert bodies(one) == bodies(two) == [b"a"]
 
@@ -475,7 +477,7 @@ def test_a_commit_waits_for_a_routed_message_until_its_queues_have_room(broker: 
     outlet.publish(b"a", [full, free], 1, transaction.enrolment(told=True))
     pump(broker, full, free)
     assert broker.commit(transaction) is State.COMMITTING
-    full.purge()
+    full.lanes.purge()
     pump(broker, full, free)
     assert transaction.state is State.COMMITTED
     assert bodies(full) == bodies(free) == [b"a"]
@@ -490,9 +492,9 @@ def test_a_rollback_rejects_a_routed_message_that_waits(broker: Recording, outle
     outlet.publish(b"a", [full], 1, transaction.enrolment(told=True))
     broker.roll_back(transaction)
     assert [p.outcome for p in outlet.delivered] == [Outcome.ROLLED_BACK]  # type: ignore[attr-defined]
-    full.purge()
+    full.lanes.purge()
     pump(broker, full)
-    assert full.depth_messages == 0
+    assert full.gate.depth_messages == 0
 
 
 # -- the idle ---------------------------------------------------------------------------------------------------------
@@ -512,7 +514,7 @@ def test_a_transaction_that_holds_messages_idly_is_rolled_back_and_its_client_to
     broker.engine.transactions.sweep()
     broker._end_turn()
     assert transaction.fault == (TIMED_OUT, "nothing was done in the transaction for 1,000 ms")
-    assert queue.depth_messages == 0
+    assert queue.gate.depth_messages == 0
     assert "CON-1011 : Idle Transaction : 1,000 ms" in broker._events[-1].text
     assert empty.state is State.OPEN, "it holds nothing"
     assert broker.commit(transaction) is State.ROLLED_BACK
@@ -523,20 +525,20 @@ def test_a_transaction_that_holds_messages_idly_is_rolled_back_and_its_client_to
 
 
 @pytest.fixture
-def durable(broker: Recording) -> DurableQueue:
+def durable(broker: Recording) -> Queue:
     broker.engine.stores.provider = FakeStores()
     broker.engine.turn.header = lambda body: Header(durable=True) if body.startswith(b"D") else PLAIN
     queue = broker.engine.create_queue(broker.engine.virtualhost("default"), "durable", durable=True)
-    assert isinstance(queue, DurableQueue)
+    assert queue.durable is not None
     return queue
 
 
-def store(queue: DurableQueue) -> FakeStore:
-    assert isinstance(queue.store, FakeStore)
-    return queue.store
+def store(queue: Queue) -> FakeStore:
+    assert isinstance(queue.durable.store, FakeStore)
+    return queue.durable.store
 
 
-def test_nothing_of_a_transaction_is_seen_before_the_store_has_it(broker: Recording, durable: DurableQueue) -> None:
+def test_nothing_of_a_transaction_is_seen_before_the_store_has_it(broker: Recording, durable: Queue) -> None:
     other = broker.queue()
     producer, elsewhere = broker.attach_producer("durable"), broker.attach_producer("q")
     transaction = broker.begin(producer)
@@ -554,9 +556,7 @@ def test_nothing_of_a_transaction_is_seen_before_the_store_has_it(broker: Record
     assert broker.discharged(transaction)
 
 
-def test_a_transaction_that_the_store_cannot_take_is_rolled_back_everywhere(
-    broker: Recording, durable: DurableQueue
-) -> None:
+def test_a_transaction_that_the_store_cannot_take_is_rolled_back_everywhere(broker: Recording, durable: Queue) -> None:
     other = broker.queue()
     producer, elsewhere = broker.attach_producer("durable"), broker.attach_producer("q")
     consumer = broker.attach_consumer("q", 0)
@@ -575,15 +575,13 @@ def test_a_transaction_that_the_store_cannot_take_is_rolled_back_everywhere(
     assert transaction.state is State.ROLLED_BACK
     assert transaction.fault is not None
     assert transaction.fault[0] == ROLLED_BACK
-    assert (durable.depth_messages, durable.rejected) == (0, 0)
+    assert (durable.gate.depth_messages, durable.gate.rejected) == (0, 0)
     assert bodies(other) == [b"taken"]
-    assert other.deliveries == {message[0]: 1}
+    assert other.lanes.deliveries == {message[0]: 1}
     assert not store(durable).stored
 
 
-def test_a_virtual_host_that_goes_takes_a_commit_with_it_that_has_no_answer(
-    broker: Recording, durable: DurableQueue
-) -> None:
+def test_a_virtual_host_that_goes_takes_a_commit_with_it_that_has_no_answer(broker: Recording, durable: Queue) -> None:
     producer = broker.attach_producer("durable")
     transaction = broker.begin(producer)
     broker.send(transaction, producer, b"D")

@@ -11,6 +11,7 @@ from brokers.engine.services.transaction import Acknowledgement, State, Transact
 from brokers.engine.values.message import PLAIN, Header
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStores
+from tests.engine.ports import Link
 
 CAPACITY = 12
 
@@ -21,8 +22,8 @@ class Client:
     def __init__(self, broker: InMemoryBroker, queues: list[Queue]) -> None:
         engine = broker.engine
         self.connection = broker._client("default")
-        self.producers = [engine.attach_producer(self.connection, q, "s", 0, None) for q in queues]
-        self.consumers = [engine.attach_consumer(self.connection, q, "r", None, browsing=False) for q in queues]
+        self.producers = [engine.attach_producer(self.connection, q, "s", 0, Link()) for q in queues]
+        self.consumers = [engine.attach_consumer(self.connection, q, "r", Link(), browsing=False) for q in queues]
         self.held: list[tuple[int, Message]] = []  # (queue, message)
         self.transaction: Transaction | None = None
         self.sent: list[tuple[int, bytes]] = []  # in it
@@ -67,7 +68,7 @@ class TransactionModel(RuleBasedStateMachine):
     def in_transaction(self, client: Client) -> Transaction | None:
         """The client's open transaction, declared if need be; None while a commit of it has no answer."""
         if client.transaction is None:
-            client.transaction = self.broker.engine.transactions.declare(client.connection, None)
+            client.transaction = self.broker.engine.transactions.declare(client.connection, Link())
         assert client.transaction is not None
         return client.transaction if client.transaction.state is State.OPEN else None
 
@@ -196,14 +197,16 @@ class TransactionModel(RuleBasedStateMachine):
         for (where, message, _), acknowledgement in zip(client.acknowledged, transaction.acknowledged, strict=True):
             if acknowledgement.settled:
                 self.give_back(where, message)
-                assert self.queues[where].deliveries[message[0]]
+                assert self.queues[where].lanes.deliveries[message[0]]
             else:
                 assert acknowledgement.returned
                 client.held.append((where, message))
         self.begin_again(client)
 
     def give_back(self, where: int, message: Message) -> None:
-        numbers = {body: number for number, body in [*self.queues[where].returned, *self.queues[where].ready]}
+        numbers = {
+            body: number for number, body in [*self.queues[where].lanes.returned, *self.queues[where].lanes.usual.ready]
+        }
         assert numbers[message[1]] == message[0]
         line = self.lines[where]
         line.insert(sum(numbers.get(body, message[0] + 1) < message[0] for body in line), message[1])
@@ -217,10 +220,10 @@ class TransactionModel(RuleBasedStateMachine):
             sent = [b for c in self.clients for w, b in c.sent if w == where]
             away = [m for c in self.clients for w, m in c.held if w == where]
             away += [m for c in self.clients for w, m, _ in c.acknowledged if w == where]
-            assert queue.depth_messages == len(self.lines[where]) + len(sent) + len(away)
-            assert queue.depth_messages <= CAPACITY + 1
-            assert queue.unacknowledged == len(away)
-            assert [m[1] for m in queue.copies(queue.line, 0, 100)] == self.visible(where)
+            assert queue.gate.depth_messages == len(self.lines[where]) + len(sent) + len(away)
+            assert queue.gate.depth_messages <= CAPACITY + 1
+            assert queue.lanes.unacknowledged == len(away)
+            assert [m[1] for m in queue.lanes.copies(queue.lanes.usual, 0, 100)] == self.visible(where)
 
     @invariant()
     def what_is_stored_is_what_has_been_committed(self) -> None:
@@ -235,7 +238,7 @@ class TransactionModel(RuleBasedStateMachine):
             self.broker.engine.close_connection(client.connection)
         self.store.write(self.broker.engine)
         assert not self.broker.engine.transactions._open
-        assert [q.uncommitted_messages for q in self.queues] == [0, 0]
+        assert [q.gate.uncommitted_messages for q in self.queues] == [0, 0]
 
 
 TransactionModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

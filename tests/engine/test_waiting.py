@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from brokers.engine.flow.credit import HOLD_MS
-from brokers.engine.flow.gate import State
-from brokers.engine.flow.pacing import Stage
+from brokers.engine.flow.table import State
 from brokers.engine.management.requests import Management
+from brokers.engine.values.stage import Stage
 from brokers.engine.values.stops import Scope
 from tests.engine.simulation import Simulation
 from tests.engine.test_liveness import Market, bound
@@ -49,7 +49,7 @@ def test_a_blocked_producer_has_reasons_and_is_not_said_to_wait() -> None:
     assert attributes(world, "Producer", last.producer)["waiting_since"] is not None
     for sender in holders:
         assert world.send(sender, 1) == 1
-    assert queue.state is State.OVERFULL
+    assert queue.gate.state is State.OVERFULL
     for sender in (*holders, last):
         blocked = attributes(world, "Producer", sender.producer)
         assert blocked["reasons"] == ["queue-overfull:orders"]

@@ -149,7 +149,7 @@ def test_a_damaged_message_is_not_delivered_and_those_around_it_are(
         found = [receiver.receive(timeout=5).body for _ in range(9)]
         assert found == [f"message number {number}" for number in range(10) if number != 4]
         assert f"{tmp_path / STORE} is damaged: message 5 of queue q is not delivered" in caplog.text
-        broker.until_queue("q", lambda q: q.dropped == 1, "it is counted")
+        broker.until_queue("q", lambda q: q.lanes.dropped == 1, "it is counted")
 
 
 def test_the_name_of_a_damaged_record_is_in_the_refusal(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from proton import Message
 
 from brokers.drivers.bundled import BundledBroker
-from brokers.engine.flow.pacing import stage
+from brokers.engine.values.stage import stage
 from brokers.engine.values.stops import End, Scope
 from brokers.model import ObjectName
 from brokers.steady_clock import STEP_MS, SteadyClock, time_of_day
@@ -69,7 +69,7 @@ def test_a_message_expires_after_its_time_to_live_and_not_before(tmp_path: Path,
             set_clock(broker, by)
             sender.send(Message(body="goes", durable=True, ttl=0.3))
             sender.send(Message(body="stays, too", durable=True, ttl=HOUR / 1000 * 0.9))
-            broker.until_queue("q", lambda q: q.expired == 1, "the short one has expired")
+            broker.until_queue("q", lambda q: q.lanes.expired == 1, "the short one has expired")
             receiver = connection.create_receiver("q", credit=2)
             assert [receiver.receive(timeout=5).body for _ in range(2)] == ["stays", "stays, too"]
         rows = broker.look(lambda s: [row[4] for row in s.messages.recover("default")])

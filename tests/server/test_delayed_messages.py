@@ -14,7 +14,7 @@ import pytest
 from proton import Message, symbol, timestamp
 from proton.utils import BlockingConnection
 
-from brokers.engine.queues import durable_queue
+from brokers.engine.queues import durable_storage
 from brokers.engine.values.message import DELAYED
 from brokers.server import store_salvage
 from brokers.server.store_command import main
@@ -52,15 +52,17 @@ def assert_all_is_well(data: Path) -> None:
     assert verify(data / STORE) == []
     with BrokerThread(data) as broker:
         broker.do(lambda s: setattr(s.broker.virtualhost("default"), "anonymous", True))
-        broker.until_queue("q", lambda q: len(q.delayed) == 4 and not q.delayed.has_unread, "the times are known")
+        broker.until_queue(
+            "q", lambda q: len(q.lanes.delayed) == 4 and not q.lanes.delayed.has_unread, "the times are known"
+        )
         with connected(broker, timeout=30) as connection:
             receiver = connection.create_receiver("q", credit=10)
             for hours, text in ((3.5, "after 3"), (1, "at 4, gone after"), (1, "at 5")):
                 broker.pass_time(int(hours * HOUR))
                 assert bodies(receiver, 1) == [text]
             broker.pass_time(4 * HOUR)
-            broker.until_queue("q", lambda q: q.expired == 1, "the last has expired")
-        broker.until_queue("q", lambda q: (q.depth_messages, len(q.delayed)) == (0, 0), "nothing is left")
+            broker.until_queue("q", lambda q: q.lanes.expired == 1, "the last has expired")
+        broker.until_queue("q", lambda q: (q.gate.depth_messages, len(q.lanes.delayed)) == (0, 0), "nothing is left")
 
 
 def filled(data: Path) -> Path:
@@ -118,7 +120,9 @@ def test_the_row_of_one_has_a_bit_set_and_its_expiry_as_ever(tmp_path: Path) -> 
 def test_one_that_is_damaged_costs_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     flip_in(filled(tmp_path) / STORE, b"after 3")
     with BrokerThread(tmp_path) as broker:
-        broker.until_queue("q", lambda q: (q.dropped, len(q.delayed)) == (1, 3), "it is missed when times are read")
+        broker.until_queue(
+            "q", lambda q: (q.lanes.dropped, len(q.lanes.delayed)) == (1, 3), "it is missed when times are read"
+        )
         assert "message 2 of queue q is not delivered" in caplog.text
         broker.pass_time(5 * HOUR + HOUR // 2)
         with connected(broker, timeout=30) as connection:
@@ -129,7 +133,7 @@ def test_one_that_is_damaged_costs_itself(tmp_path: Path, caplog: pytest.LogCapt
 def test_many_that_are_due_at_once_stay_in_the_store_until_they_are_wanted(tmp_path: Path, restarted: bool) -> None:
     """Also before others that are in memory, of which each comes in its turn."""
     count, size = 1500, 10_000
-    assert count * size > 3 * durable_queue.READY_BYTES
+    assert count * size > 3 * durable_storage.READY_BYTES
 
     def publish(service: Any) -> None:
         queue = service.broker.queue("default", "q")
@@ -143,13 +147,16 @@ def test_many_that_are_due_at_once_stay_in_the_store_until_they_are_wanted(tmp_p
     with BrokerThread(tmp_path) as broker:
         broker.do(lambda s: s.broker.create_queue(s.broker.virtualhost("default"), "q", {}, durable=True))
         broker.do(publish)
-        broker.until_queue("q", lambda q: len(q.delayed) == count, "they are stored", within=60)
+        broker.until_queue("q", lambda q: len(q.lanes.delayed) == count, "they are stored", within=60)
         if not restarted:
             see_them_come(broker, count, size, plain=2)
     if restarted:
         with BrokerThread(tmp_path) as broker:
             broker.until_queue(
-                "q", lambda q: len(q.delayed) == count and not q.delayed.has_unread, "times are known", within=60
+                "q",
+                lambda q: len(q.lanes.delayed) == count and not q.lanes.delayed.has_unread,
+                "times are known",
+                within=60,
             )
             see_them_come(broker, count, size, plain=1)
 
@@ -158,12 +165,12 @@ def see_them_come(broker: BrokerThread, count: int, size: int, *, plain: int) ->
     memory: list[int] = []
 
     def looked(queue: Any) -> bool:
-        memory.append(queue.memory_bytes)
-        return not queue.delayed
+        memory.append(queue.memory_bytes())
+        return not queue.lanes.delayed
 
     broker.pass_time(HOUR)
     broker.until_queue("q", looked, "all are due", within=60)
-    assert max(memory) <= durable_queue.READY_BYTES + (2 << 20)
+    assert max(memory) <= durable_storage.READY_BYTES + (2 << 20)
     with connected(broker, timeout=60) as connection:
         receiver = connection.create_receiver("q", credit=100)
         found = []
@@ -171,4 +178,4 @@ def see_them_come(broker: BrokerThread, count: int, size: int, *, plain: int) ->
             found.append(receiver.receive().id)
             receiver.accept()
     assert found == list(range(count + plain))
-    assert max(memory) <= durable_queue.READY_BYTES + (2 << 20)
+    assert max(memory) <= durable_storage.READY_BYTES + (2 << 20)

@@ -10,8 +10,7 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import SendException
 
-from brokers.engine.queues import durable_queue
-from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues import durable_storage
 from brokers.server.group_writer import GroupWriter
 from brokers.server.message_groups import Group, Written
 from brokers.server.message_store import MessageStore
@@ -79,7 +78,9 @@ def test_durable_messages_are_there_again_after_a_restart_and_others_are_not(tmp
             assert [receiver.receive().body for _ in range(6)] == [1, 2, 4, 5, 7, 8]
             for _ in range(3):
                 receiver.accept()
-        broker.until_queue("orders", lambda q: q.depth_messages == 3 and not q.unacknowledged, "three are left")
+        broker.until_queue(
+            "orders", lambda q: q.gate.depth_messages == 3 and not q.lanes.unacknowledged, "three are left"
+        )
     with BrokerThread(tmp_path) as broker:
         assert broker.depth("orders") == 3
         # Numbers are not given twice: what comes now is behind.
@@ -100,9 +101,12 @@ def test_a_durable_message_is_neither_accepted_nor_seen_before_it_is_stored(tmp_
             first = sender.link.send(message("kept"))
             second = sender.link.send(message("passing", durable=False))
             wait_until(lambda: connection.container.process() and second.settled, "the other one is accepted")
-            broker.until_queue("orders", lambda q: q.depth_messages == 2, "both count")
+            broker.until_queue("orders", lambda q: q.gate.depth_messages == 2, "both count")
             assert not first.settled
-            assert broker.see("orders", lambda q: (len(q.ready), q.unacknowledged)) == (0, 0)  # it keeps its place
+            assert broker.see("orders", lambda q: (len(q.lanes.usual.ready), q.lanes.unacknowledged)) == (
+                0,
+                0,
+            )  # it keeps its place
             held.go.set()
             wait_until(lambda: connection.container.process() and first.settled, "it is accepted")
             assert first.remote_state == Delivery.ACCEPTED
@@ -123,7 +127,7 @@ def test_many_producers_share_a_commit(tmp_path: Path, held: HeldStore) -> None:
 
             wait_until(lambda: not settled() and broker.depth("orders") == len(sent), "all have come")
             tickets = broker.see(
-                "orders", lambda q: {u.ticket for u in q.unsafe} if isinstance(q, DurableQueue) else ()
+                "orders", lambda q: {u.ticket for u in q.storage.unsafe} if q.durable is not None else ()
             )
             assert len(tickets) <= 2  # the first goes alone, the others together
             held.go.set()
@@ -163,7 +167,7 @@ def test_a_store_that_cannot_be_written_rejects_durable_messages_and_no_others(t
             with pytest.raises(SendException):
                 sender.send(message("refused"))
             sender.send(message("passing", durable=False))
-            assert broker.see("orders", lambda q: (q.depth_messages, q.rejected)) == (2, 1)
+            assert broker.see("orders", lambda q: (q.gate.depth_messages, q.gate.rejected)) == (2, 1)
             held.broken = False
             sender.send(message("after"))
     with BrokerThread(tmp_path) as broker, connected(broker) as connection:
@@ -175,7 +179,7 @@ def test_a_store_that_cannot_be_written_rejects_durable_messages_and_no_others(t
 def test_a_deep_queue_keeps_its_bodies_in_the_store_and_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable_queue, "READY_MESSAGES", 200)
+    monkeypatch.setattr(durable_storage, "READY_MESSAGES", 200)
     count = 1000
     with BrokerThread(tmp_path) as broker:
         make_durable(broker)
@@ -186,7 +190,7 @@ def test_a_deep_queue_keeps_its_bodies_in_the_store_and_its_order(
                 wait_until(lambda: connection.container.process() is not None and sender.credit > 0, "credit")
                 sent.append(sender.send(message(number, durable=number % 50 != 7)))
             wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "all are accepted")
-            assert broker.see("orders", lambda q: len(q.ready)) == 200
+            assert broker.see("orders", lambda q: len(q.lanes.usual.ready)) == 200
             receiver = connection.create_receiver("orders", credit=300)
             for number in range(count):
                 assert receiver.receive().body == number
@@ -246,7 +250,7 @@ def test_a_store_above_its_limit_blocks_real_producers_until_consumers_have_made
             wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "what was sent is kept")
             assert {d.remote_state for d in sent} == {Delivery.ACCEPTED}
             assert sender.credit == other.credit == 0
-            broker.do(lambda s: s.broker.queue("default", "orders").purge())
+            broker.do(lambda s: s.broker.queue("default", "orders").lanes.purge())
             wait_until(lambda: connection.container.process() and sender.credit and other.credit, "both are released")
             assert any("MST-1009 : Store overfull condition cleared" in text for text in broker.texts())
 
@@ -262,7 +266,7 @@ def test_a_queue_that_spools_takes_more_than_its_capacity_and_gives_it_all_in_or
                 wait_until(lambda: connection.container.process() is not None and sender.credit > 0, "credit")
                 sent.append(sender.send(message("x" * 2000 + str(number), durable=False)))
             wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "all are accepted")
-            broker.until_queue("spooled", lambda q: q.memory_bytes < 51 * 2200, "the rest has left memory")
+            broker.until_queue("spooled", lambda q: q.memory_bytes() < 51 * 2200, "the rest has left memory")
             assert broker.look(lambda s: s.broker.stores.temp.used_bytes if s.broker.stores.temp else 0) > 500 * 2000
             receiver = connection.create_receiver("spooled", credit=100)
             for number in range(600):

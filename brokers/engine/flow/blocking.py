@@ -12,11 +12,10 @@ blocks any producer of the channel any more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from brokers.engine.flow.producer import Producer
-    from brokers.engine.flow.turn import Turn
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.turn import Turn
 
 #: What Qpid's Java broker writes where a queue's name would stand, for a store that is full.
 ALL_QUEUES = "** All Queues **"
@@ -25,7 +24,7 @@ ALL_QUEUES = "** All Queues **"
 def block(turn: Turn, producer: Producer, reason: str, cause: str, shown: Mapping[str, Any]) -> None:
     """Add a reason of the producer's own queue. `cause`: what the log names, a queue or `ALL_QUEUES`; `shown`: the
     attributes of the event."""
-    first = producer.hold(reason, turn.now)
+    first = producer.add_reason(reason)
     producer.keep_time(turn.now)
     fan_out_changed(turn, producer.siblings)
     if not first:

@@ -11,7 +11,7 @@ rules, which hold for any number of producers:
    waits outside.
 3. Producers ask for credit in a line, first come first served; nobody gets more than a fair share of the whole.
    Messages whose outcome is withheld count against it. Rules 1 and 2 are for queues that block, and for those that
-   hold, with a tenth of the stop level more room (`Limits.held_messages`); the others give each producer its window
+   hold, with a tenth of the stop level more room (`Limits.withheld_messages`); the others give each producer its window
    (`overflow.py`): so many messages, and no more than fit into so many bytes, reckoned as in rule 2 (ActiveMQ's
    ProducerWindowSize).
 4. While somebody stands in the line, holders that have not sent for `HOLD_MS` are asked to give theirs back: a drain
@@ -163,9 +163,9 @@ class CreditLedger:
         if not limits.bounded:
             return room
         if limits.stop_messages != UNLIMITED:
-            room = limits.stop_messages + limits.held_messages + 1 - depth_messages - self.reserved
+            room = limits.stop_messages + limits.withheld_messages + 1 - depth_messages - self.reserved
         if limits.stop_bytes != UNLIMITED:
-            fit = (limits.stop_bytes + limits.held_bytes - depth_bytes) // (self.largest or UNSEEN_BYTES)
+            fit = (limits.stop_bytes + limits.withheld_bytes - depth_bytes) // (self.largest or UNSEEN_BYTES)
             room = min(room, max(0, fit) + 1 - self.reserved)
         return room
 
@@ -179,9 +179,9 @@ class CreditLedger:
         active = len(self.members) - len(self.idle) - len(self.probes)
         whole = window * (active + 1)
         if limits.stop_messages != UNLIMITED:
-            whole = min(whole, limits.stop_messages + limits.held_messages + 1)
+            whole = min(whole, limits.stop_messages + limits.withheld_messages + 1)
         if limits.stop_bytes != UNLIMITED:
-            whole = min(whole, (limits.stop_bytes + limits.held_bytes) // (self.largest or UNSEEN_BYTES) + 1)
+            whole = min(whole, (limits.stop_bytes + limits.withheld_bytes) // (self.largest or UNSEEN_BYTES) + 1)
         return max(1, min(window, whole // (active + 1)))
 
     def grant(
@@ -236,9 +236,11 @@ class CreditLedger:
             self.pledge()
             changed.append(producer)
 
-    def grant_held(self, limits: Limits, depth_bytes: int, depth_messages: int, now: int, most: int) -> list[Producer]:
-        """Give out as credit, `most` at most, what an overfull queue that holds takes more. No probes: all its
-        producers are blocked, with a reason. Returns the producers whose credit has changed."""
+    def grant_withheld(
+        self, limits: Limits, depth_bytes: int, depth_messages: int, now: int, most: int
+    ) -> list[Producer]:
+        """Give out as credit, `most` at most, what an overfull queue that withholds settlements takes more. No
+        probes: all its producers are blocked, with a reason. Returns the producers whose credit has changed."""
         changed: list[Producer] = []
         room = min(most, self.room(limits, depth_bytes, depth_messages))
         if room > 0:
@@ -254,7 +256,7 @@ class CreditLedger:
             if producer.shut:
                 continue  # it asks again when it may have some
             most = share if producer.messages else min(share, FIRST_GRANT)
-            wanted = most - producer.credit - len(producer.line)
+            wanted = most - producer.credit - len(producer.receipts)
             wanted = min(wanted, self._affordable(producer))
             more = min(wanted, room)
             if more <= 0 or producer.draining:
@@ -331,7 +333,7 @@ class CreditLedger:
         left = self.footprint.left(self.footprint.transient if producer.messages and not producer.persistent else None)
         if left == UNLIMITED:
             return UNLIMITED
-        one = 1 - producer.credit - len(producer.line)
+        one = 1 - producer.credit - len(producer.receipts)
         return max(one, left // (2 * (self.largest or UNSEEN_LARGEST)))
 
     @property
@@ -467,7 +469,7 @@ class CreditLedger:
         be. While the queue rests, idle producers do not pass probes on to each other."""
         starving = []
         for producer in self.waiting:
-            if not producer.credit and not producer.line and not producer.shut:
+            if not producer.credit and not producer.receipts and not producer.shut:
                 if producer.without_since is None:
                     producer.without_since = now
                 elif now - producer.without_since >= HOLD_MS:

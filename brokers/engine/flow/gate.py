@@ -1,58 +1,116 @@
-"""The flow control of one destination: its depth against its limits, its stops, and the producers it holds.
+"""The flow control of one destination: its depth against its limits, its stops, its credit and the producers it blocks.
 
 A gate knows how deep its destination is, not what is in it. What its depth says, or an operator asks for, goes through
-the table in `table.py`; what that means for credit is told by `credit.py`. `queues/` puts messages behind it.
+the table in `table.py`; what that means for credit is decided by `credit.py`. A queue *has* a gate, and the gate knows
+of the queue no more than `Contents`.
+
+What open transactions have published counts from its arrival on, since otherwise concurrent transactions would
+overshoot the stop level together at their commits. A commit waits for the transaction's parked messages. Those may wait
+for room that the commit itself would make, or that of another transaction which waits likewise; so after
+`COMMIT_WAIT_MS` they are let in above the stop level, if open transactions have part of the queue's depth, or the one
+that waits takes from it. It is the one exception to its bound: one transaction at a time, since with its commit the
+others may find room.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from brokers.engine.flow import blocking, scarcity, table
 from brokers.engine.flow.credit import CreditLedger
+from brokers.engine.flow.enrolment import Enrolment, Transaction
 from brokers.engine.flow.metering import Meter
-from brokers.engine.flow.overflow import PARKING, WAYS, Overflow, Reject, Verdict, Waiting
+from brokers.engine.flow.overflow import OVERFLOW_POLICIES, PARKING, SHORTAGE, Arrival, OverflowPolicy
 from brokers.engine.flow.pacing import Pacer
-from brokers.engine.flow.parked import Parked
-from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.receipt import Outcome, Receipt
+from brokers.engine.flow.parked import Parked, ParkedMessage
+from brokers.engine.flow.producer import Producer, Receipt
 from brokers.engine.flow.table import Change, Input, State
 from brokers.engine.flow.turn import CreditChanged, Drain, Settled, Turn
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.values.events import overfull_words, queue_subject, underfull_words
 from brokers.engine.values.limits import UNLIMITED, Limits
-from brokers.engine.values.policy import Setting, Value
+from brokers.engine.values.message import NEVER
+from brokers.engine.values.outcomes import Outcome, Verdict
+from brokers.engine.values.policy import Setting
 from brokers.engine.values.stops import Scope, Stop
 from brokers.model import ObjectName, object_name
 
-if TYPE_CHECKING:
-    from brokers.engine.services.transaction import Enrolment, Transaction
+COMMIT_WAIT_MS = 1000
 
 
-class Gate:
-    """See the module. Times in ms since the epoch. `own`: the policy fields set on the destination itself."""
+class Contents(Protocol):
+    """What a gate asks of the queue that has it. `spooling`: what comes now goes to the temp store, unless it is for
+    the message store. `touch`: there may be something to dispatch or to grant at the end of the turn. `memory_bytes`:
+    of its messages whose bodies are in memory; not of those that are parked. `weigh_stores`: count what the stores
+    take now. The last three are attributes, since they are called in every turn."""
+
+    touch: Callable[[], None]
+    memory_bytes: Callable[[], int]
+    weigh_stores: Callable[[Meter], None]
+
+    @property
+    def spooling(self) -> bool: ...
+
+    def watch(self) -> None:
+        """There is credit to take back: sweep by time."""
+        ...
+
+    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
+        """Add a message, and check the depth after it. TAKEN: it is safe. HELD: the receipt waits until it is; without
+        one, `producer` gets one."""
+        ...
+
+    def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
+        """Add a message, with its body to the temp store."""
+        ...
+
+    def enrol(self, body: bytes, enrolment: Enrolment) -> Verdict:
+        """Count a message of an open transaction, and check the depth after it."""
+        ...
+
+    def drop_excess(self) -> None:
+        """Of a ring: drop the oldest messages until the depth is at or below the stop level."""
+        ...
+
+    def usages(self, meter: Meter) -> tuple[tuple[Usage, ...], tuple[Usage, ...]]:
+        """What its messages may use that are not stored, and what those use that are."""
+        ...
+
+    def resource_of(self, body: bytes) -> Resource:
+        """What a message would use now."""
+        ...
+
+    def resources(self, producer: Producer) -> tuple[Resource, ...]:
+        """What the producer's next message may use, if that is like its last."""
+        ...
+
+
+class FlowGate:
+    """See the module. Times in ms since the epoch. `uncommitted_messages`, `uncommitted_bytes`: the part of the depth
+    that open transactions have. `settings`: the effective value of each policy field, with its origin.
+    `active_overflow`: what decides about every message that comes now; None: messages go straight in."""
 
     __slots__ = (
+        "active_overflow",
+        "awaiting",
+        "contents",
         "depth_bytes",
         "depth_messages",
         "enqueued",
         "footprint",
-        "full",
-        "lacking",
         "ledger",
         "limits",
         "longest_ms",
         "name",
         "object_name",
-        "outside",
         "overflow",
         "overfull_count",
         "overfull_ms",
         "overfull_since",
-        "own",
         "pacer",
+        "parked",
         "rejected",
         "settings",
         "shortages",
@@ -62,69 +120,121 @@ class Gate:
         "stop_messages",
         "stopped_since",
         "stops",
+        "touch",
         "turn",
-        "version",
+        "uncommitted_bytes",
+        "uncommitted_messages",
         "virtualhost",
         "withheld",
     )
 
-    def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
+    def __init__(self, virtualhost: str, name: str, turn: Turn, contents: Contents) -> None:
+        self.contents = contents
+        self.touch = contents.touch
         self.virtualhost = virtualhost
         self.name = name
         self.object_name: ObjectName = object_name("Queue", virtualhost=virtualhost, name=name)
         self.turn = turn
-        self.version = 1
-        self.own: dict[str, Value] = {}
         self.settings: Mapping[str, Setting] = {}
         self.limits = Limits()
         self.stop_bytes = self.limits.stop_bytes  # the two that every message is compared with
         self.stop_messages = self.limits.stop_messages
         self.state = State.NORMAL
         self.stops: dict[Scope, Stop] = {}
-        self.staged: dict[Scope, Stop] = {}  # stops that are being lifted step by step: they pace, and hold nobody
+        self.staged: dict[Scope, Stop] = {}  # stops being lifted step by step: they pace, and do not block
         self.pacer: Pacer | None = None  # while any is
         self.shortages: list[Usage] = []  # of what the broker or the virtual host has run short of
         self.ledger = CreditLedger()
         self.footprint = self.ledger.footprint
         self.depth_messages = 0
         self.depth_bytes = 0
+        self.uncommitted_messages = 0
+        self.uncommitted_bytes = 0
         self.enqueued = 0
         self.overfull_since: int | None = None
         self.stopped_since: int | None = None
         self.overfull_count = 0
         self.overfull_ms = 0
-        self.overflow: Overflow = WAYS[self.limits.full]
-        self.full: Overflow | None = None  # see `choose_interception`
-        self.outside = Parked()  # messages that wait for room
-        self.lacking = Parked()  # messages that wait for the end of a shortage
+        self.overflow = OVERFLOW_POLICIES[self.limits.overflow]
+        self.active_overflow: OverflowPolicy | None = None
+        self.parked = Parked()  # messages that wait for room
+        self.awaiting = Parked()  # messages that wait for the end of a shortage
         self.withheld: deque[Receipt] = deque()  # of messages that are in, and are settled when the queue resumes
         self.rejected = 0
         self.longest_ms = 0  # the longest wait that is over
 
-    def touch(self) -> None:
-        """There may be something to dispatch or to grant at the end of the turn."""
-        raise NotImplementedError
+    def use(self, meter: Meter) -> None:
+        """Have counted there what the queue takes up."""
+        self.footprint.use(meter, *self.contents.usages(meter))
 
-    def watch(self) -> None:
-        """There is credit to take back: sweep by time."""
-        raise NotImplementedError
+    def admits(self, resource: Resource) -> bool:
+        """No shortage blocks a message that is here and uses this resource."""
+        return all(usage.admits or not (usage.resource is resource or usage.whole) for usage in self.shortages)
 
-    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
-        """Add a message, and check the depth after it. TAKEN: it is safe. HELD: the receipt waits until it is; without
-        one, `producer` gets one."""
-        raise NotImplementedError
+    def refuses(self, body: bytes) -> bool:
+        """A message would be rejected that came now."""
+        if self.shortages and self.limits.when_short == "reject" and not self.admits(self.contents.resource_of(body)):
+            return True
+        return self.state.overfull and self.overflow.arrival is Arrival.REJECT
 
-    def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
-        """Add a message, with its body to the temp store."""
-        raise NotImplementedError
+    def weigh(self) -> None:
+        """Count what the queue takes up now of what is limited for the broker or the virtual host."""
+        footprint = self.footprint
+        footprint.weigh(self.contents.memory_bytes(), self.parked.bytes + self.awaiting.bytes)
+        size = footprint.size
+        self.ledger.pledge()
+        if footprint.size > size > 0:  # messages have grown: what is out may be too much
+            self.take_back_unaffordable()
+        self.contents.weigh_stores(footprint.meter)
 
-    def enrol(self, body: bytes, enrolment: Enrolment) -> Verdict:
-        """Count a message of an open transaction, and check the depth after it."""
-        raise NotImplementedError
+    def take_back_unaffordable(self) -> None:
+        """Take credit back, if more is out than the limits beyond the queue's have room for."""
+        if self.footprint.left() < 0:
+            self._withdraw()
+            self.touch()
 
-    def abandon(self, transaction: Transaction) -> None:
-        """The transaction is rolled back: its messages that wait outside the queue have their outcome."""
-        raise NotImplementedError
+    # -- what comes -------------------------------------------------------------------------------------------
+
+    def above(self) -> None:
+        """The depth has gone above the stop level."""
+        if self.overflow.drops:
+            self.contents.drop_excess()
+        else:
+            self.feed(Input.ABOVE_STOP)
+
+    def check_depth(self) -> None:
+        """The depth has grown."""
+        if self.depth_bytes > self.stop_bytes or self.depth_messages > self.stop_messages:
+            self.above()
+        self.touch()
+
+    def intercept(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
+        """A message has come while `active_overflow` decides about all that come; its credit is used."""
+        policy = self.active_overflow
+        if policy is SHORTAGE:
+            short = scarcity.arrived(self, producer, body, enrolment)
+            if short is not None:
+                return short
+            policy = self.interception()
+            if policy is None and enrolment is None and self.contents.resource_of(body) is Resource.TEMP:
+                return self.contents.spool(body, producer)
+        elif policy is PARKING and not self.parked:
+            self.choose_interception()
+            policy = self.active_overflow
+        arrival = Arrival.ENQUEUE if policy is None else policy.arrival
+        if arrival is Arrival.REJECT:
+            return self.reject()
+        if arrival is Arrival.WITHHOLD and self.admits_withheld():
+            receipt = self.defer(producer, 1)
+            self.withheld.append(receipt)
+            self.admit(body, receipt=receipt, enrolment=enrolment)
+            return Verdict.HELD
+        if arrival is Arrival.SPOOL and enrolment is None:
+            return self.contents.spool(body, producer)
+        if arrival in (Arrival.ENQUEUE, Arrival.SPOOL):
+            return self.admit(body, producer, enrolment=enrolment)
+        self.park(producer, body, enrolment)
+        return Verdict.HELD
 
     def admit(
         self,
@@ -134,70 +244,33 @@ class Gate:
         enrolment: Enrolment | None = None,
     ) -> Verdict:
         """Add a message, in a transaction or not."""
-        return self.enqueue(body, producer, receipt) if enrolment is None else self.enrol(body, enrolment)
+        if enrolment is None:
+            return self.contents.enqueue(body, producer, receipt)
+        return self.contents.enrol(body, enrolment)
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of its messages whose bodies are in memory; not of those that wait outside."""
-        return self.depth_bytes
+    def reject(self) -> Verdict:
+        """A message is not taken."""
+        self.rejected += 1
+        self.touch()
+        return Verdict.REFUSED
 
-    def use(self, meter: Meter) -> None:
-        """Have counted there what the queue takes up."""
-        self.footprint.use(meter, self.transient_usages(meter), self.stored_usages(meter))
+    def count_uncommitted(self, messages: int, size: int) -> None:
+        """So many messages more, of so many bytes together, are in open transactions; below 0: fewer."""
+        self.uncommitted_messages += messages
+        self.uncommitted_bytes += size
+        self.depth_messages += messages
+        self.depth_bytes += size
 
-    def transient_usages(self, meter: Meter) -> tuple[Usage, ...]:
-        """What its messages may use that are not stored."""
-        return (meter.memory,)
+    def roll_back(self, messages: int, size: int) -> None:
+        """So many messages of a transaction, of so many bytes together, will never be."""
+        self.count_uncommitted(-messages, -size)
+        self.measure()
+        self.touch()
 
-    def stored_usages(self, meter: Meter) -> tuple[Usage, ...]:
-        """What those use that are."""
-        return ()
-
-    @property
-    def spooling(self) -> bool:
-        """What comes now goes to the temp store, unless it is for the message store."""
-        return False
-
-    def transient_resource(self) -> Resource:
-        """What a message would use now that is not stored."""
-        return Resource.MEMORY
-
-    def resource_of(self, body: bytes) -> Resource:
-        """What a message would use now."""
-        return self.transient_resource()
-
-    def resources(self, producer: Producer) -> tuple[Resource, ...]:
-        """What the producer's next message may use, if that is like its last."""
-        return (self.transient_resource(),)
-
-    def admits(self, resource: Resource) -> bool:
-        """No shortage holds a message that is here and uses this resource."""
-        return all(usage.admits or not (usage.resource is resource or usage.whole) for usage in self.shortages)
-
-    def refuses(self, body: bytes) -> bool:
-        """A message would be rejected that came now."""
-        if self.shortages and self.limits.when_short == "reject" and not self.admits(self.resource_of(body)):
-            return True
-        return self.state.overfull and isinstance(self.overflow, Reject)
-
-    def weigh(self) -> None:
-        """Count what the queue takes up now of what is limited for the broker or the virtual host."""
-        footprint = self.footprint
-        footprint.weigh(self.memory_bytes, self.outside.bytes + self.lacking.bytes)
-        size = footprint.size
-        self.ledger.pledge()
-        if footprint.size > size > 0:  # messages have grown: what is out may be too much
-            self.take_back_unaffordable()
-
-    def take_back_unaffordable(self) -> None:
-        """Take credit back, if more is out than the limits beyond the queue's have room for."""
-        if self.footprint.left() < 0:
-            self._withdraw()
-            self.touch()
-
-    def drop_excess(self) -> None:
-        """Of a ring: drop the oldest messages until the depth is at or below the stop level."""
-        raise NotImplementedError
+    def abandon(self, transaction: Transaction) -> None:
+        """The transaction is rolled back: its parked messages have their outcome."""
+        for parked in self.take_out(lambda p: p.enrolment is not None and p.enrolment.transaction is transaction):
+            self.resolve(parked.receipt, Outcome.ROLLED_BACK)
 
     # -- producers --------------------------------------------------------------------------------------------
 
@@ -227,21 +300,21 @@ class Gate:
 
     def detach_producer(self, producer: Producer) -> None:
         """Messages of it that wait outside were never accepted: they go with it."""
-        if producer.line:
+        if producer.receipts:
             for lost in self.take_out(lambda waiting: waiting.producer is producer):
                 if lost.enrolment is not None:
                     lost.enrolment.lost()
-        producer.line.clear()
+        producer.receipts.clear()
         self.ledger.leave(producer)
         blocking.detached(self.turn, producer)
         self.touch()
 
-    def take_out(self, wanted: Callable[[Waiting], bool]) -> list[Waiting]:
+    def take_out(self, wanted: Callable[[ParkedMessage], bool]) -> list[ParkedMessage]:
         """Forget messages that wait outside."""
-        taken = [*self.outside.take(wanted), *self.lacking.take(wanted)]
-        for producer in {waiting.producer for waiting in taken if waiting.producer.lacking is not None}:
-            if all(waiting.producer is not producer for waiting in self.lacking):
-                producer.lacking = None
+        taken = [*self.parked.take(wanted), *self.awaiting.take(wanted)]
+        for producer in {waiting.producer for waiting in taken if waiting.producer.awaited is not None}:
+            if all(waiting.producer is not producer for waiting in self.awaiting):
+                producer.awaited = None
         return taken
 
     # -- flow control -----------------------------------------------------------------------------------------
@@ -257,12 +330,12 @@ class Gate:
         known, self.limits, self.settings = self.limits, limits, settings
         self.stop_bytes, self.stop_messages = limits.stop_bytes, limits.stop_messages
         self.use(self.footprint.meter)
-        before, self.overflow = self.overflow, WAYS[limits.full]
+        before, self.overflow = self.overflow, OVERFLOW_POLICIES[limits.overflow]
         if self.overflow is not before:
-            self._change_way(before)
+            self.switch_policy(before)
         self.measure()
-        if (known.full, known.when_short, known.reject_after_ms) != (
-            limits.full,
+        if (known.overflow, known.when_short, known.reject_after_ms) != (
+            limits.overflow,
             limits.when_short,
             limits.reject_after_ms,
         ):
@@ -271,44 +344,56 @@ class Gate:
             scarcity.review(self, producer)
         self.touch()
 
+    def _deadline(self) -> int:
+        """Until when a message may be parked that comes now, ms."""
+        return self.turn.now + self.limits.reject_after_ms if self.overflow.expires else NEVER
+
     def _set_deadlines(self) -> None:
         """What waits outside may wait for so long from now on; other changes leave it the time that it has."""
-        for waiting in self.lacking:
-            waiting.deadline = scarcity.deadline(self)
-        for waiting in self.outside:
-            waiting.deadline = self.overflow.deadline(self)
-        self.watch()
+        for each in self.awaiting:
+            each.deadline = scarcity.deadline(self)
+        for each in self.parked:
+            each.deadline = self._deadline()
+        self.contents.watch()
 
-    def _change_way(self, before: Overflow) -> None:
-        """Another way of being full is in force: what the one before held is let go, and nothing is lost."""
-        self.full = None
-        before.left(self)
+    def switch_policy(self, before: OverflowPolicy) -> None:
+        """Another overflow policy is in force: what the one before kept back is let go, and nothing is lost."""
+        self.active_overflow = None
+        if before.arrival is Arrival.WITHHOLD:
+            self._settle_withheld()
+        if before.expires:
+            while self.parked:
+                self.admit_first_parked()
         reason = table.overfull_reason(self.name)
         if self.limits.ring:
-            self.drop_excess()
+            self.contents.drop_excess()
             self.feed(Input.AT_RESUME)
         elif self.state.overfull:
             if self.limits.bounded:
                 self._withdraw()
             if self.overflow.blocks:
-                self._hold_all(reason)
+                self._block_all(reason)
             else:
-                self._free_all(reason)
-                while self.outside and not self.state.stopped:
-                    self.let_first_in()
+                self._unblock_all(reason)
+                while self.parked and not self.state.stopped:
+                    self.admit_first_parked()
         self.choose_interception()
 
-    def interception(self) -> Overflow | None:
+    def _settle_withheld(self) -> None:
+        while self.withheld:
+            self.resolve(self.withheld.popleft(), Outcome.ACCEPTED)
+
+    def interception(self) -> OverflowPolicy | None:
         """Who is asked about every message, but for shortages: `overflow` while the queue is overfull, if it wants it;
         PARKING while others wait outside; else messages go straight in."""
         overfull = self.overflow if self.state.overfull and self.overflow.intercepts else None
-        if self.outside and (overfull is None or not overfull.grants):
+        if self.parked and (overfull is None or not overfull.grants):
             return PARKING
         return overfull
 
     def choose_interception(self) -> None:
         """Who is asked about every message from now on."""
-        self.full = scarcity.SHORT if self.shortages else self.interception()
+        self.active_overflow = SHORTAGE if self.shortages else self.interception()
 
     def _review_all(self) -> None:
         for producer in self.ledger.members:
@@ -317,14 +402,14 @@ class Gate:
     def take_credit_back(self, producer: Producer) -> None:
         """All that one producer has."""
         self.ledger.withdraw_from(producer, self.turn.now)
-        self.turn.effects.append(CreditChanged(producer))
-        self.watch()
+        self.turn.effects.append(CreditChanged(producer.handle))
+        self.contents.watch()
 
     def measure(self) -> None:
         """Look at the depth, and act on what it says."""
         seen = table.measure(self.limits, self.depth_bytes, self.depth_messages)
         if seen is Input.ABOVE_STOP:
-            self.overflow.above(self)
+            self.above()
         elif seen is not None:
             self.feed(seen)
 
@@ -338,7 +423,7 @@ class Gate:
             return False
         self.feed(Input.STOP)
         if self.ledger.members:  # of ten thousand queues that are stopped, most have nobody
-            self._hold_all(table.stop_reason(str(stop.scope)))
+            self._block_all(table.stop_reason(str(stop.scope)))
         self.touch()
         return True
 
@@ -352,7 +437,7 @@ class Gate:
         if not self.stops:
             self.feed(Input.START)
         if self.ledger.members:
-            self._free_all(table.stop_reason(str(scope)))
+            self._unblock_all(table.stop_reason(str(scope)))
         self.touch()
         return True
 
@@ -365,7 +450,7 @@ class Gate:
         self.staged[stop.scope] = stop
         if self.pacer is None:  # it was in its stage before
             self.pacer = Pacer(self.turn.now, self.ledger.given)
-        self.watch()
+        self.contents.watch()
         self.touch()
         return not known
 
@@ -425,7 +510,7 @@ class Gate:
         elif limits.bounded and (excess := -self.room()) > 0:  # the limit was lowered, or messages have grown
             self._withdraw(excess)
         if overflow.blocks:
-            self._hold_all(table.overfull_reason(self.name))
+            self._block_all(table.overfull_reason(self.name))
 
     def _overfull_ended(self) -> None:
         limits, now = self.limits, self.turn.now
@@ -441,9 +526,9 @@ class Gate:
             self._review_all()  # what a queue spools depends on it
         if self.overflow.blocks and self.ledger.members:
             self.waited(lasted)
-        self._free_all(table.overfull_reason(self.name))
-        self.overflow.resumed(self)
-        self.let_in_while_room()
+        self._unblock_all(table.overfull_reason(self.name))
+        self._settle_withheld()
+        self.admit_parked_while_room()
 
     def _stop_began(self) -> None:
         self.stopped_since = self.turn.now
@@ -451,7 +536,7 @@ class Gate:
 
     def _stop_ended(self) -> None:
         self.stopped_since = None
-        self.let_in_while_room()
+        self.admit_parked_while_room()
 
     _CHANGES = {
         Change.OVERFULL_BEGAN: _overfull_began,
@@ -463,11 +548,11 @@ class Gate:
     def _withdraw(self, count: int | None = None) -> None:
         """Take back all credit that is out, or at least so much."""
         turn = self.turn
-        turn.effects.extend(CreditChanged(p) for p in self.ledger.withdraw(turn.now, count))
+        turn.effects.extend(CreditChanged(p.handle) for p in self.ledger.withdraw(turn.now, count))
         if self.ledger.pending:
-            self.watch()
+            self.contents.watch()
 
-    def _hold_all(self, reason: str) -> None:
+    def _block_all(self, reason: str) -> None:
         shown = self.shown()
         for producer in self.ledger.members:
             blocking.block(self.turn, producer, reason, self._cause(reason), shown)
@@ -479,7 +564,7 @@ class Gate:
         )
         return self.name if own else blocking.ALL_QUEUES
 
-    def _free_all(self, reason: str) -> None:
+    def _unblock_all(self, reason: str) -> None:
         shown = self.shown()
         for producer in self.ledger.members:
             if blocking.unblock(self.turn, producer, reason, shown):
@@ -496,14 +581,14 @@ class Gate:
         state = self.state
         ledger = self.ledger
         most = self._paced() if self.staged else UNLIMITED
-        if state is State.OVERFULL and self.limits.held_messages and not self.outside and self.takes_held():
-            return ledger.grant_held(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
+        if state is State.OVERFULL and self.limits.withheld_messages and not self.parked and self.admits_withheld():
+            return ledger.grant_withheld(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
         if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
-        if self.lacking:
-            scarcity.let_in(self)
-        if self.outside:
-            self.let_in_while_room()
+        if self.awaiting:
+            scarcity.admit_parked(self)
+        if self.parked:
+            self.admit_parked_while_room()
         if self.state is not state:
             return []  # what was let in has filled it
         if not ledger.waiting and not ledger.idle and not ledger.pending and not ledger.probes:
@@ -512,7 +597,7 @@ class Gate:
             most = self._paced()  # what was let in counts
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
         if ledger.contended or ledger.pending or ledger.idle or self._may_raise():
-            self.watch()
+            self.contents.watch()
         return changed
 
     def _may_raise(self) -> bool:
@@ -528,14 +613,46 @@ class Gate:
         before = ledger.reserved
         most = self._paced() if self.staged else UNLIMITED
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended, most=most)
-        turn.effects.extend(Drain(p) for p in drain)
-        turn.effects.extend(CreditChanged(p) for p in changed)
-        waiting = self.overflow.passed(self) | scarcity.passed(self)
+        turn.effects.extend(Drain(p.handle) for p in drain)
+        turn.effects.extend(CreditChanged(p.handle) for p in changed)
+        waiting = self._reject_expired() | scarcity.passed(self)
         # They get their probes, and more than those, from `grant`.
         idle = self.open and (bool(ledger.idle) or self._may_raise())
         if drain or changed or waiting or idle or self.staged or ledger.reserved != before:
             self.touch()
-        return contended or waiting or idle or bool(ledger.pending) or bool(self.staged)
+        in_commits = self._admit_parked_of_commits()
+        return in_commits or contended or waiting or idle or bool(ledger.pending) or bool(self.staged)
+
+    def _reject_expired(self) -> bool:
+        """Reject what has been parked for too long. Whether there is more to wait for."""
+        if not self.overflow.expires:
+            return False
+        now, parked = self.turn.now, self.parked
+        while parked and parked.first.deadline <= now:
+            expired = parked.popleft()
+            self.waited(now - expired.since)
+            self.rejected += 1
+            self.resolve(expired.receipt, Outcome.REFUSED)
+            if expired.enrolment is not None:
+                expired.enrolment.refused(self)
+        return bool(parked)
+
+    def _admit_parked_of_commits(self) -> bool:
+        """See the module. False: no message in a transaction is parked."""
+        if not self.parked or all(p.enrolment is None for p in self.parked):
+            return False
+        if self.state is State.OVERFULL and not self.shortages:
+            enrolled = (p.enrolment.transaction for p in self.parked if p.enrolment is not None)
+            first = next((each for each in enrolled if self._waits_for_itself(each)), None)
+            for each in self.parked.take(lambda p: p.enrolment is not None and p.enrolment.transaction is first):
+                self.admit_parked(each)
+        return True
+
+    def _waits_for_itself(self, transaction: Transaction) -> bool:
+        since = transaction.committing_since
+        if since is None or self.turn.now - since < COMMIT_WAIT_MS:
+            return False
+        return self.uncommitted_messages > 0 or transaction.takes_from(self)
 
     def credit_returned(self, producer: Producer, count: int) -> None:
         """The producer's link answered a drain."""
@@ -545,79 +662,79 @@ class Gate:
     def credit_forgone(self, producer: Producer, count: int) -> None:
         """The producer's link counts so much of its credit as used, for which no message may come."""
         if self.ledger.forgone(producer, count):
-            self.turn.effects.append(CreditChanged(producer))
+            self.turn.effects.append(CreditChanged(producer.handle))
         self.touch()
 
     def defer(self, producer: Producer, pending: int) -> Receipt:
         """The outcome of the producer's newest message comes later: when so many things have come."""
         receipt = Receipt(producer, pending)
-        producer.line.append(receipt)
+        producer.receipts.append(receipt)
         return receipt
 
     def resolve(self, receipt: Receipt, outcome: Outcome) -> None:
         """One of the things that a message waits for has come; those whose turn it is are settled."""
-        receipt.tell(outcome)
+        receipt.resolve(outcome)
         producer = receipt.producer
-        line = producer.line
-        while line and line[0].ready:
-            first = line.popleft()
+        receipts = producer.receipts
+        while receipts and receipts[0].ready:
+            first = receipts.popleft()
             last = self.turn.effects[-1] if self.turn.effects else None
-            if isinstance(last, Settled) and last.producer is producer and last.outcome is first.outcome:
+            if isinstance(last, Settled) and last.port is producer.handle and last.outcome is first.outcome:
                 last.count += 1
             else:
-                self.turn.effects.append(Settled(producer, 1, first.outcome))
+                self.turn.effects.append(Settled(producer.handle, 1, first.outcome))
         if producer in self.ledger.members:  # else its link has gone
             self.ledger.ask(producer)
         self.touch()
 
-    def takes_held(self) -> bool:
+    def admits_withheld(self) -> bool:
         """A message is still taken in, overfull as the queue is, if its settlement is withheld."""
         limits = self.limits
         return (
-            self.depth_messages <= self.stop_messages + limits.held_messages
-            and self.depth_bytes <= self.stop_bytes + limits.held_bytes
+            self.depth_messages <= self.stop_messages + limits.withheld_messages
+            and self.depth_bytes <= self.stop_bytes + limits.withheld_bytes
         )
 
-    def wait_outside(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> None:
+    def park(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> None:
         """Keep a message out of the queue, unsettled, until there is room or its time is up."""
         receipt = self.defer(producer, 1)
-        self.outside.append(Waiting(receipt, body, self.turn.now, self.overflow.deadline(self), enrolment))
+        self.parked.append(ParkedMessage(receipt, body, self.turn.now, self._deadline(), enrolment))
         if enrolment is not None:
             enrolment.transaction.wait(self)
         self.choose_interception()
-        self.watch()
+        self.contents.watch()
         self.touch()
 
-    def let_in_while_room(self) -> None:
+    def admit_parked_while_room(self) -> None:
         """Take what waits outside until the queue is overfull. What is reserved for others does not count: it may never
         come, and waits outside in its turn if it does."""
-        while self.outside and self._takes():
-            self.let_first_in()
+        while self.parked and self._admits_parked():
+            self.admit_first_parked()
             self.weigh()
         self.choose_interception()
 
-    def _takes(self) -> bool:
+    def _admits_parked(self) -> bool:
         """What waits outside goes in now."""
         if self.state.stopped or (self.staged and self._paced() <= 0):
             return False
-        return self.overflow.takes or not self.state.overfull
+        return self.overflow.admits_parked or not self.state.overfull
 
-    def let_first_in(self) -> None:
+    def admit_first_parked(self) -> None:
         """Enqueue the message that has waited outside the longest, unless it must go on waiting for want of more than
         room in the queue."""
-        waiting = self.outside.popleft()
+        waiting = self.parked.popleft()
         if self.shortages:
-            resource = self.resource_of(waiting.body)
-            if waiting.producer.lacking is not None or not self.admits(resource):
-                scarcity.hold(self, waiting, resource)
+            resource = self.contents.resource_of(waiting.body)
+            if waiting.producer.awaited is not None or not self.admits(resource):
+                scarcity.park(self, waiting, resource)
                 return
-        self.let_in(waiting)
+        self.admit_parked(waiting)
 
-    def let_in(self, waiting: Waiting) -> None:
+    def admit_parked(self, waiting: ParkedMessage) -> None:
         """Enqueue a message that has waited outside."""
         self.waited(self.turn.now - waiting.since)
-        if self.spooling and waiting.enrolment is None:
-            self.spool(waiting.body, receipt=waiting.receipt)
+        if self.contents.spooling and waiting.enrolment is None:
+            self.contents.spool(waiting.body, receipt=waiting.receipt)
         else:
             self.admit(waiting.body, receipt=waiting.receipt, enrolment=waiting.enrolment)
         self.resolve(waiting.receipt, Outcome.ACCEPTED)
@@ -625,44 +742,8 @@ class Gate:
             waiting.enrolment.transaction.arrived(self)
 
     def waited(self, ms: int) -> None:
+        """A wait for room of so many ms is over."""
         self.longest_ms = max(self.longest_ms, ms)
-
-    def longest_wait(self, now: int) -> int:
-        """The longest that a producer or a message has waited for room, ms, those that still do included."""
-        since = [parked.first.since for parked in (self.outside, self.lacking) if parked]
-        if self.overfull_since is not None and self.overflow.blocks and self.ledger.members:
-            since.append(self.overfull_since)
-        return max([self.longest_ms, *(now - s for s in since)])
-
-    def percent_used(self) -> float | None:
-        """Of its capacity, in messages or bytes, whichever is used more; None if it has none."""
-        limits = self.limits
-        used = [
-            100 * depth / (capacity or stop)
-            for depth, capacity, stop in (
-                (self.depth_messages, limits.capacity_messages, limits.stop_messages),
-                (self.depth_bytes, limits.capacity_bytes, limits.stop_bytes),
-            )
-            if capacity or stop != UNLIMITED
-        ]
-        return max(used, default=None)
-
-    def resume_condition(self) -> str:
-        """What would end overfull, in words, from the depth now."""
-        limits, left = self.limits, []
-        for unit, depth, resume in (
-            ("messages", self.depth_messages, limits.resume_messages),
-            ("bytes", self.depth_bytes, limits.resume_bytes),
-        ):
-            if depth > resume:
-                left.append(f"{resume:,} {unit} or fewer (now {depth:,})")
-        if not left:
-            return f"queue {self.name} resumes"
-        return f"queue {self.name} comes down to {' and '.join(left)}{self.held_in_transactions()}"
-
-    def held_in_transactions(self) -> str:
-        """In words, which of its messages consumers cannot have yet; "" if there are none."""
-        raise NotImplementedError
 
     # -- facts ------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,10 @@ What a store takes on disk is measured by its owner, every so often; what was pu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.ports import Store
 from brokers.engine.values.limits import UNLIMITED
-
-if TYPE_CHECKING:
-    from brokers.engine.ports import Store
 
 
 class Meter:

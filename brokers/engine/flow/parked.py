@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from brokers.engine.flow.overflow import Waiting
+from brokers.engine.flow.enrolment import Enrolment
+from brokers.engine.flow.producer import Producer, Receipt
+
+
+@dataclass(slots=True, eq=False)
+class ParkedMessage:
+    """A message that is parked until `deadline` (ms). `enrolment`: in a transaction, if it is in one."""
+
+    receipt: Receipt
+    body: bytes
+    since: int
+    deadline: int
+    enrolment: Enrolment | None = None
+
+    @property
+    def producer(self) -> Producer:
+        return self.receipt.producer
 
 
 class Parked:
@@ -16,33 +31,33 @@ class Parked:
     __slots__ = ("_messages", "bytes")
 
     def __init__(self) -> None:
-        self._messages: deque[Waiting] = deque()
+        self._messages: deque[ParkedMessage] = deque()
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[ParkedMessage]:
         return iter(self._messages)
 
     @property
-    def first(self) -> Waiting:
+    def first(self) -> ParkedMessage:
         return self._messages[0]
 
-    def append(self, waiting: Waiting) -> None:
-        self._messages.append(waiting)
-        self.bytes += len(waiting.body)
+    def append(self, message: ParkedMessage) -> None:
+        self._messages.append(message)
+        self.bytes += len(message.body)
 
-    def popleft(self) -> Waiting:
+    def popleft(self) -> ParkedMessage:
         first = self._messages.popleft()
         self.bytes -= len(first.body)
         return first
 
-    def remove(self, waiting: Waiting) -> None:
-        self._messages.remove(waiting)
-        self.bytes -= len(waiting.body)
+    def remove(self, message: ParkedMessage) -> None:
+        self._messages.remove(message)
+        self.bytes -= len(message.body)
 
-    def take(self, wanted: Callable[[Waiting], bool]) -> list[Waiting]:
+    def take(self, wanted: Callable[[ParkedMessage], bool]) -> list[ParkedMessage]:
         """Take out those that are wanted; the others keep their order."""
         taken = [each for each in self._messages if wanted(each)]
         if taken:

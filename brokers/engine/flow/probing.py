@@ -13,10 +13,7 @@ producers than that, those that did not use theirs for `PROBE_MS` pass them on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.producer import Producer
 
 #: How long a producer keeps its probe, at the least, while others wait for one.
 PROBE_MS = 250

@@ -1,4 +1,4 @@
-"""A sending link of a client to a queue: its credit account, and the set of reasons that blocks it.
+"""A sending link of a client to a queue: its credit account, its receipts, and the set of reasons that blocks it.
 
 Amounts of credit, all in messages (how they move stands in `credit.py`):
 `credit` it may use now; `withdrawn` was taken back, but messages sent before the client knew may still arrive, so it
@@ -10,16 +10,91 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from brokers.engine.connection import Connection
-from brokers.engine.flow.table import stop_reason
+from brokers.engine.flow.enrolment import Enrolment
+from brokers.engine.flow.usage import Resource
+from brokers.engine.ports import ProducerConnection, ProducerPort
+from brokers.engine.values.outcomes import Outcome, Verdict
 from brokers.model import ObjectName, object_name
 
-if TYPE_CHECKING:
-    from brokers.engine.flow.receipt import Receipt
-    from brokers.engine.flow.usage import Resource
-    from brokers.engine.queues.queue import Queue
+
+class Destination(Protocol):
+    """What a producer publishes to: the queue, as flow control and the link of a client see it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def object_name(self) -> ObjectName: ...
+
+    def publish(self, producer: Producer, body: bytes) -> Verdict:
+        """Take in a message of the producer, if it has credit and the queue lets it in."""
+        ...
+
+    def publish_in(self, enrolment: Enrolment, producer: Producer, body: bytes) -> Verdict:
+        """The same in a transaction."""
+        ...
+
+    def abort(self, producer: Producer) -> None:
+        """The producer gave up a message half-way."""
+        ...
+
+    def refuses(self, body: bytes) -> bool:
+        """A message would be rejected that came now."""
+        ...
+
+    def credit_returned(self, producer: Producer, count: int) -> None:
+        """The producer's link answered a drain: it gave back so much credit."""
+        ...
+
+    def credit_forgone(self, producer: Producer, count: int) -> None:
+        """The producer's link counts so much of its credit as used, for which no message may come."""
+        ...
+
+    def detach_producer(self, producer: Producer) -> None:
+        """The producer's link has ended."""
+        ...
+
+    def shown(self) -> dict[str, Any]:
+        """The attributes that every fact about the queue carries."""
+        ...
+
+    def shortage_reasons(self) -> list[str]:
+        """The reasons of the shortages for which a message is rejected; none if the queue is overfull as well."""
+        ...
+
+    def turn_condition(self, now: int) -> str:
+        """What a producer waits for that has no credit, though nothing blocks it, in words. `now` in ms."""
+        ...
+
+    def release_conditions(self, reasons: Collection[str]) -> Iterator[str]:
+        """What would end each of these reasons to block, in words."""
+        ...
+
+
+class Receipt:
+    """The outcome of an unsettled delivery, which comes later. The message may wait for its queue to resume, for room,
+    for the store to have it, or for several of these: `pending` things. When nothing is left to wait for, or one of
+    them fails, the delivery has its outcome. A producer's receipts are resolved in the order in which it sent."""
+
+    __slots__ = ("outcome", "pending", "producer")
+
+    def __init__(self, producer: Producer, pending: int) -> None:
+        self.producer = producer
+        self.pending = pending
+        self.outcome = Outcome.ACCEPTED
+
+    def resolve(self, outcome: Outcome) -> None:
+        """One of the things has come, with this outcome. What is not accepted waits for nothing more."""
+        self.pending -= 1
+        if outcome is not Outcome.ACCEPTED and self.outcome is Outcome.ACCEPTED:
+            self.outcome = outcome
+            self.pending = 0
+
+    @property
+    def ready(self) -> bool:
+        return self.pending <= 0
 
 
 class Producer:
@@ -29,6 +104,7 @@ class Producer:
     producers of its link; empty for a link to a single queue. `handle` belongs to the protocol layer."""
 
     __slots__ = (
+        "awaited",
         "blocked_count",
         "blocked_ms",
         "blocked_since",
@@ -44,9 +120,7 @@ class Producer:
         "id",
         "idle",
         "inside",
-        "lacking",
         "lapsed",
-        "line",
         "link",
         "low",
         "mark",
@@ -54,6 +128,7 @@ class Producer:
         "name",
         "probing",
         "queue",
+        "receipts",
         "shut",
         "siblings",
         "stored_at",
@@ -64,7 +139,14 @@ class Producer:
     )
 
     def __init__(
-        self, number: int, connection: Connection, queue: Queue, link: str, *, channel: int, handle: Any
+        self,
+        number: int,
+        connection: ProducerConnection,
+        queue: Destination,
+        link: str,
+        *,
+        channel: int,
+        handle: ProducerPort,
     ) -> None:
         self.id = number
         self.connection = connection
@@ -77,7 +159,7 @@ class Producer:
         self.lapsed = 0
         self.doubtful = 0
         self.low = 0  # asks for more when its credit falls to this
-        self.line: deque[Receipt] = deque()  # of messages whose outcome comes later
+        self.receipts: deque[Receipt] = deque()  # of messages whose outcome comes later
         self.waiting = False  # stands in a line of its queue for credit
         self.idle = False  # gave credit back without having used it, and has not sent since
         self.probing = False  # its credit is a probe: one, with nothing reserved for it
@@ -89,7 +171,7 @@ class Producer:
         self.touched_at = 0  # when its credit was last taken back or asked back, ms
         self.inside = False  # what it publishes is in the broker already: it is one queue's producer of several
         self.shut = False  # gets no credit, since the broker has run short of what its messages use
-        self.lacking: Resource | None = None  # what its messages that wait outside for a shortage to end would use
+        self.awaited: Resource | None = None  # what its messages that wait outside for a shortage to end would use
         self.stored_at = -1  # `messages` when it last published one for the store
         self.messages = 0
         self.bytes = 0
@@ -107,9 +189,9 @@ class Producer:
         return self.stored_at == self.messages
 
     @property
-    def held(self) -> int:
+    def unsettled(self) -> int:
         """Messages whose outcome comes later."""
-        return len(self.line)
+        return len(self.receipts)
 
     @property
     def reasons(self) -> Mapping[str, None]:
@@ -122,7 +204,7 @@ class Producer:
     def blocked(self) -> bool:
         return bool(self.reasons)
 
-    def hold(self, reason: str, now: int) -> bool:
+    def add_reason(self, reason: str) -> bool:
         """Add a reason of its queue; True if it is the first, so that this queue blocks the producer from now on."""
         first = not self.causes
         self.causes[reason] = None
@@ -151,18 +233,5 @@ class Producer:
         """What would release it, in words; empty while it runs."""
         conditions: dict[str, None] = {}
         for producer in self.fan_out or (self,):
-            conditions.update(dict.fromkeys(producer._conditions()))
+            conditions.update(dict.fromkeys(producer.queue.release_conditions(producer.causes)))
         return "; and ".join(conditions)
-
-    def _conditions(self) -> Iterator[str]:
-        """What would end each of its own queue's reasons, in words."""
-        queue = self.queue
-        for reason in self.causes:
-            for scope, stop in queue.stops.items():
-                if reason == stop_reason(str(scope)):
-                    because = f" ({stop.reason})" if stop.reason else ""
-                    yield f"{stop.actor or 'an operator'} starts the producers of {scope} again{because}"
-                    break
-            else:
-                short = [usage.release_condition() for usage in queue.shortages if usage.reason == reason]
-                yield from short or [queue.resume_condition()]

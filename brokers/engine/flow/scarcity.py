@@ -16,20 +16,75 @@ run out: then what still comes is rejected, whatever the mechanism (`Usage.exhau
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from brokers.engine.flow import blocking
-from brokers.engine.flow.overflow import Overflow, Verdict, Waiting
-from brokers.engine.flow.receipt import Outcome
+from brokers.engine.flow.credit import CreditLedger
+from brokers.engine.flow.enrolment import Enrolment, Transaction
+from brokers.engine.flow.parked import Parked, ParkedMessage
+from brokers.engine.flow.producer import Producer, Receipt
 from brokers.engine.flow.table import State
-from brokers.engine.flow.usage import Resource
+from brokers.engine.flow.turn import Turn
+from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.values.limits import Limits
 from brokers.engine.values.message import NEVER
+from brokers.engine.values.outcomes import Outcome, Verdict
 
-if TYPE_CHECKING:
-    from brokers.engine.flow.gate import Gate
-    from brokers.engine.flow.producer import Producer
-    from brokers.engine.services.transaction import Enrolment
-    from brokers.engine.values.limits import Limits
+
+class Contents(Protocol):
+    """The part of `gate.Contents` that decides what a message uses."""
+
+    @property
+    def spooling(self) -> bool: ...
+
+    def watch(self) -> None: ...
+
+    def resource_of(self, body: bytes) -> Resource: ...
+
+    def resources(self, producer: Producer) -> tuple[Resource, ...]: ...
+
+
+class Gate(Protocol):
+    """The part of a `FlowGate` that shortages concern. `awaiting`: messages parked until the end of a shortage."""
+
+    turn: Turn
+    limits: Limits
+    ledger: CreditLedger
+    shortages: list[Usage]
+    awaiting: Parked
+    rejected: int
+
+    @property
+    def contents(self) -> Contents: ...
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def producers(self) -> Iterable[Producer]: ...
+
+    def touch(self) -> None: ...
+
+    def weigh(self) -> None: ...
+
+    def admits(self, resource: Resource) -> bool: ...
+
+    def reject(self) -> Verdict: ...
+
+    def defer(self, producer: Producer, pending: int) -> Receipt: ...
+
+    def resolve(self, receipt: Receipt, outcome: Outcome) -> None: ...
+
+    def waited(self, ms: int) -> None: ...
+
+    def admit_parked(self, waiting: ParkedMessage) -> None: ...
+
+    def take_credit_back(self, producer: Producer) -> None: ...
+
+    def abandon(self, transaction: Transaction) -> None: ...
+
+    def shown(self) -> dict[str, Any]: ...
 
 
 def blocked_producers(gate: Gate, limits: Limits) -> int:
@@ -41,116 +96,99 @@ def _blocked_by(gate: Gate, producer: Producer, limits: Limits) -> list[str]:
     """The reasons for which the shortages of a queue block one of its producers."""
     if limits.when_short == "reject" or not gate.shortages:
         return []
-    wanted = (producer.lacking,) if producer.lacking else gate.resources(producer)
+    wanted = (producer.awaited,) if producer.awaited else gate.contents.resources(producer)
     holding = [[u for u in gate.shortages if u.resource is each or u.whole] for each in wanted]
     if not all(holding):
         return []
     return list(dict.fromkeys(usage.reason for usages in holding for usage in usages))
 
 
-class Short(Overflow):
-    """Looks at every message while there is a shortage; those that it does not hold go the queue's usual way."""
-
-    intercepts = True
-
-    def publish(self, queue: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict:
-        if any(usage.exhausted for usage in queue.shortages):
-            return self._refuse(queue)
-        resource = queue.resource_of(body)
-        if producer.lacking is not None or not queue.admits(resource):
-            if queue.limits.when_short == "reject":
-                return self._refuse(queue)
-            receipt = queue.defer(producer, 1)
-            if enrolment is not None:
-                enrolment.transaction.wait(queue)
-            hold(queue, Waiting(receipt, body, queue.turn.now, NEVER, enrolment), resource)
-            return Verdict.HELD
-        full = queue.interception()
-        if full is not None:
-            return full.publish(queue, producer, body, enrolment)
-        if resource is Resource.TEMP and enrolment is None:
-            return queue.spool(body, producer)
-        return queue.admit(body, producer, enrolment=enrolment)
-
-    def _refuse(self, queue: Gate) -> Verdict:
-        queue.rejected += 1
-        queue.touch()
-        return Verdict.REFUSED
+def arrived(gate: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None) -> Verdict | None:
+    """A message has come while there is a shortage. None: the shortage does not concern it."""
+    if any(usage.exhausted for usage in gate.shortages):
+        return gate.reject()
+    resource = gate.contents.resource_of(body)
+    if producer.awaited is None and gate.admits(resource):
+        return None
+    if gate.limits.when_short == "reject":
+        return gate.reject()
+    receipt = gate.defer(producer, 1)
+    if enrolment is not None:
+        enrolment.transaction.wait(gate)
+    park(gate, ParkedMessage(receipt, body, gate.turn.now, NEVER, enrolment), resource)
+    return Verdict.HELD
 
 
-SHORT = Short()
-
-
-def hold(queue: Gate, waiting: Waiting, resource: Resource) -> None:
-    """Keep a message outside that has no outcome yet, until there is enough of the resource or its time is up."""
+def park(gate: Gate, waiting: ParkedMessage, resource: Resource) -> None:
+    """Park a message that has no outcome yet, until there is enough of the resource or its time is up."""
     producer = waiting.producer
-    waiting.deadline = deadline(queue)
-    queue.lacking.append(waiting)
-    producer.lacking = producer.lacking or resource
-    review(queue, producer)
-    queue.watch()
-    queue.touch()
+    waiting.deadline = deadline(gate)
+    gate.awaiting.append(waiting)
+    producer.awaited = producer.awaited or resource
+    review(gate, producer)
+    gate.contents.watch()
+    gate.touch()
 
 
-def deadline(queue: Gate) -> int:
+def deadline(gate: Gate) -> int:
     """Until when a message may wait that is held now, ms."""
-    limits = queue.limits
-    return queue.turn.now + limits.reject_after_ms if limits.when_short == "reject-after" else NEVER
+    limits = gate.limits
+    return gate.turn.now + limits.reject_after_ms if limits.when_short == "reject-after" else NEVER
 
 
-def review(queue: Gate, producer: Producer) -> None:
+def review(gate: Gate, producer: Producer) -> None:
     """Bring up to date whether shortages block a producer, and whether it gets credit meanwhile."""
-    wanted = _blocked_by(queue, producer, queue.limits)
+    wanted = _blocked_by(gate, producer, gate.limits)
     for resource in Resource:
         reason = resource.value
         if reason in producer.causes and reason not in wanted:
-            blocking.unblock(queue.turn, producer, reason, queue.shown())
+            blocking.unblock(gate.turn, producer, reason, gate.shown())
     for reason in wanted:
         if reason not in producer.causes:
-            blocking.block(queue.turn, producer, reason, blocking.ALL_QUEUES, queue.shown())
-    shut = bool(wanted) and queue.limits.when_short == "block" and not producer.inside
-    unknown = not producer.messages and bool(queue.shortages)
+            blocking.block(gate.turn, producer, reason, blocking.ALL_QUEUES, gate.shown())
+    shut = bool(wanted) and gate.limits.when_short == "block" and not producer.inside
+    unknown = not producer.messages and bool(gate.shortages)
     if producer.credit and (unknown or (shut and not producer.shut)):
-        queue.take_credit_back(producer)
+        gate.take_credit_back(producer)
     producer.shut = shut
     if not shut:
-        queue.ledger.ask(producer)
+        gate.ledger.ask(producer)
 
 
-def let_in(queue: Gate) -> None:
-    """Enqueue what is held no longer, in the order in which it came from each producer."""
+def admit_parked(gate: Gate) -> None:
+    """Enqueue what waits no longer, in the order in which it came from each producer."""
     behind: set[Producer] = set()
-    for waiting in list(queue.lacking):
-        if not (queue.state is State.NORMAL or (queue.spooling and not queue.state.stopped)):
+    for waiting in list(gate.awaiting):
+        if not (gate.state is State.NORMAL or (gate.contents.spooling and not gate.state.stopped)):
             break
         producer = waiting.producer
-        resource = queue.resource_of(waiting.body)
-        if producer in behind or not queue.admits(resource):
+        resource = gate.contents.resource_of(waiting.body)
+        if producer in behind or not gate.admits(resource):
             if producer not in behind:
-                producer.lacking = resource
+                producer.awaited = resource
             behind.add(producer)
             continue
-        queue.lacking.remove(waiting)
-        queue.let_in(waiting)
-        queue.weigh()
-        _went(queue, producer)
+        gate.awaiting.remove(waiting)
+        gate.admit_parked(waiting)
+        gate.weigh()
+        _went(gate, producer)
 
 
-def passed(queue: Gate) -> bool:
+def passed(gate: Gate) -> bool:
     """Time has passed: reject what has waited for too long. Whether there is more to wait for."""
-    now = queue.turn.now
-    for waiting in queue.lacking.take(lambda waiting: waiting.deadline <= now):
-        queue.waited(now - waiting.since)
-        queue.rejected += 1
-        queue.resolve(waiting.receipt, Outcome.REFUSED)
+    now = gate.turn.now
+    for waiting in gate.awaiting.take(lambda waiting: waiting.deadline <= now):
+        gate.waited(now - waiting.since)
+        gate.rejected += 1
+        gate.resolve(waiting.receipt, Outcome.REFUSED)
         if waiting.enrolment is not None:
-            waiting.enrolment.refused(queue)
-        _went(queue, waiting.producer)
-    return any(waiting.deadline != NEVER for waiting in queue.lacking)
+            waiting.enrolment.refused(gate)
+        _went(gate, waiting.producer)
+    return any(waiting.deadline != NEVER for waiting in gate.awaiting)
 
 
-def _went(queue: Gate, producer: Producer) -> None:
-    """A message of it is held no longer."""
-    if not any(waiting.producer is producer for waiting in queue.lacking):
-        producer.lacking = None
-        review(queue, producer)
+def _went(gate: Gate, producer: Producer) -> None:
+    """A message of it waits no longer."""
+    if not any(waiting.producer is producer for waiting in gate.awaiting):
+        producer.awaited = None
+        review(gate, producer)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokers.engine.flow import scarcity, table
-from brokers.engine.flow.overflow import WAYS
+from brokers.engine.flow.overflow import OVERFLOW_POLICIES
 from brokers.engine.flow.table import Input, State
 from brokers.engine.management.resources.shared_readers import effective_levels
 from brokers.engine.queues.queue import Queue
@@ -30,19 +30,19 @@ class QueueImpact:
 
     @property
     def becomes_overfull(self) -> bool:
-        return self.state.overfull and not self.queue.state.overfull
+        return self.state.overfull and not self.queue.gate.state.overfull
 
     @property
     def is_unblocked(self) -> bool:
-        return self.queue.state.overfull and not self.state.overfull
+        return self.queue.gate.state.overfull and not self.state.overfull
 
     @property
     def newly_blocked(self) -> int:
-        return max(0, self.blocked - self.queue.blocked_producers)
+        return max(0, self.blocked - self.queue.gate.blocked_producers)
 
     @property
     def unblocked(self) -> int:
-        return max(0, self.queue.blocked_producers - self.blocked)
+        return max(0, self.queue.gate.blocked_producers - self.blocked)
 
     @property
     def weight(self) -> tuple[bool, int, int, int]:
@@ -50,20 +50,25 @@ class QueueImpact:
         touched = (
             self.becomes_overfull or self.is_unblocked or bool(self.newly_blocked or self.unblocked or self.dropped)
         )
-        return touched, self.newly_blocked + self.unblocked, self.queue.producer_count, self.queue.depth_messages
+        return (
+            touched,
+            self.newly_blocked + self.unblocked,
+            self.queue.gate.producer_count,
+            self.queue.gate.depth_messages,
+        )
 
 
 def impact(queue: Queue, found: Mapping[str, Setting], limits: Limits) -> QueueImpact:
     """What happens to the queue when these settings and limits take effect."""
-    before = queue.settings
+    before = queue.gate.settings
     changes = {f: (before[f], found[f]) for f in FIELDS if before[f].value != found[f].value}
-    overfull, dropped = queue.state.overfull, 0
-    if limits != queue.limits:
+    overfull, dropped = queue.gate.state.overfull, 0
+    if limits != queue.gate.limits:
         overfull, dropped = _after(queue, limits)
-    if queue.state.stopped or (overfull and WAYS[limits.full].blocks):
-        blocked = queue.producer_count
+    if queue.gate.state.stopped or (overfull and OVERFLOW_POLICIES[limits.overflow].blocks):
+        blocked = queue.gate.producer_count
     else:
-        blocked = scarcity.blocked_producers(queue, limits)
+        blocked = scarcity.blocked_producers(queue.gate, limits)
     return QueueImpact(queue, limits, changes, _state(queue, overfull=overfull), blocked, dropped)
 
 
@@ -71,30 +76,30 @@ def _after(queue: Queue, limits: Limits) -> tuple[bool, int]:
     """(whether it would be overfull, messages that it would drop) as soon as these limits apply."""
     if limits.ring:
         return False, _excess(queue, limits)
-    seen = table.measure(limits, queue.depth_bytes, queue.depth_messages)
-    return queue.state.overfull if seen is None else seen is Input.ABOVE_STOP, 0
+    seen = table.measure(limits, queue.gate.depth_bytes, queue.gate.depth_messages)
+    return queue.gate.state.overfull if seen is None else seen is Input.ABOVE_STOP, 0
 
 
 def _state(queue: Queue, *, overfull: bool) -> State:
-    if queue.state.stopped:
+    if queue.gate.state.stopped:
         return State.OVERFULL_STOPPED if overfull else State.STOPPED
     return State.OVERFULL if overfull else State.NORMAL
 
 
 def _excess(queue: Queue, limits: Limits) -> int:
     """About how many messages are above the limits of a ring; what consumers have unacknowledged is not dropped."""
-    messages = queue.depth_messages - queue.uncommitted_messages
+    messages = queue.gate.depth_messages - queue.gate.uncommitted_messages
     above = max(0, messages - limits.stop_messages)
-    over = queue.depth_bytes - queue.uncommitted_bytes - limits.stop_bytes
+    over = queue.gate.depth_bytes - queue.gate.uncommitted_bytes - limits.stop_bytes
     if over > 0:
         above = max(above, math.ceil(over / _size(queue)))
-    return min(above, max(0, messages - queue.unacknowledged))
+    return min(above, max(0, messages - queue.lanes.unacknowledged))
 
 
 def _size(queue: Queue) -> float:
     """Bytes of a usual message of the queue."""
-    mean = queue.depth_bytes / queue.depth_messages if queue.depth_messages else 0
-    return mean or queue.ledger.recent or queue.ledger.largest or 1
+    mean = queue.gate.depth_bytes / queue.gate.depth_messages if queue.gate.depth_messages else 0
+    return mean or queue.gate.ledger.recent or queue.gate.ledger.largest or 1
 
 
 def describe_impact(impact: QueueImpact) -> dict[str, Any]:
@@ -104,9 +109,9 @@ def describe_impact(impact: QueueImpact) -> dict[str, Any]:
         "object": str(queue.object_name),
         "virtualhost": queue.virtualhost,
         "name": queue.name,
-        "producers": queue.producer_count,
-        "depth_messages": queue.depth_messages,
-        "depth_bytes": queue.depth_bytes,
+        "producers": queue.gate.producer_count,
+        "depth_messages": queue.gate.depth_messages,
+        "depth_bytes": queue.gate.depth_bytes,
         "dropped": impact.dropped,
         "changes": {
             name: {
@@ -117,14 +122,16 @@ def describe_impact(impact: QueueImpact) -> dict[str, Any]:
             }
             for name, (before, after) in impact.changes.items()
         },
-        "before": _describe_side(queue, queue.limits, queue.state, queue.blocked_producers),
+        "before": _describe_side(queue, queue.gate.limits, queue.gate.state, queue.gate.blocked_producers),
         "after": _describe_side(queue, impact.limits, impact.state, impact.blocked),
     }
 
 
 def _describe_side(queue: Queue, limits: Limits, state: State, blocked: int) -> dict[str, Any]:
-    messages = None if limits.ring or limits.stop_messages == UNLIMITED else limits.stop_messages - queue.depth_messages
-    octets = None if limits.ring or limits.stop_bytes == UNLIMITED else limits.stop_bytes - queue.depth_bytes
+    messages = (
+        None if limits.ring or limits.stop_messages == UNLIMITED else limits.stop_messages - queue.gate.depth_messages
+    )
+    octets = None if limits.ring or limits.stop_bytes == UNLIMITED else limits.stop_bytes - queue.gate.depth_bytes
     return {
         "state": state.value,
         **effective_levels(limits),

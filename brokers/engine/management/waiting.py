@@ -8,7 +8,6 @@ is shown for as long as it lasts, so that no producer looks as if it could send 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -24,29 +23,19 @@ def waits(producer: Producer) -> bool:
 
 def waiting_producers(queue: Queue) -> int:
     """How many producers of the queue have no credit and wait for their turn, though nothing blocks them."""
-    if not queue.open:
+    if not queue.gate.open:
         return 0
-    ledger = queue.ledger
-    return len({p for p in chain(ledger.waiting, ledger.idle, ledger.pending) if waits(p) and not p.line})
+    ledger = queue.gate.ledger
+    return len({p for p in chain(ledger.waiting, ledger.idle, ledger.pending) if waits(p) and not p.receipts})
 
 
 def waits_for(producer: Producer, now: int) -> str:
     """What it waits for, in words; empty if it has credit or is blocked. `now` in ms."""
     if not waits(producer):
         return ""
-    if producer.line:
-        count = len(producer.line)
+    if producer.receipts:
+        count = len(producer.receipts)
         return f"the broker to settle {'the message' if count == 1 else f'{count:,} messages'} that it has sent"
     if producer.draining:
         return "its client's answer to the drain, and then its turn"
-    queue = producer.queue
-    for scope, rate in _paced(queue, now):
-        return f"its turn: the staged start of {scope} lets {rate:,} messages a second into each queue"
-    return f"its turn: the room left in queue {queue.name} is reserved for credit that other producers hold"
-
-
-def _paced(queue: Queue, now: int) -> Iterator[tuple[str, int]]:
-    """The staged starts that pace the queue, the slowest first: scope, messages a second."""
-    rates = ((str(scope), stop.stage.rate_at(now)) for scope, stop in queue.staged.items() if stop.stage)
-    known: Iterable[tuple[str, int]] = ((scope, rate) for scope, rate in rates if rate is not None)
-    yield from sorted(known, key=lambda each: each[1])
+    return producer.queue.turn_condition(now)

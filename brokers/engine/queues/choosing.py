@@ -1,27 +1,27 @@
 """Consumers with a selector: they get what they want past what they do not, in order.
 
-Each remembers how far it has looked in each line, and looks at every message once; at one that came back since, again.
+Each remembers how far it has looked in each lane, and looks at every message once; at one that came back since, again.
 The work of a turn is bounded: what is left is looked at in turns of its own, and meanwhile others may take it. While it
 looks, a consumer with a selector goes before those without.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
 
 from brokers.engine.queues.consumer import BATCH, Consumer
+from brokers.engine.queues.lanes import PriorityLanes
 from brokers.engine.values.message import Message
-
-if TYPE_CHECKING:
-    from brokers.engine.queues.queue import Queue
 
 #: Messages that are looked at in one turn, and at a time.
 LOOKS, LOOK = 256, 64
 
 
-def dispatch_chosen(queue: Queue, batches: list[tuple[Consumer, list[Message]]]) -> None:
+def dispatch_chosen(
+    lanes: PriorityLanes, choosers: deque[Consumer], batches: list[tuple[Consumer, list[Message]]]
+) -> None:
     """Assign to each consumer that has a selector and credit what it wants, in turns."""
-    choosers, looks, busy = queue.choosers, LOOKS, True
+    looks, busy = LOOKS, True
     most = BATCH if len(choosers) > 1 else LOOKS
     while busy and looks > 0:
         busy = False
@@ -30,7 +30,7 @@ def dispatch_chosen(queue: Queue, batches: list[tuple[Consumer, list[Message]]])
             choosers.rotate(-1)
             if consumer.credit <= 0 or not consumer.connection.writable:
                 continue
-            chosen, looked = _choose(queue, consumer, min(consumer.credit, most), looks)
+            chosen, looked = _choose(lanes, consumer, min(consumer.credit, most), looks)
             looks -= looked
             if chosen:
                 busy = True
@@ -39,37 +39,37 @@ def dispatch_chosen(queue: Queue, batches: list[tuple[Consumer, list[Message]]])
                 consumer.unacknowledged += len(chosen)
                 batches.append((consumer, chosen))
     if looks <= 0:
-        queue.turn.later.add(queue)
+        lanes.agenda.redispatch.add(lanes.queue)
 
 
-def _choose(queue: Queue, consumer: Consumer, most: int, looks: int) -> tuple[list[Message], int]:
+def _choose(lanes: PriorityLanes, consumer: Consumer, most: int, looks: int) -> tuple[list[Message], int]:
     """Acquire up to `most` messages; with how many were looked at, about `looks` at most."""
     chosen: list[Message] = []
     looked = 0
     while consumer.again and len(chosen) < most and looked < looks:
         number = consumer.again.pop(0)
         looked += 1
-        line = queue.line_of(number)
-        for message in queue.copies(line, number - 1, 1):
-            if message[0] == number and _wanted(queue, consumer, message):
-                queue.pick(line, number)
+        lane = lanes.lane_of(number)
+        for message in lanes.copies(lane, number - 1, 1):
+            if message[0] == number and _wanted(lanes, consumer, message):
+                lanes.pick(lane, number)
                 chosen.append(message)
-    for line in queue.lines:
+    for lane in lanes.lanes:
         while len(chosen) < most and looked < looks:
-            found = queue.copies(line, consumer.seen_of(line.rank), min(LOOK, looks - looked))
+            found = lanes.copies(lane, consumer.seen_of(lane.rank), min(LOOK, looks - looked))
             if not found:
                 break
             for message in found:
                 looked += 1
-                consumer.seen[line.rank] = message[0]
-                if _wanted(queue, consumer, message):
-                    queue.pick(line, message[0])
+                consumer.seen[lane.rank] = message[0]
+                if _wanted(lanes, consumer, message):
+                    lanes.pick(lane, message[0])
                     chosen.append(message)
                     if len(chosen) == most:
                         break
     return chosen, looked
 
 
-def _wanted(queue: Queue, consumer: Consumer, message: Message) -> bool:
+def _wanted(lanes: PriorityLanes, consumer: Consumer, message: Message) -> bool:
     assert consumer.selects is not None
-    return consumer.selects(message[1]) and consumer not in queue.excluded.get(message[0], ())
+    return consumer.selects(message[1]) and consumer not in lanes.excluded.get(message[0], ())

@@ -3,27 +3,65 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from brokers.engine.connection import Connection
-from brokers.engine.values.message import number_of, rank_of
+from brokers.engine.flow.gate import FlowGate
+from brokers.engine.ports import ConsumerConnection, ConsumerPort
+from brokers.engine.values.message import Message, number_of, rank_of
 from brokers.model import ObjectName, object_name
-
-if TYPE_CHECKING:
-    from brokers.engine.queues.queue import Queue
-
 
 #: How many messages one of several consumers gets at a time.
 BATCH = 16
+
+
+class Source(Protocol):
+    """What a consumer takes from: the queue, as the link of a client and a transaction see it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def object_name(self) -> ObjectName: ...
+
+    @property
+    def gate(self) -> FlowGate: ...
+
+    @property
+    def failed_deliveries(self) -> Mapping[int, int]:
+        """Message number -> failed deliveries, where there were any."""
+        ...
+
+    @property
+    def expiries(self) -> Mapping[int, int]:
+        """Message number -> when it expires, ms, of those that do."""
+        ...
+
+    def touch(self) -> None: ...
+
+    def remove(self, consumer: Consumer, message: Message) -> int: ...
+
+    def reject(self, consumer: Consumer, message: Message, words: str = "") -> int: ...
+
+    def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None: ...
+
+    def confirm(self, consumer: Consumer, ticket: int) -> None: ...
+
+    def keeps(self, body: bytes) -> bool: ...
+
+    def buffer_removal(self, message: Message) -> None: ...
+
+    def retire(self, consumer: Consumer, message: Message) -> None: ...
+
+    def detach_consumer(self, consumer: Consumer) -> None: ...
 
 
 class Consumer:
     """`credit`: messages it will take now. A browsing one gets copies and removes nothing. `selects`: which messages
     it wants, by their encoded form; None: all. `seen`: of each priority, by its rank, the number of the last message
     that a browser got, or that was looked at for its selector; `again`: those before it that came since. `handle`
-    belongs to the protocol layer. `oldest`: of the messages that it holds unsettled the oldest, as so manieth of all
-    that came to the queue, if the protocol layer tells."""
+    belongs to the protocol layer. `oldest`: the sequence number of the oldest message that it has not
+    settled, if the protocol layer says."""
 
     __slots__ = (
         "again",
@@ -45,12 +83,12 @@ class Consumer:
     def __init__(
         self,
         number: int,
-        connection: Connection,
-        queue: Queue,
+        connection: ConsumerConnection,
+        queue: Source,
         link: str,
         *,
         browsing: bool,
-        handle: Any,
+        handle: ConsumerPort,
         selects: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.id = number
@@ -72,7 +110,7 @@ class Consumer:
         """All messages of this rank are before this number that need not be looked at."""
         return self.seen.get(rank, number_of(0, 4 - rank))
 
-    def look_anew(self) -> None:
+    def look_at_all(self) -> None:
         """Messages that it has passed over may be for it now."""
         self.seen.clear()
         self.again.clear()

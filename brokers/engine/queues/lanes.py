@@ -1,121 +1,437 @@
-"""The messages of one priority in a queue, first in first out; a queue has a line for each priority that it has seen.
+"""The messages of a queue, in priority lanes: a lane is first in first out, and those of a higher priority go first.
 
-In order: what came back from consumers, what is ready, and, in a deep queue, the backlog whose bodies are elsewhere.
+A message whose delivery time has not come is in none (`delayed.py`); then it takes the place of its arrival. One whose
+time is up goes, unless a consumer has it. Messages are opaque bytes but for what their header and annotations ask.
+
+A lane may be deeper than memory: behind the messages that are ready it can have a backlog, whose bodies are where the
+queue's storage keeps them, and come back when their turn comes. While there is a backlog, what comes is put behind it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections import deque
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
 
-from brokers.engine.queues.backlog import Backlog
-from brokers.engine.values.message import Message
+from brokers.engine.flow.gate import FlowGate, level
+from brokers.engine.flow.turn import Turn
+from brokers.engine.queues.agenda import Agenda
+from brokers.engine.queues.backlog import HERE, STORE, Entry
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.delayed import Delayed
+from brokers.engine.queues.expiry import Deadlines
+from brokers.engine.queues.lane import PriorityLane
+from brokers.engine.queues.storage import Storage
+from brokers.engine.values.events import dropped_words
+from brokers.engine.values.message import LATEST, NEVER, Header, Message, number_of, rank_of, sequence_of
+
+#: What is loaded at a time.
+LOAD_MESSAGES = 512
+LOAD_BYTES = 1 << 20
+#: How many messages of a backlog are looked at in one sweep for those that have expired.
+SWEEP_MESSAGES = 50_000
+
+_number = itemgetter(0)
 
 
-def _number(message: Message) -> int:
-    return message[0]
+class PriorityLanes:
+    """`lanes`: the highest priority first; `usual`: that of the usual priority. `deliveries`: message number -> failed
+    deliveries, where there were any; `excluded`: message number -> consumers that must not get it again. `announce` is
+    called with the number of each message whose delivery time has come. The queue sets `storage`."""
 
+    __slots__ = (
+        "_by_rank",
+        "agenda",
+        "announce",
+        "deadlines",
+        "delayed",
+        "deliveries",
+        "dequeued",
+        "dropped",
+        "excluded",
+        "expired",
+        "gate",
+        "lanes",
+        "queue",
+        "storage",
+        "turn",
+        "undeclared_drops",
+        "usual",
+    )
 
-class Line:
-    """`deep`: what comes is put behind the backlog. `rank`: see `message.rank_of`."""
+    storage: Storage
 
-    __slots__ = ("backlog", "deep", "rank", "ready", "returned")
+    def __init__(self, queue: Any, gate: FlowGate, agenda: Agenda[Any], announce: Callable[[int], None]) -> None:
+        self.queue = queue  # what the agenda knows
+        self.gate = gate
+        self.agenda = agenda
+        self.turn: Turn = agenda.turn
+        self.announce = announce
+        self.usual = PriorityLane(0)
+        self.lanes = [self.usual]
+        self._by_rank = {0: self.usual}
+        self.deadlines = Deadlines()
+        self.delayed = Delayed()
+        self.deliveries: dict[int, int] = {}
+        self.excluded: dict[int, set[Consumer]] = {}
+        self.dequeued = 0
+        self.dropped = 0
+        self.undeclared_drops = 0  # of them, since the last fact that stated some
+        self.expired = 0
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        self.ready: deque[Message] = deque()
-        self.returned: list[Message] = []  # came back from a consumer; sorted, all before those in `ready`
-        self.backlog = Backlog()
-        self.deep = False
+    def lane_of(self, number: int) -> PriorityLane:
+        """The lane of the message with this number."""
+        rank = rank_of(number)
+        lane = self._by_rank.get(rank)
+        if lane is None:
+            lane = self._by_rank[rank] = PriorityLane(rank)
+            self.lanes = sorted(self._by_rank.values(), key=lambda each: each.rank)
+        return lane
 
-    def __len__(self) -> int:
-        return len(self.returned) + len(self.ready) + len(self.backlog)
+    def memory_bytes(self) -> int:
+        """Bytes of the messages whose bodies are in memory."""
+        here = self.gate.depth_bytes - self.delayed.bytes
+        for lane in self.lanes:
+            here -= lane.backlog.bytes
+        return here
 
-    def put_back(self, message: Message) -> None:
-        """It takes its old place. It may be amid those that are ready, if a consumer had chosen it there."""
-        if self.ready and message[0] > self.ready[0][0]:
-            self.ready.insert(self._place(message[0]), message)
+    # -- in -----------------------------------------------------------------------------------------------------
+
+    def timed(self, header: Header, body: bytes) -> tuple[Header, bytes]:
+        """The message as it is kept: one that asks for a delay says its delivery time from now on."""
+        if not header.delay:
+            return header, body
+        due = min(LATEST, self.turn.time_of_day + header.delay)
+        kept = self.turn.at_delivery_time(body, due)
+        # What cannot be written could not be read after a restart.
+        return (header._replace(delay=0), body) if kept is body else (header._replace(due=due), kept)
+
+    def count(self, header: Header, body: bytes) -> int:
+        """A message is in the queue from now on, visible or not; its number."""
+        gate = self.gate
+        gate.enqueued += 1
+        gate.depth_messages += 1
+        gate.depth_bytes += len(body)
+        number = number_of(gate.enqueued, header.priority)
+        if header.ttl:
+            self.expires(number, self.turn.now + header.ttl)
+        if header.due > self.turn.time_of_day:
+            of_day = not header.delay
+            self.delayed.arriving[number] = (header.due if of_day else self.turn.now + header.delay), of_day
+        return number
+
+    def expires(self, number: int, at: int) -> None:
+        self.deadlines.add(number, at)
+        self.agenda.expiring.add(self.queue)
+
+    def delay(self, number: int, body: bytes, *, stored: bool = False) -> bool:
+        """Keep a message that counts, and is not due yet, beside the lanes. False: it is due. `stored`: its body is in
+        the store."""
+        arriving = self.delayed.arriving
+        found = arriving.pop(number, None) if arriving else None
+        if found is None:
+            return False
+        due, of_day = found
+        place, kept = (STORE, None) if stored else (HERE, body)
+        entry = (number, len(body), place, kept, self.deadlines.at.get(number, NEVER))
+        self.delayed.add(due - self.turn.ahead if of_day else due, entry, of_day=of_day)
+        self.agenda.delayed.add(self.queue)
+        if not stored and self.storage.spooling:
+            self.storage.spool(number, body)
+        return True
+
+    def show(self, number: int, body: bytes) -> None:
+        """Consumers may have the message, once it is its turn."""
+        lane = self.lane_of(number)
+        if lane.deep:
+            self.put_behind(lane, number, body)
         else:
-            insort(self.returned, message, key=_number)
+            lane.ready.append((number, body))
 
-    def take_in(self, messages: list[Message]) -> None:
-        """Messages take their places, which may be amid the others. They are in the order of their numbers."""
-        ready, returned = self.ready, self.returned
-        if returned:
-            early = bisect_left(messages, returned[-1][0], key=_number)
-            returned.extend(messages[:early])
-            returned.sort(key=_number)
-            messages = messages[early:]
-        if not messages:
-            return
-        if not ready or messages[0][0] > ready[-1][0]:
-            ready.extend(messages)
-        elif messages[-1][0] < ready[0][0]:
-            ready.extendleft(reversed(messages))
-        elif len(messages) == 1:
-            ready.insert(self._place(messages[0][0]), messages[0])
+    def put_behind(self, lane: PriorityLane, number: int, body: bytes) -> None:
+        """Put a message that is not stored behind the backlog of its lane."""
+        lane.deep = True
+        lane.backlog.append(number, len(body), HERE, body, self.deadlines.forget(number))
+        self.storage.spool(number, body)
+
+    def restore(self, message: Message) -> None:
+        """A message that a consumer had takes its old place; it may be in the backlog, if the consumer had chosen it
+        there."""
+        number, body = message
+        lane = self.lane_of(number)
+        if number > lane.backlog.first:
+            lane.backlog.insert(*self.storage.entry(number, body, self.deadlines.forget(number)))
         else:
-            merged = sorted([*ready, *messages], key=_number)
-            ready.clear()
-            ready.extend(merged)
+            lane.put_back(message)
 
-    def cut(self, number: int) -> list[Message]:
-        """Take out those whose bodies are here and whose numbers are not below this one, in order."""
-        found: list[Message] = []
-        while self.ready and self.ready[-1][0] >= number:
-            found.append(self.ready.pop())
-        found.reverse()
-        at = bisect_left(self.returned, number, key=_number)
-        found[:0] = self.returned[at:]
-        del self.returned[at:]
-        return found
+    # -- by their delivery time ---------------------------------------------------------------------------------
+
+    def release(self) -> bool:
+        """Show messages that are due, a batch at a time. True: there are more to show now."""
+        now, delayed = self.turn.now, self.delayed
+        if self.deadlines.soonest <= now:
+            self.expire()
+        if not (self._read_times() and self._show_due(delayed.take_due(now, LOAD_MESSAGES, LOAD_BYTES))):
+            return False  # a store cannot be read now: it is tried again by time
+        return delayed.has_unread or delayed.soonest <= now
+
+    def _read_times(self) -> bool:
+        """Read when the next messages of an earlier run are due. False: the store cannot be read now."""
+        entries = self.delayed.unread(LOAD_MESSAGES, LOAD_BYTES)
+        bodies = self.storage.bodies(entries)
+        if bodies is None:
+            return False
+        for entry in entries:
+            body = bodies.get(entry[0])
+            if body is None:
+                self.delayed.take(entry[0])
+                self._lose_damaged(entry)
+            else:
+                self.delayed.add(self.turn.header(body).due - self.turn.ahead, entry, of_day=True)
+        return True
+
+    def _show_due(self, entries: list[Entry]) -> bool:
+        """Show messages whose time has come. False: a store cannot be read now, and some wait on."""
+        readable = True
+        for rank in {rank_of(entry[0]) for entry in entries}:
+            due = sorted((entry for entry in entries if rank_of(entry[0]) == rank), key=_number)
+            lane = self.lane_of(due[0][0])
+            limit = lane.backlog.first
+            if not self.storage.has_room(lane):
+                limit = min(limit, next((_number(entry) for entry in due if entry[3] is None), NEVER))
+            ahead = [entry for entry in due if _number(entry) < limit]
+            bodies = self.storage.bodies(ahead)
+            if bodies is None:
+                readable = False
+                for entry in due:
+                    self.delayed.add(self.turn.now, entry, of_day=False)
+                continue
+            # Where there is no room, bodies stay where they are, and what is in memory after them goes behind.
+            aside = [self._set_aside(*message) for message in lane.cut(limit)] if limit < lane.backlog.first else []
+            self._put_amid(lane, sorted([*aside, *due[len(ahead) :]], key=_number))
+            lane.take_in([(number, bodies[number]) for number, *_ in ahead if number in bodies])
+            for entry in ahead:
+                if _number(entry) not in bodies:
+                    self._lose_damaged(entry)
+                else:
+                    self.storage.loaded(_number(entry), entry[2])
+            self._announce(due)
+        return readable
+
+    def _set_aside(self, number: int, body: bytes) -> Entry:
+        return self.storage.entry(number, body, self.deadlines.at.get(number, NEVER))
+
+    def _put_amid(self, lane: PriorityLane, entries: list[Entry]) -> None:
+        """They take their places in the backlog."""
+        for entry in entries:
+            self.deadlines.forget(_number(entry))
+        lane.backlog.merge(entries)
+        lane.deep = lane.deep or bool(entries)
+
+    def _lose_damaged(self, entry: Entry) -> None:
+        """A store that was damaged from outside does not have it."""
+        self.discount(entry[0], entry[1])
+        self.dropped += 1
+        self.gate.measure()
+        self.gate.touch()
+
+    def _announce(self, due: list[Entry]) -> None:
+        """Let those look at the messages who have passed their places."""
+        self.gate.touch()
+        for number, *_ in due:
+            self.announce(number)
+            if self.delayed.shown is not None:
+                self.delayed.shown[sequence_of(number)] = self.turn.now
+
+    # -- out ----------------------------------------------------------------------------------------------------
+
+    def load(self, lane: PriorityLane) -> bool:
+        """Make the first of the backlog ready. False: the store cannot be read now."""
+        now, head = self.turn.now, lane.backlog.head(LOAD_MESSAGES, LOAD_BYTES)
+        bodies = self.storage.bodies([entry for entry in head if entry[4] > now])
+        if bodies is None:
+            return False
+        lane.drop_head(len(head))
+        before = self.expired
+        for entry in head:
+            number, size, place, _, expires = entry
+            body = bodies.get(number)
+            if expires <= now:
+                self.forget_entry(entry)
+                self.expired += 1
+            elif body is None:  # a store that was damaged from outside
+                self.discount(number, size)
+                self.dropped += 1
+            else:
+                lane.ready.append((number, body))
+                self._leaves_backlog(number, place, expires)
+        if self.expired > before:
+            self.gate.measure()
+        return True
+
+    def _leaves_backlog(self, number: int, place: int, expires: int) -> None:
+        """The body of a message is in memory from now on."""
+        if expires != NEVER:
+            self.expires(number, expires)
+        self.storage.loaded(number, place)
+
+    def copies(self, lane: PriorityLane, seen: int, count: int) -> list[Message]:
+        """The first `count` messages of a lane that no consumer has, of those with numbers above `seen`."""
+        copies = lane.after(seen, count)
+        if lane.deep and len(copies) < count:
+            last = max(seen, copies[-1][0]) if copies else seen
+            behind = lane.backlog.after(last, min(count - len(copies), LOAD_MESSAGES), LOAD_BYTES)
+            found = [entry for entry in behind if entry[4] > self.turn.now]
+            bodies = self.storage.bodies(found) or {}
+            copies.extend((number, bodies[number]) for number, *_ in found if number in bodies)
+            if behind:
+                self.agenda.redispatch.add(self.queue)  # there may be more for its credit
+                if not found:
+                    self.expire_all()
+        return copies
+
+    def pick(self, lane: PriorityLane, number: int) -> None:
+        """Take out a message of which `copies` has given a copy."""
+        if lane.pick(number) is None and (entry := lane.backlog.pick(number)) is not None:
+            lane.deep = len(lane.backlog) > 0
+            self._leaves_backlog(number, entry[2], entry[4])
+
+    # -- away ---------------------------------------------------------------------------------------------------
+
+    def drop_excess(self) -> None:
+        """Drop the oldest messages until the depth is at or below the stop level. Messages of open transactions push
+        nothing out before their commit."""
+        gate, count = self.gate, 0
+        limits = gate.limits
+        while (
+            gate.depth_bytes - gate.uncommitted_bytes > limits.stop_bytes
+            or gate.depth_messages - gate.uncommitted_messages > limits.stop_messages
+        ):
+            if not self.drop_oldest():
+                break  # all that is left is with consumers
+            count += 1
+        if count:
+            self.dropped += count
+            self.undeclared_drops += count
+            self.turn.before_facts[self._state_dropped] = None
+
+    def _state_dropped(self) -> None:
+        """State how many messages were dropped: once a turn, since a full ring drops one for each that comes."""
+        gate, limits = self.gate, self.gate.limits
+        count, self.undeclared_drops = self.undeclared_drops, 0
+        words = dropped_words(
+            count, gate.depth_bytes, gate.depth_messages, level(limits.stop_bytes), level(limits.stop_messages)
+        )
+        gate.state_fact("queue-dropped", words, {"messages": count})
+
+    def drop_oldest(self) -> bool:
+        """Drop the oldest message of the lowest priority that no consumer has acquired, those that are not due after
+        all others; False if there is none."""
+        for lane in reversed(self.lanes):
+            message = lane.first()
+            if message is not None:
+                self.forget(message)
+                return True
+            if self._drop_backlog(lane, 1):
+                return True
+        delayed = self.delayed.take_oldest()
+        if delayed is not None:
+            self.forget_entry(delayed)
+        return delayed is not None
+
+    def _drop_backlog(self, lane: PriorityLane, count: int) -> int:
+        dropped = 0
+        while dropped < count and len(lane.backlog):
+            head = lane.backlog.head(min(LOAD_MESSAGES, count - dropped), 1 << 62)
+            lane.drop_head(len(head))
+            for entry in head:
+                self.forget_entry(entry)
+            dropped += len(head)
+        return dropped
+
+    def purge(self) -> int:
+        """Remove every message that no consumer has acquired; how many there were."""
+        count = sum(self._drop_backlog(lane, len(lane.backlog)) for lane in self.lanes)
+        messages = [m for lane in self.lanes for m in (*lane.returned, *lane.ready)]
+        for lane in self.lanes:
+            lane.returned.clear()
+            lane.ready.clear()
+        for message in messages:
+            self.forget(message)
+        while (entry := self.delayed.take_oldest()) is not None:
+            self.forget_entry(entry)
+            count += 1
+        self.gate.measure()
+        self.gate.touch()
+        return count + len(messages)
+
+    def expire(self) -> None:
+        """Remove the messages whose time is up, of those whose bodies are in memory and that no consumer has."""
+        before = self.expired
+        for number in self.deadlines.due(self.turn.now):
+            message = self.lane_of(number).pick(number)
+            if message is not None:
+                self.forget(message)
+                self.expired += 1
+            elif (delayed := self.delayed.take(number)) is not None:
+                self.forget_entry(delayed)
+                self.expired += 1
+        if self.expired > before:
+            self.gate.measure()
+            self.gate.touch()
+
+    def expire_all(self) -> bool:
+        """The same, by time, of all messages. False: none is left that expires."""
+        self.expire()
+        more, now, before = bool(self.deadlines.at), self.turn.now, self.expired
+        for lane in self.lanes:
+            if lane.backlog.soonest == NEVER:
+                continue
+            more = True
+            for entry in lane.backlog.expired(now, SWEEP_MESSAGES):
+                self.forget_entry(entry)
+                self.expired += 1
+            lane.deep = lane.deep and len(lane.backlog) > 0
+        if self.expired > before:
+            self.gate.measure()
+            self.gate.touch()
+        return more
+
+    def forget(self, message: Message) -> None:
+        """A message goes that no consumer had; the caller measures afterwards."""
+        self.discount(message[0], len(message[1]))
+        self.storage.forget(message)
+
+    def forget_entry(self, entry: Entry) -> None:
+        """The same of a message whose body may be elsewhere."""
+        self.discount(entry[0], entry[1])
+        self.storage.forget_entry(entry)
+
+    def discount(self, number: int, size: int) -> None:
+        """A message is no longer in the queue."""
+        self.gate.depth_messages -= 1
+        self.gate.depth_bytes -= size
+        self.dequeued += 1
+        self.deliveries.pop(number, None)
+        self.excluded.pop(number, None)
+        self.deadlines.forget(number)
+        if self.delayed.shown:
+            self.delayed.shown.pop(sequence_of(number), None)
+
+    # -- what there is ------------------------------------------------------------------------------------------
 
     @property
-    def first_number(self) -> int:
-        """Of the first message; there must be one."""
-        for each in (self.returned, self.ready):
-            if each:
-                return each[0][0]
-        return self.backlog.first
+    def returned(self) -> list[Message]:
+        """What came back from consumers, in order."""
+        return [message for lane in self.lanes for message in lane.returned]
 
-    def first(self) -> Message | None:
-        """Take out the first whose body is here."""
-        if self.returned:
-            return self.returned.pop(0)
-        return self.ready.popleft() if self.ready else None
+    @property
+    def unacknowledged(self) -> int:
+        """Messages that consumers have."""
+        available = sum(map(len, self.lanes)) + len(self.storage.unsafe) + len(self.delayed)
+        return self.gate.depth_messages - self.gate.uncommitted_messages - available
 
-    def after(self, number: int, count: int) -> list[Message]:
-        """The first `count` whose bodies are here, of those with numbers above `number`."""
-        ready, returned = self.ready, self.returned
-        found: list[Message] = []
-        if returned:
-            first = bisect_right(returned, number, key=_number)
-            found = returned[first : first + count]
-        if ready and len(found) < count:
-            start = self._place(number + 1)
-            found.extend(ready[i] for i in range(start, min(len(ready), start + count - len(found))))
-        return found
-
-    def _place(self, number: int) -> int:
-        """Where in `ready` the first message is that has this number or a higher one."""
-        ready = self.ready
-        # Numbers ascend, mostly without gaps: the place can be told, or is before that.
-        place = min(len(ready), max(0, number - ready[0][0]))
-        if place and ready[place - 1][0] >= number:
-            place = bisect_left(ready, number, 0, place, key=_number)
-        return place
-
-    def pick(self, number: int) -> Message | None:
-        """Take out the message with this number; None if its body is not here."""
-        ready, returned = self.ready, self.returned
-        if returned:
-            at = bisect_left(returned, number, key=_number)
-            if at < len(returned) and returned[at][0] == number:
-                return returned.pop(at)
-        if ready:
-            at = self._place(number)
-            if at < len(ready) and ready[at][0] == number:
-                found = ready[at]
-                del ready[at]
-                return found
-        return None
+    def oldest(self) -> int | None:
+        """Of the messages that no consumer has the oldest: its sequence number among all that came."""
+        first = [lane.first_number for lane in self.lanes if len(lane)] or [each.number for each in self.storage.unsafe]
+        return min(map(sequence_of, first), default=None)

@@ -1,82 +1,159 @@
-"""A queue: producers publish to it, and consumers take from it what `contents.py` keeps in order.
+"""A queue: producers publish to it, and consumers take from it what its lanes keep in order.
 
-Publishing checks the depth after the enqueue, in constant time; what follows from it is the gate's. A message's number
-keeps its place for ever: one that comes back takes its old place.
+It has a `FlowGate` (limits, blocked producers, credit), `PriorityLanes` (the messages), a `Storage` (where their bodies
+are) and a `Dispatcher` (who gets them). Publishing checks the depth after the enqueue, in constant time; what follows
+from it is the gate's business. A message's number keeps its place for ever: one that comes back takes its old place.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Any
 
 from brokers.engine.flow.credit import Late
-from brokers.engine.flow.overflow import Verdict
-from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.enrolment import Enrolment
+from brokers.engine.flow.explanation import release_conditions, shortage_reasons, turn_condition
+from brokers.engine.flow.gate import FlowGate
+from brokers.engine.flow.metering import Meter
+from brokers.engine.flow.producer import Producer, Receipt
 from brokers.engine.flow.table import State
 from brokers.engine.flow.turn import CreditChanged, Turn
-from brokers.engine.queues.choosing import dispatch_chosen
+from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.ports import Store
+from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.consumer import BATCH, Consumer
-from brokers.engine.queues.contents import Contents
-from brokers.engine.queues.groups import Groups
-from brokers.engine.queues.lanes import Line
-from brokers.engine.values.message import NEVER, Message, sequence_of
-from brokers.engine.values.outcomes import MAXIMUM, REJECTED
-
-if TYPE_CHECKING:
-    from brokers.engine.services.transaction import Enrolment
+from brokers.engine.queues.dispatching import Batches, Dispatcher
+from brokers.engine.queues.durable_storage import DurableStorage
+from brokers.engine.queues.lanes import PriorityLanes
+from brokers.engine.queues.storage import Storage
+from brokers.engine.queues.transient_storage import TransientStorage
+from brokers.engine.values.message import NEVER, PLAIN, Message, number_of, sequence_of
+from brokers.engine.values.outcomes import MAXIMUM, REJECTED, Verdict
+from brokers.engine.values.policy import Value
+from brokers.model import ObjectName, object_name
 
 __all__ = ["BATCH", "Message", "Queue"]
 
 #: Looked up for every message: members of an enumeration are slow to reach by their class.
-NORMAL = State.NORMAL
+NORMAL, TAKEN = State.NORMAL, Verdict.TAKEN
 
 
-class Queue(Contents):
-    """See the module. `store_id`: what a store knows it by, no other queue having or having had it; 0: it is not
-    durable. `transient`: it goes with those who use it, and no record of it is kept."""
+class Queue:
+    """`own`: the policy fields set on the queue itself. `store_id`: what a store knows it by, no other queue having or
+    having had it; 0: it is not durable. `temp_id`: the same of the temp store. `durable`: its storage, if that is a
+    durable one. `transient`: it goes with those who use it, and no record of it is kept."""
 
     __slots__ = (
         "__weakref__",
-        "browsers",
-        "choosers",
-        "consumers",
+        "_deadlines",
+        "_delayed",
+        "_deliveries",
+        "_ledger",
+        "_mark_touched",
+        "_ready",
+        "_unsafe",
+        "_usual",
+        "agenda",
         "dead_lettered",
         "deleted",
         "discarded",
-        "groups",
+        "dispatch",
+        "dispatcher",
+        "durable",
+        "gate",
+        "lanes",
+        "memory_bytes",
+        "name",
+        "object_name",
+        "own",
         "rate_in",
         "rate_out",
         "sampled",
+        "storage",
         "store_id",
+        "touch",
         "transient",
+        "turn",
+        "version",
+        "virtualhost",
+        "weigh_stores",
     )
 
-    def __init__(self, virtualhost: str, name: str, turn: Turn) -> None:
-        super().__init__(virtualhost, name, turn)
-        self.consumers: deque[Consumer] = deque()  # in turns
-        self.browsers: list[Consumer] = []
-        self.choosers: deque[Consumer] = deque()  # consumers with a selector
-        self.groups: Groups | None = None  # once a consumer has asked for them
+    def __init__(
+        self,
+        virtualhost: str,
+        name: str,
+        agenda: Agenda[Queue],
+        own: Mapping[str, Value],
+        *,
+        temp_id: int,
+        store_id: int = 0,
+        store: Store | None = None,
+    ) -> None:
+        self.virtualhost = virtualhost
+        self.name = name
+        self.object_name: ObjectName = object_name("Queue", virtualhost=virtualhost, name=name)
+        self.agenda = agenda
+        self.turn: Turn = agenda.turn
+        self.own = dict(own)
+        self.version = 1
+        self.store_id = store_id
+        self.transient = False
         self.deleted = False
-        self.store_id = 0
         self.dead_lettered = 0
         self.discarded = 0
-        self.transient = False
         self.rate_in = 0.0
         self.rate_out = 0.0
         self.sampled = (0, 0)  # enqueued, dequeued at the last sample
+        # Bound once, since they are called in every turn.
+        self.touch: Callable[[], None] = partial(agenda.touched.add, self)
+        self.dispatcher = Dispatcher()
+        self.gate = FlowGate(virtualhost, name, self.turn, self)
+        self.lanes = lanes = PriorityLanes(self, self.gate, agenda, self.dispatcher.look_again)
+        self.durable = DurableStorage(lanes, temp_id, store, store_id) if store_id and store is not None else None
+        self.storage: Storage = self.durable or TransientStorage(lanes, temp_id)
+        lanes.storage = self.storage
+        self.memory_bytes = lanes.memory_bytes
+        self.weigh_stores = self.storage.weigh
+        #: Assign messages to consumers that have credit, in turns. What is returned is acquired by them.
+        self.dispatch: Callable[[], Batches] = partial(self.dispatcher.dispatch, lanes)
+        # Bound once, since they are used for every message; none of these objects is ever replaced.
+        self._mark_touched: Callable[[Queue], None] = agenda.touched.add
+        self._ledger = self.gate.ledger
+        self._usual = lanes.usual
+        self._ready = lanes.usual.ready
+        self._unsafe = self.storage.unsafe
+        self._deliveries = lanes.deliveries
+        self._deadlines = lanes.deadlines
+        self._delayed = lanes.delayed
 
-    def touch(self) -> None:
-        self.turn.touched.add(self)
+    # -- what its gate asks of it -----------------------------------------------------------------------------
 
     def watch(self) -> None:
-        self.turn.watched.add(self)
+        self.agenda.watched.add(self)
+
+    @property
+    def spooling(self) -> bool:
+        return self.storage.spooling
+
+    def usages(self, meter: Meter) -> tuple[tuple[Usage, ...], tuple[Usage, ...]]:
+        return self.storage.usages(meter)
+
+    def resource_of(self, body: bytes) -> Resource:
+        return self.storage.resource_of(body)
+
+    def resources(self, producer: Producer) -> tuple[Resource, ...]:
+        return self.storage.resources(producer)
+
+    def drop_excess(self) -> None:
+        self.lanes.drop_excess()
 
     # -- publishing -------------------------------------------------------------------------------------------
 
     def publish(self, producer: Producer, body: bytes) -> Verdict:
-        """Take in a message of a producer, if it has credit and the queue is not full."""
-        ledger = self.ledger
+        """Take in a message of a producer, if it has credit and the queue is not overfull."""
+        ledger = self._ledger
         credit = producer.credit
         if credit:
             producer.credit = credit = credit - 1
@@ -92,13 +169,13 @@ class Queue(Contents):
         producer.bytes += size
         if size > ledger.recent:
             ledger.saw(producer, size)
-        if self.full is not None:
-            return self.full.publish(self, producer, body)
+        if self.gate.active_overflow is not None:
+            return self.gate.intercept(producer, body)
         return self.enqueue(body, producer)
 
     def publish_in(self, enrolment: Enrolment, producer: Producer, body: bytes) -> Verdict:
         """As `publish`, in a transaction: the message counts from now on, and is seen once that is committed."""
-        ledger = self.ledger
+        ledger = self._ledger
         if producer.credit:
             producer.credit -= 1
             ledger.reserved -= 1
@@ -111,174 +188,140 @@ class Queue(Contents):
         self._tally(producer, len(body))
         if self.keeps(body):
             producer.stored_at = producer.messages
-        if self.full is not None:
-            return self.full.publish(self, producer, body, enrolment)
+        if self.gate.active_overflow is not None:
+            return self.gate.intercept(producer, body, enrolment)
         return self.enrol(body, enrolment)
 
     def abort(self, producer: Producer) -> None:
         """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
         if producer.credit:
             producer.credit -= 1
-            self.ledger.reserved -= 1
-            self.ledger.ask(producer)
-        self.turn.touched.add(self)
+            self._ledger.reserved -= 1
+            self._ledger.ask(producer)
+        self.touch()
 
     def _publish_late(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict | None:
         """A message without credit. None: it can be taken like any other."""
-        late = self.ledger.late(producer)
+        late = self._ledger.late(producer)
         if late is Late.NEVER:
             return Verdict.NO_CREDIT
-        if producer.lacking is not None:
+        if producer.awaited is not None:
             return None  # it goes behind those that wait for a shortage to end
-        self.turn.effects.append(CreditChanged(producer))
-        if not self.state.stopped:
+        self.turn.effects.append(CreditChanged(producer.handle))
+        if not self.gate.state.stopped:
             return None
-        # While an operator's stop is in force nothing more is accepted, not even what was on its way.
+        # While an operator's stop is in force nothing more is accepted, not even what was in flight.
         self._tally(producer, len(body))
-        self.wait_outside(producer, body, enrolment)
+        self.gate.park(producer, body, enrolment)
         return Verdict.HELD
 
     def _tally(self, producer: Producer, size: int) -> None:
         """As `publish` does."""
         producer.messages += 1
         producer.bytes += size
-        if size > self.ledger.recent:
-            self.ledger.saw(producer, size)
+        if size > self._ledger.recent:
+            self._ledger.saw(producer, size)
 
-    # -- consuming --------------------------------------------------------------------------------------------
+    def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
+        """Add a message, and check the depth after it. TAKEN: it is safe. HELD: the receipt waits until it is; without
+        one, `producer` gets one."""
+        header = self.turn.header(body)
+        if header is not PLAIN or self._unsafe:
+            return self.storage.place(header, body, producer, receipt)
+        # What `TransientStorage.place` does, written out for the usual message.
+        gate = self.gate
+        gate.enqueued = number = gate.enqueued + 1
+        if self._usual.deep:
+            self.lanes.put_behind(self._usual, number, body)
+        else:
+            self._ready.append((number, body))
+        gate.depth_messages = messages = gate.depth_messages + 1
+        gate.depth_bytes = depth = gate.depth_bytes + len(body)
+        if depth > gate.stop_bytes or messages > gate.stop_messages:
+            gate.above()
+        self._mark_touched(self)
+        return TAKEN
 
-    def dispatch(self) -> list[tuple[Consumer, list[Message]]]:
-        """Assign messages to consumers that have credit, in turns. What is returned is acquired by them."""
-        batches: list[tuple[Consumer, list[Message]]] = []
-        if self.deadlines.soonest <= self.turn.now:
-            self.expire()
-        if self.browsers:
-            looking = [b for b in self.browsers if b.credit > 0 and b.connection.writable]
-            batches.extend((b, copies) for b in looking if (copies := self._browse(b)))
-        if self.choosers:
-            dispatch_chosen(self, batches)
-        for line in self.lines:
-            if not self.serve(line, batches):
-                break
-        return batches
+    def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
+        """Add a message, with its body to the temp store."""
+        self.lanes.lane_of(number_of(0, self.turn.header(body).priority)).deep = True
+        return self.enqueue(body, producer, receipt)
 
-    def serve(self, line: Line, batches: list[tuple[Consumer, list[Message]]]) -> bool:
-        """Assign the messages of a line. False: there are more to come, before those of lower priority."""
-        if line.returned:
-            self._dispatch_returned(line, batches)
-        ready, consumers = line.ready, self.consumers
-        while ready:
-            if self.excluded and ready[0][0] in self.excluded:
-                line.returned.append(ready.popleft())
-                self._dispatch_returned(line, batches)
-                continue
-            consumer = self._next_consumer()
-            if consumer is None:
-                break
-            count = min(consumer.credit, len(ready))
-            if len(consumers) > 1 and count > BATCH:
-                count = BATCH
-            if self.excluded:
-                count = next((at for at in range(count) if ready[at][0] in self.excluded), count)
-            take = ready.popleft
-            batches.append((consumer, [take() for _ in range(count)]))
-            consumer.credit -= count
-            consumer.messages += count
-            consumer.unacknowledged += count
+    # -- transactions -----------------------------------------------------------------------------------------
+
+    def enrol(self, body: bytes, enrolment: Enrolment) -> Verdict:
+        """Count a message of an open transaction, and check the depth after it."""
+        self.gate.count_uncommitted(1, len(body))
+        enrolment.transaction.add_published(self, body)
+        self.gate.check_depth()
+        return TAKEN
+
+    def commit(self, body: bytes) -> None:
+        """The message's transaction is committed, with nothing left to wait for."""
+        self.gate.count_uncommitted(-1, -len(body))
+        if self.storage.spooling:
+            self.spool(body)
+        else:
+            self.enqueue(body)
+
+    def commit_stored(self, body: bytes, ticket: int, transaction: int) -> bool:
+        """The message's transaction goes to the store, in the group with this ticket. True: the message is seen, or
+        forgotten, when the store has answered; False: not kept there, so `commit` or `FlowGate.roll_back` follows."""
+        if self.durable is None:
+            return False
+        self.durable.commit(body, ticket, transaction)
         return True
 
-    def _next_consumer(self) -> Consumer | None:
-        consumers = self.consumers
-        for _ in range(len(consumers)):
-            consumer = consumers[0]
-            consumers.rotate(-1)
-            if consumer.credit > 0 and consumer.connection.writable:
-                return consumer
-        return None
+    def keeps(self, body: bytes) -> bool:
+        """Whether the message goes to, or is in, the store."""
+        return self.durable is not None and self.durable.keeps(body)
 
-    def _dispatch_returned(self, line: Line, batches: list[tuple[Consumer, list[Message]]]) -> None:
-        """Messages that came back go first, one by one, past consumers that must not have them."""
-        waiting: list[Message] = []
-        for index, message in enumerate(line.returned):
-            barred = self.excluded.get(message[0], ())
-            consumer = next(
-                (c for c in self.consumers if c.credit > 0 and c.connection.writable and c not in barred), None
-            )
-            if consumer is None and not barred:  # nobody is ready, and will not be for those after it
-                if index == 0:
-                    return
-                waiting.extend(line.returned[index:])
-                break
-            if consumer is None:
-                waiting.append(message)
-                continue
-            self.consumers.remove(consumer)
-            self.consumers.append(consumer)
-            consumer.credit -= 1
-            consumer.messages += 1
-            consumer.unacknowledged += 1
-            batches.append((consumer, [message]))
-        line.returned = waiting
-
-    def _browse(self, browser: Consumer) -> list[Message]:
-        """Copies of messages after the last that it saw of each priority, as far as it has credit, and of those before
-        whose delivery time has come since. What a consumer holds is passed over, and not shown if it comes back."""
-        shown: list[Message] = []
-        while browser.again and len(shown) < browser.credit:
-            number = browser.again.pop(0)
-            shown += [m for m in self.copies(self.line_of(number), number - 1, 1) if m[0] == number]
-        if browser.selects is not None:
-            shown = [m for m in shown if browser.selects(m[1])]
-        browser.credit -= len(shown)
-        browser.messages += len(shown)
-        for line in self.lines:
-            copies = self.copies(line, browser.seen_of(line.rank), browser.credit)
-            if copies:
-                browser.seen[line.rank] = copies[-1][0]
-                if browser.selects is not None:
-                    copies = [m for m in copies if browser.selects(m[1])]
-                    self.turn.later.add(self)  # there may be more for its credit
-                browser.credit -= len(copies)
-                browser.messages += len(copies)
-                shown += copies
-            if line.backlog.last > browser.seen_of(line.rank):
-                break  # there is more to come, before those of lower priority
-        return shown
-
-    def remove(self, consumer: Consumer, message: Message) -> int:
-        """A consumer has done with a message. 0: for good; else the ticket of the change that must be safe first, see
-        `confirm`."""
-        consumer.unacknowledged -= 1
-        self.depth_messages -= 1
-        self.depth_bytes -= len(message[1])
-        self.dequeued += 1
-        if self.deliveries:
-            self.deliveries.pop(message[0], None)
-            self.excluded.pop(message[0], None)
-        if self.deadlines.at:
-            self.deadlines.forget(message[0])
-        if self.delayed.shown:
-            self.delayed.shown.pop(sequence_of(message[0]), None)
-        if self.state is not NORMAL:
-            self.measure()
-        self.mark_touched(self)
-        return 0
-
-    def retire_stored(self, message: Message) -> None:
+    def buffer_removal(self, message: Message) -> None:
         """Buffer the removal of a consumer's message, as a part of a transaction; `retire` follows if it is done."""
+        if self.durable is not None:
+            self.durable.buffer_removal(message)
 
     def retire(self, consumer: Consumer, message: Message) -> None:
         """A transaction has removed a consumer's message for good, in the store as well."""
-        self.remove(consumer, message)
+        self.remove(consumer, message, in_store=False)
+        if self.durable is not None:
+            self.durable.retire(message)
+
+    # -- consuming --------------------------------------------------------------------------------------------
+
+    def remove(self, consumer: Consumer, message: Message, *, in_store: bool = True) -> int:
+        """A consumer has settled a message. 0: it is gone for good; else the ticket of the change that must be safe
+        first, see `confirm`. `in_store`: False where another change removes it from the store."""
+        number, body = message
+        consumer.unacknowledged -= 1
+        gate = self.gate
+        gate.depth_messages -= 1
+        gate.depth_bytes -= len(body)
+        lanes = self.lanes
+        lanes.dequeued += 1
+        if self._deliveries:
+            self._deliveries.pop(number, None)
+            lanes.excluded.pop(number, None)
+        if self._deadlines.at:
+            self._deadlines.forget(number)
+        if self._delayed.shown:
+            self._delayed.shown.pop(sequence_of(number), None)
+        if gate.state is not NORMAL:
+            gate.measure()
+        self._mark_touched(self)
+        if self.durable is not None and in_store:
+            return self.durable.remove(message)
+        return 0
 
     def confirm(self, consumer: Consumer, ticket: int) -> None:
-        """Tell the consumer, by a Removed effect, when the removal with this ticket is safe."""
-        raise NotImplementedError
+        """State by a Removed effect when the removal with this ticket is safe."""
+        assert self.durable is not None  # no other removal has a ticket
+        self.durable.confirm(consumer, ticket)
 
-    def reject(self, consumer: Consumer, message: Message, said: str = "") -> int:
+    def reject(self, consumer: Consumer, message: Message, words: str = "") -> int:
         """A consumer will have a message neither now nor later: it goes to the dead-letter queue, or away. Returns as
-        `remove` does. `said`: why, in the consumer's words."""
-        ticket = self.turn.give_up(self, consumer, message, REJECTED, said)
+        `remove` does. `words`: why, in the consumer's words."""
+        ticket = self.agenda.dead_letter(self, consumer, message, REJECTED, words)
         if ticket is None:  # there is nowhere to put it now
             self.put_back(consumer, message, barred=True)
         return ticket or 0
@@ -286,65 +329,110 @@ class Queue(Contents):
     def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
         """A consumer gave a message back: it takes its old place. `failed`: counts as a failed delivery, and may have
         been one too many. `barred`: this consumer must not get it again."""
-        number = message[0]
+        number, lanes = message[0], self.lanes
+        count = 0
         if failed:
-            self.deliveries[number] = count = self.deliveries.get(number, 0) + 1
-            if count >= self.limits.maximum_deliveries > 0:
-                gone = self.turn.give_up(self, consumer, message, MAXIMUM, "")
+            lanes.deliveries[number] = count = lanes.deliveries.get(number, 0) + 1
+            if count >= self.gate.limits.maximum_deliveries > 0:
+                gone = self.agenda.dead_letter(self, consumer, message, MAXIMUM, "")
                 if gone is not None:
                     return
         consumer.unacknowledged -= 1
         if barred:
-            self.deliveries.setdefault(number, 0)
-            self.excluded.setdefault(number, set()).add(consumer)
-        self.restore(message)
-        if self.deadlines.at and (at := self.deadlines.at.get(number, NEVER)) <= self.turn.now:
-            self.expires(number, at)  # it fell due while the consumer had it
-        for chooser in self.choosers:
+            lanes.deliveries.setdefault(number, 0)
+            lanes.excluded.setdefault(number, set()).add(consumer)
+        lanes.restore(message)
+        if lanes.deadlines.at and (at := lanes.deadlines.at.get(number, NEVER)) <= self.turn.now:
+            lanes.expires(number, at)  # it fell due while the consumer had it
+        for chooser in self.dispatcher.choosers:
             chooser.look_again(number)
-        self.turn.touched.add(self)
+        self.touch()
+        if count and self.durable is not None:
+            self.durable.fail(message, count)
 
     def hand_over(self, consumer: Consumer, message: Message, target: Queue, body: bytes) -> int:
         """Take a message that a consumer has out of this queue, and put what was made of it into another. Returns as
         `remove` does."""
-        ticket = self.remove(consumer, message)
-        target.enqueue(body)
-        return ticket
+        source, durable = self.durable, target.durable
+        if source is None or durable is None or not source.stored or not source.keeps(message[1]):
+            ticket = self.remove(consumer, message)
+            target.enqueue(body)
+            return ticket
+        self.remove(consumer, message, in_store=False)
+        return source.move(message, durable, body)
 
-    def let_go(self) -> None:
-        """The queue has been deleted."""
-        self.deleted = True
-        self.footprint.clear()
-        self.turn.expiring.discard(self)
-        self.turn.delayed.discard(self)
+    @property
+    def failed_deliveries(self) -> Mapping[int, int]:
+        """Message number -> failed deliveries, where there were any."""
+        return self.lanes.deliveries
+
+    @property
+    def expiries(self) -> Mapping[int, int]:
+        """Message number -> when it expires, ms, of those that do and whose bodies were in memory."""
+        return self.lanes.deadlines.at
 
     # -- links ------------------------------------------------------------------------------------------------
 
     @property
     def consumer_count(self) -> int:
-        return len(self.consumers) + len(self.choosers) + len(self.browsers)
-
-    def attached(self, consumer: Consumer) -> list[Consumer] | deque[Consumer]:
-        """Those of its kind."""
-        if consumer.browsing:
-            return self.browsers
-        return self.consumers if consumer.selects is None else self.choosers
-
-    @property
-    def takers(self) -> list[Consumer]:
-        """The consumers that take messages away: all but those that browse."""
-        return [*self.consumers, *self.choosers]
+        return len(self.dispatcher)
 
     def attach_consumer(self, consumer: Consumer) -> None:
-        self.attached(consumer).append(consumer)
-        self.turn.touched.add(self)
+        self.dispatcher.of_kind(consumer).append(consumer)
+        self.touch()
 
     def detach_consumer(self, consumer: Consumer) -> None:
         """Messages that it had acquired must have been put back before."""
-        self.attached(consumer).remove(consumer)
-        for barred in self.excluded.values():
+        self.dispatcher.detach(consumer)
+        for barred in self.lanes.excluded.values():
             barred.discard(consumer)
-        if self.groups is not None and self.groups.release(consumer):
-            for chooser in self.choosers:
-                chooser.look_anew()
-        self.turn.touched.add(self)
+        self.touch()
+
+    def detach_producer(self, producer: Producer) -> None:
+        """The producer's link has ended."""
+        self.gate.detach_producer(producer)
+
+    def credit_returned(self, producer: Producer, count: int) -> None:
+        """The producer's link answered a drain: it gave back so much credit."""
+        self.gate.credit_returned(producer, count)
+
+    def credit_forgone(self, producer: Producer, count: int) -> None:
+        """The producer's link counts so much of its credit as used, for which no message may come."""
+        self.gate.credit_forgone(producer, count)
+
+    def refuses(self, body: bytes) -> bool:
+        """A message would be rejected that came now."""
+        return self.gate.refuses(body)
+
+    def shown(self) -> dict[str, Any]:
+        """The attributes that every fact about this queue carries."""
+        return self.gate.shown()
+
+    def shortage_reasons(self) -> list[str]:
+        """The reasons of the shortages for which a message is rejected; none if the queue is overfull as well."""
+        return shortage_reasons(self.gate)
+
+    def turn_condition(self, now: int) -> str:
+        """What a producer waits for that has no credit, though nothing blocks it, in words. `now` in ms."""
+        return turn_condition(self.gate, now)
+
+    def release_conditions(self, reasons: Collection[str]) -> Iterator[str]:
+        """What would end each of these reasons to block, in words."""
+        return release_conditions(self.gate, reasons)
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    def sweep(self) -> bool:
+        """What time does to credit, and to a backlog that could not be read. False: nothing is left to watch."""
+        more = self.gate.sweep()
+        if self.dispatcher.wanted and any(lane.deep and not lane.ready for lane in self.lanes.lanes):
+            self.touch()
+            return True
+        return more
+
+    def let_go(self) -> None:
+        """The queue has been deleted."""
+        self.storage.drop_all()
+        self.deleted = True
+        self.gate.footprint.clear()
+        self.agenda.forget(self)

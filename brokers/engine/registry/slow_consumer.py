@@ -73,8 +73,12 @@ def _measured(trigger: str, subscription: Subscription, now: int) -> int:
     """Messages whose delivery time has not come are not counted: no consumer can have them."""
     queue = subscription.queue
     if trigger == "depth":
-        return queue.depth_bytes - queue.delayed.depth_bytes
-    return subscription.message_age(now) if trigger == "messageAge" else queue.depth_messages - len(queue.delayed)
+        return queue.gate.depth_bytes - queue.lanes.delayed.depth_bytes
+    return (
+        subscription.message_age(now)
+        if trigger == "messageAge"
+        else queue.gate.depth_messages - len(queue.lanes.delayed)
+    )
 
 
 def best(policies: Iterable[SlowConsumerPolicy], subscription: Subscription) -> SlowConsumerPolicy | None:

@@ -120,7 +120,7 @@ class Subscription:
     def __init__(self, wish: Wish, queue: Queue, created: int, connection: Connection | None = None) -> None:
         self.wish = wish
         self.queue = queue
-        queue.delayed.shown = {}
+        queue.lanes.delayed.shown = {}
         self.created = created
         self.connection = connection
         self.version = 1
@@ -138,12 +138,12 @@ class Subscription:
 
     def oldest(self) -> int | None:
         """The sequence number of the oldest message that is neither settled nor gone."""
-        acquired = (c.oldest() for c in self.queue.takers)
-        return min((n for n in (self.queue.oldest(), *acquired) if n is not None), default=None)
+        acquired = (c.oldest() for c in self.queue.dispatcher.takers)
+        return min((n for n in (self.queue.lanes.oldest(), *acquired) if n is not None), default=None)
 
     def message_age(self, now: int) -> int:
         """ms since its oldest message came, to about a second, or since its delivery time; of messages from before a
         restart, since then."""
-        oldest, shown = self.oldest(), self.queue.delayed.shown
+        oldest, shown = self.oldest(), self.queue.lanes.delayed.shown
         at = shown.get(oldest) if shown and oldest is not None else None
         return self.arrivals.age(oldest, now) if at is None else now - at

@@ -272,7 +272,7 @@ class Accounts:
                 all_of_them or managed or any(had.may(r, host) and not user.rights.may(r, host) for r in RIGHTS)
             ):
                 description = f"user {user.name} must sign in again: {why}"
-                self.turn.effects.append(Close(connection, "amqp:connection:forced", description))
+                self.turn.effects.append(Close(connection.handle, "amqp:connection:forced", description))
 
     def _keep(self, user: User) -> None:
         self.turn.keep.append(Keep("user", user.name, user.record()))

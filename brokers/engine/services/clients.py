@@ -95,12 +95,12 @@ class Clients:
 
     def end_connection(self, connection: Connection, description: str) -> None:
         """Have the protocol layer end it."""
-        self.turn.effects.append(Close(connection, "amqp:connection:forced", description))
+        self.turn.effects.append(Close(connection.handle, "amqp:connection:forced", description))
 
     def detach(self, link: Producer | Consumer) -> None:
         """The link has ended. Messages of a consumer must have been put back before. Idempotent."""
         if self.links.detach(link) and isinstance(link, Consumer):
-            self.subscriptions.left(link.queue)
+            self.subscriptions.left(link.connection.virtualhost, link.queue.name)
 
     def _state(self, connection: Connection, kind: str, words: str) -> None:
         attributes = {"client": connection.client, "virtualhost": connection.virtualhost}

@@ -12,7 +12,7 @@ queue of a careless reader.
 from __future__ import annotations
 
 from brokers.admin import AdminError
-from brokers.engine.flow.turn import Turn
+from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
@@ -25,21 +25,22 @@ from brokers.engine.values.outcomes import MAXIMUM
 class DeadLetters:
     """See the module."""
 
-    def __init__(self, registry: Registry, turn: Turn, queues: QueueLifecycle) -> None:
+    def __init__(self, registry: Registry, agenda: Agenda[Queue], queues: QueueLifecycle) -> None:
         self.registry = registry
-        self.turn = turn
+        self.agenda = agenda
+        self.turn = agenda.turn
         self.queues = queues
         self._facts: list[Fact] = []  # of the turn in which something was given up last
         self._told: dict[tuple[Queue, str, str], tuple[int, int]] = {}  # fate -> place in them, messages
-        turn.give_up = self.give_up
+        agenda.dead_letter = self.dead_letter
 
-    def give_up(self, queue: Queue, consumer: Consumer, message: Message, reason: str, said: str) -> int | None:
+    def dead_letter(self, queue: Queue, consumer: Consumer, message: Message, reason: str, said: str) -> int | None:
         """Take a message that a consumer has out of its queue, for good. Returns as `Queue.remove` does; None: it must
         stay. `said`: why, in the consumer's words."""
         circular = self._circular(queue)
         if queue.deleted or (circular and reason == MAXIMUM):
             return None
-        name = "" if circular else queue.limits.dead_letter_queue
+        name = "" if circular else queue.gate.limits.dead_letter_queue
         if not name:
             ticket = queue.remove(consumer, message)
             queue.discarded += 1
@@ -48,7 +49,7 @@ class DeadLetters:
         target = self._target(queue, name)
         if target is None:
             return None
-        body = self.turn.as_dead_letter(message[1], reason, queue.name, queue.deliveries.get(message[0], 0), said)
+        body = self.turn.as_dead_letter(message[1], reason, queue.name, queue.lanes.deliveries.get(message[0], 0), said)
         ticket = queue.hand_over(consumer, message, target, body)
         queue.dead_lettered += 1
         self._tell(queue, name, reason)
@@ -58,12 +59,12 @@ class DeadLetters:
         """Whether its dead letters would come back to it, if they were given up again and again."""
         queues = self.registry.host_of(queue).queues
         passed: set[str] = set()
-        name = queue.limits.dead_letter_queue
+        name = queue.gate.limits.dead_letter_queue
         while name and name not in passed:
             if name == queue.name:
                 return True
             passed.add(name)
-            name = queues[name].limits.dead_letter_queue if name in queues else ""
+            name = queues[name].gate.limits.dead_letter_queue if name in queues else ""
         return False
 
     def _target(self, queue: Queue, name: str) -> Queue | None:
@@ -83,6 +84,6 @@ class DeadLetters:
         self._told[fate] = (len(facts) if before is None else before[0], count)
         kind = "queue-dead-lettered" if target else "queue-discarded"
         attributes = {"messages": count, "dead_letter_queue": target, "reason": reason}
-        queue.state_fact(kind, dead_letter_words(count, target, reason), attributes)
+        queue.gate.state_fact(kind, dead_letter_words(count, target, reason), attributes)
         if before is not None:
             facts[before[0]] = facts.pop()

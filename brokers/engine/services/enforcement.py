@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
-from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.flow.turn import Keep
+from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.registry import Registry
@@ -47,9 +48,10 @@ def settled(layers: Layers) -> Settled:
 class Enforcement:
     """See the module."""
 
-    def __init__(self, registry: Registry, turn: Turn) -> None:
+    def __init__(self, registry: Registry, agenda: Agenda[Queue]) -> None:
         self.registry = registry
-        self.turn = turn
+        self.agenda = agenda
+        self.turn = agenda.turn
 
     # -- what holds -------------------------------------------------------------------------------------------
 
@@ -82,13 +84,13 @@ class Enforcement:
         return [(q, self.settle(layers, f"queue {q.virtualhost}/{q.name}{suffix}")) for q, layers in concerned]
 
     def apply(self, found: Iterable[tuple[Queue, Settled]]) -> None:
-        changed = self.turn.changed
+        changed = self.agenda.changed
         for queue, (told, limits) in found:
-            if limits != queue.limits:
-                queue.set_limits(limits, told)
+            if limits != queue.gate.limits:
+                queue.gate.set_limits(limits, told)
                 changed.add(queue)
             else:
-                queue.settings = told
+                queue.gate.settings = told
 
     # -- the queue's own policy, and defaults -----------------------------------------------------------------
 

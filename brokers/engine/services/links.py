@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from brokers.engine.connection import Connection
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Turn
+from brokers.engine.ports import ConsumerPort, ProducerPort
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.groups import Groups
 from brokers.engine.queues.queue import Queue
@@ -22,14 +22,21 @@ class Links:
         self.turn = turn
 
     def attach_producer(
-        self, connection: Connection, queue: Queue, link: str, channel: int, handle: Any, *, inside: bool = False
+        self,
+        connection: Connection,
+        queue: Queue,
+        link: str,
+        channel: int,
+        handle: ProducerPort,
+        *,
+        inside: bool = False,
     ) -> Producer:
         """`inside`: see `Producer.inside`."""
         producer = Producer(self.registry.next_number(), connection, queue, link, channel=channel, handle=handle)
         producer.inside = inside
         self.registry.producers[producer.id] = producer
         connection.producers.add(producer)
-        queue.attach_producer(producer)
+        queue.gate.attach_producer(producer)
         return producer
 
     def attach_consumer(
@@ -37,7 +44,7 @@ class Links:
         connection: Connection,
         queue: Queue,
         link: str,
-        handle: Any,
+        handle: ConsumerPort,
         *,
         browsing: bool,
         selects: Callable[[bytes], bool] | None = None,
@@ -48,7 +55,7 @@ class Links:
         number = self.registry.next_number()
         consumer = Consumer(number, connection, queue, link, browsing=browsing, handle=handle, selects=selects)
         if group_of is not None and not browsing:
-            groups = queue.groups = queue.groups or Groups()
+            groups = queue.dispatcher.groups = queue.dispatcher.groups or Groups()
             consumer.selects = lambda body: (
                 (selects is None or selects(body)) and groups.wants(consumer, group_of(body))
             )
@@ -63,12 +70,12 @@ class Links:
         if isinstance(link, Producer):
             if self.registry.producers.pop(link.id, None) is None:
                 return False
-            link.connection.producers.discard(link)
+            link.connection.forget(link)
             link.queue.detach_producer(link)
             return True
         if self.registry.consumers.pop(link.id, None) is None:
             return False
-        link.connection.consumers.discard(link)
+        link.connection.forget(link)
         link.queue.detach_consumer(link)
         return True
 

@@ -22,13 +22,12 @@ from brokers.engine.connection import Connection
 from brokers.engine.flow.blocking import fan_out_changed
 from brokers.engine.flow.credit import UNSEEN_BYTES, UNSEEN_LARGEST
 from brokers.engine.flow.metering import Footprint
-from brokers.engine.flow.overflow import Verdict
 from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.receipt import Outcome
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.links import Links
 from brokers.engine.services.transaction import Enrolment, Transaction
 from brokers.engine.values.limits import UNLIMITED
+from brokers.engine.values.outcomes import Outcome, Verdict
 
 #: Messages that a client may have with an outlet that have no outcome yet; fewer if a limit on memory has no room for
 #: so many, but one in any case.

@@ -7,10 +7,9 @@ from itertools import count
 
 from brokers.admin import AlreadyExists
 from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.turn import Detach, Keep, Turn
+from brokers.engine.flow.turn import Detach, Keep
+from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.consumer import Consumer
-from brokers.engine.queues.deep_queue import DeepQueue
-from brokers.engine.queues.durable_queue import DurableQueue
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import VirtualHost
@@ -33,7 +32,7 @@ class QueueLifecycle:
     def __init__(
         self,
         registry: Registry,
-        turn: Turn,
+        agenda: Agenda[Queue],
         *,
         stores: OpenStores,
         enforcement: Enforcement,
@@ -45,7 +44,8 @@ class QueueLifecycle:
         records: Records,
     ) -> None:
         self.registry = registry
-        self.turn = turn
+        self.agenda = agenda
+        self.turn = agenda.turn
         self.stores = stores
         self.enforcement = enforcement
         self.stopping = stopping
@@ -78,28 +78,24 @@ class QueueLifecycle:
             self.records.persist_broker()
         queue = self.add(host, name, own or {}, number)
         queue.transient = transient
-        queue.set_limits(limits, settings)
+        queue.gate.set_limits(limits, settings)
         queue_fact(queue, "queue-created", "Create")
         self.stopping.stop_covered(queue)
         for usage in self.shortages.of(host):
-            queue.begin_shortage(usage)
-        self.turn.changed.add(queue)
+            queue.gate.begin_shortage(usage)
+        self.agenda.changed.add(queue)
         self.records.persist_queue(queue)
         return queue
 
     def add(self, host: VirtualHost, name: str, own: Mapping[str, Value], number: int) -> Queue:
         """Add a queue to the registry, with limits still to be set. `number`: its number in the store; 0 if it is not
         durable."""
-        queue: Queue
-        if number and host.store is not None:
-            queue = DurableQueue(host.name, name, self.turn, next(self._temp_ids), host.store)
-            host.store.name_queue(number, name)
-        else:
-            queue = DeepQueue(host.name, name, self.turn, next(self._temp_ids))
-        queue.use(host.meter)
-        queue.store_id = number
+        temp_id = next(self._temp_ids)
+        queue = Queue(host.name, name, self.agenda, own, temp_id=temp_id, store_id=number, store=host.store)
+        if queue.durable is not None:
+            queue.durable.store.name_queue(number, name)
+        queue.gate.use(host.meter)
         host.queues[name] = queue
-        queue.own = dict(own)
         host.policies.add(name)
         return queue
 
@@ -107,24 +103,23 @@ class QueueLifecycle:
         """Raises InvalidValue if it contradicts itself or what the queue inherits."""
         self.enforcement.set_own(queue, own)
         queue.version += 1
-        self.turn.changed.add(queue)
+        self.agenda.changed.add(queue)
         self.records.persist_queue(queue)
 
     def delete(self, queue: Queue, why: str = "") -> None:
         """Its links are detached, and its messages are gone. `why`: what its clients are told."""
         self.subscriptions.forget(queue)
         self.registry.owners.pop(queue, None)
-        links: list[Producer | Consumer] = [*queue.producers, *queue.takers, *queue.browsers]
+        links: list[Producer | Consumer] = [*queue.gate.producers, *queue.dispatcher.takers, *queue.dispatcher.browsers]
         for link in links:
-            self.turn.effects.append(Detach(link, "amqp:resource-deleted", why or f"queue {queue.name} was deleted"))
+            text = why or f"queue {queue.name} was deleted"
+            self.turn.effects.append(Detach(link.handle, "amqp:resource-deleted", text))
             self.links.detach(link)
         self.routing.unbind_everywhere(queue)
         host = self.registry.host_of(queue)
         del host.queues[queue.name]
         host.policies.drop(queue.name)
         queue.let_go()
-        for each in (self.turn.touched, self.turn.changed, self.turn.watched):
-            each.discard(queue)
         for scope in [s for s in self.registry.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
             self.stopping.forget_stop(scope)
         queue_fact(queue, "queue-deleted", "Deleted")

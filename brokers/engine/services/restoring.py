@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from brokers.engine.flow.turn import Turn
+from brokers.engine.queues.agenda import Agenda
+from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.accounts import Accounts
 from brokers.engine.services.active_subscriptions import ActiveSubscriptions
@@ -28,7 +29,7 @@ class Restoring:
     def __init__(
         self,
         registry: Registry,
-        turn: Turn,
+        agenda: Agenda[Queue],
         *,
         stores: OpenStores,
         accounts: Accounts,
@@ -42,7 +43,8 @@ class Restoring:
         virtualhosts: VirtualHostLifecycle,
     ) -> None:
         self.registry = registry
-        self.turn = turn
+        self.agenda = agenda
+        self.turn = agenda.turn
         self.stores = stores
         self.accounts = accounts
         self.shortages = shortages
@@ -109,7 +111,7 @@ class Restoring:
         """Give every queue the limits and stops that follow from what was set."""
         for queue in self.registry.queues():
             settings, limits = self.enforcement.settle(self.enforcement.layers_of(queue))
-            queue.set_limits(limits, settings)
+            queue.gate.set_limits(limits, settings)
             self.stopping.stop_covered(queue)
-            self.turn.changed.add(queue)
-            queue.stopped_since = min((stop.since for stop in queue.stops.values()), default=None)
+            self.agenda.changed.add(queue)
+            queue.gate.stopped_since = min((stop.since for stop in queue.gate.stops.values()), default=None)

@@ -110,7 +110,7 @@ class Routing:
             host.bound[queue] = bound
             self.enforcement.apply(found)
             for stop in self._stops(exchange):
-                queue.stop(stop)
+                queue.gate.stop(stop)
         exchange.bind(queue, key)
         self._state_binding("binding-created", exchange, queue, key, actor)
         if not queue.transient:
@@ -148,7 +148,7 @@ class Routing:
             if rest:
                 bound[queue] = rest
             for stop in self._stops(exchange):
-                queue.start(stop.scope)
+                queue.gate.start(stop.scope)
         self._state_binding("binding-deleted", exchange, queue, key, actor)
         if not queue.transient:
             self.turn.keep.append(Keep("binding", _binding(exchange, queue, key), None))

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from brokers.admin import InvalidValue
 from brokers.engine.flow.metering import Meter
-from brokers.engine.flow.turn import Turn
 from brokers.engine.flow.usage import (
     NO_LEVELS,
     STORE_OVERFULL_WORDS,
@@ -24,6 +23,7 @@ from brokers.engine.flow.usage import (
     limit_levels,
     store_levels,
 )
+from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import VirtualHost
@@ -51,9 +51,10 @@ class Shortages:
     limit is not set; 0 is one that is set, to none. `available`: bytes there are of each resource, as last measured;
     `wholes`: what they are bytes of, in words."""
 
-    def __init__(self, registry: Registry, turn: Turn, stores: OpenStores) -> None:
+    def __init__(self, registry: Registry, agenda: Agenda[Queue], stores: OpenStores) -> None:
         self.registry = registry
-        self.turn = turn
+        self.agenda = agenda
+        self.turn = agenda.turn
         self.stores = stores
         self.usages = {resource: Usage(resource) for resource in LIMITS}
         self.limits: dict[str, Value] = {}
@@ -84,7 +85,7 @@ class Shortages:
         self.limits = {name: value for name, value in limits.items() if value is not None}
         self.look()
         for queue in self.registry.queues():
-            queue.take_back_unaffordable()
+            queue.gate.take_back_unaffordable()
 
     def set_store_limits(self, host: VirtualHost, limits: Mapping[str, int]) -> None:
         """A virtual host's `STORE_LIMITS`; they act at once. Raises InvalidValue."""
@@ -93,7 +94,7 @@ class Shortages:
         host.store_usage.levels = levels
         self._look_at(host)
         for queue in host.queues.values():
-            queue.take_back_unaffordable()
+            queue.gate.take_back_unaffordable()
 
     # -- looking ----------------------------------------------------------------------------------------------
 
@@ -102,7 +103,7 @@ class Shortages:
         self.available.update(available or {})
         self.usages[Resource.MEMORY].most = self.available[Resource.MEMORY] * MOST_MEMORY // 100
         for queue in self.registry.queues():
-            queue.weigh()
+            queue.gate.weigh()
         for host in self.registry.virtualhosts.values():
             self._look_at(host)
         temp = self.stores.temp
@@ -181,10 +182,10 @@ class Shortages:
     def _apply(self, usage: Usage, change: Change, queues: Iterable[Queue]) -> None:
         for queue in queues:
             if change is Change.OVERFULL_BEGAN:
-                queue.begin_shortage(usage)
+                queue.gate.begin_shortage(usage)
             else:
-                queue.end_shortage(usage)
-            self.turn.changed.add(queue)
+                queue.gate.end_shortage(usage)
+            self.agenda.changed.add(queue)
 
     def of(self, host: VirtualHost) -> Iterator[Usage]:
         """What holds the producers of a queue of this virtual host now."""

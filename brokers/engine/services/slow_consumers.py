@@ -37,9 +37,9 @@ class SlowConsumers:
         found = list[tuple[Queue, str]]()
         now = self.turn.now
         for subscription in self.registry.subscriptions.values():
-            subscription.arrivals.look(subscription.queue.enqueued, now)
+            subscription.arrivals.look(subscription.queue.gate.enqueued, now)
         for subscription, policy in list(self.watched.items()):
-            reached = policy.reached(subscription, now) if subscription.queue.depth_messages else {}
+            reached = policy.reached(subscription, now) if subscription.queue.gate.depth_messages else {}
             if not reached:
                 subscription.slow_since = None
             elif subscription.slow_since is None:
@@ -60,7 +60,7 @@ class SlowConsumers:
             "topic": wish.topic,
             "subscription": wish.name,
             "client": wish.client,
-            "clients": [consumer.connection.client for consumer in queue.takers],
+            "clients": [consumer.connection.client for consumer in queue.dispatcher.takers],
             "reached": {trigger: {"value": value, "limit": limit} for trigger, (value, limit) in reached.items()},
         }
         subject = queue_subject(queue.virtualhost, queue.name)

@@ -12,11 +12,12 @@ from typing import Any
 
 from brokers.admin import InvalidValue
 from brokers.engine.flow.credit import draining
-from brokers.engine.flow.pacing import Stage
+from brokers.engine.flow.explanation import percent_used
 from brokers.engine.flow.turn import Keep, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.values.policy import pattern_fault
+from brokers.engine.values.stage import Stage
 from brokers.engine.values.stops import NO_END, End, Halt, Scope, Stop, StopOutcome
 from brokers.model import object_name
 
@@ -57,7 +58,7 @@ class Stopping:
         self.registry.stops[scope] = stop
         self._stop_fact("producers-stopped", asked, queues)
         for queue in queues:
-            queue.stop(stop)
+            queue.gate.stop(stop)
         if not (scope.queue and queues[0].transient):
             self.turn.keep.append(Keep("stop", str(scope), self._record(stop)))
         return True
@@ -94,7 +95,7 @@ class Stopping:
     def _lift(self, scope: Scope) -> None:
         self.forget_stop(scope)
         for queue in self._may_hold(scope):
-            queue.start(scope)
+            queue.gate.start(scope)
 
     def _may_hold(self, scope: Scope) -> Iterable[Queue]:
         """The queues that a stop of this scope can be in force on: of hundreds of stops each must cost little."""
@@ -108,14 +109,14 @@ class Stopping:
         """Keep the stop as it is now, and tell the queues that it covers."""
         self.registry.stops[stop.scope] = stop
         for queue in self._may_hold(stop.scope):
-            if stop.scope in queue.stops or stop.scope in queue.staged:
-                queue.stop(stop)
+            if stop.scope in queue.gate.stops or stop.scope in queue.gate.staged:
+                queue.gate.stop(stop)
         self.turn.keep.append(Keep("stop", str(stop.scope), self._record(stop)))
 
     def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
         """Lift the stop for good when its last step is over; stop all producers again when a queue is too deep."""
-        queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.staged]
-        used = [(percent, queue) for queue in queues if (percent := queue.percent_used()) is not None]
+        queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.gate.staged]
+        used = [(percent, queue) for queue in queues if (percent := percent_used(queue.gate)) is not None]
         percent, deepest = max(used, key=lambda each: each[0], default=(0, None))
         if stage.halt and deepest is not None and percent > stage.halt:
             # Rounded up: a queue at 60.2% is above 60%, and must not be said to be at it.
@@ -137,7 +138,7 @@ class Stopping:
         for stop in [stop for stop in self.registry.stops.values() if stop.end]:
             why = self._over(stop)
             if why:
-                queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.stops]
+                queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.gate.stops]
                 asked = Stop(stop.scope, why, "", self.turn.now)
                 self._stop_fact("producers-started", asked, queues)
                 self._lift(stop.scope)
@@ -147,8 +148,8 @@ class Stopping:
         if stop.end.until is not None and self.turn.now >= stop.end.until:
             return f"the time of the stop was up ({stop.reason})" if stop.reason else "the time of the stop was up"
         if stop.end.below:
-            held = (q for q in self._may_hold(stop.scope) if stop.scope in q.stops)
-            used = [percent for q in held if (percent := q.percent_used()) is not None]
+            held = (q for q in self._may_hold(stop.scope) if stop.scope in q.gate.stops)
+            used = [percent for q in held if (percent := percent_used(q.gate)) is not None]
             if used and max(used) <= stop.end.below:
                 return f"the depth came down to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
         return ""
@@ -171,7 +172,7 @@ class Stopping:
         return scope.covers(queue.virtualhost, queue.name, [exchange.name for exchange in bound])
 
     def _outcome(self, queues: list[Queue], changed: Sequence[Scope] = ()) -> StopOutcome:
-        producers = [p for q in queues for p in q.producers]
+        producers = [p for q in queues for p in q.gate.producers]
         blocked = [p for p in producers if p.blocked]
         in_flight = draining(blocked)  # one that runs again may still have some, and nobody waits for them
         stopped = len(blocked) - in_flight
@@ -188,7 +189,7 @@ class Stopping:
     def _stop_fact(self, kind: str, asked: Stop, queues: Sequence[Queue]) -> None:
         """Stated before it is done: the log explains first, and then has the lines of the channels."""
         scope = asked.scope
-        producers = sum(queue.producer_count for queue in queues)
+        producers = sum(queue.gate.producer_count for queue in queues)
         verb = "Stopped" if kind == "producers-stopped" else "Started"
         words = (
             f"Producers {verb} : Scope : {scope}, By : {asked.actor or 'itself'}, Reason : {asked.reason},"
@@ -216,7 +217,7 @@ class Stopping:
     def stop_covered(self, queue: Queue) -> None:
         for stop in self.registry.stops.values():
             if self._covers(stop.scope, queue):
-                queue.stop(stop)
+                queue.gate.stop(stop)
 
 
 def _distinct(covered: Iterable[tuple[Scope, list[Queue]]]) -> list[Queue]:
@@ -229,7 +230,7 @@ def _check_end(end: End, queues: Iterable[Queue]) -> None:
         return
     if end.below >= 100:
         raise InvalidValue({"below": f"below is {end.below}: it is a percentage of the capacity, from 1 to 99"})
-    used = [percent for queue in queues if (percent := queue.percent_used()) is not None]
+    used = [percent for queue in queues if (percent := percent_used(queue.gate)) is not None]
     if not used:
         raise InvalidValue({"below": f"below is {end.below} %, but no queue of the scope has a capacity"})
     if max(used) <= end.below:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import groupby
 
-from brokers.engine.flow.turn import Turn
-from brokers.engine.queues.durable_queue import DurableQueue
+from brokers.engine.queues.agenda import Agenda
+from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.services.transaction import Transactions
 
@@ -14,15 +14,16 @@ from brokers.engine.services.transaction import Transactions
 class StoredMessages:
     """See the module."""
 
-    def __init__(self, turn: Turn, transactions: Transactions) -> None:
-        self.turn = turn
+    def __init__(self, agenda: Agenda[Queue], transactions: Transactions) -> None:
+        self.agenda = agenda
+        self.turn = agenda.turn
         self.transactions = transactions
 
     def recover(self, host: VirtualHost, messages: Iterable[tuple[int, int, int, int, int]]) -> int:
         """Take up the stored messages of a virtual host: (number of the queue, number, size, failed deliveries, when it
         expires), by queue and number. Those of queues that no longer exist are dropped from the store. Returns how many
         there are."""
-        queues = {q.store_id: q for q in host.queues.values() if isinstance(q, DurableQueue)}
+        queues = {q.store_id: q for q in host.queues.values() if q.durable is not None}
         count = 0
         for number, rows in groupby(messages, lambda row: row[0]):
             queue = queues.get(number)
@@ -30,11 +31,12 @@ class StoredMessages:
                 if host.store is not None:
                     host.store.drop_queue(number)
                 continue
+            assert queue.durable is not None
             for _, place, size, failed, expires in rows:
-                queue.recover(place, size, failed, expires)
-            count += queue.depth_messages
-            queue.measure()
-            self.turn.changed.add(queue)
+                queue.durable.recover(place, size, failed, expires)
+            count += queue.gate.depth_messages
+            queue.gate.measure()
+            self.agenda.changed.add(queue)
         return count
 
     def committed(
@@ -42,13 +44,14 @@ class StoredMessages:
     ) -> None:
         """What became of the changes with this ticket of a virtual host's store: whether their messages are stored,
         whether all changes up to it are safe, and the numbers of the transactions that were refused."""
-        for queue in [q for q in self.turn.unsafe if q.virtualhost == virtualhost]:
-            if not queue.committed(ticket, stored=stored, removed=removed, refused=refused):
-                self.turn.unsafe.discard(queue)
+        for queue in [q for q in self.agenda.unsafe if q.virtualhost == virtualhost]:
+            durable = queue.durable
+            if durable is None or not durable.committed(ticket, stored=stored, removed=removed, refused=refused):
+                self.agenda.unsafe.discard(queue)
         self.transactions.committed(virtualhost, ticket, refused)
 
     def spooled(self, ticket: int, *, stored: bool) -> None:
         """The same of the temp store."""
-        for queue in list(self.turn.spooling):
-            if not queue.spooled(ticket, stored=stored):
-                self.turn.spooling.discard(queue)
+        for queue in list(self.agenda.spooling):
+            if not queue.storage.spooled(ticket, stored=stored):
+                self.agenda.spooling.discard(queue)

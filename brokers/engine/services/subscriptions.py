@@ -11,7 +11,6 @@ from itertools import count
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotFound
 from brokers.engine.connection import Connection
 from brokers.engine.flow.turn import Detach, Turn
-from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.subscription import Subscription, Wish, identity, queue_name
@@ -40,7 +39,7 @@ class Subscriptions:
         host = self.registry.virtualhosts[connection.virtualhost]
         there = host.subscriptions.get(wish.identity) if wish.name else None
         if there is not None and there.wish != wish:
-            if there.queue.takers:
+            if there.queue.dispatcher.takers:
                 is_, asked = there.wish.words(), wish.words()
                 raise AlreadyExists(f"subscription {wish.name} is in use for {is_}: it cannot become one for {asked}")
             self.queues.delete(there.queue)
@@ -61,20 +60,22 @@ class Subscriptions:
         if found is None:
             whose = f"client {client}" if client else "all clients"
             raise NotFound(f"there is no durable subscription {name} of {whose} in virtual host {host.name}")
-        if found.queue.takers:
+        if found.queue.dispatcher.takers:
             raise AlreadyExists(f"subscription {name} is in use: it cannot be ended")
         return found
 
-    def left(self, queue: Queue) -> None:
+    def left(self, virtualhost: str, queue: str) -> None:
         """A consumer of this queue has gone. With the last one goes a subscription that is not durable."""
-        found = self.registry.subscriptions.get(queue)
+        host = self.registry.virtualhosts.get(virtualhost)
+        left = None if host is None else host.queues.get(queue)
+        found = None if left is None else self.registry.subscriptions.get(left)
         if found is not None and not found.wish.durable:
             self.unsubscribe(found)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """A client ends it, unless others still use it. Idempotent."""
         queue = subscription.queue
-        if self.registry.subscriptions.get(queue) is subscription and not queue.takers:
+        if self.registry.subscriptions.get(queue) is subscription and not queue.dispatcher.takers:
             self.queues.delete(queue)
 
     def _create(self, host: VirtualHost, connection: Connection, wish: Wish) -> Subscription:
@@ -97,10 +98,10 @@ class Subscriptions:
 
     def _steal(self, subscription: Subscription) -> None:
         """The same link again: a client that has lost its connection comes back before the broker knows of the loss."""
-        for consumer in subscription.queue.takers:
+        for consumer in subscription.queue.dispatcher.takers:
             consumer.credit = 0
             text = f"subscription {subscription.wish.name} was attached again by client {subscription.wish.client}"
-            self.turn.effects.append(Detach(consumer, "amqp:link:stolen", text))
+            self.turn.effects.append(Detach(consumer.handle, "amqp:link:stolen", text))
 
 
 def everything(exchange: Exchange) -> str:

@@ -1,7 +1,7 @@
 """Local transactions: what is published and acknowledged in one counts together or not at all (AMQP 1.0, part 4).
 
 A message published in a transaction uses its credit and counts in its queue's depth from its arrival on
-(`uncommitted.py`), so concurrent transactions overshoot no more than others do. One that has to wait outside its queue
+(`flow/gate.py`), so concurrent transactions overshoot no more than others do. One that has to wait outside its queue
 has no outcome yet, and a commit waits for it. A message that is refused is none of the transaction's; its client hears
 of it and may commit all the same, except if it settled the message beforehand and so hears of nothing: then the
 transaction is lost. An acknowledged message stays with its consumer until the transaction is over.
@@ -17,13 +17,13 @@ from enum import Enum
 from typing import Any, Protocol
 
 from brokers.engine.connection import Connection
-from brokers.engine.flow.overflow import Verdict
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Discharged, Turn
-from brokers.engine.flow.uncommitted import UncommittedGate
+from brokers.engine.ports import TransactionPort
 from brokers.engine.queues.consumer import Consumer
-from brokers.engine.queues.queue import Message
+from brokers.engine.queues.queue import Message, Queue
 from brokers.engine.registry.registry import Registry
+from brokers.engine.values.outcomes import Verdict
 
 #: Transactions that a connection may have open.
 MOST_OPEN = 1000
@@ -129,7 +129,9 @@ class Transaction:
         "waiting",
     )
 
-    def __init__(self, owner: Transactions, number: int, connection: Connection, handle: Any, now: int) -> None:
+    def __init__(
+        self, owner: Transactions, number: int, connection: Connection, handle: TransactionPort, now: int
+    ) -> None:
         self.owner = owner
         self.number = number
         self.id = number.to_bytes(8, "big")
@@ -142,7 +144,7 @@ class Transaction:
         self.fault: tuple[str, str] | None = None
         self.told = Enrolment(self, told=True)
         self.untold = Enrolment(self, told=False)
-        self.published: list[tuple[UncommittedGate, bytes]] = []
+        self.published: list[tuple[Queue, bytes]] = []
         self.acknowledged: list[Acknowledgement] = []
         self.waiting: dict[Place, int] = {}
 
@@ -171,6 +173,14 @@ class Transaction:
     def wait(self, place: Place) -> None:
         self.waiting[place] = self.waiting.get(place, 0) + 1
 
+    def add_published(self, queue: Queue, body: bytes) -> None:
+        """A message of it counts in the queue from now on."""
+        self.published.append((queue, body))
+
+    def takes_from(self, place: Any) -> bool:
+        """Whether its commit takes messages out of the queue behind this gate."""
+        return any(each.consumer.queue.gate is place for each in self.acknowledged)
+
     def arrived(self, place: Place) -> None:
         """A message waits there no longer."""
         left = self.waiting.pop(place, 0) - 1
@@ -194,7 +204,7 @@ class Transactions:
         self._open: dict[int, Transaction] = {}
         self._writing: deque[tuple[str, int, Transaction]] = deque()  # (virtual host, ticket, transaction)
 
-    def declare(self, connection: Connection, handle: Any) -> Transaction | None:
+    def declare(self, connection: Connection, handle: TransactionPort) -> Transaction | None:
         """None: the connection has too many open. `handle` is told by Discharged effects."""
         if len(connection.transactions) >= MOST_OPEN:
             return None
@@ -229,7 +239,7 @@ class Transactions:
             if asked:
                 self._end(transaction)
             else:
-                self.turn.effects.append(Discharged(transaction))
+                self.turn.effects.append(Discharged(transaction.handle, transaction))
 
     def go_on(self, transaction: Transaction) -> None:
         """Commit what waits for nothing more."""
@@ -248,7 +258,7 @@ class Transactions:
             if not queue.commit_stored(body, ticket, transaction.number)
         ]
         for each in removed:
-            each.consumer.queue.retire_stored(each.message)
+            each.consumer.queue.buffer_removal(each.message)
         host.store.end()
         for queue in queues:
             queue.touch()
@@ -287,13 +297,13 @@ class Transactions:
         waiting, transaction.waiting = transaction.waiting, {}
         for place in waiting:
             place.abandon(transaction)
-        taken: dict[UncommittedGate, list[int]] = {}
+        taken: dict[Queue, list[int]] = {}
         for queue, body in transaction.published:
             taken.setdefault(queue, []).append(len(body))
         transaction.published = []
         for queue, sizes in taken.items():
             if self._has(queue):
-                queue.roll_back(len(sizes), sum(sizes))
+                queue.gate.roll_back(len(sizes), sum(sizes))
         for each in transaction.acknowledged:
             if each.settled or not self._attached(each.consumer):
                 each.put_back(failed=True)
@@ -305,9 +315,9 @@ class Transactions:
         transaction.published = []
         self._open.pop(transaction.number, None)
         transaction.connection.transactions.pop(transaction.id, None)
-        self.turn.effects.append(Discharged(transaction))
+        self.turn.effects.append(Discharged(transaction.handle, transaction))
 
-    def _has(self, queue: UncommittedGate) -> bool:
+    def _has(self, queue: Queue) -> bool:
         host = self.registry.virtualhosts.get(queue.virtualhost)
         return host is not None and host.queues.get(queue.name) is queue
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokers.engine.flow.turn import Turn
+from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.queue_lifecycle import QueueLifecycle
@@ -14,41 +14,47 @@ class Upkeep:
     """See the module. The server calls each at its own interval."""
 
     def __init__(
-        self, registry: Registry, turn: Turn, queues: QueueLifecycle, slow_consumers: SlowConsumers, stopping: Stopping
+        self,
+        registry: Registry,
+        agenda: Agenda[Queue],
+        queues: QueueLifecycle,
+        slow_consumers: SlowConsumers,
+        stopping: Stopping,
     ) -> None:
         self.registry = registry
-        self.turn = turn
+        self.agenda = agenda
+        self.turn = agenda.turn
         self.queues = queues
         self.slow_consumers = slow_consumers
         self.stopping = stopping
-        self._minute = turn.now // 60_000
-        self._sampled_at = turn.now
+        self._minute = self.turn.now // 60_000
+        self._sampled_at = self.turn.now
 
     def sweep(self) -> None:
         """Once every `credit.HOLD_MS` or so: take back credit that is not used."""
-        for queue in list(self.turn.watched):
+        for queue in list(self.agenda.watched):
             if not queue.sweep():
-                self.turn.watched.discard(queue)
+                self.agenda.watched.discard(queue)
         minute = self.turn.now // 60_000
         if minute != self._minute:
             self._minute = minute
             for queue in self.registry.queues():
-                queue.ledger.new_minute()
+                queue.gate.ledger.new_minute()
 
     def expire(self) -> None:
         """Once a second or so: remove messages whose time is up."""
-        for queue in list(self.turn.expiring):
-            if not queue.expire_all():
-                self.turn.expiring.discard(queue)
+        for queue in list(self.agenda.expiring):
+            if not queue.lanes.expire_all():
+                self.agenda.expiring.discard(queue)
 
     def release(self) -> bool:
         """Once every `credit.HOLD_MS` or so: show messages whose delivery time has come. True: there are more to show,
         in a turn of their own, so that others have theirs."""
         more = False
-        for queue in list(self.turn.delayed):
-            more = queue.release() or more
-            if not queue.delayed:
-                self.turn.delayed.discard(queue)
+        for queue in list(self.agenda.delayed):
+            more = queue.lanes.release() or more
+            if not queue.lanes.delayed:
+                self.agenda.delayed.discard(queue)
         return more
 
     def clock_set(self, ahead: int) -> None:
@@ -56,9 +62,9 @@ class Upkeep:
         had not been, and times of day move."""
         turn = self.turn
         step, turn.ahead = ahead - turn.ahead, ahead
-        turn.changed.update(self.registry.queues())  # their times of day are others now
-        for queue in turn.delayed:
-            queue.delayed.clock_set(step)
+        self.agenda.changed.update(self.registry.queues())  # their times of day are others now
+        for queue in self.agenda.delayed:
+            queue.lanes.delayed.clock_set(step)
 
     def sample(self) -> list[Queue]:
         """Once a second: end slow consumers and stops that are over. The queues that have changed since the last time,
@@ -69,13 +75,13 @@ class Upkeep:
         self.stopping.look()
         passed, self._sampled_at = now - self._sampled_at, now
         seconds = passed / 1000 if passed > 0 else 1  # a clock may be set back
-        changed = [queue for queue in self.turn.changed if self.registry.has(queue)]
-        self.turn.changed.clear()
+        changed = [queue for queue in self.agenda.changed if self.registry.has(queue)]
+        self.agenda.changed.clear()
         for queue in changed:
             enqueued, dequeued = queue.sampled
-            queue.rate_in = round((queue.enqueued - enqueued) / seconds, 1)
-            queue.rate_out = round((queue.dequeued - dequeued) / seconds, 1)
-            queue.sampled = (queue.enqueued, queue.dequeued)
+            queue.rate_in = round((queue.gate.enqueued - enqueued) / seconds, 1)
+            queue.rate_out = round((queue.lanes.dequeued - dequeued) / seconds, 1)
+            queue.sampled = (queue.gate.enqueued, queue.lanes.dequeued)
             if queue.rate_in or queue.rate_out:
-                self.turn.changed.add(queue)  # once more, so that its rates come down to 0
+                self.agenda.changed.add(queue)  # once more, so that its rates come down to 0
         return changed

@@ -18,7 +18,7 @@ from brokers.engine.values.policy import BROKER, BUILT, OWN, VIRTUALHOST, Settin
 UNLIMITED = 1 << 63
 
 #: With `hold`, an overfull queue takes so small a part of its stop level more, and withholds the settlements.
-HELD_PART = 10
+WITHHELD_PART = 10
 
 #: The most credit that a link can carry: Proton counts it in a signed 32 bit number.
 LARGEST_WINDOW = (1 << 31) - 1
@@ -28,8 +28,9 @@ LARGEST_WINDOW = (1 << 31) - 1
 class Limits:
     """The limits of one queue in bytes and messages. `capacity_*`: 0 = no limit. `stop_*`, `resume_*`: UNLIMITED =
     no limit. `window`, `window_bytes`: the most credit that one producer may hold, in messages, and in bytes (0: no
-    limit). `full`: what the queue does when it is full, by the names of `overflow.WAYS`; `reject_after_ms` is how long
-    reject-after waits. `maximum_deliveries`: 0 = no limit. `dead_letter_queue`: "" = none.
+    limit). `overflow`: what the queue does when it is overfull, by the names of `OVERFLOW_POLICIES` in
+    `flow/overflow.py`; `reject_after_ms` is how long reject-after waits. `maximum_deliveries`: 0 = no limit.
+    `dead_letter_queue`: "" = none.
     `when_short`: what becomes of a message that a limit of the broker or the virtual host holds: block, reject or
     reject-after."""
 
@@ -41,7 +42,7 @@ class Limits:
     resume_messages: int = UNLIMITED
     window: int = 1000
     window_bytes: int = 0
-    full: str = "block"
+    overflow: str = "block"
     reject_after_ms: int = 1000
     maximum_deliveries: int = 0
     dead_letter_queue: str = ""
@@ -50,31 +51,31 @@ class Limits:
     @property
     def ring(self) -> bool:
         """It drops its oldest messages, and is never overfull."""
-        return self.full == "ring"
+        return self.overflow == "ring"
 
     @property
     def spools(self) -> bool:
         """What is above its capacity goes to the temp store."""
-        return self.full == "spool"
+        return self.overflow == "spool"
 
     @property
     def bounded(self) -> bool:
         """The credit of its producers is bound by the room that is left."""
-        return self.full in ("block", "hold")
+        return self.overflow in ("block", "hold")
 
     @property
-    def held_messages(self) -> int:
+    def withheld_messages(self) -> int:
         """W: how many messages more it takes while it is overfull: a tenth of the stop level with `hold`, else 0. For
         a limited queue."""
-        return self._held(self.stop_messages)
+        return self._withheld(self.stop_messages)
 
     @property
-    def held_bytes(self) -> int:
+    def withheld_bytes(self) -> int:
         """The same in bytes."""
-        return self._held(self.stop_bytes)
+        return self._withheld(self.stop_bytes)
 
-    def _held(self, stop: int) -> int:
-        return max(1, stop // HELD_PART) if self.full == "hold" else 0
+    def _withheld(self, stop: int) -> int:
+        return max(1, stop // WITHHELD_PART) if self.overflow == "hold" else 0
 
 
 class InvalidPolicy(ValueError):
@@ -114,7 +115,7 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
         resume_messages=resume_messages,
         window=window,
         window_bytes=_number(settings["producer_window_bytes"]),
-        full="ring" if ring else "spool" if settings["spool"].value == "disk" else str(settings["mechanism"].value),
+        overflow="ring" if ring else "spool" if settings["spool"].value == "disk" else str(settings["mechanism"].value),
         reject_after_ms=_number(settings["reject_after_ms"]),
         maximum_deliveries=_number(settings["maximum_deliveries"]),
         dead_letter_queue=str(settings["dead_letter_queue"].value),

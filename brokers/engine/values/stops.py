@@ -15,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from brokers.engine.flow.pacing import Stage
+from brokers.engine.values.stage import Stage
 from brokers.model import ObjectName, object_name
 from brokers.model.patterns import matches, pattern_contains
 

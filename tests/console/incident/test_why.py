@@ -17,6 +17,7 @@ from brokers.testing import InMemoryBroker
 from console.live.consumer import LiveConsumer
 from tests.console.conftest import Broker
 from tests.console.websocket import WebSocket
+from tests.engine.ports import Link
 
 pytestmark = pytest.mark.django_db
 
@@ -31,8 +32,8 @@ def overfull(memory: InMemoryBroker) -> None:
     )
     producer = memory.fill("orders", 20)
     other = memory.engine.find_or_create_queue(producer.connection, "audit")
-    memory.engine.attach_producer(producer.connection, other, "audit-sender", 1, None)
-    memory.engine.attach_consumer(producer.connection, other, "audit-receiver", None, browsing=False)
+    memory.engine.attach_producer(producer.connection, other, "audit-sender", 1, Link())
+    memory.engine.attach_consumer(producer.connection, other, "audit-receiver", Link(), browsing=False)
     memory._end_turn()
 
 

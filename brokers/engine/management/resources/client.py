@@ -105,7 +105,7 @@ class ProducerResource(ManagedResource[Producer]):
             "release": lambda p: p.release_condition(),
             "waits_for": lambda p: waits_for(p, turn.now),
             "waiting_since": time_reader(turn, lambda p: p.without_since if waits(p) else None),
-            "unsettled_messages": lambda p: p.held,
+            "unsettled_messages": lambda p: p.unsettled,
             "draining": lambda p: draining([p]) > 0,
             "bytes": lambda p: p.bytes,
         }

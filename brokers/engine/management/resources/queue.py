@@ -8,6 +8,7 @@ from typing import Any
 from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import draining
+from brokers.engine.flow.explanation import longest_wait
 from brokers.engine.management.resources.policies import explanation, merged_policy, policy_of
 from brokers.engine.management.resources.resource import Change, ManagedResource, Values
 from brokers.engine.management.resources.shared_readers import (
@@ -40,40 +41,40 @@ class QueueResource(ManagedResource[Queue]):
             "name": lambda q: q.name,
             "durable": lambda q: q.store_id > 0,
             "temporary_for": lambda q: str(owner.name) if (owner := broker.temporary.owner(q)) is not None else "",
-            "state": lambda q: q.state.value,
-            "depth_messages": lambda q: q.depth_messages,
-            "depth_bytes": lambda q: q.depth_bytes,
-            "unacknowledged_messages": lambda q: q.unacknowledged,
-            "delayed_messages": lambda q: len(q.delayed),
-            "delayed_bytes": lambda q: q.delayed.depth_bytes,
+            "state": lambda q: q.gate.state.value,
+            "depth_messages": lambda q: q.gate.depth_messages,
+            "depth_bytes": lambda q: q.gate.depth_bytes,
+            "unacknowledged_messages": lambda q: q.lanes.unacknowledged,
+            "delayed_messages": lambda q: len(q.lanes.delayed),
+            "delayed_bytes": lambda q: q.lanes.delayed.depth_bytes,
             "next_delivery_time": time_reader(turn, _next_delivery_time),
-            "uncommitted_messages": lambda q: q.uncommitted_messages,
-            "uncommitted_bytes": lambda q: q.uncommitted_bytes,
-            "parked_messages": lambda q: len(q.outside) + len(q.lacking),
-            "parked_bytes": lambda q: q.outside.bytes + q.lacking.bytes,
+            "uncommitted_messages": lambda q: q.gate.uncommitted_messages,
+            "uncommitted_bytes": lambda q: q.gate.uncommitted_bytes,
+            "parked_messages": lambda q: len(q.gate.parked) + len(q.gate.awaiting),
+            "parked_bytes": lambda q: q.gate.parked.bytes + q.gate.awaiting.bytes,
             **policy_readers(lambda q: q.own),
             **effective_readers(),
-            "producers": lambda q: q.producer_count,
-            "blocked_producers": lambda q: q.blocked_producers,
+            "producers": lambda q: q.gate.producer_count,
+            "blocked_producers": lambda q: q.gate.blocked_producers,
             "waiting_producers": waiting_producers,
-            "draining_producers": lambda q: draining(q.ledger.pending),
+            "draining_producers": lambda q: draining(q.gate.ledger.pending),
             "consumers": lambda q: q.consumer_count,
-            "credit": lambda q: q.ledger.reserved + len(q.ledger.probes),
+            "credit": lambda q: q.gate.ledger.reserved + len(q.gate.ledger.probes),
             "rate_in": lambda q: q.rate_in,
             "rate_out": lambda q: q.rate_out,
-            "enqueued_messages": lambda q: q.enqueued,
-            "dequeued_messages": lambda q: q.dequeued,
-            "overfull_since": time_reader(turn, lambda q: q.overfull_since),
-            "stopped_since": time_reader(turn, lambda q: q.stopped_since),
-            "rejected_messages": lambda q: q.rejected,
-            "longest_wait_ms": lambda q: q.longest_wait(turn.now),
-            "dropped_messages": lambda q: q.dropped,
-            "expired_messages": lambda q: q.expired,
+            "enqueued_messages": lambda q: q.gate.enqueued,
+            "dequeued_messages": lambda q: q.lanes.dequeued,
+            "overfull_since": time_reader(turn, lambda q: q.gate.overfull_since),
+            "stopped_since": time_reader(turn, lambda q: q.gate.stopped_since),
+            "rejected_messages": lambda q: q.gate.rejected,
+            "longest_wait_ms": lambda q: longest_wait(q.gate, turn.now),
+            "dropped_messages": lambda q: q.lanes.dropped,
+            "expired_messages": lambda q: q.lanes.expired,
             "dead_lettered_messages": lambda q: q.dead_lettered,
             "discarded_messages": lambda q: q.discarded,
-            "overfull_count": lambda q: q.overfull_count,
+            "overfull_count": lambda q: q.gate.overfull_count,
             "overfull_ms": self._overfull_ms,
-            "stops": lambda q: stops_at_time_of_day(turn, [*q.stops.values(), *q.staged.values()]),
+            "stops": lambda q: stops_at_time_of_day(turn, [*q.gate.stops.values(), *q.gate.staged.values()]),
             "policy": self._best_match,
             "bindings": self._bindings,
             "version": lambda q: q.version,
@@ -86,8 +87,8 @@ class QueueResource(ManagedResource[Queue]):
         }
 
     def _overfull_ms(self, queue: Queue) -> int:
-        now, since = self.broker.turn.now, queue.overfull_since
-        return queue.overfull_ms + (max(0, now - since) if since else 0)
+        now, since = self.broker.turn.now, queue.gate.overfull_since
+        return queue.gate.overfull_ms + (max(0, now - since) if since else 0)
 
     def _best_match(self, queue: Queue) -> str | None:
         best = self.broker.virtualhosts[queue.virtualhost].policies.of(queue.name)
@@ -137,12 +138,12 @@ class QueueResource(ManagedResource[Queue]):
         return {"effective": effective_levels(limits)}
 
     def _purge(self, queue: Queue, given: Values) -> dict[str, Any]:
-        count, actor = queue.purge(), given["actor"]
+        count, actor = queue.lanes.purge(), given["actor"]
         facts = {"messages": count, "actor": actor, "reason": given.get("reason", "")}
         queue_fact(queue, "queue-purged", f"Purged : {count:,} messages, By : {actor}", facts)
         return {"messages": count}
 
 
 def _next_delivery_time(queue: Queue) -> int | None:
-    soonest = queue.delayed.soonest
+    soonest = queue.lanes.delayed.soonest
     return soonest if soonest < NEVER else None

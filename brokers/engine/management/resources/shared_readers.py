@@ -39,7 +39,7 @@ def effective_readers() -> dict[str, Reader[Queue]]:
     """The `effective_*` attributes, one by one."""
 
     def reader(read: Callable[[Limits], int]) -> Reader[Queue]:
-        return lambda queue: read(queue.limits)
+        return lambda queue: read(queue.gate.limits)
 
     return {attribute: reader(read) for attribute, read in _EFFECTIVE.items()}
 
@@ -66,13 +66,13 @@ def total_readers(queues_of: Callable[[T], Iterable[Queue]]) -> dict[str, Reader
 
     return {
         "queues": total(lambda queue: 1),
-        "overfull_queues": total(lambda queue: queue.state.overfull),
-        "stopped_queues": total(lambda queue: queue.state.stopped),
-        "producers": total(lambda queue: queue.producer_count),
-        "blocked_producers": total(lambda queue: queue.blocked_producers),
+        "overfull_queues": total(lambda queue: queue.gate.state.overfull),
+        "stopped_queues": total(lambda queue: queue.gate.state.stopped),
+        "producers": total(lambda queue: queue.gate.producer_count),
+        "blocked_producers": total(lambda queue: queue.gate.blocked_producers),
         "consumers": total(lambda queue: queue.consumer_count),
-        "depth_messages": total(lambda queue: queue.depth_messages),
-        "depth_bytes": total(lambda queue: queue.depth_bytes),
+        "depth_messages": total(lambda queue: queue.gate.depth_messages),
+        "depth_bytes": total(lambda queue: queue.gate.depth_bytes),
     }
 
 

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
-from brokers.engine.flow.pacing import stage
 from brokers.engine.management.resources.resource import OperationCall, Values
+from brokers.engine.values.stage import stage
 from brokers.engine.values.stops import End, Scope, StopOutcome
 from brokers.model import ObjectName
 

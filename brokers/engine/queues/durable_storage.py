@@ -1,0 +1,290 @@
+"""The storage of a durable queue: its durable messages are in a store before they are accepted or seen, and out of it
+when settled.
+
+A message goes through `unsafe` (buffered, not on disk yet; consumers cannot have it) to its lane, or once that is deep
+to the backlog, whose bodies stay in the store until their turn comes. Messages that are not durable never touch the
+store, and have a `TransientStorage`; they keep their place in the lane. What the store answers comes in by `committed`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+
+from brokers.engine.flow.metering import Meter
+from brokers.engine.flow.producer import Producer, Receipt
+from brokers.engine.flow.turn import Removed
+from brokers.engine.flow.usage import Resource, Usage
+from brokers.engine.ports import Store
+from brokers.engine.queues.backlog import STORE, Entry
+from brokers.engine.queues.consumer import Consumer
+from brokers.engine.queues.lane import PriorityLane
+from brokers.engine.queues.lanes import PriorityLanes
+from brokers.engine.queues.storage import Unsafe
+from brokers.engine.queues.transient_storage import TransientStorage
+from brokers.engine.values.message import DELAYED, NEVER, Header, Message, sequence_of
+from brokers.engine.values.outcomes import Outcome, Verdict
+
+#: Above so many messages ready, or bytes in memory, further bodies stay in the store.
+READY_MESSAGES = 4096
+READY_BYTES = 4 << 20
+
+
+class DurableStorage:
+    """See `storage.Storage`. `store_id`: what the store knows the queue by."""
+
+    __slots__ = ("_gate", "_lanes", "_transient", "_turn", "removing", "store", "store_id", "stored", "unsafe")
+
+    def __init__(self, lanes: PriorityLanes, temp_id: int, store: Store, store_id: int) -> None:
+        self._lanes = lanes
+        self._gate = lanes.gate
+        self._turn = lanes.turn
+        self._transient = TransientStorage(lanes, temp_id)
+        self.removing: deque[tuple[int, Consumer]] = deque()  # settled, and not confirmed to their consumers yet
+        self.store = store
+        self.store_id = store_id
+        self.stored = 0
+        self.unsafe: deque[Unsafe] = deque()
+
+    @property
+    def spooling(self) -> bool:
+        return self._transient.spooling
+
+    # -- what is used -------------------------------------------------------------------------------------------
+
+    def usages(self, meter: Meter) -> tuple[tuple[Usage, ...], tuple[Usage, ...]]:
+        return self._transient.usages(meter)[0], (meter.store, meter.quota)
+
+    def resource_of(self, body: bytes) -> Resource:
+        return Resource.STORE if self.keeps(body) else self._transient.resource
+
+    def resources(self, producer: Producer) -> tuple[Resource, ...]:
+        if not producer.messages:
+            return (Resource.STORE, self._transient.resource)
+        return (Resource.STORE,) if producer.persistent else (self._transient.resource,)
+
+    def weigh(self, meter: Meter) -> None:
+        self._transient.weigh(meter)
+        meter.count_store(self.store)
+
+    def has_room(self, lane: PriorityLane) -> bool:
+        return (
+            not self._transient.spooling
+            and self._lanes.memory_bytes() <= READY_BYTES
+            and len(lane.ready) < READY_MESSAGES
+        )
+
+    # -- messages in --------------------------------------------------------------------------------------------
+
+    def keeps(self, body: bytes) -> bool:
+        """Whether the message goes to, or is in, the store."""
+        return self._turn.header(body).durable
+
+    def place(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
+        if header.durable:
+            return self._store(header, body, producer, receipt)
+        if not self.unsafe:
+            return self._transient.place(header, body, producer, receipt)
+        header, body = self._lanes.timed(header, body)
+        self.unsafe.append(Unsafe(self._lanes.count(header, body), body, self.unsafe[-1].ticket, stored=False))
+        self._gate.check_depth()
+        return Verdict.TAKEN
+
+    def _store(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
+        header, body = self._lanes.timed(header, body)
+        number = self._lanes.count(header, body)
+        if receipt is None and producer is not None:
+            receipt = self._gate.defer(producer, 0)
+        if receipt is not None:
+            receipt.pending += 1
+            receipt.producer.stored_at = receipt.producer.messages
+        ticket = self.store.put(self.store_id, number, body, self._expiry(number))
+        self._wait(Unsafe(number, body, ticket, receipt, stored=True))
+        return Verdict.HELD
+
+    def _adopt(self, body: bytes, queue: int, number: int) -> int:
+        """Take over a stored message of another queue of the same store; its body may have changed. Returns the
+        ticket."""
+        place = self._lanes.count(self._turn.header(body), body)
+        ticket = self.store.move((queue, number), (self.store_id, place), body, self._expiry(place))
+        self._wait(Unsafe(place, body, ticket, stored=True, moved=True))
+        return ticket
+
+    def commit(self, body: bytes, ticket: int, transaction: int) -> None:
+        """The message's transaction goes to the store, in the group with this ticket: the message is seen, or
+        forgotten, when the store has answered."""
+        self._gate.count_uncommitted(-1, -len(body))
+        header, body = self._lanes.timed(self._turn.header(body), body)
+        number = self._lanes.count(header, body)
+        if header.durable:
+            self.store.put(self.store_id, number, body, self._expiry(number))
+        self._wait(Unsafe(number, body, ticket, stored=header.durable, transaction=transaction))
+
+    def _wait(self, unsafe: Unsafe) -> None:
+        self.stored += unsafe.stored
+        self.unsafe.append(unsafe)
+        self._lanes.agenda.unsafe.add(self._lanes.queue)
+        self._gate.check_depth()
+
+    def _expiry(self, number: int) -> int:
+        """For the store, where the time of day counts: the next start begins with that. With DELAYED where there is a
+        delivery time."""
+        at = self._lanes.deadlines.at.get(number)
+        delayed = DELAYED if number in self._lanes.delayed.arriving else 0
+        return delayed if at is None else delayed | max(1, at + self._turn.ahead)
+
+    def recover(self, number: int, size: int, failed: int, expires: int) -> None:
+        """Take up a stored message of an earlier run; in the order of their numbers. The caller measures afterwards."""
+        gate, lanes = self._gate, self._lanes
+        gate.enqueued = max(gate.enqueued, sequence_of(number))
+        gate.depth_messages += 1
+        gate.depth_bytes += size
+        self.stored += 1
+        if failed:
+            lanes.deliveries[number] = failed
+        if expires & DELAYED:
+            expires -= DELAYED
+            if expires:
+                lanes.expires(number, expires)
+            lanes.delayed.add_unread((number, size, STORE, None, expires or NEVER))
+            lanes.agenda.delayed.add(lanes.queue)
+            return
+        lane = lanes.lane_of(number)
+        lane.backlog.append(number, size, STORE, None, expires or NEVER)
+        lane.deep = True
+        if expires:
+            lanes.agenda.expiring.add(lanes.queue)
+
+    # -- what the stores answer ---------------------------------------------------------------------------------
+
+    def committed(self, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()) -> bool:
+        """What became of the changes with this ticket: whether its messages are stored, whether all changes up to it
+        are safe, and which transactions the store refused. False: nothing is left to wait for."""
+        unsafe, lost, kept = self.unsafe, False, list[Unsafe]()
+        while unsafe and unsafe[0].ticket <= ticket:
+            each = unsafe.popleft()
+            if each.moved and not removed:
+                each.late = True  # the store goes on trying
+                kept.append(each)
+                continue
+            if each.transaction in refused if each.transaction else each.stored and not (each.moved or stored):
+                self._lose(each)
+                lost = True
+                continue
+            self._make_visible(each)
+            if each.receipt is not None:
+                self._gate.resolve(each.receipt, Outcome.ACCEPTED)
+        unsafe.extendleft(reversed(kept))
+        if lost:
+            self._gate.measure()
+        if removed:
+            self._confirm(ticket)
+        self._gate.touch()
+        return bool(unsafe or self.removing)
+
+    def _make_visible(self, each: Unsafe) -> None:
+        number, body = each.number, each.body
+        lanes = self._lanes
+        lane, expires = lanes.lane_of(number), lanes.deadlines.at.get(number, NEVER)
+        if lanes.delay(number, body, stored=each.stored):
+            pass
+        elif each.late:
+            lanes.restore((number, body))
+        elif each.stored and (lane.deep or lanes.memory_bytes() > READY_BYTES or len(lane.ready) >= READY_MESSAGES):
+            lanes.deadlines.forget(number)
+            lane.backlog.append(number, len(body), STORE, None, expires)
+            lane.deep = True
+        else:
+            lanes.show(number, body)
+        if expires <= self._turn.now:
+            lanes.expires(number, expires)  # it fell due while it waited
+
+    def _lose(self, each: Unsafe) -> None:
+        """The store did not take it, so neither does the queue."""
+        self._gate.depth_messages -= 1
+        self._gate.depth_bytes -= len(each.body)
+        self.stored -= each.stored
+        self._gate.rejected += not each.transaction
+        self._lanes.deadlines.forget(each.number)
+        self._lanes.delayed.arriving.pop(each.number, None)
+        if each.receipt is not None:
+            self._gate.resolve(each.receipt, Outcome.NOT_STORED)
+
+    def _confirm(self, ticket: int) -> None:
+        removing, confirmed = self.removing, dict[Consumer, int]()
+        while removing and removing[0][0] <= ticket:
+            _, consumer = removing.popleft()
+            confirmed[consumer] = confirmed.get(consumer, 0) + 1
+        self._turn.effects.extend(Removed(consumer.handle, count) for consumer, count in confirmed.items())
+
+    def spooled(self, ticket: int, *, stored: bool) -> bool:
+        return self._transient.spooled(ticket, stored=stored)
+
+    # -- messages out -------------------------------------------------------------------------------------------
+
+    def spool(self, number: int, body: bytes) -> None:
+        self._transient.spool(number, body)
+
+    def entry(self, number: int, body: bytes, expires: int) -> Entry:
+        if self.keeps(body):
+            return number, len(body), STORE, None, expires
+        return self._transient.entry(number, body, expires)
+
+    def bodies(self, found: list[Entry]) -> dict[int, bytes] | None:
+        bodies = self._transient.bodies(found)
+        stored = [number for number, _, place, *_ in found if place == STORE]
+        if bodies is None or not stored:
+            return bodies
+        loaded = self.store.load(self.store_id, stored)
+        return None if loaded is None else bodies | loaded
+
+    def loaded(self, number: int, place: int) -> None:
+        self._transient.loaded(number, place)
+
+    def forget(self, message: Message) -> None:
+        self.remove(message)
+
+    def forget_entry(self, entry: Entry) -> None:
+        self._transient.forget_entry(entry)
+        if entry[2] == STORE:
+            self.stored -= 1
+            self.store.remove(self.store_id, entry[0])
+
+    def remove(self, message: Message) -> int:
+        """A message has gone. Returns the ticket of the change that must be safe first; 0: it was not stored."""
+        if not self.stored or not self.keeps(message[1]):
+            return 0
+        self.stored -= 1
+        return self.store.remove(self.store_id, message[0])
+
+    def confirm(self, consumer: Consumer, ticket: int) -> None:
+        """State by a Removed effect when the removal with this ticket is safe."""
+        self.removing.append((ticket, consumer))
+        self._lanes.agenda.unsafe.add(self._lanes.queue)
+
+    def buffer_removal(self, message: Message) -> None:
+        """Buffer the removal of a consumer's message, as a part of a transaction; `retire` follows if it is done."""
+        if self.stored and self.keeps(message[1]):
+            self.store.remove(self.store_id, message[0])
+
+    def retire(self, message: Message) -> None:
+        """A transaction has removed a consumer's message for good."""
+        self.stored -= bool(self.stored and self.keeps(message[1]))
+
+    def fail(self, message: Message, count: int) -> None:
+        """So many deliveries of a message have failed."""
+        if self.keeps(message[1]):
+            self.store.fail(self.store_id, message[0], count)
+
+    def move(self, message: Message, target: DurableStorage, body: bytes) -> int:
+        """Make a stored message, which a consumer has, another queue's, with another body, in one change of the store.
+        Returns the ticket."""
+        self.stored -= 1
+        return target._adopt(body, self.store_id, message[0])
+
+    def drop_all(self) -> None:
+        """Those who wait for its messages wait in vain: their links are gone."""
+        self.store.drop_queue(self.store_id)
+        self.unsafe.clear()
+        self.removing.clear()
+        self._transient.drop_all()

@@ -1,0 +1,126 @@
+"""The messages of one priority in a queue, first in first out; a queue has a lane for each priority that has come.
+
+In order: what came back from consumers, what is ready, and, in a deep queue, the backlog whose bodies are elsewhere.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+
+from brokers.engine.queues.backlog import Backlog
+from brokers.engine.values.message import Message
+
+
+def _number(message: Message) -> int:
+    return message[0]
+
+
+class PriorityLane:
+    """`deep`: what comes is put behind the backlog. `rank`: see `message.rank_of`."""
+
+    __slots__ = ("backlog", "deep", "rank", "ready", "returned")
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.ready: deque[Message] = deque()
+        self.returned: list[Message] = []  # came back from a consumer; sorted, all before those in `ready`
+        self.backlog = Backlog()
+        self.deep = False
+
+    def __len__(self) -> int:
+        return len(self.returned) + len(self.ready) + len(self.backlog)
+
+    def drop_head(self, count: int) -> None:
+        """Forget the first `count` messages of the backlog."""
+        self.backlog.drop(count)
+        self.deep = len(self.backlog) > 0
+
+    def put_back(self, message: Message) -> None:
+        """It takes its old place. It may be amid those that are ready, if a consumer had chosen it there."""
+        if self.ready and message[0] > self.ready[0][0]:
+            self.ready.insert(self._place(message[0]), message)
+        else:
+            insort(self.returned, message, key=_number)
+
+    def take_in(self, messages: list[Message]) -> None:
+        """Messages take their places, which may be amid the others. They are in the order of their numbers."""
+        ready, returned = self.ready, self.returned
+        if returned:
+            early = bisect_left(messages, returned[-1][0], key=_number)
+            returned.extend(messages[:early])
+            returned.sort(key=_number)
+            messages = messages[early:]
+        if not messages:
+            return
+        if not ready or messages[0][0] > ready[-1][0]:
+            ready.extend(messages)
+        elif messages[-1][0] < ready[0][0]:
+            ready.extendleft(reversed(messages))
+        elif len(messages) == 1:
+            ready.insert(self._place(messages[0][0]), messages[0])
+        else:
+            merged = sorted([*ready, *messages], key=_number)
+            ready.clear()
+            ready.extend(merged)
+
+    def cut(self, number: int) -> list[Message]:
+        """Take out those whose bodies are here and whose numbers are not below this one, in order."""
+        found: list[Message] = []
+        while self.ready and self.ready[-1][0] >= number:
+            found.append(self.ready.pop())
+        found.reverse()
+        at = bisect_left(self.returned, number, key=_number)
+        found[:0] = self.returned[at:]
+        del self.returned[at:]
+        return found
+
+    @property
+    def first_number(self) -> int:
+        """Of the first message; there must be one."""
+        for each in (self.returned, self.ready):
+            if each:
+                return each[0][0]
+        return self.backlog.first
+
+    def first(self) -> Message | None:
+        """Take out the first whose body is here."""
+        if self.returned:
+            return self.returned.pop(0)
+        return self.ready.popleft() if self.ready else None
+
+    def after(self, number: int, count: int) -> list[Message]:
+        """The first `count` whose bodies are here, of those with numbers above `number`."""
+        ready, returned = self.ready, self.returned
+        found: list[Message] = []
+        if returned:
+            first = bisect_right(returned, number, key=_number)
+            found = returned[first : first + count]
+        if ready and len(found) < count:
+            start = self._place(number + 1)
+            found.extend(ready[i] for i in range(start, min(len(ready), start + count - len(found))))
+        return found
+
+    def _place(self, number: int) -> int:
+        """Where in `ready` the first message is that has this number or a higher one."""
+        ready = self.ready
+        # Numbers ascend, mostly without gaps: the place can be told, or is before that.
+        place = min(len(ready), max(0, number - ready[0][0]))
+        if place and ready[place - 1][0] >= number:
+            place = bisect_left(ready, number, 0, place, key=_number)
+        return place
+
+    def pick(self, number: int) -> Message | None:
+        """Take out the message with this number; None if its body is not here."""
+        ready, returned = self.ready, self.returned
+        if returned:
+            at = bisect_left(returned, number, key=_number)
+            if at < len(returned) and returned[at][0] == number:
+                return returned.pop(at)
+        if ready:
+            at = self._place(number)
+            if at < len(ready) and ready[at][0] == number:
+                found = ready[at]
+                del ready[at]
+                return found
+        return None
