@@ -21,12 +21,12 @@ from brokers.admin import (
     Samples,
 )
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Drain, Effect
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.subscription import Wish
 from brokers.engine.registry.virtualhost import DEFAULT
 from brokers.engine.services.subscriptions import everything

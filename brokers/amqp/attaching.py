@@ -33,8 +33,8 @@ from brokers.amqp.subscribing import (
     wish_of,
 )
 from brokers.amqp.temporary import TemporarySource, TemporaryTarget, TemporaryTopicTarget, describe_dynamic
-from brokers.engine.connection import Connection
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.subscription import Subscription
 from brokers.engine.services.outlet import Outlet

@@ -21,7 +21,7 @@ from brokers.amqp.refusals import condition_of
 from brokers.amqp.sasl import SaslServer
 from brokers.amqp.sign_in_attempts import AttemptsFrom
 from brokers.amqp.transport import NOT_ESTABLISHED, Transport, Wire
-from brokers.engine.connection import Connection, ContainerInUse
+from brokers.engine.registry.connection import Connection, ContainerInUse
 
 #: A client must send something at least this often, ms; Proton asks for half of it.
 IDLE_TIMEOUT_MS = 60_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
 from brokers.engine.queues.consumer import Consumer
+from brokers.engine.registry.connection import Connection
 
 
 class Replies(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 from proton import symbol
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotAllowed, NotFound
-from brokers.engine.connection import ContainerInUse
+from brokers.engine.registry.connection import ContainerInUse
 from brokers.engine.services.temporary import TooMany
 
 _CONDITIONS: dict[type[AdminError], str] = {

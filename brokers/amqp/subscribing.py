@@ -24,7 +24,7 @@ from brokers.amqp.filters import SELECTOR, selector_of
 from brokers.amqp.link_context import LinkContext
 from brokers.amqp.links import ConsumerLink
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.subscription import Subscription, Wish
 from brokers.engine.services.subscriptions import everything
 from brokers.engine.values.message import sequence_of

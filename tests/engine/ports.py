@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokers.engine.connection import Connection
 from brokers.engine.flow.producer import Producer
 from brokers.engine.queues.consumer import Consumer
+from brokers.engine.registry.connection import Connection
 from brokers.engine.values.message import Message
 from brokers.engine.values.outcomes import Outcome
 

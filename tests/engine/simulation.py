@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Close, CreditChanged, Detach, Drain, Effect, Settled
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.values.events import Fact
 from brokers.engine.values.outcomes import Outcome, Verdict

@@ -8,9 +8,9 @@ import pytest
 
 from brokers.admin import NotAllowed
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
 from brokers.engine.flow.turn import Close
 from brokers.engine.management.requests import Management
+from brokers.engine.registry.connection import Connection
 from brokers.model import object_name
 from tests.engine.plainly import Plainly
 from tests.engine.ports import Peer

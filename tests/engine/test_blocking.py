@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
 from brokers.engine.flow.blocking import ALL_QUEUES
 from brokers.engine.flow.usage import Resource
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.services.outlet import Outlet
 from brokers.engine.values.stops import Scope
 from brokers.testing import InMemoryBroker

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
 from brokers.engine.flow.turn import Detach
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.subscription import Arrivals, Subscription, Wish, queue_name
 from brokers.engine.services.outlet import Outlet
 from brokers.engine.values.stops import Scope

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import count
 
 from brokers.admin import NotFound
-from brokers.engine.connection import Connection
 from brokers.engine.flow.producer import Producer
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.subscription import Subscription
 from brokers.engine.registry.virtualhost import VirtualHost

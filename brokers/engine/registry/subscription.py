@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
-    from brokers.engine.connection import Connection
     from brokers.engine.queues.queue import Queue
+    from brokers.engine.registry.connection import Connection
 
 PREFIX = "subscriptions"
 

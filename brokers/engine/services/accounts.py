@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, NotFound
-from brokers.engine.connection import ANONYMOUS
 from brokers.engine.flow.turn import Close, Keep, Turn
+from brokers.engine.registry.connection import ANONYMOUS
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.certificates import canonical_subject
 from brokers.engine.values.events import user_words

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from brokers.engine.connection import Connection
 from brokers.engine.flow.turn import Keep, Turn
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.subscription import Subscription, Wish
 from brokers.engine.registry.virtualhost import VirtualHost

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from brokers.admin import NotFound
-from brokers.engine.connection import Connection
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.queue_lifecycle import QueueLifecycle
 from brokers.engine.services.routing import Routing, Target

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from brokers.admin import NotAllowed
-from brokers.engine.connection import ANONYMOUS, Connection, ContainerInUse
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Close, Turn
 from brokers.engine.queues.consumer import Consumer
+from brokers.engine.registry.connection import ANONYMOUS, Connection, ContainerInUse
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.services.links import Links

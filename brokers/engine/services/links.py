@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from brokers.engine.connection import Connection
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Turn
 from brokers.engine.ports import ConsumerPort, ProducerPort
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.groups import Groups
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
 
 

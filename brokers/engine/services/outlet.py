@@ -18,12 +18,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from brokers.engine.connection import Connection
 from brokers.engine.flow.blocking import fan_out_changed
 from brokers.engine.flow.credit import UNSEEN_BYTES, UNSEEN_LARGEST
 from brokers.engine.flow.metering import Footprint
 from brokers.engine.flow.producer import Producer
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.services.links import Links
 from brokers.engine.services.transaction import Enrolment, Transaction
 from brokers.engine.values.limits import UNLIMITED

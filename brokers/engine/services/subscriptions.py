@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import count
 
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotFound
-from brokers.engine.connection import Connection
 from brokers.engine.flow.turn import Detach, Turn
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.subscription import Subscription, Wish, identity, queue_name

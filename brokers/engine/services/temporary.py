@@ -11,8 +11,8 @@ from collections.abc import Callable
 from itertools import count
 
 from brokers.admin import InvalidValue, NotAllowed
-from brokers.engine.connection import Connection
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.queue_lifecycle import QueueLifecycle

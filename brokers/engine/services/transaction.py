@@ -16,12 +16,12 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Any, Protocol
 
-from brokers.engine.connection import Connection
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Discharged, Turn
 from brokers.engine.ports import TransactionPort
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
 from brokers.engine.values.outcomes import Verdict
 

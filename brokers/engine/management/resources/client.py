@@ -7,13 +7,13 @@ from typing import Any, Protocol, TypeVar
 
 from brokers.admin import NotFound
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
 from brokers.engine.flow.credit import draining
 from brokers.engine.flow.producer import Producer
 from brokers.engine.management.resources.resource import ManagedResource, Reader, Values
 from brokers.engine.management.resources.shared_readers import time_reader
 from brokers.engine.management.waiting import waits, waits_for
 from brokers.engine.queues.consumer import Consumer
+from brokers.engine.registry.connection import Connection
 from brokers.model import ObjectName
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from brokers.engine.connection import Connection
 from brokers.engine.flow.turn import Turn
 from brokers.engine.management.resources.resource import Reader
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.connection import Connection
 from brokers.engine.values.limits import UNLIMITED, Limits
 from brokers.engine.values.policy import FIELDS, Value
 from brokers.engine.values.stops import Stop

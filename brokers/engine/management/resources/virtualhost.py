@@ -7,7 +7,6 @@ from typing import Any
 
 from brokers.admin import NotAllowed
 from brokers.engine.broker import Broker
-from brokers.engine.connection import Connection
 from brokers.engine.management.resources.policies import (
     explanation,
     merged_policy,
@@ -24,6 +23,7 @@ from brokers.engine.management.resources.shared_readers import (
     total_readers,
 )
 from brokers.engine.management.resources.stop_operations import stop_operations
+from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.services.shortages import STORE_LIMITS, check_store_limits
 from brokers.engine.values.policy import NOTHING, Layers, fields
