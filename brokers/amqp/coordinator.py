@@ -15,7 +15,8 @@ from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, IncomingLink
 from brokers.amqp.link_context import LinkContext
 from brokers.amqp.links import UNKNOWN_TRANSACTION, ConsumerLink
 from brokers.amqp.proton import ACCEPTED, delivery_settle, delivery_update, link_credit, link_flow
-from brokers.engine.services.transaction import MOST_OPEN, State, Transaction
+from brokers.engine.registry.transaction import State, Transaction
+from brokers.engine.services.transactions import MOST_OPEN
 
 #: Requests that a client may send before they are answered.
 CREDIT = 64

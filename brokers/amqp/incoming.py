@@ -31,7 +31,7 @@ from brokers.amqp.proton import (
 )
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.usage import Resource, Usage
-from brokers.engine.services.transaction import ROLLED_BACK, State, Transaction
+from brokers.engine.registry.transaction import ROLLED_BACK, State, Transaction
 from brokers.engine.values.outcomes import Outcome, Verdict
 
 #: The largest message that is taken, in bytes; announced to clients, and held against them.

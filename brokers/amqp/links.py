@@ -28,7 +28,7 @@ from brokers.amqp.proton import (
 )
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
-from brokers.engine.services.transaction import Acknowledgement, State
+from brokers.engine.registry.transaction import Acknowledgement, State
 
 UNKNOWN_TRANSACTION = "amqp:transaction:unknown-id"
 

@@ -10,8 +10,8 @@ from brokers.amqp.incoming import NO_MEMORY, RESOURCE_LIMIT, TRANSFER_LIMIT, WHY
 from brokers.amqp.link_context import LinkContext
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.transaction import Transaction
 from brokers.engine.services.outlet import Outlet, Parcel
-from brokers.engine.services.transaction import Transaction
 from brokers.engine.values.outcomes import Outcome
 
 NOT_FOUND = "amqp:not-found"

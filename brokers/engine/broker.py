@@ -29,7 +29,7 @@ from brokers.engine.services.stored_messages import StoredMessages
 from brokers.engine.services.stores import OpenStores
 from brokers.engine.services.subscriptions import Subscriptions
 from brokers.engine.services.temporary import Temporary
-from brokers.engine.services.transaction import Transactions
+from brokers.engine.services.transactions import Transactions
 from brokers.engine.services.upkeep import Upkeep
 from brokers.engine.services.virtualhost_lifecycle import VirtualHostLifecycle
 from brokers.model import ObjectName, object_name

@@ -8,7 +8,7 @@ import pytest
 
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Queue
-from brokers.engine.services.transaction import Acknowledgement
+from brokers.engine.registry.transaction import Acknowledgement
 from brokers.engine.values.message import Header
 from tests.engine.fake_store import FakeStore, FakeStores
 from tests.engine.ports import Link

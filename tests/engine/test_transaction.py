@@ -12,8 +12,9 @@ from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.table import State as QueueState
 from brokers.engine.flow.turn import Discharged, Effect, Settled
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.transaction import ROLLED_BACK, Acknowledgement, State, Transaction
 from brokers.engine.services.outlet import Outlet, Parcel
-from brokers.engine.services.transaction import MOST_OPEN, ROLLED_BACK, TIMED_OUT, Acknowledgement, State, Transaction
+from brokers.engine.services.transactions import MOST_OPEN, TIMED_OUT
 from brokers.engine.values.message import PLAIN, Header
 from brokers.engine.values.outcomes import Outcome, Verdict
 from brokers.engine.values.stops import Scope

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from brokers.engine.queues.queue import Message, Queue
-from brokers.engine.services.transaction import Acknowledgement, State, Transaction
+from brokers.engine.registry.transaction import Acknowledgement, State, Transaction
 from brokers.engine.values.message import PLAIN, Header
 from brokers.testing import InMemoryBroker
 from tests.engine.fake_store import FakeStores

@@ -8,6 +8,7 @@ from brokers.admin import InvalidValue
 from brokers.engine.flow.producer import Producer
 from brokers.engine.ports import ConnectionPort
 from brokers.engine.queues.consumer import Consumer
+from brokers.engine.registry.transaction import Transaction
 from brokers.engine.values.events import connection_subject
 from brokers.model import ObjectName, object_name
 
@@ -66,7 +67,7 @@ class Connection:
         self.handle = handle
         self.producers: set[Producer] = set()
         self.consumers: set[Consumer] = set()
-        self.transactions: dict[bytes, Any] = {}  # those that are open, by what the client knows them as
+        self.transactions: dict[bytes, Transaction] = {}  # those that are open, by what the client knows them as
         self.blocked: dict[int, dict[Producer, None]] = {}  # its blocked producers, by channel
         self.writable = True  # False while the peer does not read: nothing is dispatched to it
         self.name: ObjectName = object_name("Connection", virtualhost=virtualhost, id=number)

@@ -13,7 +13,7 @@ from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.services.links import Links
 from brokers.engine.services.subscriptions import Subscriptions
-from brokers.engine.services.transaction import Transactions
+from brokers.engine.services.transactions import Transactions
 
 
 class Clients:

@@ -24,8 +24,8 @@ from brokers.engine.flow.metering import Footprint
 from brokers.engine.flow.producer import Producer
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.connection import Connection
+from brokers.engine.registry.transaction import Enrolment, Transaction
 from brokers.engine.services.links import Links
-from brokers.engine.services.transaction import Enrolment, Transaction
 from brokers.engine.values.limits import UNLIMITED
 from brokers.engine.values.outcomes import Outcome, Verdict
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.virtualhost import VirtualHost
-from brokers.engine.services.transaction import Transactions
+from brokers.engine.services.transactions import Transactions
 
 
 class StoredMessages:

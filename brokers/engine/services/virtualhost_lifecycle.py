@@ -15,7 +15,7 @@ from brokers.engine.services.shortages import Shortages
 from brokers.engine.services.slow_consumers import SlowConsumers
 from brokers.engine.services.stopping import Stopping
 from brokers.engine.services.stores import OpenStores
-from brokers.engine.services.transaction import Transactions
+from brokers.engine.services.transactions import Transactions
 from brokers.engine.values.names import check_name
 
 

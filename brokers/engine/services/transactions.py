@@ -1,201 +1,30 @@
-"""Local transactions: what is published and acknowledged in one counts together or not at all (AMQP 1.0, part 4).
+"""The transactions of a broker: declared, committed, rolled back, and ended when they are idle for too long.
 
-A message published in a transaction uses its credit and counts in its queue's depth from its arrival on
-(`flow/gate.py`), so concurrent transactions overshoot no more than others do. One that has to wait outside its queue
-has no outcome yet, and a commit waits for it. A message that is refused is none of the transaction's; its client hears
-of it and may commit all the same, except if it settled the message beforehand and so hears of nothing: then the
-transaction is lost. An acknowledged message stays with its consumer until the transaction is over.
-
-What goes to the store goes there as a whole, and nothing of the transaction is seen before the store has answered.
+What goes to the store goes there as a whole, and nothing of a transaction is visible before the store has answered.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from enum import Enum
-from typing import Any, Protocol
 
-from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Discharged, Turn
 from brokers.engine.ports import TransactionPort
 from brokers.engine.queues.consumer import Consumer
-from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
-from brokers.engine.values.outcomes import Verdict
+from brokers.engine.registry.transaction import ROLLED_BACK, State, Transaction
 
 #: Transactions that a connection may have open.
 MOST_OPEN = 1000
 
-ROLLED_BACK, TIMED_OUT = "amqp:transaction:rollback", "amqp:transaction:timeout"
-
-
-class State(Enum):
-    OPEN = "open"
-    COMMITTING = "its client has asked for the commit"
-    WRITING = "the store has it and has not answered"
-    COMMITTED = "committed"
-    ROLLED_BACK = "rolled back"
-
-
-class Place(Protocol):
-    """Where a message of a transaction may wait."""
-
-    def abandon(self, transaction: Transaction) -> None:
-        """The transaction is rolled back: its messages there have their outcome, and nothing more is said of them."""
-        ...
-
-
-class Acknowledgement:
-    """What becomes of a consumer's message at the commit. `removes`: it goes for good; `rejected`: see `Queue.reject`;
-    else it goes back, see `Queue.put_back`. `settled`: its client has forgotten it, so that after a rollback it goes
-    back to the queue. `returned`: after a rollback it is its consumer's as before. `delivery` belongs to the protocol
-    layer."""
-
-    __slots__ = ("barred", "consumer", "delivery", "failed", "message", "rejected", "removes", "returned", "settled")
-
-    def __init__(
-        self,
-        consumer: Consumer,
-        message: Message,
-        *,
-        removes: bool,
-        failed: bool,
-        barred: bool,
-        settled: bool,
-        rejected: bool = False,
-    ) -> None:
-        self.consumer = consumer
-        self.message = message
-        self.removes = removes
-        self.rejected = rejected
-        self.failed = failed
-        self.barred = barred
-        self.settled = settled
-        self.returned = False
-        self.delivery: Any = None
-
-    def put_back(self, *, failed: bool, barred: bool = False) -> None:
-        self.consumer.queue.put_back(self.consumer, self.message, failed=failed, barred=barred)
-
-
-class Enrolment:
-    """A message's part in a transaction. `told`: its client hears what becomes of it."""
-
-    __slots__ = ("told", "transaction")
-
-    def __init__(self, transaction: Transaction, *, told: bool) -> None:
-        self.transaction = transaction
-        self.told = told
-
-    @property
-    def over(self) -> bool:
-        return self.transaction.state not in (State.OPEN, State.COMMITTING)
-
-    def refused(self, place: Place | None = None) -> None:
-        """It was not taken; `place`: where it waited."""
-        if not self.told:
-            self.lost()
-        elif place is not None:
-            self.transaction.arrived(place)
-
-    def lost(self) -> None:
-        """It has gone, and its client does not know."""
-        self.transaction.doom(ROLLED_BACK, "a message of the transaction could not be taken, and nobody was to be told")
-
-
-class Transaction:
-    """`id`: what its client calls it. `began`, `active_at`, `committing_since`: ms since the epoch. `waiting`: how many
-    messages wait, and where. `fault`: AMQP error condition and text, if the broker has rolled it back. `handle`,
-    `accepted` belong to the protocol layer."""
-
-    __slots__ = (
-        "accepted",
-        "acknowledged",
-        "active_at",
-        "began",
-        "committing_since",
-        "connection",
-        "fault",
-        "handle",
-        "id",
-        "number",
-        "owner",
-        "published",
-        "state",
-        "told",
-        "untold",
-        "waiting",
-    )
-
-    def __init__(
-        self, owner: Transactions, number: int, connection: Connection, handle: TransactionPort, now: int
-    ) -> None:
-        self.owner = owner
-        self.number = number
-        self.id = number.to_bytes(8, "big")
-        self.connection = connection
-        self.handle = handle
-        self.accepted: Any = None
-        self.began = self.active_at = now
-        self.state = State.OPEN
-        self.committing_since: int | None = None
-        self.fault: tuple[str, str] | None = None
-        self.told = Enrolment(self, told=True)
-        self.untold = Enrolment(self, told=False)
-        self.published: list[tuple[Queue, bytes]] = []
-        self.acknowledged: list[Acknowledgement] = []
-        self.waiting: dict[Place, int] = {}
-
-    @property
-    def idle(self) -> bool:
-        """It holds something that others may want, and its client has not asked for its end."""
-        return self.state is State.OPEN and bool(self.published or self.acknowledged or self.waiting)
-
-    def enrolment(self, *, told: bool) -> Enrolment:
-        """For a message that is published in it now. `told`: its client hears what becomes of it."""
-        self.active_at = self.owner.turn.now
-        return self.told if told else self.untold
-
-    def publish(self, producer: Producer, body: bytes, *, told: bool) -> Verdict:
-        """Publish to the producer's queue."""
-        enrolment = self.enrolment(told=told)
-        verdict = producer.queue.publish_in(enrolment, producer, body)
-        if not verdict:
-            enrolment.refused()
-        return verdict
-
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        self.active_at = self.owner.turn.now
-        self.acknowledged.append(acknowledgement)
-
-    def wait(self, place: Place) -> None:
-        self.waiting[place] = self.waiting.get(place, 0) + 1
-
-    def add_published(self, queue: Queue, body: bytes) -> None:
-        """A message of it counts in the queue from now on."""
-        self.published.append((queue, body))
-
-    def takes_from(self, place: Any) -> bool:
-        """Whether its commit takes messages out of the queue behind this gate."""
-        return any(each.consumer.queue.gate is place for each in self.acknowledged)
-
-    def arrived(self, place: Place) -> None:
-        """A message waits there no longer."""
-        left = self.waiting.pop(place, 0) - 1
-        if left > 0:
-            self.waiting[place] = left
-        if not self.waiting and self.state is State.COMMITTING:
-            self.owner.go_on(self)
-
-    def doom(self, condition: str, description: str) -> None:
-        """Roll it back now; its client is told when it discharges it."""
-        self.owner.doom(self, condition, description)
+#: The error condition of a transaction that was idle for too long.
+TIMED_OUT = "amqp:transaction:timeout"
 
 
 class Transactions:
-    """All of a broker's."""
+    """See the module."""
 
     def __init__(self, registry: Registry, turn: Turn) -> None:
         self.registry = registry
