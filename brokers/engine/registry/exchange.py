@@ -18,7 +18,7 @@ from brokers.model import ObjectName, object_name
 if TYPE_CHECKING:
     from brokers.engine.queues.queue import Queue
 
-#: Routing keys come from clients: a topic exchange remembers the routes of so many of them.
+#: Routing keys come from clients: the routes that a topic exchange remembers at most.
 REMEMBERED = 10_000
 
 ANY_WORDS = ("#", ">")

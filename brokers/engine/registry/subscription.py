@@ -27,7 +27,7 @@ PREFIX = "subscriptions"
 
 _ESCAPES = str.maketrans({c: f"%{ord(c):02X}" for c in "%.|#"})
 
-#: So many moments are remembered for each subscription; then every other one is forgotten.
+#: Moments that are remembered for each subscription; of more, every other one is forgotten.
 MOMENTS = 3600
 
 

@@ -96,7 +96,7 @@ class Acknowledgement:
 
 
 class Enrolment:
-    """A message's part in a transaction. `told`: its client hears what becomes of it."""
+    """A message's part in a transaction. `told`: its client gets the outcome."""
 
     __slots__ = ("told", "transaction")
 
@@ -165,11 +165,11 @@ class Transaction:
 
     @property
     def idle(self) -> bool:
-        """It holds something that others may want, and its client has not asked for its end."""
+        """It has messages that others may want, and its client has not asked for its end."""
         return self.state is State.OPEN and bool(self.published or self.acknowledged or self.waiting)
 
     def enrolment(self, *, told: bool) -> Enrolment:
-        """For a message that is published in it now. `told`: its client hears what becomes of it."""
+        """For a message that is published in it now. `told`: its client gets the outcome."""
         self.active_at = self.owner.turn.now
         return self.told if told else self.untold
 
@@ -205,5 +205,5 @@ class Transaction:
             self.owner.go_on(self)
 
     def doom(self, condition: str, description: str) -> None:
-        """Roll it back now; its client is told when it discharges it."""
+        """Roll it back now; its client learns of it when it discharges it."""
         self.owner.doom(self, condition, description)

@@ -1,8 +1,8 @@
 """What becomes of a message that consumers give up: one that is rejected, or whose deliveries failed too often.
 
 It goes to the dead-letter queue of its queue, which is created if it is not there, or away if there is none set. A
-dead-letter queue takes it even above its capacity: nobody could be held for it. Of a stored message the move is one
-change of the store, so that a crash finds it in one of the two.
+dead-letter queue takes it even above its capacity: no producer could be blocked for it. Of a stored message the move is
+one change of the store, so that a crash finds it in one of the two.
 
 No message goes round in circles: a queue that is its own dead-letter queue, directly or by way of others, has none. The
 maximum of deliveries removes nothing from such a queue, so that a default for all queues does not empty the dead-letter
@@ -72,7 +72,7 @@ class DeadLetters:
         try:
             return host.queues.get(name) or self.queues.create(host, name, durable=queue.store_id > 0)
         except AdminError:
-            return None  # no store to be had, of which the log tells
+            return None  # no store can be opened, which the log says
 
     def _tell(self, queue: Queue, target: str, reason: str) -> None:
         """State it: one fact in a turn for all messages of a queue with the same fate."""

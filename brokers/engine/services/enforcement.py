@@ -1,8 +1,8 @@
 """Policies put in force: tried on every queue that a change concerns, then made, all or nothing, at once.
 
-`policy.py` tells what holds where, and which queues a change concerns; here it meets the running queues. Queues with
-equal layers share one result, and a queue whose limits come out as before is left alone, so that a change costs what it
-changes. A refusal names the queue, what was to be changed, and both values.
+`policy.py` says which values apply where, and which queues a change concerns; here it meets the running queues. Queues
+with equal layers share one result, and a queue whose limits come out as before is left alone, so that a change costs
+what it changes. A refusal names the queue, what was to be changed, and both values.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Enforcement:
         self.agenda = agenda
         self.turn = agenda.turn
 
-    # -- what holds -------------------------------------------------------------------------------------------
+    # -- effective values --------------------------------------------------------------------------------------
 
     def layers(self, host: VirtualHost, name: str, own: Mapping[str, Value], queue: Queue | None = None) -> Layers:
         """What is set for a queue of this name, be it there or not, with these fields of its own."""
@@ -85,12 +85,12 @@ class Enforcement:
 
     def apply(self, found: Iterable[tuple[Queue, Settled]]) -> None:
         changed = self.agenda.changed
-        for queue, (told, limits) in found:
+        for queue, (effective, limits) in found:
             if limits != queue.gate.limits:
-                queue.gate.set_limits(limits, told)
+                queue.gate.set_limits(limits, effective)
                 changed.add(queue)
             else:
-                queue.gate.settings = told
+                queue.gate.settings = effective
 
     # -- the queue's own policy, and defaults -----------------------------------------------------------------
 

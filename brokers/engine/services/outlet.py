@@ -1,8 +1,8 @@
 """Where a client publishes that has no single queue as its target: an exchange, or another address in each message.
 
 For each queue that its messages reach, an outlet has a *tap*: a producer of that queue like any other, with credit from
-its ledger, reasons to be blocked, and a share like everybody's. A message is published when every tap it needs has
-credit; until then it waits here, unsettled. So the bound on overshoot holds for routed messages too, a full queue
+its ledger, reasons to be blocked, and a share like all others. A message is published when every tap it needs has
+credit; until then it waits here, unsettled. So the bound on overshoot applies to routed messages too, an overfull queue
 holds up the messages that go there and those behind them to the same queues, and nothing else on the link.
 
 A message to several queues goes to all of them or, while one has no room for it, to none yet. If one *rejects*
@@ -50,7 +50,7 @@ class Parcel:
         self.pending = len(self.taps)
         self.outcome = Outcome.ACCEPTED
 
-    def tell(self, outcome: Outcome) -> bool:
+    def record(self, outcome: Outcome) -> bool:
         """An outcome has come; True if it was the last."""
         self.pending -= 1
         if outcome is not Outcome.ACCEPTED:
@@ -83,10 +83,10 @@ class Tap:
             verdict = queue.publish_in(enrolment, self.producer, parcel.body)
         if verdict is Verdict.HELD:
             self.unsettled.append(parcel)
-        elif parcel.tell(Outcome.ACCEPTED if verdict is Verdict.TAKEN else Outcome.REFUSED):
+        elif parcel.record(Outcome.ACCEPTED if verdict is Verdict.TAKEN else Outcome.REFUSED):
             self.outlet.done(parcel)
 
-    # -- what the engine tells a producer's handle --------------------------------------------------------------
+    # -- what the engine asks of a producer's handle ------------------------------------------------------------
 
     def sync_credit(self) -> None:
         if self.producer.credit:
@@ -99,7 +99,7 @@ class Tap:
     def settle(self, count: int, outcome: Outcome) -> None:
         for _ in range(count):
             parcel = self.unsettled.popleft()
-            if parcel.tell(outcome):
+            if parcel.record(outcome):
                 self.outlet.done(parcel)
 
     def end(self, condition: str, description: str) -> None:
@@ -242,7 +242,7 @@ class Outlet:
         self.taps = {q: t for q, t in self.taps.items() if t is not tap}
         self._share_reasons()
         for parcel in list(tap.unsettled):
-            if parcel.tell(Outcome.REFUSED):  # it was not safe yet, and now it never will be
+            if parcel.record(Outcome.REFUSED):  # it was not safe yet, and now it never will be
                 self.done(parcel)
         tap.unsettled.clear()
         for parcel in [p for p in self.waiting if tap in p.taps]:

@@ -188,7 +188,7 @@ class Shortages:
             self.agenda.changed.add(queue)
 
     def of(self, host: VirtualHost) -> Iterator[Usage]:
-        """What holds the producers of a queue of this virtual host now."""
+        """The shortages that block producers of a queue of this virtual host now."""
         yield from (u for u in (host.store_usage, *self.usages.values()) if u.overfull)
 
 

@@ -94,10 +94,10 @@ class Stopping:
 
     def _lift(self, scope: Scope) -> None:
         self.forget_stop(scope)
-        for queue in self._may_hold(scope):
+        for queue in self._may_apply_to(scope):
             queue.gate.start(scope)
 
-    def _may_hold(self, scope: Scope) -> Iterable[Queue]:
+    def _may_apply_to(self, scope: Scope) -> Iterable[Queue]:
         """The queues that a stop of this scope can be in force on: of hundreds of stops each must cost little."""
         if not scope.queue:
             return self.registry.queues()
@@ -106,16 +106,16 @@ class Stopping:
         return () if queue is None else (queue,)
 
     def _change(self, stop: Stop) -> None:
-        """Keep the stop as it is now, and tell the queues that it covers."""
+        """Persist the stop as it is now, and apply it to the queues that it covers."""
         self.registry.stops[stop.scope] = stop
-        for queue in self._may_hold(stop.scope):
+        for queue in self._may_apply_to(stop.scope):
             if stop.scope in queue.gate.stops or stop.scope in queue.gate.staged:
                 queue.gate.stop(stop)
         self.turn.keep.append(Keep("stop", str(stop.scope), self._record(stop)))
 
     def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
         """Lift the stop for good when its last step is over; stop all producers again when a queue is too deep."""
-        queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.gate.staged]
+        queues = [queue for queue in self._may_apply_to(stop.scope) if stop.scope in queue.gate.staged]
         used = [(percent, queue) for queue in queues if (percent := percent_used(queue.gate)) is not None]
         percent, deepest = max(used, key=lambda each: each[0], default=(0, None))
         if stage.halt and deepest is not None and percent > stage.halt:
@@ -138,7 +138,7 @@ class Stopping:
         for stop in [stop for stop in self.registry.stops.values() if stop.end]:
             why = self._over(stop)
             if why:
-                queues = [queue for queue in self._may_hold(stop.scope) if stop.scope in queue.gate.stops]
+                queues = [queue for queue in self._may_apply_to(stop.scope) if stop.scope in queue.gate.stops]
                 asked = Stop(stop.scope, why, "", self.turn.now)
                 self._stop_fact("producers-started", asked, queues)
                 self._lift(stop.scope)
@@ -148,8 +148,8 @@ class Stopping:
         if stop.end.until is not None and self.turn.now >= stop.end.until:
             return f"the time of the stop was up ({stop.reason})" if stop.reason else "the time of the stop was up"
         if stop.end.below:
-            held = (q for q in self._may_hold(stop.scope) if stop.scope in q.gate.stops)
-            used = [percent for q in held if (percent := percent_used(q.gate)) is not None]
+            stopped = (q for q in self._may_apply_to(stop.scope) if stop.scope in q.gate.stops)
+            used = [percent for q in stopped if (percent := percent_used(q.gate)) is not None]
             if used and max(used) <= stop.end.below:
                 return f"the depth came down to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
         return ""
@@ -174,12 +174,12 @@ class Stopping:
     def _outcome(self, queues: list[Queue], changed: Sequence[Scope] = ()) -> StopOutcome:
         producers = [p for q in queues for p in q.gate.producers]
         blocked = [p for p in producers if p.blocked]
-        in_flight = draining(blocked)  # one that runs again may still have some, and nobody waits for them
+        in_flight = draining(blocked)  # one that runs again may still have some, and that matters no more
         stopped = len(blocked) - in_flight
         return StopOutcome(len(queues), len(producers), stopped, in_flight, bool(changed), tuple(changed))
 
     def forget_stop(self, scope: Scope) -> None:
-        """The queues that it held are the caller's to start."""
+        """The queues that it stopped are the caller's to start."""
         del self.registry.stops[scope]
         self.turn.keep.append(Keep("stop", str(scope), None))
 

@@ -34,7 +34,7 @@ class Transactions:
         self._writing: deque[tuple[str, int, Transaction]] = deque()  # (virtual host, ticket, transaction)
 
     def declare(self, connection: Connection, handle: TransactionPort) -> Transaction | None:
-        """None: the connection has too many open. `handle` is told by Discharged effects."""
+        """None: the connection has too many open. `handle` gets the Discharged effects."""
         if len(connection.transactions) >= MOST_OPEN:
             return None
         self._last += 1
@@ -160,7 +160,7 @@ class Transactions:
             self._end(gone[2])
 
     def sweep(self) -> None:
-        """Once a second: roll back those that have held something for too long without doing anything."""
+        """Once a second: roll back those that have messages and have been idle for too long."""
         now = self.turn.now
         for transaction in list(self._open.values()):
             host = self.registry.virtualhosts[transaction.connection.virtualhost]
