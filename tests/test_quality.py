@@ -17,8 +17,6 @@ TOOLS = Path(sys.executable).parent
 
 #: Two files that need each other, and may: the first lines of both name the other, and say why.
 PAIRS: Set[frozenset[str]] = frozenset()
-#: A package whose files still stand in one circle, and how many of them at most. Only ever lower this.
-REMAINING = {"brokers.engine": 35}
 
 
 @pytest.mark.slow
@@ -44,15 +42,8 @@ def test_no_files_of_the_brokers_import_each_other_in_a_circle() -> None:
     """Imports for type checking count. What stands in a circle can be read, tested and changed only as a whole."""
     graph = grimp.build_graph("brokers")
     found = circles({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
-    wrong = [sorted(circle) for circle in found if circle not in PAIRS and not _remains(circle)]
+    wrong = [sorted(circle) for circle in found if circle not in PAIRS]
     assert not wrong, "\n".join(f"a circle of {len(each)}: {', '.join(each)}" for each in wrong)
-
-
-def _remains(circle: Set[str]) -> bool:
-    return any(
-        len(circle) <= most and all(module.startswith(f"{package}.") for module in circle)
-        for package, most in REMAINING.items()
-    )
 
 
 def test_two_files_that_need_each_other_say_so_in_their_first_lines() -> None:
