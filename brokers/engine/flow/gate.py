@@ -299,7 +299,7 @@ class FlowGate:
         self.touch()
 
     def detach_producer(self, producer: Producer) -> None:
-        """Messages of it that wait outside were never accepted: they go with it."""
+        """Its parked messages were never accepted: they go with it."""
         if producer.receipts:
             for lost in self.take_out(lambda waiting: waiting.producer is producer):
                 if lost.enrolment is not None:
@@ -310,7 +310,7 @@ class FlowGate:
         self.touch()
 
     def take_out(self, wanted: Callable[[ParkedMessage], bool]) -> list[ParkedMessage]:
-        """Forget messages that wait outside."""
+        """Forget parked messages."""
         taken = [*self.parked.take(wanted), *self.awaiting.take(wanted)]
         for producer in {waiting.producer for waiting in taken if waiting.producer.awaited is not None}:
             if all(waiting.producer is not producer for waiting in self.awaiting):
@@ -349,7 +349,7 @@ class FlowGate:
         return self.turn.now + self.limits.reject_after_ms if self.overflow.expires else NEVER
 
     def _set_deadlines(self) -> None:
-        """What waits outside may wait for so long from now on; other changes leave it the time that it has."""
+        """Parked messages may wait for so long from now on; other changes leave them the time that they have."""
         for each in self.awaiting:
             each.deadline = scarcity.deadline(self)
         for each in self.parked:
@@ -385,7 +385,7 @@ class FlowGate:
 
     def interception(self) -> OverflowPolicy | None:
         """Who is asked about every message, but for shortages: `overflow` while the queue is overfull, if it wants it;
-        PARKING while others wait outside; else messages go straight in."""
+        PARKING while messages are parked; else messages go straight in."""
         overfull = self.overflow if self.state.overfull and self.overflow.intercepts else None
         if self.parked and (overfull is None or not overfull.grants):
             return PARKING
@@ -706,21 +706,21 @@ class FlowGate:
         self.touch()
 
     def admit_parked_while_room(self) -> None:
-        """Take what waits outside until the queue is overfull. What is reserved for others does not count: it may never
-        come, and waits outside in its turn if it does."""
+        """Enqueue parked messages until the queue is overfull. What is reserved for others does not count: it may never
+        come, and is parked in its turn if it does."""
         while self.parked and self._admits_parked():
             self.admit_first_parked()
             self.weigh()
         self.choose_interception()
 
     def _admits_parked(self) -> bool:
-        """What waits outside goes in now."""
+        """Parked messages may be enqueued now."""
         if self.state.stopped or (self.staged and self._paced() <= 0):
             return False
         return self.overflow.admits_parked or not self.state.overfull
 
     def admit_first_parked(self) -> None:
-        """Enqueue the message that has waited outside the longest, unless it must go on waiting for want of more than
+        """Enqueue the message that has been parked the longest, unless it must go on waiting for want of more than
         room in the queue."""
         waiting = self.parked.popleft()
         if self.shortages:
@@ -731,7 +731,7 @@ class FlowGate:
         self.admit_parked(waiting)
 
     def admit_parked(self, waiting: ParkedMessage) -> None:
-        """Enqueue a message that has waited outside."""
+        """Enqueue a parked message."""
         self.waited(self.turn.now - waiting.since)
         if self.contents.spooling and waiting.enrolment is None:
             self.contents.spool(waiting.body, receipt=waiting.receipt)
