@@ -10,16 +10,18 @@ from typing import Any
 
 from brokers.admin import AdminError, NotFound
 from brokers.amqp import proton as pn
-from brokers.amqp.coordinator import CoordinatorLink
+from brokers.amqp.consumer_link import ConsumerLink
+from brokers.amqp.coordinator_link import CoordinatorLink
 from brokers.amqp.filters import read_filters
-from brokers.amqp.incoming import IncomingLink, ProducerLink
+from brokers.amqp.incoming_link import IncomingLink
+from brokers.amqp.link import Link
 from brokers.amqp.link_context import LinkContext
-from brokers.amqp.links import ConsumerLink, Link
-from brokers.amqp.nodes import Node, NodeSource, NodeTarget
+from brokers.amqp.node_links import Node, NodeSource, NodeTarget
 from brokers.amqp.outlet_link import OutletLink, Route
+from brokers.amqp.producer_link import ProducerLink
 from brokers.amqp.properties import properties
 from brokers.amqp.refusals import Refused
-from brokers.amqp.subscribing import (
+from brokers.amqp.subscriber_link import (
     SCHEME,
     TEMPORARY_TOPIC,
     TOPIC,
@@ -32,7 +34,7 @@ from brokers.amqp.subscribing import (
     topic_name,
     wish_of,
 )
-from brokers.amqp.temporary import TemporarySource, TemporaryTarget, TemporaryTopicTarget, describe_dynamic
+from brokers.amqp.temporary_link import TemporarySource, TemporaryTarget, TemporaryTopicTarget, describe_dynamic
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.exchange import Exchange

@@ -16,7 +16,7 @@ from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.filters import compile_selector
 from brokers.amqp.header import at_delivery_time, header
 from brokers.amqp.link_context import Drainable
-from brokers.amqp.nodes import Node
+from brokers.amqp.node_links import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.amqp.sign_in_attempts import SignInAttempts
 from brokers.engine.broker import Broker

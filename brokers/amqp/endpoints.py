@@ -1,6 +1,6 @@
 """Sessions and links of one connection, as Proton reports them: opened, closed, and called with what happens on them.
 
-`handle_events` runs for every message; what it calls is `links.Link`. What is about the connection as a whole goes to
+`handle_events` runs for every message; what it calls is `link.Link`. What is about the connection as a whole goes to
 its owner.
 """
 
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from brokers.admin import AdminError
 from brokers.amqp import proton as pn
 from brokers.amqp.attaching import attach
+from brokers.amqp.link import Link
 from brokers.amqp.link_context import LinkContext
-from brokers.amqp.links import Link
-from brokers.amqp.nodes import Node
+from brokers.amqp.node_links import Node
 from brokers.amqp.refusals import Refused, condition_of
 from brokers.amqp.transport import Transport
 

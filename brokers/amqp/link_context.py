@@ -1,7 +1,7 @@
 """What a link asks of the connection that it is on, and all that it knows of it.
 
 Links stand below the connection: they call it through this Protocol, and the connection calls them by the methods of
-`links.Link`. So a link can be tested with any object that has these attributes, and neither file needs the other.
+`link.Link`. So a link can be tested with any object that has these attributes, and neither file needs the other.
 """
 
 from __future__ import annotations

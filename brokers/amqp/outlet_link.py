@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from brokers.amqp import proton as pn
-from brokers.amqp.incoming import NO_MEMORY, RESOURCE_LIMIT, TRANSFER_LIMIT, WHY_REJECTED, IncomingLink
+from brokers.amqp.incoming_link import NO_MEMORY, WHY_REJECTED, IncomingLink
+from brokers.amqp.link import RESOURCE_LIMIT, TRANSFER_LIMIT
 from brokers.amqp.link_context import LinkContext
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
 from brokers.engine.queues.queue import Queue

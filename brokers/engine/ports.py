@@ -52,6 +52,10 @@ class ConsumerPort(LinkPort, Protocol):
         """The oldest `count` settlements that the consumer waits to have confirmed are safe."""
         ...
 
+    def settle_discharged(self, acknowledgement: Any) -> None:
+        """The transaction of an acknowledgement that the client has not settled is over."""
+        ...
+
 
 class ConnectionPort(Protocol):
     """The protocol layer's end of a connection."""

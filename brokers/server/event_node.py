@@ -14,7 +14,7 @@ from typing import Any
 from proton import Message, symbol
 
 from brokers.admin import Event
-from brokers.amqp.nodes import NodeSource, NodeTarget
+from brokers.amqp.node_links import NodeSource, NodeTarget
 from brokers.amqp.refusals import Refused
 from brokers.engine.management.permission import virtualhost_of
 from brokers.engine.values.rights import MANAGE, Rights

@@ -23,7 +23,7 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.amqp.nodes import NodeSource, NodeTarget
+from brokers.amqp.node_links import NodeSource, NodeTarget
 from brokers.engine.management.permission import ManagementAs
 from brokers.engine.management.requests import Management
 from brokers.engine.values.rights import Rights

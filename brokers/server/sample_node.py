@@ -7,7 +7,7 @@ from typing import Any
 from proton import Message
 
 from brokers.admin import SAMPLED
-from brokers.amqp.nodes import NodeSource, NodeTarget
+from brokers.amqp.node_links import NodeSource, NodeTarget
 from brokers.amqp.refusals import Refused
 from brokers.engine.broker import Broker
 from brokers.engine.management.requests import Management

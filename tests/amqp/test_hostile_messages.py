@@ -11,7 +11,7 @@ import pytest
 from proton import Message, symbol
 from proton.reactor import Selector
 
-from brokers.amqp.coordinator import _request
+from brokers.amqp.coordinator_link import _request
 from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.filters import compile_selector
 from brokers.amqp.header import at_delivery_time, for_delivery, header

@@ -7,8 +7,8 @@ import os
 import pytest
 from proton import Message
 
-from brokers.amqp.incoming import IncomingLink
-from brokers.amqp.nodes import NodeTarget
+from brokers.amqp.incoming_link import IncomingLink
+from brokers.amqp.node_links import NodeTarget
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import Crowd, connected, managing
 from tests.amqp.frames import ATTACH, DETACH, DISPOSITION, FLOW, RECEIVER, TRANSFER, Peer

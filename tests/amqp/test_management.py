@@ -19,7 +19,7 @@ from proton import (
 )
 from proton.utils import LinkDetached, SendException
 
-from brokers.amqp.nodes import MAX_WAITING
+from brokers.amqp.node_links import MAX_WAITING
 from brokers.input_checks import value_faults
 from brokers.model import TYPES
 from tests.amqp.broker_thread import BrokerThread

@@ -734,7 +734,7 @@ def _kept_by_proton(service: Any) -> int:
 def test_a_fault_of_the_broker_costs_one_connection_and_is_logged(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from brokers.amqp.incoming import ProducerLink
+    from brokers.amqp.producer_link import ProducerLink
 
     on_delivery = ProducerLink.on_delivery
 

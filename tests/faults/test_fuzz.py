@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers.amqp.incoming import IncomingLink
+from brokers.amqp.incoming_link import IncomingLink
 from tests.amqp.broker_thread import BrokerThread
 from tests.faults import fuzz, mutation, recordings
 from tests.faults.fuzz import Run, plan, play

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from brokers.admin import NotAllowed
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Close, Turn
+from brokers.engine.ports import ConnectionPort
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.registry.connection import ANONYMOUS, Connection, ContainerInUse
 from brokers.engine.registry.registry import Registry
@@ -36,7 +35,7 @@ class Clients:
         remote_address: str,
         container_id: str,
         idle_timeout: int,
-        handle: Any,
+        handle: ConnectionPort,
         sole: bool = False,
     ) -> Connection:
         """`hostname` as the client sent it; `user` None = did not sign in. `sole`: no other connection of this user may

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from brokers.amqp import proton as pn
-from brokers.amqp.incoming import TRANSFER_LIMIT, IncomingLink
+from brokers.amqp.incoming_link import IncomingLink
+from brokers.amqp.link import TRANSFER_LIMIT, Link
 from brokers.amqp.link_context import LinkContext
-from brokers.amqp.links import Link
 from brokers.amqp.proton import ACCEPTED, REJECTED, delivery_settle, delivery_update, link_credit, link_flow
 
 #: Requests that a client may send to a node before they are answered.

@@ -7,10 +7,10 @@ from typing import Any
 from proton import Described, symbol, ulong
 
 from brokers.amqp import proton as pn
-from brokers.amqp.incoming import ProducerLink
-from brokers.amqp.links import ConsumerLink
-from brokers.amqp.nodes import MAX_WAITING
+from brokers.amqp.consumer_link import ConsumerLink
+from brokers.amqp.node_links import MAX_WAITING
 from brokers.amqp.outlet_link import OutletLink
+from brokers.amqp.producer_link import ProducerLink
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import Exchange
 

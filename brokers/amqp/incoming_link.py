@@ -1,38 +1,29 @@
-"""Links on which clients send: messages of many frames, transactions, outcomes; and those that publish to one queue.
-
-What is asked of every message is written out flat in `ProducerLink.on_delivery`: that is where the broker's speed is
-made.
-"""
+"""Links on which clients send: messages of many frames put together, and the transactions that they are in."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from brokers.amqp import proton as pn
+from brokers.amqp.link import RESOURCE_LIMIT, TRANSFER_LIMIT, UNKNOWN_TRANSACTION, Link
 from brokers.amqp.link_context import LinkContext
-from brokers.amqp.links import UNKNOWN_TRANSACTION, Link
 from brokers.amqp.proton import (
     ACCEPTED,
     REJECTED,
     TRANSACTIONAL,
-    delivery_aborted,
     delivery_partial,
     delivery_pending,
     delivery_remote_state,
     delivery_settle,
     delivery_settled,
     delivery_update,
-    link_advance,
     link_credit,
-    link_flow,
     link_recv,
     unpack,
 )
-from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.registry.transaction import ROLLED_BACK, State, Transaction
-from brokers.engine.values.outcomes import Outcome, Verdict
+from brokers.engine.values.outcomes import Outcome
 
 #: The largest message that is taken, in bytes; announced to clients, and held against them.
 MAX_MESSAGE_SIZE = 128 << 20
@@ -41,8 +32,6 @@ MAX_MESSAGE_SIZE = 128 << 20
 #: enough to count on from in Proton's 32 bits.
 MOST_AHEAD = 1 << 24
 
-TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
-RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 NO_MEMORY = "the broker has no memory for the message now"
 
 #: AMQP error condition and text.
@@ -52,10 +41,8 @@ WHY_REJECTED = {
     Outcome.ROLLED_BACK: (ROLLED_BACK, "the message's transaction was rolled back"),
 }
 
-TAKEN, HELD, REFUSED = Verdict.TAKEN, Verdict.HELD, Verdict.REFUSED
-
-_SCRATCH_SIZE = 1 << 20
-_SCRATCH = pn.new("char[]", _SCRATCH_SIZE)
+SCRATCH_SIZE = 1 << 20
+SCRATCH = pn.new("char[]", SCRATCH_SIZE)
 
 
 class IncomingLink(Link):
@@ -76,9 +63,9 @@ class IncomingLink(Link):
     def receive(self, delivery: Any) -> bytes | None:
         """The whole message, once its last frame is here. Larger than `max_size`: the link has ended."""
         length = delivery_pending(delivery)
-        if length <= _SCRATCH_SIZE:
-            taken = link_recv(self.pointer, _SCRATCH, length)
-            data = unpack(_SCRATCH, taken) if taken > 0 else b""
+        if length <= SCRATCH_SIZE:
+            taken = link_recv(self.pointer, SCRATCH, length)
+            data = unpack(SCRATCH, taken) if taken > 0 else b""
         else:
             buffer = pn.new("char[]", length)
             taken = link_recv(self.pointer, buffer, length)
@@ -196,141 +183,3 @@ class IncomingLink(Link):
         else:
             self.reject(delivery, UNKNOWN_TRANSACTION, "the message is in a transaction that is not open")
         return None
-
-
-class ProducerLink(IncomingLink):
-    """`held`: deliveries whose outcome is withheld, oldest first; None for one that the client settled itself."""
-
-    __slots__ = ("held", "producer")
-
-    producer: Producer
-
-    def __init__(self, context: LinkContext, pointer: Any) -> None:
-        super().__init__(context, pointer)
-        self.held: deque[Any] = deque()
-
-    def on_delivery(self, delivery: Any) -> None:
-        # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
-        length = delivery_pending(delivery)
-        if length < 2 or not self.plain:  # Proton says 1 for one that was aborted
-            body = self._odd(delivery)
-        elif length > _SCRATCH_SIZE or self.parts or delivery_partial(delivery):
-            body = self._odd(delivery) if delivery_aborted(delivery) else self.receive(delivery)
-        else:
-            taken = link_recv(self.pointer, _SCRATCH, length)
-            body = unpack(_SCRATCH, taken) if taken >= 0 else self._odd(delivery)
-        if body is None:
-            return
-        producer = self.producer
-        verdict = producer.queue.publish(producer, body)
-        if verdict is TAKEN:
-            delivery_update(delivery, ACCEPTED)
-            delivery_settle(delivery)
-        elif verdict is HELD:
-            self._hold(delivery)
-        elif verdict is REFUSED:
-            self._reject(delivery)
-        else:
-            self._refuse_without_credit(delivery)
-
-    def _refuse_without_credit(self, delivery: Any) -> None:
-        text = f"the message was not taken: the link had no credit on queue {self.producer.queue.name}"
-        self.refuse(delivery, TRANSFER_LIMIT, text)
-
-    def _publish_in_transaction(self, delivery: Any, body: bytes) -> None:
-        transaction = self.transaction_of(delivery)
-        if transaction is None:
-            self.producer.queue.abort(self.producer)  # its credit is used
-            return
-        verdict = transaction.publish(self.producer, body, told=not delivery_settled(delivery))
-        if verdict is TAKEN:
-            self.accept(delivery)
-        elif verdict is HELD:
-            self._hold(delivery)
-        elif verdict is REFUSED:
-            self._reject(delivery)
-        else:
-            self._refuse_without_credit(delivery)
-
-    def _hold(self, delivery: Any) -> None:
-        """Its outcome comes later. One that the client has settled needs none, but keeps its place in the line."""
-        if delivery_settled(delivery):
-            delivery_settle(delivery)
-            self.held.append(None)
-        else:
-            link_advance(self.pointer)
-            self.held.append(delivery)
-
-    def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
-        condition, text = WHY_REJECTED[outcome]
-        queue = self.producer.queue
-        if outcome is Outcome.REFUSED and (reasons := queue.shortage_reasons()):
-            short = ", ".join(reasons)
-            text = f"the broker has no room for messages to queue {{queue}}: {short}"
-        self.reject(delivery, condition, text.format(queue=queue.name))
-
-    def settle(self, count: int, outcome: Outcome) -> None:
-        """The oldest `count` held deliveries have their outcome."""
-        for _ in range(min(count, len(self.held))):
-            delivery = self.held.popleft()
-            if delivery is None:
-                continue
-            if outcome is Outcome.ACCEPTED:
-                self.accept(delivery)
-            else:
-                self._reject(delivery, outcome)
-        self.context.dirty()
-
-    def refuse(self, delivery: Any, condition: str, text: str) -> None:
-        self.context.broker.refuse_producer(self.producer, condition, text)
-        super().refuse(delivery, condition, text)
-
-    def _odd(self, delivery: Any) -> bytes | None:
-        """A delivery without new bytes, or aborted, or on a link that we have closed or that is not plain. The message,
-        if it is one after all, in no transaction."""
-        if self.closing:
-            delivery_settle(delivery)
-        elif delivery_aborted(delivery):
-            self.forget_parts()
-            delivery_settle(delivery)
-            self.producer.queue.abort(self.producer)
-        elif pn.delivery_readable(delivery):
-            body = self.receive(delivery)
-            if body is None or not self.in_transaction(delivery):
-                return body
-            self._publish_in_transaction(delivery, body)
-        elif delivery_settled(delivery):
-            if delivery in self.held:
-                self.held[self.held.index(delivery)] = None
-            delivery_settle(delivery)
-        return None
-
-    def on_count(self) -> None:
-        """The client answered a drain: what it did not use comes back. It may answer so late that it has been given
-        credit again since, and the answer counts that as used, too."""
-        producer = self.producer
-        back = producer.credit - link_credit(self.pointer)
-        if producer.draining:
-            if back > 0 or not pn.link_get_drain(self.pointer):
-                pn.link_drained(self.pointer)
-                producer.queue.credit_returned(producer, max(0, back))
-        elif back > 0:
-            producer.queue.credit_forgone(producer, back)
-
-    def sync_credit(self) -> None:
-        """Tell the client how much credit it has."""
-        if not self.closing:
-            more = self.producer.credit - link_credit(self.pointer)
-            link_flow(self.pointer, more)
-            self.context.dirty()
-
-    def drain(self) -> None:
-        if not self.closing:
-            pn.link_drain(self.pointer, 0)
-            self.context.dirty()
-
-    def let_go(self) -> None:
-        super().let_go()
-        self.plain = False  # so that what still comes is looked at
-        self.held.clear()
-        self.context.broker.detach(self.producer)

@@ -20,9 +20,9 @@ from typing import Any
 from proton import Described, symbol
 
 from brokers.amqp import proton as pn
+from brokers.amqp.consumer_link import ConsumerLink
 from brokers.amqp.filters import SELECTOR, selector_of
 from brokers.amqp.link_context import LinkContext
-from brokers.amqp.links import ConsumerLink
 from brokers.engine.broker import Broker
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.subscription import Subscription, Wish

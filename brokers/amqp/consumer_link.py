@@ -1,8 +1,6 @@
-"""Links of clients: what all of them have, and those of consumers that take from a queue; `incoming.py` has the others.
+"""Links on which clients receive from a queue: deliveries out, and what the client makes of them back.
 
-Each is the protocol's end of an engine object and does three things: turn what Proton reports into calls of the engine,
-turn what the engine decides into calls of Proton, and let go of both at the end. The methods that run for every
-message are written out flat: that is where the broker's speed is made.
+The methods that run for every message are written out flat: that is where the broker's speed is made.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from typing import Any
 
 from brokers.amqp import proton as pn
 from brokers.amqp.header import for_delivery
+from brokers.amqp.link import UNKNOWN_TRANSACTION, Link
 from brokers.amqp.link_context import LinkContext
 from brokers.amqp.proton import (
     ACCEPTED,
@@ -30,8 +29,6 @@ from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
 from brokers.engine.registry.transaction import Acknowledgement, State
 
-UNKNOWN_TRANSACTION = "amqp:transaction:unknown-id"
-
 # One tag buffer for all deliveries: Proton copies the tag.
 _TAG = pn.new("uint64_t*")
 _TAG_BYTES = pn.new("pn_delivery_tag_t*")
@@ -42,46 +39,6 @@ _new_delivery = pn.delivery
 
 
 _TERMINAL = frozenset((ACCEPTED, REJECTED, pn.RELEASED, MODIFIED))
-
-
-class Link:
-    """What every link has. `closing`: our end is closed, and what still arrives is thrown away. `orderly`: nobody broke
-    off: the client ended it, or the broker ends."""
-
-    __slots__ = ("closing", "context", "orderly", "pointer")
-
-    def __init__(self, context: LinkContext, pointer: Any) -> None:
-        self.context = context
-        self.pointer = pointer
-        self.closing = False
-        self.orderly = False
-
-    def on_delivery(self, delivery: Any) -> None:
-        raise NotImplementedError
-
-    def on_flow(self) -> None:
-        raise NotImplementedError
-
-    def on_writable(self) -> None:
-        """The peer reads again."""
-
-    def watch_transactions(self) -> None:
-        """The connection has transactions from now on."""
-
-    def let_go(self) -> None:
-        """The link has ended, from whichever side. Called once."""
-
-    def peer_closed(self) -> None:
-        """The peer has closed the link for good, and it was let go. Not called when it detached, or was cut off."""
-
-    def end(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
-        """Close our end, with an error."""
-        if not self.closing:
-            self.closing = True
-            self.let_go()
-            pn.set_condition(pn.link_condition(self.pointer), condition, description, info)
-            pn.link_close(self.pointer)
-            self.context.dirty()
 
 
 class ConsumerLink(Link):
@@ -226,7 +183,7 @@ class ConsumerLink(Link):
             acknowledgement.delivery = delivery
             self.acknowledged[delivery] = acknowledgement
 
-    def discharged(self, acknowledgement: Acknowledgement) -> None:
+    def settle_discharged(self, acknowledgement: Acknowledgement) -> None:
         """The transaction of an acknowledgement that the client has not settled is over."""
         delivery = acknowledgement.delivery
         if self.acknowledged.pop(delivery, None) is None:

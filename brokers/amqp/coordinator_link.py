@@ -6,14 +6,14 @@ ends with the link that it was declared on; what was not discharged by then is r
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from proton import Described
 
 from brokers.amqp import proton as pn
-from brokers.amqp.incoming import RESOURCE_LIMIT, TRANSFER_LIMIT, IncomingLink
+from brokers.amqp.incoming_link import IncomingLink
+from brokers.amqp.link import RESOURCE_LIMIT, TRANSFER_LIMIT, UNKNOWN_TRANSACTION
 from brokers.amqp.link_context import LinkContext
-from brokers.amqp.links import UNKNOWN_TRANSACTION, ConsumerLink
 from brokers.amqp.proton import ACCEPTED, delivery_settle, delivery_update, link_credit, link_flow
 from brokers.engine.registry.transaction import State, Transaction
 from brokers.engine.services.transactions import MOST_OPEN
@@ -119,8 +119,7 @@ class CoordinatorLink(IncomingLink):
         """It is over. If it was the broker that ended it, its client hears so when it asks for the discharge."""
         for acknowledgement in transaction.acknowledged:
             if acknowledgement.delivery is not None:
-                link = cast(ConsumerLink, acknowledgement.consumer.handle)
-                link.discharged(acknowledgement)
+                acknowledgement.consumer.handle.settle_discharged(acknowledgement)
         transaction.acknowledged.clear()
         delivery, failed = self.discharging.pop(transaction, (None, False))
         if delivery is None:

@@ -1,0 +1,170 @@
+"""Links on which clients send to one queue: its verdict on each message, withheld settlements, and credit.
+
+What is done for every message is written out flat in `on_delivery`: that is where the broker's speed is made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from brokers.amqp import proton as pn
+from brokers.amqp.incoming_link import SCRATCH, SCRATCH_SIZE, WHY_REJECTED, IncomingLink
+from brokers.amqp.link import TRANSFER_LIMIT
+from brokers.amqp.link_context import LinkContext
+from brokers.amqp.proton import (
+    ACCEPTED,
+    delivery_aborted,
+    delivery_partial,
+    delivery_pending,
+    delivery_settle,
+    delivery_settled,
+    delivery_update,
+    link_advance,
+    link_credit,
+    link_flow,
+    link_recv,
+    unpack,
+)
+from brokers.engine.flow.producer import Producer
+from brokers.engine.values.outcomes import Outcome, Verdict
+
+TAKEN, HELD, REFUSED = Verdict.TAKEN, Verdict.HELD, Verdict.REFUSED
+
+
+class ProducerLink(IncomingLink):
+    """`held`: deliveries whose outcome is withheld, oldest first; None for one that the client settled itself."""
+
+    __slots__ = ("held", "producer")
+
+    producer: Producer
+
+    def __init__(self, context: LinkContext, pointer: Any) -> None:
+        super().__init__(context, pointer)
+        self.held: deque[Any] = deque()
+
+    def on_delivery(self, delivery: Any) -> None:
+        # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
+        length = delivery_pending(delivery)
+        if length < 2 or not self.plain:  # Proton says 1 for one that was aborted
+            body = self._odd(delivery)
+        elif length > SCRATCH_SIZE or self.parts or delivery_partial(delivery):
+            body = self._odd(delivery) if delivery_aborted(delivery) else self.receive(delivery)
+        else:
+            taken = link_recv(self.pointer, SCRATCH, length)
+            body = unpack(SCRATCH, taken) if taken >= 0 else self._odd(delivery)
+        if body is None:
+            return
+        producer = self.producer
+        verdict = producer.queue.publish(producer, body)
+        if verdict is TAKEN:
+            delivery_update(delivery, ACCEPTED)
+            delivery_settle(delivery)
+        elif verdict is HELD:
+            self._hold(delivery)
+        elif verdict is REFUSED:
+            self._reject(delivery)
+        else:
+            self._refuse_without_credit(delivery)
+
+    def _refuse_without_credit(self, delivery: Any) -> None:
+        text = f"the message was not taken: the link had no credit on queue {self.producer.queue.name}"
+        self.refuse(delivery, TRANSFER_LIMIT, text)
+
+    def _publish_in_transaction(self, delivery: Any, body: bytes) -> None:
+        transaction = self.transaction_of(delivery)
+        if transaction is None:
+            self.producer.queue.abort(self.producer)  # its credit is used
+            return
+        verdict = transaction.publish(self.producer, body, told=not delivery_settled(delivery))
+        if verdict is TAKEN:
+            self.accept(delivery)
+        elif verdict is HELD:
+            self._hold(delivery)
+        elif verdict is REFUSED:
+            self._reject(delivery)
+        else:
+            self._refuse_without_credit(delivery)
+
+    def _hold(self, delivery: Any) -> None:
+        """Its outcome comes later. One that the client has settled needs none, but keeps its place in the line."""
+        if delivery_settled(delivery):
+            delivery_settle(delivery)
+            self.held.append(None)
+        else:
+            link_advance(self.pointer)
+            self.held.append(delivery)
+
+    def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
+        condition, text = WHY_REJECTED[outcome]
+        queue = self.producer.queue
+        if outcome is Outcome.REFUSED and (reasons := queue.shortage_reasons()):
+            short = ", ".join(reasons)
+            text = f"the broker has no room for messages to queue {{queue}}: {short}"
+        self.reject(delivery, condition, text.format(queue=queue.name))
+
+    def settle(self, count: int, outcome: Outcome) -> None:
+        """The oldest `count` held deliveries have their outcome."""
+        for _ in range(min(count, len(self.held))):
+            delivery = self.held.popleft()
+            if delivery is None:
+                continue
+            if outcome is Outcome.ACCEPTED:
+                self.accept(delivery)
+            else:
+                self._reject(delivery, outcome)
+        self.context.dirty()
+
+    def refuse(self, delivery: Any, condition: str, text: str) -> None:
+        self.context.broker.refuse_producer(self.producer, condition, text)
+        super().refuse(delivery, condition, text)
+
+    def _odd(self, delivery: Any) -> bytes | None:
+        """A delivery without new bytes, or aborted, or on a link that we have closed or that is not plain. The message,
+        if it is one after all, in no transaction."""
+        if self.closing:
+            delivery_settle(delivery)
+        elif delivery_aborted(delivery):
+            self.forget_parts()
+            delivery_settle(delivery)
+            self.producer.queue.abort(self.producer)
+        elif pn.delivery_readable(delivery):
+            body = self.receive(delivery)
+            if body is None or not self.in_transaction(delivery):
+                return body
+            self._publish_in_transaction(delivery, body)
+        elif delivery_settled(delivery):
+            if delivery in self.held:
+                self.held[self.held.index(delivery)] = None
+            delivery_settle(delivery)
+        return None
+
+    def on_count(self) -> None:
+        """The client answered a drain: what it did not use comes back. It may answer so late that it has been given
+        credit again since, and the answer counts that as used, too."""
+        producer = self.producer
+        back = producer.credit - link_credit(self.pointer)
+        if producer.draining:
+            if back > 0 or not pn.link_get_drain(self.pointer):
+                pn.link_drained(self.pointer)
+                producer.queue.credit_returned(producer, max(0, back))
+        elif back > 0:
+            producer.queue.credit_forgone(producer, back)
+
+    def sync_credit(self) -> None:
+        """Tell the client how much credit it has."""
+        if not self.closing:
+            more = self.producer.credit - link_credit(self.pointer)
+            link_flow(self.pointer, more)
+            self.context.dirty()
+
+    def drain(self) -> None:
+        if not self.closing:
+            pn.link_drain(self.pointer, 0)
+            self.context.dirty()
+
+    def let_go(self) -> None:
+        super().let_go()
+        self.plain = False  # so that what still comes is looked at
+        self.held.clear()
+        self.context.broker.detach(self.producer)
