@@ -97,7 +97,7 @@ class Container:
         """Before any input: set the engine's time."""
         self.broker.turn.now = self.clock()
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: C901, PLR0912 - every message's path: a call in it costs each of them
         """After any input: see the module."""
         turn = self.broker.turn
         agenda = self.broker.agenda

@@ -47,13 +47,7 @@ def adopt(data: Path) -> list[str]:
     records = read_records(data)
     config = Configuration.of(data / CONFIG, records)
     stores = [read_store(path) for path in store_files(data / FOLDER)]
-    for store in stores:
-        if (store.error and not store.blank) or store.damage:
-            raise StoreError(
-                f"{store.error or store.damage}: nothing was adopted. `manage.py store set-aside --data {data}"
-                f" --store {store.path.name}` moves this file away"
-            )
-    stores = [store for store in stores if not store.blank]
+    stores = _readable(data, stores)
     identity = config.identity or next((s.stamp.identity for s in stores if s.stamp), "") or uuid.uuid4().hex
     generation = max([config.next, *(s.stamp.generation for s in stores if s.stamp)]) + 1
     own = [s for s in stores if s.stamp is None or s.stamp.identity == identity]
@@ -90,6 +84,17 @@ def adopt(data: Path) -> list[str]:
     finally:
         written.close()
     return said or ["the configuration and the stores belong together; no queue had to be recreated"]
+
+
+def _readable(data: Path, stores: list[StoreFile]) -> list[StoreFile]:
+    """Those that have anything in them. Raises StoreError for one that is damaged."""
+    for store in stores:
+        if (store.error and not store.blank) or store.damage:
+            raise StoreError(
+                f"{store.error or store.damage}: nothing was adopted. `manage.py store set-aside --data {data}"
+                f" --store {store.path.name}` moves this file away"
+            )
+    return [store for store in stores if not store.blank]
 
 
 def _take_over(store: StoreFile, stamp: Stamp, offset: int) -> None:

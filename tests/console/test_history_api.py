@@ -476,7 +476,7 @@ def test_queue_without_traffic_says_so(told: str, as_viewer: APIClient) -> None:
         ({"candidates": [{"capacity_messages": "many"}]}, "many"),
         ({"candidates": [{"capacity_messages": -1}]}, "-1"),
         ({"candidates": [{"colour": 1}]}, "colour"),
-        ({"candidates": [{}] * 11}, "1 to 10 items"),
+        ({"candidates": [{}] * 11}, "at most 10"),
         ({"candidates": "all"}, "a list"),
         ({"from": T - 200 * DAY}, "at most 100"),
     ],

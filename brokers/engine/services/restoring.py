@@ -56,7 +56,7 @@ class Restoring:
         self.queues = queues
         self.virtualhosts = virtualhosts
 
-    def restore(self, records: Iterable[tuple[str, str, Record]]) -> None:
+    def restore(self, records: Iterable[tuple[str, str, Record]]) -> None:  # noqa: C901 - a loop for each kind, in order
         """`records`: (kind, key, record), in any order; kinds that are not the engine's are passed over. Raises
         InvalidValue for a damaged user."""
         kinds: dict[str, list[Record]] = {}

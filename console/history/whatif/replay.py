@@ -191,7 +191,7 @@ def _carried(values: Floats) -> Floats:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _replay(  # noqa: PLR0917 - compiled: no keywords
+def _replay(  # noqa: C901, PLR0912, PLR0915, PLR0917 - compiled as one: no keywords, and no calls in its loop
     seconds: Floats,
     demand: Floats,
     service: Floats,
