@@ -12,6 +12,7 @@ import contextlib
 import os
 import shlex
 import statistics
+from pathlib import Path
 
 from measured import Broker, Failed, folder, free_port, limit, load, load_clients, our_broker, running, table
 
@@ -22,6 +23,7 @@ CAPACITY = 20_000  # messages of our virtual host's queues: flow control has som
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", help='another broker\'s command, e.g. "python other_broker.py {port}"')
+    parser.add_argument("--checkout", type=Path, help="our broker of another commit: the folder of its checkout")
     parser.add_argument("--rounds", type=int, default=3, help="the median of so many (default: %(default)s)")
     parser.add_argument("--count", type=int, default=300_000, help="messages of a run (default: %(default)s)")
     options = parser.parse_args()
@@ -38,6 +40,12 @@ def main() -> None:
             command = shlex.split(options.against.replace("{port}", str(port)))
             process = stack.enter_context(running(command, port, {"NOUV": "1"}))
             brokers.append(Broker("other", port, process.pid))
+        if options.checkout:
+            port, other = free_port(), stack.enter_context(folder())
+            command = ["env", f"--chdir={options.checkout.resolve()}", *our_broker(port, other)]
+            process = stack.enter_context(running(command, port))
+            asyncio.run(limit(port, other, CAPACITY))
+            brokers.append(Broker("checkout", port, process.pid))
         rates: dict[tuple[str, Broker], list[float]] = {}
         cpu: dict[tuple[str, Broker], list[float]] = {}
         client: list[float] = []
@@ -59,14 +67,14 @@ def main() -> None:
     for title, _pairs, _size in ROWS:
         middle = [statistics.median(rates[title, broker]) for broker in brokers]
         cost = [statistics.median(cpu[title, broker]) for broker in brokers]
-        ratio = [f"{middle[0] / middle[1]:.2f}"] if options.against else []
+        ratio = [f"{middle[0] / each:.3f}" for each in middle[1:]]
         rows.append([title, *(f"{value:,.0f}" for value in middle), *ratio, *(f"{value:.1f} µs" for value in cost)])
     table(
         "Throughput, messages/s",
         [
             "senders x receivers, size",
             *(broker.title for broker in brokers),
-            *(["ratio"] if options.against else []),
+            *(f"ratio to {broker.title}" for broker in brokers[1:]),
             *(f"CPU a message, {broker.title}" for broker in brokers),
         ],
         rows,
