@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from console.history.pipeline.spark import scratch
 from console.history.pipeline.spark.scratch import claim, leave
 from tests.history.processes import ROOT
 
@@ -32,7 +35,10 @@ def claimed(process: subprocess.Popen[str]) -> Path:
     return folder
 
 
-def test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_one_keeps_its_own(tmp_path: Path) -> None:
+def test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_one_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "_mine", {})  # the session of other tests keeps its folder
     base = tmp_path / "spark"
     with claiming(base) as killed, claiming(base) as living:
         left, kept = claimed(killed), claimed(living)
