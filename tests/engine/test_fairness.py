@@ -10,6 +10,8 @@ from brokers.engine.flow.credit import DRAIN_MS, GRACE_MS, HOLD_MS
 from brokers.engine.queues.queue import Queue
 from tests.engine.simulation import SWEEP, Sender, Simulation
 
+pytestmark = pytest.mark.timeout(600)  # the largest markets take 40 s on a machine with nothing else to do
+
 #: What a client needs to read, send and be read, ms.
 ROUND_TRIP = 10
 
