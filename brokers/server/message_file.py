@@ -63,6 +63,9 @@ FAIL = (
 )
 
 
+# Statements for a number of rows. Nothing but question marks is put into their text (S608).
+
+
 @lru_cache(None)
 def insert_of(rows: int) -> str:
     values = ",".join(["(?,?,?,?,?,?,?)"] * rows)
