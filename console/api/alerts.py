@@ -256,8 +256,8 @@ class NetworkView(PersonalView):
 class LogView(PersonalView):
     @extend_schema(
         parameters=[
-            schema.asked("rule", "Only of this rule, by its number.", int),
-            schema.asked("state", "Only with a delivery in this state.", enum=DeliveryState.values),
+            schema.parameter("rule", "Only of this rule, by its number.", int),
+            schema.parameter("state", "Only with a delivery in this state.", enum=DeliveryState.values),
             *schema.PAGE,
         ],
         responses={200: schema.page_of(shapes.Notification), **schema.READ_REFUSALS},

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from brokers.admin import NotFound
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, PersonalView, choice_in, number_in
+from console.api.reading import MAX_PAGE_SIZE, PersonalView, choice_in, number_in
 from console.api.streaming import streamed
 from console.audit.models import AuditEntry, AuditQuerySet, Outcome
 from console.audit.search import COLUMNS, AuditSearch
@@ -28,15 +28,15 @@ from console.links.visible import visible_link
 from console.operations.policies import FIELDS
 
 _FILTERS = [
-    schema.asked("broker", "Only of this broker."),
-    schema.asked("virtualhost", "Only about this virtual host and what is in it."),
-    schema.asked("object", "Only about this object, by its object name."),
-    schema.asked("operation", "Only attempts of this operation."),
-    schema.asked("outcome", "Only with this outcome.", enum=Outcome.values),
-    schema.asked("user", "Only by this user."),
-    schema.asked("search", "Text that must occur in the object, reason, detail, user, operation or address."),
-    schema.asked("from", "Not before: a time in ISO 8601, or ms since the epoch."),
-    schema.asked("until", "Before: as from."),
+    schema.parameter("broker", "Only of this broker."),
+    schema.parameter("virtualhost", "Only about this virtual host and what is in it."),
+    schema.parameter("object", "Only about this object, by its object name."),
+    schema.parameter("operation", "Only attempts of this operation."),
+    schema.parameter("outcome", "Only with this outcome.", enum=Outcome.values),
+    schema.parameter("user", "Only by this user."),
+    schema.parameter("search", "Text that must occur in the object, reason, detail, user, operation or address."),
+    schema.parameter("from", "Not before: a time in ISO 8601, or ms since the epoch."),
+    schema.parameter("until", "Before: as from."),
 ]
 #: Rows of one part of a file.
 _PART = 1000
@@ -51,7 +51,7 @@ class AuditView(PersonalView):
     def get(self, request: Request) -> Response:
         query = request.query_params
         number = number_in(query, "page", 1, 1, 1 << 31)
-        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         rows = AuditSearch.parse(query).of(AuditEntry.objects.as_visible(self.rights))
         shown = schema.AuditRow(rows[(number - 1) * size : number * size], many=True).data
         return Response({"count": rows.count(), "page": number, "page_size": size, "results": shown})
@@ -59,7 +59,7 @@ class AuditView(PersonalView):
 
 class AuditFileView(PersonalView):
     @extend_schema(
-        parameters=[*_FILTERS, schema.asked("as", "The kind of file.", enum=["csv", "json"], default="csv")],
+        parameters=[*_FILTERS, schema.parameter("as", "The kind of file.", enum=["csv", "json"], default="csv")],
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, **schema.READ_REFUSALS},
         summary="Take the audit trail away, as CSV or JSON",
         description="All rows that match, the newest first, sent while they are read.",

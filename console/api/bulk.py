@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from brokers.admin import NotFound
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, BrokerView, PersonalView, choice_in, number_in
+from console.api.reading import MAX_PAGE_SIZE, BrokerView, PersonalView, choice_in, number_in
 from console.bulk import editing, tasks
 from console.bulk.editing import Selection
 from console.bulk.models import BulkEdit, RowState
@@ -98,7 +98,7 @@ class BulkEditView(_JobView):
 class BulkRowsView(_JobView):
     @extend_schema(
         parameters=[
-            schema.asked("state", "Only queues in this state.", enum=RowState.values),
+            schema.parameter("state", "Only queues in this state.", enum=RowState.values),
             *schema.PAGE,
         ],
         responses={200: schema.page_of(policies_schema.BulkRow), **schema.READ_REFUSALS},
@@ -107,7 +107,7 @@ class BulkRowsView(_JobView):
     def get(self, request: Request, number: int) -> Response:
         query = request.query_params
         page = number_in(query, "page", 1, 1, 1 << 31)
-        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         rows = self.job(number).rows.all()
         if state := choice_in(query, "state", RowState.values):
             rows = rows.filter(state=state)

@@ -16,9 +16,9 @@ class ConditionsView(BrokerView):
     @extend_schema(
         parameters=[
             schema.BROKER,
-            schema.asked("object", "Only of this object, by its object name."),
-            schema.asked("kind", "Only of this kind.", enum=list(DETECTORS)),
-            schema.asked("severity", "Only of this severity.", enum=list(SEVERITIES)),
+            schema.parameter("object", "Only of this object, by its object name."),
+            schema.parameter("kind", "Only of this kind.", enum=list(DETECTORS)),
+            schema.parameter("severity", "Only of this severity.", enum=list(SEVERITIES)),
             schema.SEARCH,
             *schema.PAGE,
         ],

@@ -19,8 +19,8 @@ class EventsView(BrokerView):
     @extend_schema(
         parameters=[
             schema.BROKER,
-            schema.asked("after", "Number of the last event you have; left out: the newest ones.", int),
-            schema.asked("count", f"1 to {_MOST}.", int, default=100),
+            schema.parameter("after", "Number of the last event you have; left out: the newest ones.", int),
+            schema.parameter("count", f"1 to {_MOST}.", int, default=100),
         ],
         responses={200: schema.EventPage, **schema.READ_REFUSALS},
         summary="Events since a number",

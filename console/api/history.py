@@ -25,7 +25,7 @@ from console.api.history_reading import (
     range_in,
 )
 from console.api.history_why import shown
-from console.api.reading import MOST_AT_ONCE, choice_in, choices_in, number_in
+from console.api.reading import MAX_PAGE_SIZE, choice_in, choices_in, number_in
 from console.api.strict import StrictAPIView
 from console.history.query import blocked, catalog, episode_list, incident
 from console.history.query.series import RESOLUTIONS, series
@@ -55,15 +55,15 @@ class QueuesKnownView(StrictAPIView):
     @extend_schema(
         parameters=[
             shapes.BROKER,
-            schema.asked("search", "Text that must occur in the queue's name."),
-            schema.asked("count", "1 to 500.", int, default=100),
+            schema.parameter("search", "Text that must occur in the queue's name."),
+            schema.parameter("count", "1 to 500.", int, default=100),
         ],
         responses={200: shapes.KnownQueue(many=True), **shapes.REFUSALS},
         summary="Queues that the history knows",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
-        most = number_in(query, "count", 100, 1, MOST_AT_ONCE)
+        most = number_in(query, "count", 100, 1, MAX_PAGE_SIZE)
         search = query.get("search", "").strip()
         return Response(catalog.queues(history(request), broker=broker_in(query), search=search, most=most))
 
@@ -73,7 +73,7 @@ class SeriesView(StrictAPIView):
         parameters=[
             *shapes.QUEUE,
             *shapes.RANGE,
-            schema.asked(
+            schema.parameter(
                 "resolution", "Of the points; `auto`: what fits the range.", enum=_RESOLUTIONS, default="auto"
             ),
         ],
@@ -100,9 +100,9 @@ class TopView(StrictAPIView):
         parameters=[
             shapes.BROKER,
             *shapes.RANGE,
-            schema.asked("of", "What is listed.", enum=list(blocked.SUBJECTS), default="queues"),
+            schema.parameter("of", "What is listed.", enum=list(blocked.SUBJECTS), default="queues"),
             shapes.MEASURE,
-            schema.asked("count", "1 to 500.", int, default=10),
+            schema.parameter("count", "1 to 500.", int, default=10),
         ],
         responses={200: shapes.Top, **shapes.REFUSALS},
         summary="Who lost the most time",
@@ -118,7 +118,7 @@ class TopView(StrictAPIView):
             now=now_ms(),
             measure=choice_in(query, "measure", blocked.MEASURES, "blocked"),
             broker=broker_in(query),
-            most=number_in(query, "count", 10, 1, MOST_AT_ONCE),
+            most=number_in(query, "count", 10, 1, MAX_PAGE_SIZE),
         )
         return Response(found)
 
@@ -129,7 +129,7 @@ class HeatView(StrictAPIView):
             shapes.BROKER,
             *shapes.RANGE,
             shapes.MEASURE,
-            schema.asked("count", "Queues, those that lost the most: 1 to 100.", int, default=25),
+            schema.parameter("count", "Queues, those that lost the most: 1 to 100.", int, default=25),
         ],
         responses={200: shapes.Heat, **shapes.REFUSALS},
         summary="Blocked time by queue and time",
@@ -171,9 +171,9 @@ def _episodes_in(request: Request) -> episode_list.Wanted:
 _EPISODES = [
     *shapes.MAYBE_QUEUE,
     *shapes.RANGE,
-    schema.asked("kind", "Only of this kind.", enum=list(episode_list.KINDS)),
-    schema.asked("search", "Text in the queue, scope, actor, reasons or what released it."),
-    schema.asked("sort", "By what; - before it for descending.", enum=_SORTS, default="-start"),
+    schema.parameter("kind", "Only of this kind.", enum=list(episode_list.KINDS)),
+    schema.parameter("search", "Text in the queue, scope, actor, reasons or what released it."),
+    schema.parameter("sort", "By what; - before it for descending.", enum=_SORTS, default="-start"),
 ]
 
 
@@ -187,7 +187,7 @@ class EpisodesView(StrictAPIView):
     def get(self, request: Request) -> Response:
         query = request.query_params
         number = number_in(query, "page", 1, 1, 1 << 31)
-        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         count, rows = episode_list.page(history(request), _episodes_in(request), number, size)
         return Response({"count": count, "page": number, "page_size": size, "results": rows})
 
@@ -223,9 +223,9 @@ def _events_in(request: Request) -> incident.Wanted:
 _EVENTS = [
     *shapes.MAYBE_QUEUE,
     *shapes.RANGE,
-    schema.asked("kind", "Only of this kind; several: any of them.", many=True),
-    schema.asked("group", "Only of this group; several: any of them.", enum=list(incident.GROUPS), many=True),
-    schema.asked("search", "Text in the line of the log, the object, client, actor or reason."),
+    schema.parameter("kind", "Only of this kind; several: any of them.", many=True),
+    schema.parameter("group", "Only of this group; several: any of them.", enum=list(incident.GROUPS), many=True),
+    schema.parameter("search", "Text in the line of the log, the object, client, actor or reason."),
 ]
 
 
@@ -233,7 +233,7 @@ class HistoryEventsView(StrictAPIView):
     @extend_schema(
         parameters=[
             *_EVENTS,
-            schema.asked("order", "Of time.", enum=["ascending", "descending"], default="ascending"),
+            schema.parameter("order", "Of time.", enum=["ascending", "descending"], default="ascending"),
             *schema.PAGE,
         ],
         responses={200: shapes.EventPage, **shapes.REFUSALS},
@@ -244,7 +244,7 @@ class HistoryEventsView(StrictAPIView):
     def get(self, request: Request) -> Response:
         query = request.query_params
         number = number_in(query, "page", 1, 1, 1 << 31)
-        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         order = choice_in(query, "order", ("ascending", "descending"), "ascending")
         found = incident.page(history(request), _events_in(request), number, size, newest_first=order == "descending")
         results = shown(found["events"])

@@ -8,7 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 
-from console.api.schema import INVALID, Refusal, asked, number_field, text_field
+from console.api.schema import INVALID, Refusal, number_field, parameter, text_field
 from console.history.query import blocked
 from console.history.query.incident import GROUPS
 from console.history.query.series import FIELDS
@@ -20,28 +20,30 @@ REFUSALS: dict[int, Any] = {
     503: OpenApiResponse(Refusal, description="The tables cannot be read."),
 }
 
-BROKER = asked("broker", "Name of a broker in the history, imported ones included; all of them if it is left out.")
+BROKER = parameter("broker", "Name of a broker in the history, imported ones included; all of them if it is left out.")
 RANGE = [
-    asked("from", "ms since the epoch, or ISO 8601 with a zone; left out: a day before `until`."),
-    asked("until", "As `from`; left out: now. At most 1,200 days after it."),
+    parameter("from", "ms since the epoch, or ISO 8601 with a zone; left out: a day before `until`."),
+    parameter("until", "As `from`; left out: now. At most 1,200 days after it."),
 ]
 QUEUE = [
-    asked("broker", "Name of a broker in the history; the first configured one if it is left out."),
-    asked("virtualhost", "The queue's virtual host.", default="default"),
-    asked("queue", "The queue's name.", required=True),
+    parameter("broker", "Name of a broker in the history; the first configured one if it is left out."),
+    parameter("virtualhost", "The queue's virtual host.", default="default"),
+    parameter("queue", "The queue's name.", required=True),
 ]
 MAYBE_QUEUE = [
-    asked("broker", "Name of a broker in the history; left out: all of them, or of a queue the first configured one."),
-    asked("virtualhost", "Only of this virtual host."),
-    asked("queue", "Only of this queue."),
+    parameter(
+        "broker", "Name of a broker in the history; left out: all of them, or of a queue the first configured one."
+    ),
+    parameter("virtualhost", "Only of this virtual host."),
+    parameter("queue", "Only of this queue."),
 ]
-MEASURE = asked(
+MEASURE = parameter(
     "measure",
     "Which time: `blocked`, of producers that flow control held; `overfull` or `stopped`, of queues in that state.",
     enum=list(blocked.MEASURES),
     default="blocked",
 )
-FILE = asked("as", "Format of the file.", enum=["csv", "parquet"], default="csv")
+FILE = parameter("as", "Format of the file.", enum=["csv", "parquet"], default="csv")
 FILE_ANSWER = OpenApiResponse(OpenApiTypes.BINARY, description="The rows, sent while they are read.")
 
 

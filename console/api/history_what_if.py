@@ -15,7 +15,7 @@ from console.api import history_schema as shapes
 from console.api import schema
 from console.api.fields import CountField, MomentField, TextField
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_of, range_of
-from console.api.reading import MOST_AT_ONCE, choice_in, number_in
+from console.api.reading import MAX_PAGE_SIZE, choice_in, number_in
 from console.api.strict import StrictAPIView
 from console.history.storage.durations import DAY
 from console.history.whatif import recommendations
@@ -139,8 +139,8 @@ class AdviceView(StrictAPIView):
     @extend_schema(
         parameters=[
             *shapes.MAYBE_QUEUE,
-            schema.asked("kind", "Only of this kind.", enum=list(recommendations.KINDS)),
-            schema.asked("search", "Text in the queue's name."),
+            schema.parameter("kind", "Only of this kind.", enum=list(recommendations.KINDS)),
+            schema.parameter("search", "Text in the queue's name."),
             *schema.PAGE,
         ],
         responses={200: schema.page_of(shapes.FleetAdvice), **shapes.REFUSALS},
@@ -152,7 +152,7 @@ class AdviceView(StrictAPIView):
         query = request.query_params
         queue = maybe_queue_in(query)
         number = number_in(query, "page", 1, 1, 1 << 31)
-        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         count, rows = recommendations.page(
             history(request),
             number,

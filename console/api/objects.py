@@ -14,7 +14,7 @@ from brokers.model import TYPES, ObjectName
 from console import operations
 from console.api import schema
 from console.api.reading import (
-    MOST_AT_ONCE,
+    MAX_PAGE_SIZE,
     BrokerView,
     number_in,
     path_name,
@@ -30,11 +30,11 @@ _BESIDE = frozenset({"type", "search", "sort", "offset", "count", "broker", "for
 class ObjectsView(BrokerView):
     @extend_schema(
         parameters=[
-            schema.asked("type", "Type of the objects.", required=True, enum=list(TYPES)),
+            schema.parameter("type", "Type of the objects.", required=True, enum=list(TYPES)),
             schema.SEARCH,
             schema.SORT,
-            schema.asked("offset", "Place of the first object wanted.", int, default=0),
-            schema.asked("count", "0 to 500.", int, default=100),
+            schema.parameter("offset", "Place of the first object wanted.", int, default=0),
+            schema.parameter("count", "0 to 500.", int, default=100),
             schema.ATTRIBUTE,
         ],
         responses={200: schema.ObjectPage, **schema.READ_REFUSALS},
@@ -46,7 +46,7 @@ class ObjectsView(BrokerView):
         wanted = type_in(query)
         where = where_in(query, wanted, beside=_BESIDE)
         offset = number_in(query, "offset", 0, 0, 1 << 53)
-        count = number_in(query, "count", 100, 0, MOST_AT_ONCE)
+        count = number_in(query, "count", 100, 0, MAX_PAGE_SIZE)
         page = self.link.call(
             lambda admin: admin.query(
                 wanted.name,
@@ -90,8 +90,8 @@ class ObjectView(BrokerView):
 
     @extend_schema(
         parameters=[
-            schema.asked("version", "Delete only if this is still its version.", int),
-            schema.asked("reason", "Why, in the operator's words."),
+            schema.parameter("version", "Delete only if this is still its version.", int),
+            schema.parameter("reason", "Why, in the operator's words."),
         ],
         responses={204: None, **schema.WRITE_REFUSALS, 409: schema.STALE},
         summary="Delete a managed object",

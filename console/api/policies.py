@@ -14,7 +14,7 @@ from brokers.model import ObjectName
 from brokers.model.patterns import match_rank
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MOST_AT_ONCE, BrokerView, number_in
+from console.api.reading import MAX_PAGE_SIZE, BrokerView, number_in
 from console.operations import PolicyChange
 
 
@@ -28,7 +28,7 @@ class PoliciesView(BrokerView):
     def get(self, request: Request) -> Response:
         query = request.query_params
         number = number_in(query, "page", 1, 1, 1 << 31)
-        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         needle = query.get("search", "").casefold()
         scopes = operations.policy_scopes(self.link)
         rows = [

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from brokers.model import TYPES, ObjectName, object_name
 from console.api import policies_schema, schema
 from console.api.objects import update
-from console.api.reading import MOST_AT_ONCE, BrokerView, number_in, where_in
+from console.api.reading import MAX_PAGE_SIZE, BrokerView, number_in, where_in
 from console.links.object_shapes import row_of, rows_of
 from console.operations import check_update
 
@@ -26,7 +26,7 @@ def _conditions(type_name: str, *names: str) -> list[Any]:
         attribute = TYPES[type_name].attribute(name)
         assert attribute is not None
         says = f"Only with this value; several: any of them. {attribute.description}"
-        found.append(schema.asked(name, says, enum=list(attribute.choices) or None, many=True))
+        found.append(schema.parameter(name, says, enum=list(attribute.choices) or None, many=True))
     return found
 
 
@@ -39,7 +39,7 @@ class _RowsView(BrokerView):
         query = request.query_params
         where = where_in(query, TYPES[self.type_name], beside=_BESIDE)
         number = number_in(query, "page", 1, 1, 1 << 31)
-        size = number_in(query, "page_size", 100, 1, MOST_AT_ONCE)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         page = self.link.call(
             lambda admin: admin.query(
                 self.type_name,

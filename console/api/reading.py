@@ -20,7 +20,7 @@ from console.links.link import BrokerLink
 from console.links.visible import visible_link
 from console.permissions.rights import Rights
 
-MOST_AT_ONCE = 500
+MAX_PAGE_SIZE = 500
 
 #: A number as JSON writes it.
 _NUMBER = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?")

@@ -84,7 +84,7 @@ class SchedulePauseView(PersonalView):
 
 class RunsView(PersonalView):
     @extend_schema(
-        parameters=[schema.asked("schedule", "Only of this schedule, by its number.", int), *schema.PAGE],
+        parameters=[schema.parameter("schedule", "Only of this schedule, by its number.", int), *schema.PAGE],
         responses={200: schema.page_of(shapes.ScheduleRun), **schema.READ_REFUSALS},
         summary="What schedules have done, newest first",
     )

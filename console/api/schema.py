@@ -277,13 +277,13 @@ WRITE_REFUSALS: dict[int, Any] = {
 STALE = OpenApiResponse(Stale, description="The object has changed since that version.")
 
 
-def asked(name: str, says: str, kind: type = str, **options: Any) -> OpenApiParameter:
+def parameter(name: str, says: str, kind: type = str, **options: Any) -> OpenApiParameter:
     """A query parameter."""
     return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=says, **options)
 
 
-ATTRIBUTE = asked(ANY, "Any attribute that the type has: only objects with this value; several: any of them.")
-BROKER = asked("broker", "Slug of the broker; the default one if it is left out.")
-SEARCH = asked("search", "Text that must occur in the object's name, whatever the case.")
-SORT = asked("sort", "Attributes separated by commas, each with - before it for descending.")
-PAGE = [asked("page", "From 1.", int, default=1), asked("page_size", "1 to 500.", int, default=100)]
+ATTRIBUTE = parameter(ANY, "Any attribute that the type has: only objects with this value; several: any of them.")
+BROKER = parameter("broker", "Slug of the broker; the default one if it is left out.")
+SEARCH = parameter("search", "Text that must occur in the object's name, whatever the case.")
+SORT = parameter("sort", "Attributes separated by commas, each with - before it for descending.")
+PAGE = [parameter("page", "From 1.", int, default=1), parameter("page_size", "1 to 500.", int, default=100)]

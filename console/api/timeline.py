@@ -29,14 +29,14 @@ _KINDS = tuple(dict.fromkeys((*NOTIFICATIONS, "create", "update", "delete", *_CA
 
 _FILTERS = [
     schema.BROKER,
-    schema.asked("search", "Text that must occur in an entry, whatever the case."),
-    schema.asked("kind", "Only of these kinds of events or operations.", many=True),
-    schema.asked("actor", "Only by this person."),
-    schema.asked("queue", "Only about queues with this in their name, or about the one with this object name."),
-    schema.asked("producer", "Only about producers with this in their client or link."),
-    schema.asked("told_by", "Only what the broker told, or what people did.", enum=["broker", "people"]),
-    schema.asked("from", "Not before: ms since the epoch, or ISO 8601 with a zone."),
-    schema.asked("until", "Before: as `from`."),
+    schema.parameter("search", "Text that must occur in an entry, whatever the case."),
+    schema.parameter("kind", "Only of these kinds of events or operations.", many=True),
+    schema.parameter("actor", "Only by this person."),
+    schema.parameter("queue", "Only about queues with this in their name, or about the one with this object name."),
+    schema.parameter("producer", "Only about producers with this in their client or link."),
+    schema.parameter("told_by", "Only what the broker told, or what people did.", enum=["broker", "people"]),
+    schema.parameter("from", "Not before: ms since the epoch, or ISO 8601 with a zone."),
+    schema.parameter("until", "Before: as `from`."),
 ]
 
 
@@ -44,11 +44,11 @@ class TimelineView(BrokerView):
     @extend_schema(
         parameters=[
             *_FILTERS,
-            schema.asked("before_event", "Go on from there: before_event of the page before.", int),
-            schema.asked("before_audit", "Go on from there: before_audit of the page before.", int),
-            schema.asked("after_event", "Only what came since: newest_event of the answer before.", int),
-            schema.asked("after_audit", "Only what came since: newest_audit of the answer before.", int),
-            schema.asked("count", "1 to 500.", int, default=100),
+            schema.parameter("before_event", "Go on from there: before_event of the page before.", int),
+            schema.parameter("before_audit", "Go on from there: before_audit of the page before.", int),
+            schema.parameter("after_event", "Only what came since: newest_event of the answer before.", int),
+            schema.parameter("after_audit", "Only what came since: newest_audit of the answer before.", int),
+            schema.parameter("count", "1 to 500.", int, default=100),
         ],
         responses={200: schema.TimelinePage, **schema.READ_REFUSALS},
         summary="Events, edits, stops and starts in one stream, the newest first",
@@ -72,7 +72,7 @@ class TimelineView(BrokerView):
 
 class TimelineDownloadView(BrokerView):
     @extend_schema(
-        parameters=[*_FILTERS, schema.asked("as", "The kind of file.", enum=["csv", "json"], default="csv")],
+        parameters=[*_FILTERS, schema.parameter("as", "The kind of file.", enum=["csv", "json"], default="csv")],
         responses={
             (200, "text/csv"): OpenApiResponse({"type": "string"}, description="The file"),
             (200, "application/json"): OpenApiResponse(

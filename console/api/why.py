@@ -16,7 +16,7 @@ class WhyView(BrokerView):
     @extend_schema(
         parameters=[
             schema.BROKER,
-            schema.asked("object", "Object name of a queue or a producer.", required=True),
+            schema.parameter("object", "Object name of a queue or a producer.", required=True),
         ],
         responses={200: schema.Why, **schema.READ_REFUSALS},
         summary="Why a queue or a producer is blocked",
