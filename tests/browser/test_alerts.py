@@ -1,4 +1,4 @@
-"""Alerts and schedules in Chromium: made, fired, delivered, silenced; due, carried out; and looked at by a viewer."""
+"""Alerts and schedules in Chromium: creation, firing, delivery, silences; runs and reverts; and a viewer's pages."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ pytestmark = [
 
 @pytest.fixture
 def hook() -> Iterator[Received]:
-    with http_receiver() as got:
-        yield got
+    with http_receiver() as received:
+        yield received
 
 
 async def in_thread(act: Any) -> Any:
-    """What another process does, with a connection of its own."""
+    """Run `act` as another process would: with its own database connections."""
 
     def acting() -> Any:
         try:
@@ -49,19 +49,19 @@ async def in_thread(act: Any) -> Any:
     return await asyncio.to_thread(acting)
 
 
-def look() -> None:
+def evaluate() -> None:
     Evaluator(links, tasks.deliver.delay).look()
 
 
-async def stop_by_somebody(broker: Broker, reason: str) -> None:
+async def stop_producers(broker: Broker, reason: str) -> None:
     name = object_name("Queue", virtualhost="default", name="orders")
     link, known = broker.link, broker.link.newest_event
-    asked = {"reason": reason, "actor": "ada"}
-    await asyncio.to_thread(link.call, lambda admin: admin.call(name, "stop-producers", asked))
+    arguments = {"reason": reason, "actor": "ada"}
+    await asyncio.to_thread(link.call, lambda admin: admin.call(name, "stop-producers", arguments))
     await asyncio.to_thread(until, lambda: link.newest_event > known)
 
 
-async def test_a_rule_is_made_fires_is_delivered_and_silenced(people: People, broker: Broker, hook: Received) -> None:
+async def test_new_rule_fires_delivers_and_can_be_silenced(people: People, broker: Broker, hook: Received) -> None:
     broker.do(lambda memory: limited(memory, "orders", 100))
     await in_thread(lambda: AllowedNetwork.objects.create(network="127.0.0.0/8", added_by="adele"))
     page = await opened(await people.page("ada"), "/alerts/")
@@ -72,10 +72,10 @@ async def test_a_rule_is_made_fires_is_delivered_and_silenced(people: People, br
     await dialog.get_by_label("Name").fill("team hook")
     await dialog.get_by_label("URL").fill("nonsense")
     people.expected.append("400")
-    await dialog.get_by_role("button", name="Make it").click()
+    await dialog.get_by_role("button", name="Create").click()
     await expect(dialog).to_contain_text("it must begin with https://")
     await dialog.get_by_label("URL").fill(hook.url)
-    await dialog.get_by_role("button", name="Make it").click()
+    await dialog.get_by_role("button", name="Create").click()
     await expect(dialog.locator(".secret")).not_to_be_empty()
     await dialog.get_by_role("button", name="Close").click()
 
@@ -84,34 +84,34 @@ async def test_a_rule_is_made_fires_is_delivered_and_silenced(people: People, br
     assert [each["phase"] for each in hook.bodies] == ["test"]
 
     await page.get_by_role("link", name="New rule").click()
-    await page.get_by_label("Name").fill("Somebody stops")
+    await page.get_by_label("Name").fill("Producers are stopped")
     await page.locator("#events-box summary").click()
     await page.get_by_label("Producers stopped").check()
     await page.get_by_label("team hook").check()
     await page.get_by_role("button", name="Save").click()
-    await expect(page.locator("#rules")).to_contain_text("Somebody stops")
+    await expect(page.locator("#rules")).to_contain_text("Producers are stopped")
 
-    await in_thread(look)  # from now on
-    await stop_by_somebody(broker, "incident 7")
-    await in_thread(look)
+    await in_thread(evaluate)  # events from now on count
+    await stop_producers(broker, "incident 7")
+    await in_thread(evaluate)
     await expect(page.locator("#log")).to_contain_text("Producers stopped: default/orders")
     assert [each["phase"] for each in hook.bodies] == ["test", "event"]
 
     await page.locator("#rules").get_by_role("button", name="Silence").click()
-    await page.locator("dialog").get_by_label("Why").fill("release")
+    await page.locator("dialog").get_by_label("Reason").fill("release")
     await page.locator("dialog").get_by_role("button", name="Silence").click()
     await expect(page.locator("#silences")).to_contain_text("ada: release")
     await page.locator("#silences").get_by_role("button", name="End").click()
     await expect(page.locator("#silences-empty")).to_be_visible()
 
 
-async def test_a_webhook_that_may_not_be_called_says_so_when_it_is_saved(people: People, broker: Broker) -> None:
+async def test_saving_a_webhook_with_a_forbidden_address_shows_a_warning(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"), "/alerts/")
     await page.get_by_role("button", name="New webhook").click()
     dialog = page.locator("dialog")
     await dialog.get_by_label("Name").fill("inside")
     await dialog.get_by_label("URL").fill("http://10.1.2.3/hook")
-    await dialog.get_by_role("button", name="Make it").click()
+    await dialog.get_by_role("button", name="Create").click()
     await expect(dialog.get_by_role("alert")).to_contain_text("10.1.2.3 is not a public address")
     await expect(dialog.locator(".secret")).not_to_be_empty()
     await dialog.get_by_role("button", name="Close").click()
@@ -121,24 +121,24 @@ async def test_a_webhook_that_may_not_be_called_says_so_when_it_is_saved(people:
     await expect(dialog.get_by_role("alert")).to_contain_text("10.1.2.4 is not a public address")
 
 
-async def test_a_delivery_that_was_given_up_tells_why_and_is_sent_again(
+async def test_failed_delivery_shows_its_reason_and_can_be_retried(
     people: People, broker: Broker, hook: Received
 ) -> None:
     page = await opened(await people.page("ada"), "/alerts/")
     await page.get_by_role("button", name="New webhook").click()
     await page.locator("dialog").get_by_label("Name").fill("inside")
     await page.locator("dialog").get_by_label("URL").fill(hook.url)
-    await page.locator("dialog").get_by_role("button", name="Make it").click()
+    await page.locator("dialog").get_by_role("button", name="Create").click()
     await page.locator("dialog").get_by_role("button", name="Close").click()
     await page.locator("#receivers").get_by_role("button", name="Test").click()
     await expect(page.locator("#log")).to_contain_text("an administrator must allow its network")
     await in_thread(lambda: AllowedNetwork.objects.create(network="127.0.0.0/8", added_by="adele"))
-    await page.locator("#log").get_by_role("button", name="Again").click()
+    await page.locator("#log").get_by_role("button", name="Retry").click()
     await expect(page.locator("#log")).to_contain_text("delivered")
     assert len(hook.requests) == 1
 
 
-async def test_a_viewer_sees_alerts_and_may_change_nothing(people: People, broker: Broker) -> None:
+async def test_viewer_sees_alerts_but_cannot_change_them(people: People, broker: Broker) -> None:
     page = await opened(await people.page("vic", "viewers"), "/alerts/")
     await expect(page.locator("#firing-empty")).to_be_visible()
     await page.get_by_role("button", name="New webhook").click(force=True)
@@ -147,7 +147,7 @@ async def test_a_viewer_sees_alerts_and_may_change_nothing(people: People, broke
     assert await in_thread(Delivery.objects.count) == 0
 
 
-async def test_of_two_answers_on_their_way_the_newer_one_stays(people: People, broker: Broker) -> None:
+async def test_late_response_does_not_replace_a_newer_one(people: People, broker: Broker) -> None:
     page = await people.page("ada")
     await page.add_init_script("""
         let read = 0;
@@ -160,41 +160,41 @@ async def test_of_two_answers_on_their_way_the_newer_one_stays(people: People, b
           };
         });
     """)
-    held, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    asked = 0
+    delayed, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    requests = 0
 
-    async def one_is_slow(route: Route) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
+    async def delay_first_response(route: Route) -> None:
+        nonlocal requests
+        requests += 1
+        if requests == 1:
             old = await route.fetch()
-            held.set()
-            await go_on.wait()
+            delayed.set()
+            await release.wait()
             await route.fulfill(response=old)
             return
-        if asked > 2:
-            await over.wait()
+        if requests > 2:
+            await finished.wait()
         await route.continue_()
 
-    await page.route("**/api/v1/alerts/networks/", one_is_slow)
+    await page.route("**/api/v1/alerts/networks/", delay_first_response)
     await page.goto("/alerts/")
-    await held.wait()
+    await delayed.wait()
     await in_thread(lambda: AllowedNetwork.objects.create(network="10.20.0.0/16", added_by="adele"))
-    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # then it asks at once
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # polls at once
     await expect(page.locator("#networks")).to_contain_text("10.20.0.0/16")
-    go_on.set()
+    release.set()
     await page.evaluate(
         "window.bothRead.then(() => new Promise((shown) => requestAnimationFrame(() => setTimeout(shown))))"
     )
     assert "10.20.0.0/16" in await page.locator("#networks").inner_text()
-    over.set()
+    finished.set()
 
 
-async def test_a_schedule_is_made_is_due_sets_and_puts_back(people: People, broker: Broker) -> None:
+async def test_new_schedule_sets_fields_and_reverts_them_at_its_end(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 100))
     orders = object_name("Queue", virtualhost="default", name="orders")
     page = await opened(await people.page("ada", timezone_id="Europe/Paris"), "/schedules/new/")
-    await expect(page.get_by_label("By the clock of")).to_have_value("Europe/Paris")
+    await expect(page.get_by_label("Time zone")).to_have_value("Europe/Paris")
     await page.get_by_label("Name").fill("Night")
     await page.locator("[name=action]").select_option("policy")
     await page.locator("[name=target]").fill(str(orders))
@@ -208,7 +208,7 @@ async def test_a_schedule_is_made_is_due_sets_and_puts_back(people: People, brok
     await expect(row).to_contain_text("Mon, Tue, Wed, Thu, Fri, Sat at 22:00")
     await expect(row).to_contain_text("Europe/Paris")
 
-    def pass_to_now() -> None:
+    def run_now() -> None:
         now = timezone.now()
         Schedule.objects.update(next=now)
         carrying_out.claim_due(now)
@@ -218,9 +218,9 @@ async def test_a_schedule_is_made_is_due_sets_and_puts_back(people: People, brok
     def capacity() -> Any:
         return broker.do(lambda memory: memory.management.read(orders)["capacity_messages"])
 
-    await in_thread(pass_to_now)
+    await in_thread(run_now)
     assert capacity() == 7
-    await expect(page.locator("#runs")).to_contain_text("in force")
+    await expect(page.locator("#runs")).to_contain_text("active")
     await row.get_by_role("button", name="End now").click()
     await expect(page.locator("#runs")).to_contain_text("put back")
     assert capacity() == 100
@@ -228,7 +228,7 @@ async def test_a_schedule_is_made_is_due_sets_and_puts_back(people: People, brok
     await expect(row).to_contain_text("paused")
 
 
-async def test_a_schedule_for_the_whole_broker_is_made_only_after_a_question(people: People, broker: Broker) -> None:
+async def test_schedule_for_the_whole_broker_requires_confirmation(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"), "/schedules/new/")
     await expect(page.locator("[name=target]")).to_have_value("")
     await page.get_by_label("Name").fill("Night")
@@ -244,7 +244,7 @@ async def test_a_schedule_for_the_whole_broker_is_made_only_after_a_question(peo
     await expect(page.locator("#schedules tr")).to_contain_text("Night")
 
 
-async def test_a_viewer_sees_schedules_and_may_change_nothing(people: People, broker: Broker) -> None:
+async def test_viewer_sees_schedules_but_cannot_change_them(people: People, broker: Broker) -> None:
     page = await opened(await people.page("vic", "viewers"), "/schedules/")
     await expect(page.locator("#schedules-empty")).to_be_visible()
     await page.get_by_role("link", name="New schedule").click(force=True)

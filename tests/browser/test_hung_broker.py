@@ -83,7 +83,7 @@ FILES = {"policies-export"}
 
 #: Statements that are facts only while the broker answers.
 UNTRUE = (
-    r"No (producer|consumer) is attached|No client is connected|No event yet|No queue yet|No schedule yet|No rule yet"
+    r"No (producer|consumer) is attached|No client is connected|No event yet|No queue yet|No schedules yet|No rules yet"
     r"|No active conditions(?! at \d)|Nothing has happened|is not there any more|There is no such|Asking the broker"
 )
 #: What a page that was opened before may still say of then, and one that was opened later does not know.

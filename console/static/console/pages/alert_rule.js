@@ -1,4 +1,4 @@
-// One rule of alerts: what it is about, where, for how long, and who is told.
+// The form of an alert rule: conditions, scope, notification and receivers.
 
 import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
@@ -23,7 +23,7 @@ const TIMES = [
 let version = 0;
 
 /**
- * A choice of times that has the value, though it be an unusual one.
+ * Return the choices of a duration; an unusual current value is one of them.
  *
  * @param {any} value
  * @param {any} none
@@ -80,21 +80,21 @@ async function show() {
       value: rule.broker,
       choices: [["", "every broker"], ...settings.brokers.map((/** @type {any} */ each) => [each.slug, each.title])],
     }),
-    plainField("virtualhost", "Virtual host", { value: rule.virtualhost, hint: "Empty: every one." }),
+    plainField("virtualhost", "Virtual host", { value: rule.virtualhost, hint: "Empty: all virtual hosts." }),
     plainField("pattern", "Queues", {
       value: rule.pattern,
       placeholder: "orders.>",
-      hint: "A pattern. Empty: all queues, and stores and memory, too.",
+      hint: "A pattern. Empty: all queues, and also stores and memory.",
     }),
     plainField("holds", "For at least (pending period)", {
       value: rule.holds,
-      choices: times(rule.holds, "no time: at once"),
-      hint: "Conditions only; events are told as they come.",
+      choices: times(rule.holds, "none"),
+      hint: "How long a condition must be true. Events are sent at once.",
     }),
     plainField("quiet", "Repeat interval", {
-      hint: "About the same object.",
+      hint: "Minimum time between notifications about the same object.",
       value: rule.quiet,
-      choices: times(rule.quiet, "no time"),
+      choices: times(rule.quiet, "none"),
     }),
     plainField("tell_resolved", "Send resolved notification", {
       value: rule.tell_resolved,
@@ -108,7 +108,7 @@ async function show() {
       type: "number",
       min: 0,
       step: 1,
-      hint: "For the condition “Depth above a number of messages”. 0: not empty.",
+      hint: "Threshold of the condition “Depth above a number of messages”. 0: any message.",
     }),
   ];
   fill(byId("name"), fields[0].element);
@@ -141,8 +141,8 @@ async function show() {
       : h(
           "p",
           { class: "muted" },
-          "There is none yet: make one on the page of ",
-          h("a", { href: "/alerts/" }, "alerts"),
+          "No receivers yet. Create one on the page ",
+          h("a", { href: "/alerts/" }, "Alerts"),
           ".",
         ),
   );
@@ -172,7 +172,7 @@ async function show() {
   byId("remove").addEventListener("click", () =>
     openFormDialog({
       title: `Remove ${rule.name}`,
-      says: "What it has told stays in the log.",
+      says: "Its notifications remain in the delivery log.",
       fields: [],
       action: "Remove",
       danger: true,

@@ -1,4 +1,4 @@
-// Alerts: what fires, the rules, who is told, what is silenced, and the log of what was told to whom.
+// The alerts page: active alerts, rules, receivers, silences, allowed networks and the delivery log.
 
 import { get, patch, post, query, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
@@ -12,7 +12,7 @@ import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 
-const LOGGED = 30;
+const LOG_PAGE = 30; // deliveries loaded at first
 /** @param {string} text */
 const ms = (text) => (text ? Date.parse(text) : null);
 /**
@@ -39,16 +39,16 @@ const PHASES = {
 let titles = new Map();
 /** @type {any[]} */
 let rules = [];
-let shownLog = LOGGED;
+let shownLog = LOG_PAGE;
 
 /**
- * "Blocked, and no consumer; Flapping; and 2 more"
+ * Titles of alert kinds: "Blocked without consumers; Flapping; 2 more".
  *
  * @param {any[]} kinds
  */
 function kindsInWords(kinds) {
   const named = kinds.map((/** @type {any} */ kind) => titles.get(kind) ?? kind);
-  return named.length > 3 ? `${named.slice(0, 3).join("; ")}; and ${named.length - 3} more` : named.join("; ");
+  return named.length > 3 ? `${named.slice(0, 3).join("; ")}; ${named.length - 3} more` : named.join("; ");
 }
 
 /** @param {any} of */
@@ -62,13 +62,13 @@ const scopeInWords = (of) =>
     .join(", ") || "everything";
 
 /**
- * Seconds as people choose them: "5 min".
+ * Format a round number of seconds: "5 min".
  *
  * @param {any} seconds
  */
 const round = (seconds) => duration(seconds * 1000).replace(/ 0 (s|min|h)$/, "");
 
-// -- what fires -------------------------------------------------------------------------------------------------------
+// -- active alerts --------------------------------------------------------------------------------------------------
 
 /** @param {any[]} alerts */
 function showFiring(alerts) {
@@ -106,12 +106,12 @@ function showFiring(alerts) {
               "span",
               { class: "tag" },
               a.state === "pending"
-                ? "not for long enough yet"
+                ? "pending"
                 : a.silenced
                   ? "silenced"
                   : a.notified
-                    ? `told at ${clock(ms(a.notified))}`
-                    : "to be told",
+                    ? `notified at ${clock(ms(a.notified))}`
+                    : "notification due",
             ),
           ),
           h("p", { class: "condition-saw" }, a.saw),
@@ -138,9 +138,9 @@ function showRules() {
           "th",
           { scope: "row" },
           h("a", { href: `/alerts/rules/${rule.id}/` }, rule.name),
-          rule.enabled ? null : h("span", { class: "tag" }, "off"),
+          rule.enabled ? null : h("span", { class: "tag" }, "disabled"),
           rule.silenced_until
-            ? h("small", { class: "muted vh" }, "silenced, for ", untilElement(ms(rule.silenced_until)))
+            ? h("small", { class: "muted vh" }, "silenced for another ", untilElement(ms(rule.silenced_until)))
             : null,
         ),
         h(
@@ -150,22 +150,22 @@ function showRules() {
           h(
             "small",
             { class: "muted vh" },
-            `of ${scopeInWords(rule)}; ${rule.holds ? `after ${round(rule.holds)}` : "at once"}, ` +
-              `then quiet for ${round(rule.quiet)}`,
+            `Scope: ${scopeInWords(rule)}; ${rule.holds ? `pending for ${round(rule.holds)}` : "no pending period"}; ` +
+              `repeat interval ${round(rule.quiet)}`,
           ),
         ),
         h(
           "td",
           { class: "wrap" },
-          rule.receiver_names.join(", ") || h("span", { class: "wrong" }, "nobody: it is only shown here"),
+          rule.receiver_names.join(", ") || h("span", { class: "wrong" }, "none: shown on this page only"),
         ),
         h(
           "td",
           { class: "acts" },
-          button(rule.enabled ? "Switch off" : "Switch on", () =>
+          button(rule.enabled ? "Disable" : "Enable", () =>
             change(
               () => patch(`alerts/rules/${rule.id}/`, { version: rule.version, enabled: !rule.enabled }),
-              `${rule.name} is ${rule.enabled ? "off" : "on"}.`,
+              `${rule.name} is ${rule.enabled ? "disabled" : "enabled"}.`,
             ),
           ),
           button("Silence…", () => silence({ rule: rule.id }, `Silence the rule ${rule.name}`)),
@@ -184,19 +184,19 @@ function silence(what, title, scope = false) {
   const fields = [
     ...(scope
       ? [
-          plainField("virtualhost", "Virtual host", { hint: "Empty: every one." }),
+          plainField("virtualhost", "Virtual host", { hint: "Empty: all virtual hosts." }),
           plainField("pattern", "Queues", {
             placeholder: "orders.>",
-            hint: "A pattern; empty: everything in the virtual host.",
+            hint: "A pattern. Empty: all queues of the virtual host.",
           }),
         ]
       : []),
-    plainField("minutes", "For", { choices: MINUTES, value: 60 }),
-    plainField("reason", "Why", { maxlength: 500, hint: "Shown with the silence, and kept in the audit trail." }),
+    plainField("minutes", "Duration", { choices: MINUTES, value: 60 }),
+    plainField("reason", "Reason", { maxlength: 500, hint: "Shown with the silence and recorded in the audit trail." }),
   ];
   openFormDialog({
     title,
-    says: "Nothing is told meanwhile. What still lasts when it ends is told then.",
+    says: "No notifications are sent during the silence. Alerts that are still active at its end are sent then.",
     fields,
     action: "Silence",
     async submit(/** @type {any} */ values) {
@@ -220,7 +220,7 @@ function showSilences(silences) {
           "div",
           {},
           h("strong", {}, each.rule ? `Rule ${each.rule_name}` : scopeInWords(each)),
-          " for ",
+          " for another ",
           untilElement(ms(each.until)),
           h("small", { class: "muted vh" }, `${each.made_by}${each.reason ? `: ${each.reason}` : ""}`),
         ),
@@ -233,17 +233,17 @@ function showSilences(silences) {
 // -- receivers --------------------------------------------------------------------------------------------------------
 
 /** @param {any} secret */
-const secretTold = (secret) =>
+const secretMessage = (secret) =>
   h(
     "div",
     {},
-    h("p", {}, "The secret that signs its requests. It is shown this once:"),
+    h("p", {}, "Secret for the signature of its requests. Copy it now: it is not shown again."),
     h("p", {}, h("code", { class: "secret" }, secret)),
     h(
       "p",
       { class: "muted" },
-      "The header Headgate-Signature is t=TIME,v1=HMAC: HMAC-SHA-256 in hex, with this secret, " +
-        "of TIME, a dot and the body.",
+      "The header Headgate-Signature is t=TIME,v1=HMAC. HMAC is the HMAC-SHA-256 with this secret, " +
+        "in hexadecimal, of TIME, a dot and the body.",
     ),
   );
 
@@ -257,22 +257,22 @@ function receiverDialog(/** @type {any} */ receiver = null, kind = receiver?.kin
         ? plainField("url", "URL", {
             value: receiver?.url ?? "",
             placeholder: "https://alerts.example.org/hook",
-            hint: "It gets a signed POST with JSON. Redirects are not followed.",
+            hint: "Receives a signed POST with JSON. Redirects are not followed.",
           })
         : plainField("recipients", "Recipients", {
             value: (receiver?.recipients ?? []).join("\n"),
             rows: 3,
-            hint: "One address a line.",
+            hint: "One address per line.",
           }),
       plainField("enabled", "State", {
         choices: [
-          ["true", "on"],
-          ["false", "off: it is told nothing"],
+          ["true", "enabled"],
+          ["false", "disabled: no notifications"],
         ],
         value: receiver?.enabled ?? true,
       }),
     ],
-    action: receiver ? "Save" : "Make it",
+    action: receiver ? "Save" : "Create",
     async submit(/** @type {any} */ { enabled, recipients, ...values }) {
       const given = {
         ...values,
@@ -284,9 +284,9 @@ function receiverDialog(/** @type {any} */ receiver = null, kind = receiver?.kin
         : await post("alerts/receivers/", { ...given, kind });
       refresh();
       const warned = made.warning
-        ? h("p", { class: "wrong", role: "alert" }, `Saved, but nothing reaches it now: ${made.warning}.`)
+        ? h("p", { class: "wrong", role: "alert" }, `Saved, but deliveries would fail: ${made.warning}.`)
         : null;
-      return made.secret ? h("div", {}, warned, secretTold(made.secret)) : warned;
+      return made.secret ? h("div", {}, warned, secretMessage(made.secret)) : warned;
     },
   });
 }
@@ -294,12 +294,12 @@ function receiverDialog(/** @type {any} */ receiver = null, kind = receiver?.kin
 /** @param {any} receiver */
 function newSecret(receiver) {
   openFormDialog({
-    title: `Another secret for ${receiver.name}`,
-    says: "The one it has stops to hold at once.",
+    title: `New secret for ${receiver.name}`,
+    says: "The current secret becomes invalid at once.",
     fields: [],
     action: "Generate",
     danger: true,
-    submit: async () => secretTold((await post(`alerts/receivers/${receiver.id}/secret/`, {})).secret),
+    submit: async () => secretMessage((await post(`alerts/receivers/${receiver.id}/secret/`, {})).secret),
   });
 }
 
@@ -309,7 +309,7 @@ function removeReceiver(receiver) {
   const used = rules.filter((rule) => rule.receivers.includes(receiver.id)).map((rule) => rule.name);
   openFormDialog({
     title: `Remove ${receiver.name}`,
-    says: used.length ? `Told by: ${used.join(", ")}. Those rules go on without it.` : "No rule tells it anything.",
+    says: used.length ? `Used by: ${used.join(", ")}. These rules remain, without this receiver.` : "No rule uses it.",
     fields: [],
     action: "Remove",
     danger: true,
@@ -334,7 +334,7 @@ function showReceivers(receivers) {
           "th",
           { scope: "row" },
           each.name,
-          each.enabled ? null : h("span", { class: "tag" }, "off"),
+          each.enabled ? null : h("span", { class: "tag" }, "disabled"),
           h(
             "small",
             { class: "muted vh wrap" },
@@ -348,7 +348,7 @@ function showReceivers(receivers) {
           button("Test", async () => {
             await change(
               () => post(`alerts/receivers/${each.id}/test/`, {}),
-              `A test is on its way to ${each.name}: see the log.`,
+              `Test message queued for ${each.name}: see the delivery log.`,
             );
           }),
           button("Edit", () => receiverDialog(each)),
@@ -373,7 +373,7 @@ function showNetworks(networks) {
               "div",
               {},
               h("code", {}, each.network),
-              h("small", { class: "muted vh" }, `by ${each.added_by}, ${clock(ms(each.added))}`),
+              h("small", { class: "muted vh" }, `added by ${each.added_by}, ${clock(ms(each.added))}`),
             ),
             h(
               "button",
@@ -383,26 +383,29 @@ function showNetworks(networks) {
                 ...unless("administer", null),
                 on: {
                   click: () =>
-                    change(() => remove(`alerts/networks/${each.id}/`), `${each.network} is not reached any more.`),
+                    change(
+                      () => remove(`alerts/networks/${each.id}/`),
+                      `Webhooks can no longer reach ${each.network}.`,
+                    ),
                 },
               },
-              "Forbid",
+              "Remove",
             ),
           ),
         )
-      : h("li", { class: "line muted" }, "None: webhooks reach public addresses only."),
+      : h("li", { class: "line muted" }, "None: webhooks can reach public addresses only."),
   );
 }
 
-// -- the log ----------------------------------------------------------------------------------------------------------
+// -- delivery log -----------------------------------------------------------------------------------------------------
 
 /** @param {any} delivery */
 const outcome = (delivery) => {
   const last = delivery.attempts.at(-1);
   const tries = delivery.tries > 1 ? ` after ${plural(delivery.tries, "attempt")}` : "";
   if (delivery.state === "done") return `delivered${tries}`;
-  if (delivery.state === "failed") return `given up${tries}: ${last?.outcome ?? ""}`;
-  return last ? [`${last.outcome}; tried again in `, untilElement(ms(delivery.due))] : "on its way";
+  if (delivery.state === "failed") return `failed${tries}: ${last?.outcome ?? ""}`;
+  return last ? [`${last.outcome}; next attempt in `, untilElement(ms(delivery.due))] : "sending";
 };
 
 /** @param {any} page */
@@ -412,32 +415,32 @@ function showLog(page) {
   byId("pager").hidden = page.count <= shownLog || shownLog >= 200;
   fill(
     byId("log"),
-    page.results.map((/** @type {any} */ told) => {
-      const [sign, word] = PHASES[told.phase];
-      const names = told.items.map((/** @type {any} */ each) => `${each.title}: ${each.name}`);
+    page.results.map((/** @type {any} */ notification) => {
+      const [sign, word] = PHASES[notification.phase];
+      const names = notification.items.map((/** @type {any} */ each) => `${each.title}: ${each.name}`);
       return h(
         "tr",
         {},
-        h("td", {}, clockElement(ms(told.at))),
-        h("td", {}, h("span", { class: `phase phase-${told.phase}` }, icon(sign), word)),
+        h("td", {}, clockElement(ms(notification.at))),
+        h("td", {}, h("span", { class: `phase phase-${notification.phase}` }, icon(sign), word)),
         h(
           "td",
           { class: "wrap" },
-          told.phase === "test"
-            ? "Sent by hand"
+          notification.phase === "test"
+            ? "Test message"
             : h(
                 "span",
                 { title: names.join("\n") },
                 names.slice(0, 2).join("; "),
-                told.count > 2 ? `; and ${told.count - 2} more` : "",
+                notification.count > 2 ? `; ${notification.count - 2} more` : "",
               ),
-          told.rule_name ? h("small", { class: "muted vh" }, `Rule ${told.rule_name}`) : null,
+          notification.rule_name ? h("small", { class: "muted vh" }, `Rule ${notification.rule_name}`) : null,
         ),
         h(
           "td",
           { class: "wrap" },
-          told.deliveries.length
-            ? told.deliveries.map((/** @type {any} */ each) =>
+          notification.deliveries.length
+            ? notification.deliveries.map((/** @type {any} */ each) =>
                 h(
                   "div",
                   {
@@ -450,20 +453,20 @@ function showLog(page) {
                   " ",
                   outcome(each),
                   each.state === "failed"
-                    ? button("Again", () =>
-                        change(() => post(`alerts/deliveries/${each.id}/again/`, {}), "It is tried again."),
+                    ? button("Retry", () =>
+                        change(() => post(`alerts/deliveries/${each.id}/again/`, {}), "Retry queued."),
                       )
                     : null,
                 ),
               )
-            : h("span", { class: "muted" }, "nobody to tell"),
+            : h("span", { class: "muted" }, "no receivers"),
         ),
       );
     }),
   );
 }
 
-// -- together ---------------------------------------------------------------------------------------------------------
+// -- loading ----------------------------------------------------------------------------------------------------------
 
 const { refresh, change } = poll(
   () =>
@@ -493,12 +496,12 @@ byId("new-email").addEventListener("click", () => receiverDialog(null, "email"))
 byId("new-silence").addEventListener("click", () => silence({}, "Silence a scope", true));
 byId("new-network").addEventListener("click", () =>
   openFormDialog({
-    title: "Let webhooks reach a network",
+    title: "Allow a private network",
     says:
-      "By default they reach public addresses only, so that nobody can make this machine call " +
-      "services that trust it.",
+      "By default, webhooks can reach public addresses only, so that they cannot call services of the " +
+      "internal network.",
     fields: [plainField("network", "Network", { placeholder: "10.20.0.0/16" })],
-    action: "Allow",
+    action: "Add",
     async submit(/** @type {any} */ values) {
       await post("alerts/networks/", values);
       refresh();

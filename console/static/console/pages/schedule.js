@@ -1,4 +1,4 @@
-// One schedule: what shall be done, when, for how long; and when that would be.
+// The form of a schedule: action, target, times and duration, with a preview of the next runs.
 
 import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
@@ -31,7 +31,7 @@ const EMPTY = {
   paused: false,
 };
 let pause = 0;
-let asked = 0;
+let previews = 0; // requested so far
 
 /** @param {any} of */
 const simple = (of) =>
@@ -49,7 +49,7 @@ async function show() {
   /** @type {Record<string, any>} */
   const fields = {
     name: plainField("name", "Name", { value: was.name, maxlength: 100, placeholder: "Nightly batch" }),
-    action: plainField("action", "What", {
+    action: plainField("action", "Action", {
       value: was.action,
       choices: [
         ["stop", "Stop producers"],
@@ -57,43 +57,43 @@ async function show() {
         ["policy", "Set policy fields"],
       ],
     }),
-    target: plainField("target", "Of", {
+    target: plainField("target", "Target", {
       value: was.target,
       list: "scopes",
       required: true,
-      hint: "An object name of the list; type=Broker is every queue of the broker.",
+      hint: "An object name from the list. type=Broker: all queues of the broker.",
     }),
-    pattern: plainField("pattern", "Only queues", {
+    pattern: plainField("pattern", "Restrict to queues", {
       value: was.pattern,
       placeholder: "orders.>",
-      hint: "A pattern, where that is the broker or a virtual host.",
+      hint: "A pattern, if the target is the broker or a virtual host.",
     }),
-    reason: plainField("reason", "Why", {
+    reason: plainField("reason", "Reason", {
       value: was.reason,
       maxlength: 500,
-      hint: "Everybody sees it while it is in force.",
+      hint: "Shown to all users during the window.",
     }),
-    mode: plainField("mode", "When", {
+    mode: plainField("mode", "Repeat", {
       value: mode,
       choices: [
-        ["weekly", "On days of the week"],
+        ["weekly", "Weekly"],
         ["once", "Once"],
-        ["cron", "By fields as of cron"],
+        ["cron", "Cron expression"],
       ],
     }),
-    zone: plainField("zone", "By the clock of", { value: was.zone, choices: zones.map((zone) => [zone, zone]) }),
+    zone: plainField("zone", "Time zone", { value: was.zone, choices: zones.map((zone) => [zone, zone]) }),
     time: plainField("time", "At", { type: "time", value: mode === "weekly" ? at : "22:00" }),
     once: plainField("once", "On", { type: "datetime-local", value: was.once }),
     cron: plainField("cron", "Minute, hour, days, months, weekdays", {
       value: `${was.minute} ${was.hour} ${was.days} ${was.months} ${was.weekdays}`,
-      hint: "Such as 30 22 * * mon-fri. With days and weekdays both set, either is enough, as in cron.",
+      hint: "E.g. 30 22 * * mon-fri. If days and weekdays are both set, either of them matches, as in cron.",
     }),
-    hours: plainField("hours", "For, hours", {
+    hours: plainField("hours", "Duration, hours", {
       type: "number",
       min: 0,
       max: 744,
       value: Math.floor(was.lasts / 60),
-      hint: "Then it is put back, if it is still as this left it. 0: it is not.",
+      hint: "Reverts afterwards unless changed meanwhile. 0 = does not revert.",
     }),
     minutes: plainField("minutes", "and minutes", { type: "number", min: 0, max: 59, value: was.lasts % 60 }),
   };
@@ -200,13 +200,13 @@ async function show() {
   }
 
   async function preview() {
-    const number = ++asked;
+    const number = ++previews;
     try {
       const body = given();
       if (body.once === "" && fields.mode.input.value === "once")
-        return void fill(byId("preview"), h("p", { class: "muted" }, "Say when."));
+        return void fill(byId("preview"), h("p", { class: "muted" }, "Enter a date and time."));
       const { upcoming } = await post("schedules/preview/", body);
-      if (number !== asked) return undefined;
+      if (number !== previews) return undefined;
       fill(
         byId("preview"),
         h("p", {}, h("strong", {}, whatInWords(body))),
@@ -219,14 +219,14 @@ async function show() {
                   "li",
                   {},
                   inZone(at, body.zone),
-                  h("small", { class: "muted" }, body.zone === HERE ? "" : ` (${inZone(at, HERE)} here)`),
+                  h("small", { class: "muted" }, body.zone === HERE ? "" : ` (${inZone(at, HERE)} local)`),
                 ),
               ),
             )
-          : h("p", { class: "wrong" }, "That is never due: it has passed, or there is no such day."),
+          : h("p", { class: "wrong" }, "No runs: the time has passed, or the date does not exist."),
       );
     } catch (error) {
-      if (number === asked) fill(byId("preview"), h("p", { class: "wrong" }, error.message));
+      if (number === previews) fill(byId("preview"), h("p", { class: "wrong" }, error.message));
     }
     return undefined;
   }
@@ -266,7 +266,7 @@ async function show() {
       const verb = action === "stop" ? "stops" : "starts";
       openFormDialog({
         title: `Save ${name || "this schedule"} for the whole broker?`,
-        says: `At each of its times it ${verb} the producers of every queue of ${settings.brokerTitle}.`,
+        says: `Each run ${verb} the producers of every queue of ${settings.brokerTitle}.`,
         fields: [],
         action: "Save",
         danger: action === "stop",
@@ -298,7 +298,7 @@ async function show() {
   byId("remove").addEventListener("click", () =>
     openFormDialog({
       title: `Remove ${was.name}`,
-      says: "What it has done stays in the list.",
+      says: "Its runs remain in the run history.",
       fields: [],
       action: "Remove",
       danger: true,

@@ -1,4 +1,4 @@
-// Schedules: what is due next, and what was done.
+// The schedules page: next runs and run history.
 
 import { get, post, query } from "../core/api.js";
 import { watch } from "../core/connection.js";
@@ -25,8 +25,8 @@ const button = (text, click) =>
 /** @type {Record<string, any>} */
 const STATES = {
   beginning: ["info", "due"],
-  open: ["running", "in force"],
-  ending: ["info", "to be put back"],
+  open: ["running", "active"],
+  ending: ["info", "revert due"],
   done: ["normal", "done"],
   failed: ["overfull", "failed"],
   missed: ["overfull", "missed"],
@@ -52,7 +52,7 @@ function showSchedules(schedules) {
             "th",
             { scope: "row" },
             h("a", { href: `/schedules/${each.id}/` }, each.name),
-            h("small", { class: "muted vh" }, `acts for ${each.user_name}`),
+            h("small", { class: "muted vh" }, `owner: ${each.user_name}`),
           ),
           h(
             "td",
@@ -64,7 +64,7 @@ function showSchedules(schedules) {
           h(
             "td",
             {},
-            each.open_run ? h("span", { class: "tag first" }, "in force now") : null,
+            each.open_run ? h("span", { class: "tag first" }, "active") : null,
             each.paused
               ? h("span", { class: "tag first" }, "paused")
               : next
@@ -72,23 +72,20 @@ function showSchedules(schedules) {
                     h("span", { title: inZone(next, each.zone) }, "in ", untilElement(ms(next))),
                     h("small", { class: "muted vh" }, inZone(next, each.zone)),
                   ]
-                : h("span", { class: "muted" }, "never again"),
+                : h("span", { class: "muted" }, "no more runs"),
           ),
           h(
             "td",
             { class: "acts" },
-            button(each.paused ? "Go on" : "Pause", () =>
+            button(each.paused ? "Resume" : "Pause", () =>
               change(
                 () => post(`schedules/${each.id}/${each.paused ? "go-on" : "pause"}/`, {}),
-                `${each.name} ${each.paused ? "goes on" : "is paused"}.`,
+                `${each.name} is ${each.paused ? "resumed" : "paused"}.`,
               ),
             ),
             each.open_run
               ? button("End now", () =>
-                  change(
-                    () => post(`schedules/runs/${each.open_run}/end/`, {}),
-                    `The window of ${each.name} has ended.`,
-                  ),
+                  change(() => post(`schedules/runs/${each.open_run}/end/`, {}), `Ended the window of ${each.name}.`),
                 )
               : null,
           ),
@@ -123,21 +120,20 @@ function showRuns(page) {
           h(
             "small",
             { class: "muted vh" },
-            `${ACTIONS[run.action]} of ` +
-              `${shortName(run.target)}${run.pattern ? ` ${run.pattern}` : ""}, for ` +
-              `${run.user_name}`,
+            `${ACTIONS[run.action]}: ` +
+              `${shortName(run.target)}${run.pattern ? ` ${run.pattern}` : ""}, owner ${run.user_name}`,
           ),
         ),
         h(
           "td",
           { class: "wrap" },
           run.begin_said || "…",
-          run.end_said ? h("div", {}, h("span", { class: "muted" }, "At its end: "), run.end_said) : null,
+          run.end_said ? h("div", {}, h("span", { class: "muted" }, "At end: "), run.end_said) : null,
           run.tries > 1 && !run.finished
             ? h("small", { class: "muted vh" }, `${plural(run.tries, "attempt")} so far`)
             : null,
           run.state === "failed" && run.ends && run.end_said
-            ? button("Put back now", () => change(() => post(`schedules/runs/${run.id}/end/`, {}), "Tried."))
+            ? button("Revert now", () => change(() => post(`schedules/runs/${run.id}/end/`, {}), "Revert attempted."))
             : null,
         ),
       );

@@ -1,4 +1,4 @@
-// Schedules in words.
+// Schedules as text: action, target, duration and times.
 
 import { duration } from "../core/format.js";
 import { shortName } from "../core/object_names.js";
@@ -11,7 +11,7 @@ const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", 
 const SHORT = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /**
- * A moment by the clock of a zone: "Mon 4 Jan, 22:00", with its year if that is another.
+ * Format a moment in a time zone: "Mon 4 Jan, 22:00", with the year unless it is the current one.
  *
  * @param {string} text
  * @param {any} zone
@@ -32,7 +32,7 @@ export function inZone(text, zone) {
 }
 
 /**
- * A policy field that a schedule sets; not every page that shows schedules knows the fields' declarations.
+ * Format a policy field that a schedule sets. Pages without the fields' declarations show name and value only.
  *
  * @param {any} name
  * @param {any} value
@@ -55,7 +55,7 @@ export function whatInWords(of) {
 }
 
 /**
- * "0,6" or "mon-fri" as days; null if it is written otherwise.
+ * Parse the weekdays of a cron expression ("0,6", "mon-fri"); null if they have another form.
  *
  * @param {string} text
  */
@@ -84,7 +84,7 @@ export function whenInWords(of) {
   if (of.once) return `Once, ${of.once.replace("T", " ")}`;
   const days = of.days === "*" && of.months === "*" ? weekdaysOf(of.weekdays) : null;
   if (!days || !/^\d+$/.test(of.hour) || !/^\d+$/.test(of.minute))
-    return `As of cron: ${of.minute} ${of.hour} ${of.days} ${of.months} ${of.weekdays}`;
+    return `Cron: ${of.minute} ${of.hour} ${of.days} ${of.months} ${of.weekdays}`;
   const at = `${of.hour.padStart(2, "0")}:${of.minute.padStart(2, "0")}`;
   if (days.size === 7) return `Every day at ${at}`;
   return `${[1, 2, 3, 4, 5, 6, 0]
