@@ -27,7 +27,7 @@ from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
 from brokers.engine.registry.connection import Connection
-from brokers.engine.registry.subscription import Wish
+from brokers.engine.registry.subscription import SubscriptionSpec
 from brokers.engine.registry.virtualhost import DEFAULT
 from brokers.engine.services.subscriptions import everything
 from brokers.engine.values.outcomes import Outcome
@@ -157,7 +157,7 @@ class InMemoryBroker:
             self.engine.sweep()
             while self.engine.release():
                 self._end_turn()
-            self.engine.stopping.look()
+            self.engine.stopping.end_due_stops()
             self._end_turn()
 
     def sample(self) -> None:
@@ -205,8 +205,10 @@ class InMemoryBroker:
         """Attach a consumer to a topic, with a subscription of this name if it is durable."""
         connection, engine = self._client(virtualhost), self.engine
         exchange, key = engine.routing.topic(engine.virtualhost(virtualhost), topic)
-        wish = Wish(topic, exchange.name, key or everything(exchange), connection.container_id, name, durable=durable)
-        queue = engine.subscriptions.subscribe(connection, wish).queue
+        spec = SubscriptionSpec(
+            topic, exchange.name, key or everything(exchange), connection.container_id, name, durable=durable
+        )
+        queue = engine.subscriptions.subscribe(connection, spec).queue
         consumer = engine.attach_consumer(connection, queue, name or "receiver", _ConsumerLink(), browsing=False)
         self._end_turn()
         return consumer
@@ -258,7 +260,7 @@ class InMemoryBroker:
                 agenda.changed.add(queue)
             for effect in turn.take_effects():
                 self._carry_out(effect)
-        turn.take_keep()
+        turn.take_records()
         for fact in turn.take_facts():
             self.engine.last_event += 1
             event = Event(self.engine.last_event, fact.at, fact.kind, fact.object, fact.text, fact.attributes)

@@ -1,4 +1,4 @@
-"""What a link that a client attaches becomes: a producer, a consumer, an outlet, or a node's link; or a refusal.
+"""What a link that a client attaches becomes: a producer, a consumer, a fan-out, or a node's link; or a refusal.
 
 One function for the two directions; rights are checked here, and the link is opened as what it was granted to be.
 """
@@ -12,12 +12,12 @@ from brokers.admin import AdminError, NotFound
 from brokers.amqp import proton as pn
 from brokers.amqp.consumer_link import ConsumerLink
 from brokers.amqp.coordinator_link import CoordinatorLink
+from brokers.amqp.fan_out_link import FanOutLink, Route
 from brokers.amqp.filters import read_filters
 from brokers.amqp.incoming_link import IncomingLink
 from brokers.amqp.link import Link
 from brokers.amqp.link_context import LinkContext
 from brokers.amqp.node_links import Node, NodeSource, NodeTarget
-from brokers.amqp.outlet_link import OutletLink, Route
 from brokers.amqp.producer_link import ProducerLink
 from brokers.amqp.properties import properties
 from brokers.amqp.refusals import Refused
@@ -30,16 +30,16 @@ from brokers.amqp.subscriber_link import (
     describe,
     is_durable,
     is_global,
+    spec_of,
     subscription_name,
     topic_name,
-    wish_of,
 )
 from brokers.amqp.temporary_link import TemporarySource, TemporaryTarget, TemporaryTopicTarget, describe_dynamic
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.subscription import Subscription
-from brokers.engine.services.outlet import Outlet
+from brokers.engine.services.fan_out import FanOut
 
 #: How a receiver asks for message groups: by a capability of its source or, where a client can set none (JMS), by this
 #: at the end of the address, unless a queue has that very name.
@@ -75,11 +75,11 @@ class _Attaching:
             raise Refused("amqp:not-implemented", "the source has no address: a consumer needs a queue")
         self._check_right("consume")
         self.broker.temporary.check_consumer(self.engine, address.removeprefix(SCHEME), durable=is_durable(remote))
-        wish = wish_of(self.broker, self.engine, pointer)
-        if wish is not None:
-            subscription = self.broker.subscriptions.subscribe(self.engine, wish)
+        spec = spec_of(self.broker, self.engine, pointer)
+        if spec is not None:
+            subscription = self.broker.subscriptions.subscribe(self.engine, spec)
             pn.terminus_copy(pn.link_source(pointer), remote)
-            confirm(pointer, wish)
+            confirm(pointer, spec)
             return self._open_subscriber(pointer, subscription)
         filters = read_filters(pn.terminus_filters(remote))
         grouped = GROUPS in pn.terminus_capabilities(remote)
@@ -102,7 +102,7 @@ class _Attaching:
             subscription = self.broker.subscriptions.named(self.engine, name, of_all_clients=everybody)
         except NotFound as missing:
             raise NotFound(f"the source has no address, and {missing}") from None
-        describe(pointer, subscription.wish)
+        describe(pointer, subscription.spec)
         return self._open_subscriber(pointer, subscription)
 
     def _open_subscriber(self, pointer: Any, subscription: Subscription) -> Link:
@@ -165,11 +165,11 @@ class _Attaching:
             link.producer = broker.attach_producer(self.engine, target, name, channel, link)
             return link
         route = self._route_to(*target, topic=topic is not None) if target else self._route_by_message()
-        outlet_link = OutletLink(self.context, pointer, route)
-        self._open_target(outlet_link, remote)
-        outlet_link.outlet = Outlet(broker.links, self.engine, name, channel, outlet_link.settled)
-        outlet_link.open()
-        return outlet_link
+        fan_out_link = FanOutLink(self.context, pointer, route)
+        self._open_target(fan_out_link, remote)
+        fan_out_link.fan_out = FanOut(broker.links, self.engine, name, channel, fan_out_link.settled)
+        fan_out_link.open()
+        return fan_out_link
 
     def _attach_coordinator(self, pointer: Any) -> Link:
         link = CoordinatorLink(self.context, pointer)
@@ -254,7 +254,7 @@ class _Attaching:
             topic = TemporaryTopicTarget(self.context, pointer, self._route_to(exchange, None, topic=True))
             topic.exchange = exchange
             self._open_target(topic, remote, dynamic=exchange.name)
-            topic.outlet = Outlet(self.broker.links, self.engine, name, channel, topic.settled)
+            topic.fan_out = FanOut(self.broker.links, self.engine, name, channel, topic.settled)
             topic.open()
             return topic
         queue = temporary.create_queue(self.engine)

@@ -20,10 +20,20 @@ from brokers.amqp.node_links import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.amqp.sign_in_attempts import SignInAttempts
 from brokers.engine.broker import Broker
-from brokers.engine.flow.turn import Close, CreditChanged, Detach, Discharged, Drain, Effect, Keep, Removed, Settled
+from brokers.engine.flow.turn import (
+    Close,
+    CreditChanged,
+    Detach,
+    Discharged,
+    Drain,
+    Effect,
+    PersistRecord,
+    Removed,
+    Settled,
+)
 from brokers.engine.values.events import Fact
 
-Settle = Callable[[list[Fact], list[Keep]], bool]
+Settle = Callable[[list[Fact], list[PersistRecord]], bool]
 
 #: Connections that have not opened yet, at most; the server has fewer where there are fewer file descriptors.
 MOST_UNOPENED = 5_000
@@ -124,11 +134,11 @@ class Container:
                 else:
                     link.finish_drain()
         unwritten = self.unwritten
-        if turn.facts or turn.before_facts or turn.keep:
+        if turn.facts or turn.before_facts or turn.records:
             for connection in [c for c in unwritten if c is not self.current]:
                 unwritten.discard(connection)
                 connection.flush()
-            if not self.settle(turn.take_facts(), turn.take_keep()):
+            if not self.settle(turn.take_facts(), turn.take_records()):
                 for connection in self.requesters:
                     connection.abandon()  # it must not hear that its change is made
         self.requesters.clear()

@@ -36,7 +36,7 @@ NO_MEMORY = "the broker has no memory for the message now"
 
 #: AMQP error condition and text.
 WHY_REJECTED = {
-    Outcome.REFUSED: (RESOURCE_LIMIT, "queue {queue} is full"),
+    Outcome.REJECTED: (RESOURCE_LIMIT, "queue {queue} is full"),
     Outcome.NOT_STORED: (RESOURCE_LIMIT, "queue {queue} cannot store the message now: see the broker's log"),
     Outcome.ROLLED_BACK: (ROLLED_BACK, "the message's transaction was rolled back"),
 }

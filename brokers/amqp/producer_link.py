@@ -29,7 +29,7 @@ from brokers.amqp.proton import (
 from brokers.engine.flow.producer import Producer
 from brokers.engine.values.outcomes import Outcome, Verdict
 
-TAKEN, HELD, REFUSED = Verdict.TAKEN, Verdict.HELD, Verdict.REFUSED
+IS_ACCEPTED, IS_PENDING, IS_REJECTED = Verdict.ACCEPTED, Verdict.PENDING, Verdict.REJECTED
 
 
 class ProducerLink(IncomingLink):
@@ -57,12 +57,12 @@ class ProducerLink(IncomingLink):
             return
         producer = self.producer
         verdict = producer.queue.publish(producer, body)
-        if verdict is TAKEN:
+        if verdict is IS_ACCEPTED:
             delivery_update(delivery, ACCEPTED)
             delivery_settle(delivery)
-        elif verdict is HELD:
+        elif verdict is IS_PENDING:
             self._hold(delivery)
-        elif verdict is REFUSED:
+        elif verdict is IS_REJECTED:
             self._reject(delivery)
         else:
             self._refuse_without_credit(delivery)
@@ -76,12 +76,12 @@ class ProducerLink(IncomingLink):
         if transaction is None:
             self.producer.queue.abort(self.producer)  # its credit is used
             return
-        verdict = transaction.publish(self.producer, body, told=not delivery_settled(delivery))
-        if verdict is TAKEN:
+        verdict = transaction.publish(self.producer, body, unsettled=not delivery_settled(delivery))
+        if verdict is IS_ACCEPTED:
             self.accept(delivery)
-        elif verdict is HELD:
+        elif verdict is IS_PENDING:
             self._hold(delivery)
-        elif verdict is REFUSED:
+        elif verdict is IS_REJECTED:
             self._reject(delivery)
         else:
             self._refuse_without_credit(delivery)
@@ -95,10 +95,10 @@ class ProducerLink(IncomingLink):
             link_advance(self.pointer)
             self.held.append(delivery)
 
-    def _reject(self, delivery: Any, outcome: Outcome = Outcome.REFUSED) -> None:
+    def _reject(self, delivery: Any, outcome: Outcome = Outcome.REJECTED) -> None:
         condition, text = WHY_REJECTED[outcome]
         queue = self.producer.queue
-        if outcome is Outcome.REFUSED and (reasons := queue.shortage_reasons()):
+        if outcome is Outcome.REJECTED and (reasons := queue.shortage_reasons()):
             short = ", ".join(reasons)
             text = f"the broker has no room for messages to queue {{queue}}: {short}"
         self.reject(delivery, condition, text.format(queue=queue.name))

@@ -25,7 +25,7 @@ from brokers.amqp.filters import SELECTOR, selector_of
 from brokers.amqp.link_context import LinkContext
 from brokers.engine.broker import Broker
 from brokers.engine.registry.connection import Connection
-from brokers.engine.registry.subscription import Subscription, Wish
+from brokers.engine.registry.subscription import Subscription, SubscriptionSpec
 from brokers.engine.services.subscriptions import everything
 from brokers.engine.values.message import sequence_of
 
@@ -65,7 +65,7 @@ def topic_name(terminus: Any) -> str | None:
     return address if TOPIC in capabilities or TEMPORARY_TOPIC in capabilities else None
 
 
-def wish_of(broker: Broker, engine: Connection, pointer: Any) -> Wish | None:
+def spec_of(broker: Broker, engine: Connection, pointer: Any) -> SubscriptionSpec | None:
     """The subscription that a receiving link asks for; None: its source is a queue. Raises AdminError."""
     source = pn.link_remote_source(pointer)
     address, topic = pn.terminus_address(source), topic_name(source)
@@ -81,7 +81,7 @@ def wish_of(broker: Broker, engine: Connection, pointer: Any) -> Wish | None:
     shared, durable = SHARED in capabilities, is_durable(source)
     everybody = shared and GLOBAL in capabilities
     filters = pn.terminus_filters(source)
-    return Wish(
+    return SubscriptionSpec(
         topic=topic,
         exchange=exchange.name,
         key=everything(exchange) if key is None else key,
@@ -107,24 +107,24 @@ def is_global(link: str) -> bool:
     return link.partition(DELIMITER)[2].startswith(GLOBAL)
 
 
-def confirm(pointer: Any, wish: Wish) -> None:
+def confirm(pointer: Any, spec: SubscriptionSpec) -> None:
     """Say in the local source, which is a copy of the remote one, which of its filters are applied."""
     applied = {}
-    if wish.no_local:
+    if spec.no_local:
         applied[symbol("no-local")] = Described(symbol(_NO_LOCAL[0]), [])
-    if wish.selector:
-        applied[symbol("jms-selector")] = Described(symbol(SELECTOR[0]), wish.selector)
+    if spec.selector:
+        applied[symbol("jms-selector")] = Described(symbol(SELECTOR[0]), spec.selector)
     pn.set_terminus_filter(pn.link_source(pointer), applied)
 
 
-def describe(pointer: Any, wish: Wish) -> None:
+def describe(pointer: Any, spec: SubscriptionSpec) -> None:
     """Tell a client that asked for a durable subscription by its name alone what it is."""
     source = pn.link_source(pointer)
     pn.terminus_set_type(source, pn.SOURCE)
-    pn.set_terminus_address(source, wish.topic)
+    pn.set_terminus_address(source, spec.topic)
     pn.terminus_set_durability(source, pn.DELIVERIES)
     pn.terminus_set_expiry_policy(source, pn.EXPIRE_NEVER)
-    shared = (SHARED,) if wish.shared else ()
-    everybody = (GLOBAL,) if wish.shared and not wish.client else ()
+    shared = (SHARED,) if spec.shared else ()
+    everybody = (GLOBAL,) if spec.shared and not spec.client else ()
     pn.set_terminus_capabilities(source, TOPIC, *shared, *everybody)
-    confirm(pointer, wish)
+    confirm(pointer, spec)

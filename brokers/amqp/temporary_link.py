@@ -8,8 +8,8 @@ from proton import Described, symbol, ulong
 
 from brokers.amqp import proton as pn
 from brokers.amqp.consumer_link import ConsumerLink
+from brokers.amqp.fan_out_link import FanOutLink
 from brokers.amqp.node_links import MAX_WAITING
-from brokers.amqp.outlet_link import OutletLink
 from brokers.amqp.producer_link import ProducerLink
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import Exchange
@@ -58,7 +58,7 @@ class TemporaryTarget(ProducerLink):
         self.context.broker.temporary.delete(self.queue)
 
 
-class TemporaryTopicTarget(OutletLink):
+class TemporaryTopicTarget(FanOutLink):
     """The client has made a topic, and may publish to it."""
 
     __slots__ = ("exchange",)

@@ -1,7 +1,7 @@
 """The broker put together: its registry, its services and how they know each other; and what the server drives it by.
 
 Refusals that a client can cause by what it sends are raised as the errors of `brokers.admin`, since the management
-node and the links both answer with them. What must survive a restart is left in `turn.keep`, record by record.
+node and the links both answer with them. What must survive a restart is left in `turn.records`, record by record.
 """
 
 from __future__ import annotations

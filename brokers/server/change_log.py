@@ -11,7 +11,7 @@ from collections import deque
 from itertools import compress
 
 from brokers.engine.broker import Broker
-from brokers.engine.flow.turn import Keep
+from brokers.engine.flow.turn import PersistRecord
 from brokers.engine.values.events import Fact
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.event_journal import EventJournal
@@ -45,13 +45,13 @@ class ChangeLog:
         self._followers = followers
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
 
-    def settle(self, facts: list[Fact], records: list[Keep]) -> bool:
+    def settle(self, facts: list[Fact], records: list[PersistRecord]) -> bool:
         """False: the disk would not take the records, and no client may hear that a change is safe."""
         self.put(records)
         self._unsaved.extend(facts)
         return self.save()
 
-    def put(self, records: list[Keep]) -> None:
+    def put(self, records: list[PersistRecord]) -> None:
         """Have them written by the next `save`."""
         for record in records:
             if record.value is None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from brokers.admin import AdminError
 from brokers.amqp.container import MOST_UNOPENED, Container
 from brokers.engine.broker import Broker
-from brokers.engine.flow.credit import HOLD_MS
+from brokers.engine.flow.credit import IDLE_CREDIT_MS
 from brokers.engine.flow.usage import Resource
 from brokers.engine.management.requests import Management
 from brokers.model import object_name
@@ -138,10 +138,10 @@ class Service:
         registry.last_store_id = max(registry.last_store_id, self.lineage.last_queue)
         self.users.ensure_console_user(self.data / SECRET)
         self._recover()
-        self.broker.shortages.look(self._available())
+        self.broker.shortages.measure(self._available())
         if not self.broker.virtualhosts:
             first_start(self.broker, demo=self.demo)
-        self.changes.put(self.broker.turn.take_keep())
+        self.changes.put(self.broker.turn.take_records())
         self.store.commit()
         try:
             await self.listening.start()
@@ -151,10 +151,10 @@ class Service:
             self._lock.close()
             raise
         words = f"Ready : {', '.join(self.addresses())}"
-        self.broker.turn.state("broker-ready", object_name("Broker"), "broker", words, {})
+        self.broker.turn.add_fact("broker-ready", object_name("Broker"), "broker", words, {})
         self.container.finish()
         self._timers = [
-            asyncio.create_task(self._every(HOLD_MS / 1000, self._sweep)),
+            asyncio.create_task(self._every(IDLE_CREDIT_MS / 1000, self._sweep)),
             asyncio.create_task(self._every(1.0, self._second)),
             asyncio.create_task(self._every(60.0, self._minute)),
             asyncio.create_task(self._renew_tls()),
@@ -171,11 +171,11 @@ class Service:
         for host in self.broker.virtualhosts.values():
             if host.store is None:
                 continue
-            state = partial(self.broker.turn.state, name=host.object_name, subject=f"vh(/{host.name})/ms(SQLite)")
-            state("store-recovery-start", words="Recovery Start", attributes={})
+            add_fact = partial(self.broker.turn.add_fact, name=host.object_name, subject=f"vh(/{host.name})/ms(SQLite)")
+            add_fact("store-recovery-start", words="Recovery Start", attributes={})
             count = self.broker.recover(host, self.messages.recover(host.name))
-            state("store-recovered", words=f"Recovered {count:,} messages", attributes={"messages": count})
-            state("store-recovery-complete", words="Recovery Complete", attributes={})
+            add_fact("store-recovered", words=f"Recovered {count:,} messages", attributes={"messages": count})
+            add_fact("store-recovery-complete", words="Recovery Complete", attributes={})
 
     async def stop(self) -> None:
         for timer in self._timers:
@@ -208,7 +208,7 @@ class Service:
                 refused=written.refused,
             )
         if written.fault is not None or written.refused:
-            self.broker.shortages.look()
+            self.broker.shortages.measure()
         self.container.finish()
 
     def _again(self) -> None:
@@ -270,7 +270,7 @@ class Service:
         if self.changes.failed:
             self.changes.save()
         self.broker.expire()
-        self.broker.shortages.look(self._available())
+        self.broker.shortages.measure(self._available())
         self.broker.transactions.sweep()
         self.samples.publish(self.broker.sample())
 

@@ -72,7 +72,7 @@ def adopt(data: Path) -> list[str]:
         said += _recreate_queues(broker, config, store)
     written = ConfigStore(data / CONFIG)
     try:
-        for record in broker.turn.take_keep():
+        for record in broker.turn.take_records():
             if record.value is not None:
                 written.put(record.kind, record.key, record.value)
         for name in config.stores:

@@ -23,7 +23,7 @@ PART = 60_000
 def small_machine(broker: BrokerThread) -> BrokerThread:
     def shrink(service: Service) -> None:
         service._memory = Memory(SIZE, "the machine's memory")
-        service.broker.shortages.look(service._available())
+        service.broker.shortages.measure(service._available())
 
     broker.do(shrink)
     return broker

@@ -146,11 +146,11 @@ def test_an_outcome_that_is_not_settled_is_settled_by_the_broker(broker: BrokerT
 
 def test_competing_consumers_share_a_queue_and_each_sees_its_part_in_order(broker: BrokerThread) -> None:
     with Crowd(broker) as crowd:
-        takers = [crowd.taker("q", credit=20) for _ in range(4)]
+        destructive = [crowd.taker("q", credit=20) for _ in range(4)]
         broker.until_queue("q", lambda q: q.consumer_count == 4, "four consumers")
         fill(broker, "q", list(range(400)))
         broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "all are gone")
-        parts = [crowd.do(lambda t=t: list(t.taken)) for t in takers]  # type: ignore[misc]
+        parts = [crowd.do(lambda t=t: list(t.taken)) for t in destructive]  # type: ignore[misc]
     assert sorted(number for part in parts for number in part) == list(range(400))
     assert all(part == sorted(part) for part in parts)
     assert all(len(part) > 20 for part in parts), f"shared out unevenly: {[len(p) for p in parts]}"

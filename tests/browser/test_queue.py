@@ -144,7 +144,7 @@ async def test_chart_does_not_draw_through_a_restart_of_the_broker(people: Peopl
 
     def restart(memory: InMemoryBroker) -> None:
         memory.advance(5_000)
-        memory.engine.turn.state("broker-ready", object_name("Broker"), "broker", "BRK-1004 : Ready", {})
+        memory.engine.turn.add_fact("broker-ready", object_name("Broker"), "broker", "BRK-1004 : Ready", {})
         memory._end_turn()
 
     broker.do(restart)
@@ -177,7 +177,7 @@ async def test_chart_fills_nothing_across_a_time_that_is_not_known(people: Peopl
 
     def restart(memory: InMemoryBroker) -> None:
         memory.advance(5_000)
-        memory.engine.turn.state("broker-ready", object_name("Broker"), "broker", "BRK-1004 : Ready", {})
+        memory.engine.turn.add_fact("broker-ready", object_name("Broker"), "broker", "BRK-1004 : Ready", {})
         memory._end_turn()
         memory.advance(10_000)
 

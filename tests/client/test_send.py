@@ -147,7 +147,7 @@ def test_stopped_producers_wait_and_go_on_when_they_are_started(operator: Operat
 def test_idle_publishers_answer_a_drain_so_that_another_gets_their_credit(
     operator: Operator, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brokers.engine.flow.credit.DRAIN_MS", 60_000)  # only an answer ends a drain
+    monkeypatch.setattr("brokers.engine.flow.credit.DRAIN_TIMEOUT_MS", 60_000)  # only an answer ends a drain
     operator.create("orders", capacity_messages=1)
     idle = [connection.publisher("orders") for _ in range(2)]
     operator.until(lambda: [p["credit"] for p in operator.producers("orders")] == [1, 1], "they have all the credit")

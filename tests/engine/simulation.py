@@ -245,7 +245,7 @@ class Simulation:
             for effect in turn.take_effects():
                 self._carry_out(effect)
         self.facts.extend(turn.take_facts())
-        for record in turn.take_keep():
+        for record in turn.take_records():
             if record.value is None:
                 self.kept.pop((record.kind, record.key), None)
             else:

@@ -12,7 +12,7 @@ from brokers.engine.flow.blocking import ALL_QUEUES
 from brokers.engine.flow.usage import Resource
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.connection import Connection
-from brokers.engine.services.outlet import Outlet
+from brokers.engine.services.fan_out import FanOut
 from brokers.engine.values.stops import Scope
 from brokers.testing import InMemoryBroker
 from tests.engine.simulation import Simulation
@@ -34,12 +34,12 @@ class Client:
     def queue(self, name: str, capacity: int) -> Queue:
         return self.broker.create_queue(self.broker.virtualhost("default"), name, {"capacity_messages": capacity})
 
-    def outlet(self, link: str = "link", channel: int = 1) -> Outlet:
-        return Outlet(self.broker.links, self.connection, link, channel, lambda parcel: None)
+    def fan_out(self, link: str = "link", channel: int = 1) -> FanOut:
+        return FanOut(self.broker.links, self.connection, link, channel, lambda message: None)
 
-    def send(self, outlet: Outlet, queues: list[Queue], count: int = 1) -> None:
+    def send(self, fan_out: FanOut, queues: list[Queue], count: int = 1) -> None:
         for number in range(count):
-            outlet.publish(b"x", queues, number)
+            fan_out.publish(b"x", queues, number)
             self.end_turn()
 
     def end_turn(self) -> None:
@@ -70,12 +70,12 @@ def client() -> Client:
 @pytest.mark.domain("2 who is blocked")
 def test_a_fan_out_is_one_channel_with_all_reasons_until_the_last_queue_is_underfull(client: Client) -> None:
     first, second = client.queue("first", 2), client.queue("second", 2)
-    outlet = client.outlet()
-    client.send(outlet, [first, second], 5)
+    fan_out = client.fan_out()
+    client.send(fan_out, [first, second], 5)
     assert first.gate.state.overfull
     assert second.gate.state.overfull
     assert client.log() == [f"{ENFORCED} (Queue first)"]
-    producers = [tap.producer for tap in outlet.taps.values()]
+    producers = [branch.producer for branch in fan_out.branches.values()]
     reasons = {"queue-overfull:first", "queue-overfull:second"}
     assert [set(p.reasons) for p in producers] == [reasons, reasons]
     client.broker.turn.now += 1000
@@ -95,9 +95,9 @@ def test_a_fan_out_is_one_channel_with_all_reasons_until_the_last_queue_is_under
 
 def test_a_producer_that_is_blocked_by_a_neighbour_of_its_fan_out_keeps_the_time(client: Client) -> None:
     small, large = client.queue("small", 1), client.queue("large", 1000)
-    outlet = client.outlet()
-    client.send(outlet, [small, large], 3)
-    there = outlet.taps[large].producer
+    fan_out = client.fan_out()
+    client.send(fan_out, [small, large], 3)
+    there = fan_out.branches[large].producer
     assert set(there.reasons) == {"queue-overfull:small"}
     assert (there.blocked_since, there.blocked_count) == (client.broker.turn.now, 1)
     client.broker.turn.now += 700
@@ -109,43 +109,43 @@ def test_a_producer_that_is_blocked_by_a_neighbour_of_its_fan_out_keeps_the_time
 
 def test_destinations_that_share_no_message_stay_apart(client: Client) -> None:
     full, free = client.queue("full", 1), client.queue("free", 100)
-    outlet = client.outlet()
-    client.send(outlet, [full], 3)
-    client.send(outlet, [free], 3)
-    assert outlet.taps[full].producer.blocked
-    assert not outlet.taps[free].producer.blocked
+    fan_out = client.fan_out()
+    client.send(fan_out, [full], 3)
+    client.send(fan_out, [free], 3)
+    assert fan_out.branches[full].producer.blocked
+    assert not fan_out.branches[free].producer.blocked
     # What goes to `free` goes to `full` as well only sometimes: it is not blocked.
-    client.send(outlet, [full, free], 1)
-    assert not outlet.taps[free].producer.blocked
-    assert set(outlet.taps[full].producer.reasons) == {"queue-overfull:full"}
+    client.send(fan_out, [full, free], 1)
+    assert not fan_out.branches[free].producer.blocked
+    assert set(fan_out.branches[full].producer.reasons) == {"queue-overfull:full"}
 
 
 def test_a_fan_out_that_takes_another_way_ends_the_shared_block(client: Client) -> None:
     small, large = client.queue("small", 1), client.queue("large", 1000)
-    outlet = client.outlet()
-    client.send(outlet, [small, large], 3)
-    there = outlet.taps[large].producer
+    fan_out = client.fan_out()
+    client.send(fan_out, [small, large], 3)
+    there = fan_out.branches[large].producer
     assert there.blocked
-    client.send(outlet, [large], 1)
+    client.send(fan_out, [large], 1)
     assert (there.blocked, there.blocked_since) == (False, None)
 
 
 def test_a_deleted_queue_of_a_fan_out_blocks_its_neighbours_no_more(client: Client) -> None:
     small, large = client.queue("small", 1), client.queue("large", 1000)
-    outlet = client.outlet()
-    client.send(outlet, [small, large], 3)
-    there = outlet.taps[large].producer
-    client.broker.detach(outlet.taps[small].producer)
-    outlet.forget(outlet.taps[small])
+    fan_out = client.fan_out()
+    client.send(fan_out, [small, large], 3)
+    there = fan_out.branches[large].producer
+    client.broker.detach(fan_out.branches[small].producer)
+    fan_out.forget(fan_out.branches[small])
     assert (there.blocked, there.blocked_since) == (False, None)
     assert client.connection.blocked == {}
 
 
 def test_two_links_of_a_channel_have_one_pair_of_lines_and_their_own_events(client: Client) -> None:
     a, b = client.queue("a", 1), client.queue("b", 1)
-    client.send(client.outlet("one"), [a], 3)
-    client.send(client.outlet("two"), [b], 3)
-    client.send(client.outlet("three", channel=2), [b], 1)
+    client.send(client.fan_out("one"), [a], 3)
+    client.send(client.fan_out("two"), [b], 3)
+    client.send(client.fan_out("three", channel=2), [b], 1)
     assert client.events() == [
         ("producer-blocked", f"{ENFORCED} (Queue a)", True),
         ("producer-blocked", f"{ENFORCED} (Queue b)", False),
@@ -160,10 +160,10 @@ def test_two_links_of_a_channel_have_one_pair_of_lines_and_their_own_events(clie
 
 def test_a_blocked_link_that_goes_leaves_the_next_of_its_channel_a_line_of_its_own(client: Client) -> None:
     a, b = client.queue("a", 1), client.queue("b", 1)
-    first = client.outlet("one")
+    first = client.fan_out("one")
     client.send(first, [a], 3)
     first.close()
-    client.send(client.outlet("two"), [b], 3)
+    client.send(client.fan_out("two"), [b], 3)
     assert client.log() == [f"{ENFORCED} (Queue a)", f"{ENFORCED} (Queue b)"]
 
 
@@ -204,14 +204,14 @@ def test_a_shortage_names_no_queue_and_is_explained_first(world: Simulation) -> 
     world.broker.shortages.set_limits({"memory_limit": 1000})
     world.facts.clear()
     world.send(sender, 20, size=100)
-    world.broker.shortages.look({Resource.MEMORY: 10_000})
+    world.broker.shortages.measure({Resource.MEMORY: 10_000})
     world.settle()
     exceeded, enforced = lines(world)
     assert exceeded.startswith("HGT-1006 : Memory Limit Exceeded")
     assert enforced == f"CHN-1005 : {ENFORCED} (Queue {ALL_QUEUES})"
     world.facts.clear()
     queue.lanes.purge()
-    world.broker.shortages.look({Resource.MEMORY: 10_000})
+    world.broker.shortages.measure({Resource.MEMORY: 10_000})
     world.settle()
     assert [line[:8] for line in lines(world)] == ["HGT-1007", "CHN-1006"]
 
@@ -226,26 +226,26 @@ def test_the_log_of_a_channel_begins_with_its_first_cause_and_ends_with_its_last
     """The oracle asks the queues, and no producer, whether something blocks a link of the channel."""
     client = Client()
     queues = [client.queue(name, 1) for name in "abc"]
-    outlets: dict[int, Outlet] = {}
+    fan_outs: dict[int, FanOut] = {}
     gone = False  # a link that goes while it is blocked ends the block without a line
     blocked = False
     for what, which, other in steps:
         queue = queues[which]
         if what == "send":
-            outlet = outlets.setdefault(other, client.outlet(f"link {other}"))
-            if outlet.credit:
-                client.send(outlet, queues[: which + 1] if other == 0 else [queue])
+            fan_out = fan_outs.setdefault(other, client.fan_out(f"link {other}"))
+            if fan_out.credit:
+                client.send(fan_out, queues[: which + 1] if other == 0 else [queue])
         elif what == "purge":
             queue.lanes.purge()
         elif what in ("stop", "start"):
             call = client.broker.stopping.stop_producers if what == "stop" else client.broker.stopping.start_producers
             call(Scope(virtualhost="default", queue=queue.name), "", "ann")
-        elif other in outlets:
-            gone = any(t.producer.blocked for t in outlets[other].taps.values())
-            outlets.pop(other).close()
+        elif other in fan_outs:
+            gone = any(t.producer.blocked for t in fan_outs[other].branches.values())
+            fan_outs.pop(other).close()
         client.end_turn()
-        taps = {q for outlet in outlets.values() for q in outlet.taps}
-        now = any(q.gate.state.overfull or q.gate.stops for q in taps)
+        branches = {q for fan_out in fan_outs.values() for q in fan_out.branches}
+        now = any(q.gate.state.overfull or q.gate.stops for q in branches)
         for line in client.log():
             if gone and line.startswith(ENFORCED):
                 blocked = False
@@ -254,6 +254,6 @@ def test_the_log_of_a_channel_begins_with_its_first_cause_and_ends_with_its_last
             blocked = not blocked
         blocked = blocked and now if what == "close" else blocked
         assert blocked == now
-        for tap in (tap for outlet in outlets.values() for tap in outlet.taps.values()):
-            assert tap.producer.blocked == (tap.producer.blocked_since is not None)
-            assert tap.producer.blocked >= bool(tap.producer.queue.gate.reasons())
+        for branch in (branch for fan_out in fan_outs.values() for branch in fan_out.branches.values()):
+            assert branch.producer.blocked == (branch.producer.blocked_since is not None)
+            assert branch.producer.blocked >= bool(branch.producer.queue.gate.reasons())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.engine.flow.credit import DRAIN_MS, FIRST_GRANT, GRACE_MS, HOLD_MS, UNSEEN_BYTES
+from brokers.engine.flow.credit import DEFAULT_MESSAGE_BYTES, DRAIN_TIMEOUT_MS, FIRST_GRANT, GRACE_MS, IDLE_CREDIT_MS
 from brokers.engine.flow.table import State
 from brokers.engine.queues.queue import Queue
 from brokers.engine.values.outcomes import Outcome
@@ -124,7 +124,7 @@ def test_a_ring_never_holds_its_producers(world):
 # -- the bound in bytes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [16, 100, 1000, UNSEEN_BYTES])
+@pytest.mark.parametrize("size", [16, 100, 1000, DEFAULT_MESSAGE_BYTES])
 @pytest.mark.parametrize("count", [1, 10, 100])
 def test_constant_sizes_overshoot_a_byte_limit_by_one_message_at_most(world, size, count):
     stop = 20 * size + size // 2
@@ -284,7 +284,7 @@ def test_an_idle_holder_is_drained_when_somebody_waits(world):
     idle = senders(world, queue, 2)
     waiting = world.sender(queue)
     assert (waiting.producer.credit, [s.producer.credit for s in idle]) == (0, [1, 1])
-    world.advance(2 * HOLD_MS)
+    world.advance(2 * IDLE_CREDIT_MS)
     assert all(s.producer.draining for s in idle)
     for sender in idle:
         sender.read()
@@ -316,9 +316,9 @@ def test_credit_that_is_not_given_back_in_time_is_withdrawn_and_stays_reserved_f
     queue = world.queue(capacity_messages=1)
     mute = senders(world, queue, 2, answers=False)
     waiting = world.sender(queue)
-    world.advance(2 * HOLD_MS)
+    world.advance(2 * IDLE_CREDIT_MS)
     assert all(s.producer.draining for s in mute)
-    world.advance(DRAIN_MS)
+    world.advance(DRAIN_TIMEOUT_MS)
     assert [(s.producer.probing, s.producer.withdrawn) for s in mute] == [(True, 1), (True, 1)]
     assert waiting.producer.probing, "it need not wait for what is reserved"
     assert queue.gate.ledger.reserved == 2
@@ -331,7 +331,7 @@ def test_a_late_message_on_withdrawn_credit_is_taken(world):
     mute = senders(world, queue, 3, answers=False)[0]
     mute.read()
     mute.send()
-    world.advance(2 * HOLD_MS + DRAIN_MS)
+    world.advance(2 * IDLE_CREDIT_MS + DRAIN_TIMEOUT_MS)
     assert (mute.producer.probing, mute.producer.withdrawn) == (True, 1)
     world.arrive(mute)
     assert (queue.gate.depth_messages, mute.refused, mute.producer.probing) == (1, 0, False)
@@ -401,7 +401,7 @@ def test_credit_that_a_client_counts_twice_after_an_overtaken_drain_waits_outsid
     held = mute.producer.credit
     assert held > 1
     world.send(waiting, 100)
-    world.advance(HOLD_MS + DRAIN_MS + 3 * SWEEP)
+    world.advance(IDLE_CREDIT_MS + DRAIN_TIMEOUT_MS + 3 * SWEEP)
     assert (mute.producer.probing, mute.producer.doubtful) == (True, held)
     for number in range(1 + mute.producer.withdrawn + mute.producer.lapsed + held):
         world.publish(mute, b"%d" % number)
@@ -543,4 +543,4 @@ def test_a_message_that_waits_outside_a_stopped_queue_is_rejected_when_its_time_
     assert len(queue.gate.parked) == 3
     world.advance(250)
     assert not queue.gate.parked
-    assert mute.outcomes == {Outcome.REFUSED: 3}
+    assert mute.outcomes == {Outcome.REJECTED: 3}

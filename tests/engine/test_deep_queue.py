@@ -126,10 +126,10 @@ def test_the_temp_limit_blocks_the_producers_of_what_spools_and_no_others(broker
     asyncio.run(broker.update(BROKER, {"temp_limit": 5000}, broker.management.read(BROKER).version))
     broker.publish(producer, 30, SIZE)
     temp(broker).used_bytes = 5001
-    broker.engine.shortages.look()
+    broker.engine.shortages.measure()
     assert list(producer.reasons) == ["temp-overfull"]
     assert not other.blocked
     assert producer.release_condition() == "the temp store comes down to 5,000 bytes (now 5,001)"
     temp(broker).used_bytes = 5000
-    broker.engine.shortages.look()
+    broker.engine.shortages.measure()
     assert not producer.blocked

@@ -19,7 +19,7 @@ from brokers.engine.values.message import DELAYED, NEVER, PLAIN, Header
 from brokers.engine.values.outcomes import Verdict
 from tests.engine.fake_store import FakeStore
 from tests.engine.simulation import START, SWEEP, Simulation
-from tests.engine.test_subscriptions import subscribe, wish
+from tests.engine.test_subscriptions import spec, subscribe
 
 
 def header(body: bytes) -> Header:
@@ -213,7 +213,7 @@ def test_a_queue_that_spools_keeps_bodies_on_disk_until_they_are_wanted() -> Non
     bodies = [body(n, 500 if n % 2 else 0) for n in range(1, 41)]
     sender = sim.sender(queue)
     for each in bodies:
-        assert sim.publish(sender, each) is Verdict.TAKEN
+        assert sim.publish(sender, each) is Verdict.ACCEPTED
     temp.write(sim.broker, "")
     few = sum(map(len, bodies[:5]))
     assert (len(queue.lanes.delayed), queue.memory_bytes() <= few) == (20, True)
@@ -235,7 +235,7 @@ def test_what_is_set_aside_does_not_go_to_the_temp_store_a_second_time() -> None
     sender = sim.sender(queue)
     bodies = [body(1, 500), body(2, 300), body(3, 100)]
     for each in bodies:
-        assert sim.publish(sender, each) is Verdict.TAKEN
+        assert sim.publish(sender, each) is Verdict.ACCEPTED
     line = queue.lanes.lane_of(1)
     line.take_in([(10**6 + n, b"in memory") for n in range(3)])
     queue.gate.depth_messages += 3
@@ -292,8 +292,8 @@ def test_a_slow_consumer_is_not_found_by_messages_that_it_could_not_have() -> No
     sim = simulation()
     sim.broker.slow_consumers.create(sim.host, "slow", {"topic": ">", "policy": "log", "messageAge": 4000})
     sim.broker.slow_consumers.create(sim.host, "many", {"topic": "many", "policy": "log", "messageCount": 1})
-    found, consumer = subscribe(sim, wish(sim))
-    many, _ = subscribe(sim, wish(sim, "many"))
+    found, consumer = subscribe(sim, spec(sim))
+    many, _ = subscribe(sim, spec(sim, "many"))
 
     def look(seconds: int) -> list[bool]:
         slow = []
@@ -316,7 +316,7 @@ def test_a_slow_consumer_is_not_found_by_messages_that_it_could_not_have() -> No
 
 def test_ages_of_what_goes_otherwise_are_forgotten() -> None:
     sim = simulation()
-    found, _ = subscribe(sim, wish(sim))
+    found, _ = subscribe(sim, spec(sim))
     queue = found.queue
     queue.enqueue(body(1, 100, 5000))
     queue.enqueue(body(2, 100))

@@ -295,7 +295,7 @@ def test_policies_outlive_a_restart(world):
     assert broker.queue("default", "orders.eu").gate.limits.stop_messages == 12
     assert broker.virtualhost("default").policies.count("orders.>") == 1
     assert not broker.turn.take_facts()
-    assert not broker.turn.take_keep()
+    assert not broker.turn.take_records()
 
 
 def test_what_happens_to_a_policy_is_told_with_before_and_after(world):
@@ -358,7 +358,7 @@ class Work:
         self.start()
 
     def start(self) -> None:
-        enforcement.settled.cache_clear()
+        enforcement.effective.cache_clear()
         self.resolved = self.put_in_force = 0
 
 
@@ -525,7 +525,7 @@ class Changes(RuleBasedStateMachine):
                 {p.pattern: (p.given, p.priority, p.version) for p in host.policies.by_pattern.values()},
                 {x.name: (x.own, x.version, self.keys(x)) for x in host.exchanges.values()},
                 {q.name: (q.own, q.gate.limits, explain(q.gate.settings), q.version) for q in host.queues.values()},
-                len(self.world.broker.turn.keep),
+                len(self.world.broker.turn.records),
                 len(self.world.broker.turn.facts),
                 self.world.kept,
             )

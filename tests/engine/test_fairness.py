@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from brokers.engine.flow.credit import DRAIN_MS, GRACE_MS, HOLD_MS
+from brokers.engine.flow.credit import DRAIN_TIMEOUT_MS, GRACE_MS, IDLE_CREDIT_MS
 from brokers.engine.queues.queue import Queue
 from tests.engine.simulation import SWEEP, Sender, Simulation
 
@@ -75,7 +75,7 @@ def jain(shares: list[int]) -> float:
 
 def turn(*, answers: bool) -> int:
     """How long an idle producer keeps credit from the others, ms."""
-    return HOLD_MS + SWEEP + (ROUND_TRIP if answers else DRAIN_MS + GRACE_MS + SWEEP)
+    return IDLE_CREDIT_MS + SWEEP + (ROUND_TRIP if answers else DRAIN_TIMEOUT_MS + GRACE_MS + SWEEP)
 
 
 def limit(capacity: int, idle: int, *, answers: bool) -> float:

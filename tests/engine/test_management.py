@@ -14,7 +14,7 @@ from brokers.engine.flow.turn import Close
 from brokers.engine.management.queries import MAX_PAGE
 from brokers.engine.management.requests import Management
 from brokers.engine.management.resources.resource import ManagedResource
-from brokers.engine.registry.subscription import Wish
+from brokers.engine.registry.subscription import SubscriptionSpec
 from brokers.engine.values.stops import Scope
 from brokers.model import TYPES, Kind, ObjectName, object_name
 from tests.engine.plainly import Plainly
@@ -56,8 +56,8 @@ def peopled() -> tuple[Simulation, Management]:
     world.broker.stopping.stop_producers(Scope(pattern="stocks.*"), "incident", "ann")
     slow = {"topic": "stocks.>", "messageCount": 5, "policy": "log"}
     world.broker.slow_consumers.create(world.host, "slow", slow)
-    wish = Wish("stocks.eu", "stocks", "eu", "client", "mine", durable=True, shared=True)
-    subscription = world.broker.subscriptions.subscribe(world.connection(), wish)
+    spec = SubscriptionSpec("stocks.eu", "stocks", "eu", "client", "mine", durable=True, shared=True)
+    subscription = world.broker.subscriptions.subscribe(world.connection(), spec)
     world.broker.attach_consumer(world.connection(), subscription.queue, "mine", Link(), browsing=False)
     world.broker.accounts.credentials = Plainly()
     world.broker.accounts.create({"name": "anna", "grants": ["default:publish"]})

@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from brokers.engine.broker import Broker
 from brokers.engine.flow.usage import Resource
-from brokers.engine.services.outlet import Outlet, Parcel
+from brokers.engine.services.fan_out import FanOut, RoutedMessage
 from brokers.engine.values.message import Header
 from tests.engine.fake_store import FakeStores
 from tests.engine.ports import Link
 from tests.engine.simulation import Sender, Simulation
 
 
-def in_memory(broker: Broker, *outlets: Outlet) -> int:
+def in_memory(broker: Broker, *fan_outs: FanOut) -> int:
     """Bytes of all bodies, by looking at each (no queue here spools, or has a store)."""
     found = 0
     for queue in broker.queues():
         found += sum(len(body) for line in queue.lanes.lanes for _, body in (*line.returned, *line.ready))
         found += sum(len(waiting.body) for waiting in (*queue.gate.parked, *queue.gate.awaiting))
-    return found + sum(len(parcel.body) for outlet in outlets for parcel in outlet.waiting)
+    return found + sum(len(message.body) for fan_out in fan_outs for message in fan_out.waiting)
 
 
 def until_nobody_sends(simulation: Simulation, senders: list[Sender], sizes: dict[Sender, int]) -> None:
@@ -37,7 +37,7 @@ def until_nobody_sends(simulation: Simulation, senders: list[Sender], sizes: dic
         for sender in senders:
             simulation.arrive(sender)
         simulation.advance(1000)
-        simulation.broker.shortages.look()
+        simulation.broker.shortages.measure()
         simulation.settle()
         if not sent and not any(sender.flows for sender in senders):
             return
@@ -103,7 +103,7 @@ def test_after_a_shortage_everybody_proceeds() -> None:
         until_nobody_sends(simulation, senders, dict.fromkeys(senders, 5_000))
         assert all(sender.sent > sent for sender, sent in zip(senders, before, strict=True))
         simulation.consume(consumer, 1000)
-        simulation.broker.shortages.look()
+        simulation.broker.shortages.measure()
         simulation.settle()
         assert not any(sender.producer.blocked for sender in senders)
 
@@ -134,17 +134,17 @@ def test_what_waits_for_a_fan_out_is_memory_and_bound_by_its_limit() -> None:
     simulation = Simulation()
     simulation.broker.shortages.set_limits({"memory_limit": 50_000})
     queues = [simulation.queue(name, capacity_messages=1) for name in ("a", "b")]
-    settled: list[Parcel] = []
-    outlet = Outlet(simulation.broker.links, simulation.connection(), "link", 0, settled.append)
+    settled: list[RoutedMessage] = []
+    fan_out = FanOut(simulation.broker.links, simulation.connection(), "link", 0, settled.append)
     sent = 0
-    while outlet.credit:
-        outlet.publish(b"x" * 20_000, queues, None)
+    while fan_out.credit:
+        fan_out.publish(b"x" * 20_000, queues, None)
         sent += 1
         simulation.settle()
-        outlet.top_up()
-    assert in_memory(simulation.broker, outlet) <= 50_000 + 2 * 20_000
-    assert simulation.broker.shortages.used(Resource.MEMORY) == in_memory(simulation.broker, outlet)
-    outlet.close()
+        fan_out.top_up()
+    assert in_memory(simulation.broker, fan_out) <= 50_000 + 2 * 20_000
+    assert simulation.broker.shortages.used(Resource.MEMORY) == in_memory(simulation.broker, fan_out)
+    fan_out.close()
     assert simulation.broker.shortages.used(Resource.MEMORY) == in_memory(simulation.broker)
 
 
@@ -155,11 +155,11 @@ def test_an_open_transaction_is_memory() -> None:
     transaction = simulation.broker.transactions.declare(sender.producer.connection, Link())
     assert transaction is not None
     for _ in range(5):
-        transaction.publish(sender.producer, b"x" * 1000, told=True)
-    simulation.broker.shortages.look()
+        transaction.publish(sender.producer, b"x" * 1000, unsettled=True)
+    simulation.broker.shortages.measure()
     assert simulation.broker.shortages.used(Resource.MEMORY) == 5_000
-    simulation.broker.transactions.doom(transaction, "amqp:transaction:rollback", "")
-    simulation.broker.shortages.look()
+    simulation.broker.transactions.fail(transaction, "amqp:transaction:rollback", "")
+    simulation.broker.shortages.measure()
     assert simulation.broker.shortages.used(Resource.MEMORY) == 0
 
 
@@ -178,7 +178,7 @@ def test_messages_that_wait_outside_are_let_in_though_they_alone_exceed_the_limi
         more = simulation.consume(consumer, 1)
         assert more, f"nothing moves after {taken} of 50"
         taken += more
-        simulation.broker.shortages.look()
+        simulation.broker.shortages.measure()
         simulation.settle()
     assert not sender.producer.blocked
 

@@ -95,14 +95,14 @@ class Model:
             way = "block"
         if (late and self.queue.gate.stops) or behind_others or way in ("block", "reject-after"):
             self.outside.append((producer, body, now + limits.reject_after_ms))
-            return Verdict.HELD
+            return Verdict.PENDING
         if way == "reject":
-            return Verdict.REFUSED
+            return Verdict.REJECTED
         self.enqueue(body)
         if way == "hold":
             self.held[producer] += 1
-            return Verdict.HELD
-        return Verdict.TAKEN
+            return Verdict.PENDING
+        return Verdict.ACCEPTED
 
     @property
     def takes_held(self) -> bool:
@@ -604,7 +604,7 @@ class EngineMachine(RuleBasedStateMachine):
         for producer, sender in self.world.senders.items():
             held = self.world.models[producer.queue].withheld(producer)
             assert producer.unsettled == held
-            assert sender.verdicts[Verdict.HELD] == held + sum(sender.outcomes.values())
+            assert sender.verdicts[Verdict.PENDING] == held + sum(sender.outcomes.values())
         for queue, model in self.world.models.items():
             assert [w.producer for w in queue.gate.parked] == [w[0] for w in model.outside]
             if queue.gate.parked and queue.gate.state is State.NORMAL:

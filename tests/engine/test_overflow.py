@@ -56,7 +56,7 @@ def test_hold_takes_messages_and_withholds_their_outcome_until_resume(broker: In
     queue = make(broker, mechanism="hold", producer_window_messages=20)
     producer = broker.attach_producer("q")
     verdicts = send(broker, producer, 100)
-    assert verdicts == [Verdict.TAKEN] * 11 + [Verdict.HELD] * (len(verdicts) - 11)
+    assert verdicts == [Verdict.ACCEPTED] * 11 + [Verdict.PENDING] * (len(verdicts) - 11)
     assert producer.unsettled == len(verdicts) - 11 > 0
     assert producer.unsettled <= 20, "the producer's window bounds what is withheld"
     assert producer.credit == 0
@@ -79,18 +79,18 @@ def test_reject_refuses_at_once_and_blocks_nobody(broker: InMemoryBroker) -> Non
     queue = make(broker, mechanism="reject")
     producer = broker.attach_producer("q")
     verdicts = send(broker, producer, 30)
-    assert verdicts == [Verdict.TAKEN] * 11 + [Verdict.REFUSED] * 19
+    assert verdicts == [Verdict.ACCEPTED] * 11 + [Verdict.REJECTED] * 19
     assert not producer.blocked
     assert producer.credit > 0
     assert (queue.gate.depth_messages, queue.gate.rejected) == (11, 19)
     broker.consume(broker.attach_consumer("q"), 6)
-    assert send(broker, producer, 1) == [Verdict.TAKEN]
+    assert send(broker, producer, 1) == [Verdict.ACCEPTED]
 
 
 def test_reject_after_lets_in_what_waited_when_there_is_room_in_time(broker: InMemoryBroker) -> None:
     queue = make(broker, mechanism="reject-after", reject_after_ms=500)
     producer = broker.attach_producer("q")
-    assert send(broker, producer, 13) == [Verdict.TAKEN] * 11 + [Verdict.HELD] * 2
+    assert send(broker, producer, 13) == [Verdict.ACCEPTED] * 11 + [Verdict.PENDING] * 2
     assert producer.blocked
     broker.advance(300)
     assert (queue.gate.depth_messages, queue.gate.rejected) == (11, 0)
@@ -110,7 +110,7 @@ def test_reject_after_rejects_what_waited_too_long(broker: InMemoryBroker) -> No
     assert settled(broker) == []
     engine.turn.now += 1
     engine.sweep()
-    assert settled(broker) == [Settled(producer.handle, 2, Outcome.REFUSED)]
+    assert settled(broker) == [Settled(producer.handle, 2, Outcome.REJECTED)]
     assert (queue.gate.rejected, producer.unsettled, queue.gate.depth_messages) == (2, 0, 11)
     assert longest_wait(queue.gate, engine.turn.now) >= 500
 
@@ -210,7 +210,7 @@ def test_what_waits_outside_gets_a_deadline_when_reject_after_comes_into_force(b
     queue = make(broker)
     producer = broker.attach_producer("q")
     asyncio.run(broker.call(NAME, "stop-producers", {"reason": "test"}))
-    assert queue.publish(producer, b"on its way") is Verdict.HELD
+    assert queue.publish(producer, b"on its way") is Verdict.PENDING
     broker.advance(60_000)
     assert len(queue.gate.parked) == 1
     update(broker, mechanism="reject-after", reject_after_ms=500)

@@ -11,7 +11,7 @@ from brokers.admin import AdminError, NotAllowed
 from brokers.engine.broker import Broker
 from brokers.engine.management.permission import ManagementAs
 from brokers.engine.management.requests import Management
-from brokers.engine.registry.subscription import Wish
+from brokers.engine.registry.subscription import SubscriptionSpec
 from brokers.engine.values.rights import ALL, Rights, parse_grants
 from brokers.model import TYPES, ObjectName, object_name
 from tests.engine.plainly import Plainly
@@ -141,9 +141,9 @@ def broker() -> Broker:
         client = broker.open_connection(
             f"vhost:{host}", user="w", remote_address="?", container_id="client", idle_timeout=0, handle=Peer()
         )
-        wish = Wish("news", "e", "news", "client", "mine", durable=True)
+        spec = SubscriptionSpec("news", "e", "news", "client", "mine", durable=True)
         broker.attach_producer(client, broker.queue(host, "q"), "p", 0, Link())
-        found = broker.subscriptions.subscribe(client, wish)
+        found = broker.subscriptions.subscribe(client, spec)
         broker.attach_consumer(client, found.queue, "mine", Link(), browsing=False)
     broker.accounts.create({"name": "anna"})
     return broker

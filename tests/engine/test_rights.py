@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.engine.values.rights import ALL, EVERY, NOBODY, RIGHTS, Rights, parse_grants
+from brokers.engine.values.rights import ALL, EVERY, NO_RIGHTS, RIGHTS, Rights, parse_grants
 
 USERS = {
-    "nobody": NOBODY,
+    "nobody": NO_RIGHTS,
     "publisher": Rights(grants=parse_grants(["a:publish"])),
     "worker": Rights(grants=parse_grants(["a:consume", "b:publish, consume"])),
     "manager of a": Rights(grants=parse_grants(["a:manage"])),
@@ -74,12 +74,12 @@ def test_what_is_no_grant_is_refused_by_name(wrong: object, named: str) -> None:
 
 def test_grants_for_one_virtual_host_add_up_and_its_name_may_have_a_colon() -> None:
     rights = Rights(grants=parse_grants(["a:b:publish", "a:b:consume", "*:manage"]))
-    assert rights.shown() == ["*:manage", "a:b:publish,consume"]
+    assert rights.as_texts() == ["*:manage", "a:b:publish,consume"]
 
 
 def test_the_rights_in_a_virtual_host_that_is_gone_are_gone() -> None:
     rights = Rights(grants=parse_grants(["a:publish", "b:consume"])).without("a")
-    assert rights.shown() == ["b:consume"]
+    assert rights.as_texts() == ["b:consume"]
 
 
 given_rights = st.frozensets(st.sampled_from(RIGHTS), min_size=1)
@@ -87,4 +87,4 @@ given_rights = st.frozensets(st.sampled_from(RIGHTS), min_size=1)
 
 @given(st.dictionaries(st.one_of(st.just(EVERY), st.text(min_size=1)), given_rights))
 def test_any_grants_read_back_from_their_text(grants: dict[str, frozenset[str]]) -> None:
-    assert parse_grants(Rights(grants=grants).shown()) == grants
+    assert parse_grants(Rights(grants=grants).as_texts()) == grants

@@ -49,15 +49,15 @@ class Scarce(Simulation):
         else:
             filler = self.sender(self.queue("filler"))
             self.say(filler, TRANSIENT + b"x" * 2000)
-        self.look()
+        self.measure()
         assert usage.overfull
 
     def end_shortage(self) -> None:
         self.broker.shortages.set_limits({})
-        self.look()
+        self.measure()
 
-    def look(self) -> None:
-        self.broker.shortages.look()
+    def measure(self) -> None:
+        self.broker.shortages.measure()
         self.settle()
 
     def say(self, sender: Sender, *bodies: bytes) -> Verdict:
@@ -101,7 +101,7 @@ def test_a_limit_blocks_the_producers_of_what_it_is_for_and_no_others(short: str
     simulation.run_short(short)
     assert {name for name, (sender, _) in senders.items() if sender.producer.blocked} == blocked
     for name, (sender, body) in senders.items():
-        took = simulation.say(sender, *[body] * 5) in (Verdict.TAKEN, Verdict.HELD)
+        took = simulation.say(sender, *[body] * 5) in (Verdict.ACCEPTED, Verdict.PENDING)
         assert took is (name not in blocked)
     for sender in beside:
         assert reasons(sender) == (["memory-overfull"] if short == "memory" else [])
@@ -120,9 +120,9 @@ def test_one_that_has_sent_nothing_yet_shows_with_one_message_what_it_is() -> No
     late = simulation.sender(kept)
     assert early.producer.credit == late.producer.credit == 1
     assert not early.producer.blocked
-    assert simulation.say(early, TRANSIENT) is Verdict.TAKEN
+    assert simulation.say(early, TRANSIENT) is Verdict.ACCEPTED
     assert early.producer.credit > 0
-    assert simulation.say(late, PERSISTENT) is Verdict.HELD
+    assert simulation.say(late, PERSISTENT) is Verdict.PENDING
     assert kept.gate.depth_messages == 1
     assert reasons(late) == ["store-overfull"]
     assert late.producer.credit == 0
@@ -141,11 +141,11 @@ def test_of_one_that_alternates_what_is_held_holds_what_follows_and_its_order_is
     simulation.say(sender, b"t0")
     simulation.say(other, b"t")
     simulation.run_short("store")
-    assert simulation.say(sender, b"t1") is Verdict.TAKEN
-    assert simulation.publish(sender, b"p2") is Verdict.HELD
+    assert simulation.say(sender, b"t1") is Verdict.ACCEPTED
+    assert simulation.publish(sender, b"p2") is Verdict.PENDING
     assert sender.producer.credit == 0
-    assert simulation.publish(sender, b"t3") is Verdict.HELD  # on credit that was taken back meanwhile
-    assert simulation.say(other, b"t") is Verdict.TAKEN
+    assert simulation.publish(sender, b"t3") is Verdict.PENDING  # on credit that was taken back meanwhile
+    assert simulation.say(other, b"t") is Verdict.ACCEPTED
     simulation.end_shortage()
     simulation.write()
     assert sender.outcomes == {Outcome.ACCEPTED: 2}
@@ -172,10 +172,10 @@ def test_with_reject_a_send_fails_at_once_while_a_limit_is_exceeded(short: str, 
     before = kept.gate.depth_messages
     assert not sender.producer.blocked
     for _ in range(5):
-        assert simulation.say(sender, body) is Verdict.REFUSED
+        assert simulation.say(sender, body) is Verdict.REJECTED
     assert (kept.gate.depth_messages, kept.gate.rejected) == (before, 5)
     simulation.end_shortage()
-    assert simulation.say(sender, body) in (Verdict.TAKEN, Verdict.HELD)
+    assert simulation.say(sender, body) in (Verdict.ACCEPTED, Verdict.PENDING)
 
 
 @pytest.mark.domain("4 failing sends for systemUsage")
@@ -185,16 +185,16 @@ def test_with_reject_after_a_send_fails_when_its_time_is_up_and_not_if_the_short
     sender = simulation.sender(queue)
     simulation.say(sender, TRANSIENT)
     simulation.run_short("memory")
-    assert simulation.say(sender, TRANSIENT) is Verdict.HELD
+    assert simulation.say(sender, TRANSIENT) is Verdict.PENDING
     assert reasons(sender) == ["memory-overfull"]
     simulation.advance(750)
     assert not sender.outcomes
     simulation.advance(50)
-    assert sender.outcomes == {Outcome.REFUSED: 1}
-    assert simulation.say(sender, TRANSIENT) is Verdict.HELD
+    assert sender.outcomes == {Outcome.REJECTED: 1}
+    assert simulation.say(sender, TRANSIENT) is Verdict.PENDING
     simulation.advance(400)
     simulation.end_shortage()
-    assert sender.outcomes == {Outcome.REFUSED: 1, Outcome.ACCEPTED: 1}
+    assert sender.outcomes == {Outcome.REJECTED: 1, Outcome.ACCEPTED: 1}
     assert not sender.producer.blocked
 
 
@@ -204,12 +204,12 @@ def test_a_change_of_another_field_gives_a_message_that_a_shortage_holds_no_more
     sender = simulation.sender(queue)
     simulation.say(sender, TRANSIENT)
     simulation.run_short("memory")
-    assert simulation.say(sender, TRANSIENT) is Verdict.HELD
+    assert simulation.say(sender, TRANSIENT) is Verdict.PENDING
     for capacity in (900, 800, 700, 600):
         simulation.advance(150)
         simulation.broker.set_own_policy(queue, {**queue.own, "capacity_messages": capacity})
         simulation.settle()
-    assert sender.outcomes == {Outcome.REFUSED: 1}
+    assert sender.outcomes == {Outcome.REJECTED: 1}
 
 
 @pytest.mark.domain("8 no input kills")
@@ -224,7 +224,7 @@ def test_what_comes_on_credit_for_far_smaller_messages_is_rejected_before_memory
     for sender in senders:
         simulation.say(sender, TRANSIENT)
         sender.read()
-    simulation.broker.shortages.look({Resource.MEMORY: 100_000})
+    simulation.broker.shortages.measure({Resource.MEMORY: 100_000})
     simulation.broker.shortages.set_limits({"memory_limit": 20_000})
     large = TRANSIENT * 5_000
     sent = len(senders)
@@ -234,19 +234,19 @@ def test_what_comes_on_credit_for_far_smaller_messages_is_rejected_before_memory
                 break
             sent += 1
             assert usage.used <= 75_000 + len(large)
-    refused = sum(sender.verdicts[Verdict.REFUSED] for sender in senders)
+    refused = sum(sender.verdicts[Verdict.REJECTED] for sender in senders)
     kept = queue.gate.depth_messages + len(queue.gate.parked) + len(queue.gate.awaiting)
     assert refused > 0
     assert kept + refused == sent
     taker = simulation.receiver(queue)
     for _ in range(100):
         simulation.consume(taker, 5)
-        simulation.look()
+        simulation.measure()
         simulation.advance(100)
     assert not usage.overfull
     for sender in [sender for sender in senders if not sender.refused]:
         sender.read()
-        assert simulation.say(sender, TRANSIENT) is Verdict.TAKEN
+        assert simulation.say(sender, TRANSIENT) is Verdict.ACCEPTED
 
 
 def test_a_transaction_waits_with_its_commit_for_a_message_that_a_limit_holds() -> None:
@@ -256,7 +256,7 @@ def test_a_transaction_waits_with_its_commit_for_a_message_that_a_limit_holds() 
     simulation.run_short("store")
     transaction = simulation.broker.transactions.declare(sender.producer.connection, Link())
     assert transaction is not None
-    assert transaction.publish(sender.producer, PERSISTENT, told=True) is Verdict.HELD
+    assert transaction.publish(sender.producer, PERSISTENT, unsettled=True) is Verdict.PENDING
     assert transaction.waiting
     simulation.end_shortage()
     assert not transaction.waiting
@@ -280,10 +280,10 @@ def test_a_virtual_hosts_own_store_blocks_all_its_producers() -> None:
     plain = simulation.sender(simulation.queue("plain"))
     simulation.broker.shortages.set_store_limits(simulation.host, {"store_overfull_bytes": 1000})
     simulation.store.used_bytes = 1001
-    simulation.look()
+    simulation.measure()
     assert reasons(plain) == ["store-overfull"]
     simulation.store.used_bytes = 1000
-    simulation.look()
+    simulation.measure()
     assert reasons(plain) == []
 
 
@@ -302,7 +302,7 @@ def test_whatever_runs_short_in_whatever_order_everything_comes_in_once_and_in_o
         if sender.producer.credit:
             kind = data.draw(st.sampled_from([TRANSIENT, PERSISTENT]))
             body = b"%s%d:%d" % (kind, senders.index(sender), len(sent[sender]))
-            assert simulation.publish(sender, body) in (Verdict.TAKEN, Verdict.HELD)
+            assert simulation.publish(sender, body) in (Verdict.ACCEPTED, Verdict.PENDING)
             sent[sender].append(body)
 
     for _ in range(data.draw(st.integers(1, 40))):
@@ -319,7 +319,7 @@ def test_whatever_runs_short_in_whatever_order_everything_comes_in_once_and_in_o
                 simulation.stores.by_name[""].write(simulation.broker, "")
             case _:
                 simulation.advance(200)
-                simulation.look()
+                simulation.measure()
     simulation.end_shortage()
     for sender in senders:
         assert not sender.producer.blocked

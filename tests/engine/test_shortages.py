@@ -41,7 +41,7 @@ def store(broker: InMemoryBroker, host: str = "default") -> FakeStore:
 
 
 def look(broker: InMemoryBroker, **available: int) -> None:
-    broker.engine.shortages.look({Resource[name.upper()]: value for name, value in available.items()})
+    broker.engine.shortages.measure({Resource[name.upper()]: value for name, value in available.items()})
     broker.advance(0)
 
 

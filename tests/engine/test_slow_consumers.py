@@ -15,7 +15,7 @@ from brokers.engine.queues.consumer import Consumer
 from brokers.engine.registry.slow_consumer import SlowConsumerPolicy, best
 from brokers.model import object_name
 from tests.engine.simulation import Simulation
-from tests.engine.test_subscriptions import Publisher, durable, restarted, subscribe, wish
+from tests.engine.test_subscriptions import Publisher, durable, restarted, spec, subscribe
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_most_specific_topic_wins_then_the_most_specific_subscription(world,
         ("both", "stocks.ibm", "mine"),
     ):
         policy(world, each, pattern, subscription=subscription, depth=1)
-    found, _ = subscribe(world, wish(world, topic, name=name, shared=bool(name)))
+    found, _ = subscribe(world, spec(world, topic, name=name, shared=bool(name)))
     assert Management(world.broker).read(found.object_name)["slow_consumer_policy"] == wins
 
 
@@ -75,7 +75,7 @@ patterns = st.builds(lambda ws, tail: ".".join([*ws, *tail]), st.lists(words, ma
 @given(st.lists(st.tuples(patterns.filter(bool), patterns), max_size=6), st.sampled_from(["a", "a.b", "b.a", ""]))
 def test_what_is_watched_is_the_best_match_whatever_the_order_of_changes(pairs, name):
     world = Simulation()
-    found, _ = subscribe(world, wish(world, "a.b", name=name, shared=bool(name)))
+    found, _ = subscribe(world, spec(world, "a.b", name=name, shared=bool(name)))
     for number, (topic, subscription) in enumerate(pairs):
         policy(world, str(number), topic, subscription=subscription, depth=1)
     for kept in list(world.host.slow_consumer_policies.values())[::2]:
@@ -98,7 +98,7 @@ def test_what_is_watched_is_the_best_match_whatever_the_order_of_changes(pairs, 
 )
 def test_each_trigger_finds_what_reaches_it_and_says_so_once(world, trigger, limit, says):
     policy(world, **{trigger: limit})
-    found, consumer = subscribe(world, wish(world))
+    found, consumer = subscribe(world, spec(world))
     publisher = Publisher(world)
     publisher.publish(count=2)
     assert look(world) == []
@@ -117,7 +117,7 @@ def test_each_trigger_finds_what_reaches_it_and_says_so_once(world, trigger, lim
 @pytest.mark.domain("2 slow consumers")
 def test_the_age_is_that_of_the_oldest_message_that_is_not_acknowledged(world):
     policy(world, messageAge=3000)
-    _, consumer = subscribe(world, wish(world))
+    _, consumer = subscribe(world, spec(world))
     tell_what_is_held(world, consumer)
     publisher = Publisher(world)
     world.give(consumer, 1000)
@@ -144,7 +144,7 @@ def tell_what_is_held(world: Simulation, consumer: Consumer) -> None:
 
 def test_messages_behind_a_backlog_have_an_age(world):
     world.broker.enforcement.create_policy(world.host, "subscriptions.>", {"capacity_messages": 1, "spool": "disk"})
-    found, consumer = subscribe(world, wish(world))
+    found, consumer = subscribe(world, spec(world))
     Publisher(world).publish(count=5)
     look(world, 3)
     assert found.message_age(world.broker.turn.now) == 2000
@@ -155,7 +155,7 @@ def test_messages_behind_a_backlog_have_an_age(world):
 
 def test_an_empty_subscription_is_never_slow(world):
     policy(world, messageAge=1)
-    subscribe(world, wish(world))
+    subscribe(world, spec(world))
     assert look(world, 5) == []
 
 
@@ -166,7 +166,7 @@ def test_an_empty_subscription_is_never_slow(world):
 @pytest.mark.parametrize("kind", ["ordinary", "durable", "durable and away"])
 def test_topicdelete_disconnects_the_consumer_and_deletes_the_subscription(world, kind):
     policy(world, messageCount=2, policy="topicdelete")
-    found, consumer = subscribe(world, wish(world) if kind == "ordinary" else durable(world))
+    found, consumer = subscribe(world, spec(world) if kind == "ordinary" else durable(world))
     if kind == "durable and away":
         world.leave(consumer)
     Publisher(world).publish(count=2)
@@ -185,7 +185,7 @@ def test_topicdelete_disconnects_the_consumer_and_deletes_the_subscription(world
 
 
 def test_a_policy_acts_on_subscriptions_that_are_there_and_stops_when_it_goes(world):
-    found, _ = subscribe(world, wish(world))
+    found, _ = subscribe(world, spec(world))
     Publisher(world).publish(count=3)
     assert look(world) == []
     slow = policy(world, messageCount=3)
@@ -204,7 +204,7 @@ def test_a_policy_of_one_virtual_host_says_nothing_of_another(world):
     other = world.broker.create_virtualhost("other")
     given = {"topic": ">", "messageCount": 1, "policy": "topicdelete"}
     world.broker.slow_consumers.create(other, "slow", given)
-    found, _ = subscribe(world, wish(world))
+    found, _ = subscribe(world, spec(world))
     Publisher(world).publish()
     assert look(world) == []
     assert found.queue.name in world.host.queues
@@ -243,8 +243,8 @@ def test_a_policy_may_name_the_subscription_alone_and_one_with_a_better_topic_wi
     given = {"subscription": "audit", "messageCount": 1, "policy": "log"}
     made = Management(world.broker).create(NAME, given, "ann")
     assert (made["topic"], made["subscription"]) == (None, "audit")
-    found, _ = subscribe(world, wish(world, "prices", name="audit", shared=True))
-    other, _ = subscribe(world, wish(world, "prices", name="another", shared=True))
+    found, _ = subscribe(world, spec(world, "prices", name="audit", shared=True))
+    other, _ = subscribe(world, spec(world, "prices", name="another", shared=True))
     management = Management(world.broker)
     assert management.read(found.object_name)["slow_consumer_policy"] == "slow"
     assert management.read(other.object_name)["slow_consumer_policy"] is None

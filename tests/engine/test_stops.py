@@ -339,7 +339,7 @@ def test_stops_queues_and_policies_outlive_a_restart(world):
     assert (mine.gate.limits.stop_messages, mine.gate.limits.stop_bytes) == (10, 5000)
     assert broker.queue("other", "orders.eu").gate.state is State.NORMAL
     assert not broker.turn.take_facts()
-    assert not broker.turn.take_keep()
+    assert not broker.turn.take_records()
 
 
 def test_a_stop_restored_is_as_old_as_it_was(world):
@@ -398,22 +398,22 @@ def test_a_stop_that_was_over_while_the_broker_was_away_ends_with_its_first_look
     broker = restarted(world)
     assert broker.stops == world.broker.stops
     assert broker.queue("default", "orders").gate.state is State.STOPPED
-    broker.stopping.look()
+    broker.stopping.end_due_stops()
     assert broker.queue("default", "orders").gate.state is State.NORMAL
     (fact,) = broker.turn.take_facts()
     assert fact.kind == "producers-started"
     assert "By : itself" in fact.text
-    assert [keep.value for keep in broker.turn.take_keep()] == [None]
+    assert [keep.value for keep in broker.turn.take_records()] == [None]
 
 
 def test_a_stop_is_in_force_until_its_time_is_up(world):
     queue = world.queue("orders")
     world.broker.stopping.stop_producers(EVERYWHERE, "", "ann", End(until=world.broker.turn.now + 1000))
     world.advance(999)
-    world.broker.stopping.look()
+    world.broker.stopping.end_due_stops()
     assert queue.gate.state is State.STOPPED
     world.advance(50)
-    world.broker.stopping.look()
+    world.broker.stopping.end_due_stops()
     assert queue.gate.state is State.NORMAL
 
 
@@ -425,7 +425,7 @@ def test_a_stop_of_several_queues_waits_for_the_fullest_and_passes_over_those_wi
     world.advance(500)
     world.broker.stopping.stop_producers(Scope("default"), "", "ann", End(below=50))
     world.consume(world.receiver(deep), 5)
-    world.broker.stopping.look()
+    world.broker.stopping.end_due_stops()
     assert deep.gate.state is State.NORMAL
     assert flat.gate.state is State.NORMAL
 
@@ -440,7 +440,7 @@ def test_asking_again_changes_the_end_and_nothing_else(world):
     assert (stop.reason, stop.actor, stop.end) == ("first", "ann", End())
     assert list(queue.gate.stops.values()) == [stop]
     world.advance(100_000)
-    stopping.look()
+    stopping.end_due_stops()
     assert queue.gate.state is State.STOPPED
     assert restarted(world).stops == world.broker.stops
 
@@ -451,7 +451,7 @@ def test_a_stop_whose_end_has_come_leaves_others_of_the_same_queue(world):
     stopping.stop_producers(Scope("default", "orders"), "mine", "ann")
     stopping.stop_producers(EVERYWHERE, "all", "ann", End(until=world.broker.turn.now + 1))
     world.advance(50)
-    stopping.look()
+    stopping.end_due_stops()
     assert list(queue.gate.stops) == [Scope("default", "orders")]
     assert queue.gate.state is State.STOPPED
 
@@ -486,7 +486,7 @@ def sent_in(world, senders, ms):
         for sender in senders:
             world.send(sender, 1000)
         world.advance(50)
-        world.broker.stopping.look()
+        world.broker.stopping.end_due_stops()
         world.settle()
     return sum(sender.producer.messages for sender in senders) - before
 
@@ -506,7 +506,7 @@ def test_a_staged_start_is_over_after_its_last_step_and_says_so(world):
     sent_in(world, senders, 5000)
     assert world.broker.stops
     world.advance(2000)
-    world.broker.stopping.look()
+    world.broker.stopping.end_due_stops()
     world.settle()
     assert not world.broker.stops
     assert not queue.gate.staged
@@ -535,7 +535,7 @@ def test_a_halted_staged_start_says_who_began_it_when_and_which_queue_halted_it(
     assert stop.halted == Halt("ann", "gently", begun, str(queue.object_name), 21, 20)
     assert stop.reason == "the staged start of ann halted: queue orders is at 21%, above 20%"
     fact = [fact for fact in world.facts if fact.kind == "producers-stopped"][-1]
-    assert (fact.attributes["actor"], fact.attributes["halted"]) == ("", stop.halted.shown())
+    assert (fact.attributes["actor"], fact.attributes["halted"]) == ("", stop.halted.as_json())
     assert "queue orders is at 21%" in fact.text
     assert "incident 7" not in fact.text
     again = restarted(world)

@@ -14,8 +14,8 @@ from brokers.engine.flow.turn import Detach
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.registry.connection import Connection
-from brokers.engine.registry.subscription import Arrivals, Subscription, Wish, queue_name
-from brokers.engine.services.outlet import Outlet
+from brokers.engine.registry.subscription import Arrivals, Subscription, SubscriptionSpec, queue_name
+from brokers.engine.services.fan_out import FanOut
 from brokers.engine.values.stops import Scope
 from brokers.model import object_name
 from tests.engine.ports import Link
@@ -27,19 +27,21 @@ def world() -> Simulation:
     return Simulation()
 
 
-def wish(world: Simulation, topic: str = "prices", **more: Any) -> Wish:
+def spec(world: Simulation, topic: str = "prices", **more: Any) -> SubscriptionSpec:
     exchange, key = world.broker.routing.topic(world.host, topic)
-    return Wish(topic, exchange.name, "#" if key is None else key, **{"client": "client", **more})
+    return SubscriptionSpec(topic, exchange.name, "#" if key is None else key, **{"client": "client", **more})
 
 
-def durable(world: Simulation, topic: str = "prices", **more: Any) -> Wish:
-    return wish(world, topic, **{"name": "mine", "durable": True, **more})
+def durable(world: Simulation, topic: str = "prices", **more: Any) -> SubscriptionSpec:
+    return spec(world, topic, **{"name": "mine", "durable": True, **more})
 
 
-def subscribe(world: Simulation, asked: Wish, connection: Connection | None = None) -> tuple[Subscription, Consumer]:
+def subscribe(
+    world: Simulation, wanted: SubscriptionSpec, connection: Connection | None = None
+) -> tuple[Subscription, Consumer]:
     """With a consumer that gives no credit yet."""
     connection = connection or world.connection()
-    subscription = world.broker.subscriptions.subscribe(connection, asked)
+    subscription = world.broker.subscriptions.subscribe(connection, wanted)
     consumer = world.broker.attach_consumer(connection, subscription.queue, "link", Link(), browsing=False)
     world.held[consumer] = []
     world.settle()
@@ -53,9 +55,9 @@ class Publisher:
         self.world = world
         self.accepted = 0
         self.connection = connection or world.connection()
-        self.outlet = Outlet(world.broker.links, self.connection, "out", 1, self._settled)
+        self.fan_out = FanOut(world.broker.links, self.connection, "out", 1, self._settled)
 
-    def _settled(self, parcel: Any) -> None:
+    def _settled(self, message: Any) -> None:
         self.accepted += 1
 
     def publish(self, topic: str = "prices", count: int = 1) -> None:
@@ -64,15 +66,15 @@ class Publisher:
             exchange, key = self.world.broker.routing.topic(self.world.host, topic)
             found = self.world.broker.active_subscriptions.wanting(exchange.route(key or ""), body, self.connection)
             if found:
-                self.outlet.publish(body, found, number)
+                self.fan_out.publish(body, found, number)
                 self.turn()
 
     def turn(self) -> None:
-        for tap in list(self.outlet.taps.values()):
-            if tap.producer.id not in self.world.broker.producers:
-                tap.end("amqp:resource-deleted", "as the container does")
+        for branch in list(self.fan_out.branches.values()):
+            if branch.producer.id not in self.world.broker.producers:
+                branch.end("amqp:resource-deleted", "as the container does")
         self.world.settle()
-        self.outlet.pump()  # the simulation grants credit, and knows nothing of taps
+        self.fan_out.pump()  # the simulation grants credit, and knows nothing of branches
         self.world.settle()
 
 
@@ -89,26 +91,28 @@ parts = st.text(alphabet="ab.|#%:", min_size=1, max_size=4)
 
 @given(st.lists(st.tuples(parts, parts, st.booleans(), st.booleans()), max_size=8, unique=True), parts)
 def test_no_two_subscriptions_have_the_same_queue_name(whose, topic):
-    wishes = [Wish(topic, "topics", topic, c if not g else "", n, durable=d, shared=g) for c, n, d, g in whose]
-    wishes += [Wish(topic, "topics", topic, c) for c, *_ in whose]
-    names = {queue_name(w, number) for number, w in enumerate(wishes)}
-    identities = {(w.client, w.name, w.durable) for w in wishes if w.name}
+    specs = [
+        SubscriptionSpec(topic, "topics", topic, c if not g else "", n, durable=d, shared=g) for c, n, d, g in whose
+    ]
+    specs += [SubscriptionSpec(topic, "topics", topic, c) for c, *_ in whose]
+    names = {queue_name(w, number) for number, w in enumerate(specs)}
+    identities = {(w.client, w.name, w.durable) for w in specs if w.name}
     assert len(names) == len(identities) + len(whose)
 
 
 def test_the_name_of_a_queue_tells_topic_client_and_subscription(world):
-    assert queue_name(wish(world, client="c1"), 7) == "subscriptions.prices.c1|#7"
+    assert queue_name(spec(world, client="c1"), 7) == "subscriptions.prices.c1|#7"
     assert queue_name(durable(world, client="host.eu"), 0) == "subscriptions.prices.host%2Eeu|mine"
-    assert queue_name(wish(world, "a.>", client="", name="x", shared=True), 0) == "subscriptions.a.>.|x|volatile"
+    assert queue_name(spec(world, "a.>", client="", name="x", shared=True), 0) == "subscriptions.a.>.|x|volatile"
 
 
 # -- who gets what -------------------------------------------------------------------------------------------------
 
 
 def test_each_ordinary_subscription_gets_every_message_and_a_shared_one_each_once(world):
-    _, one = subscribe(world, wish(world))
-    _, two = subscribe(world, wish(world))
-    sharing = wish(world, name="ours", shared=True)
+    _, one = subscribe(world, spec(world))
+    _, two = subscribe(world, spec(world))
+    sharing = spec(world, name="ours", shared=True)
     together, first = subscribe(world, sharing)
     same, second = subscribe(world, sharing)
     assert same is together
@@ -122,9 +126,9 @@ def test_each_ordinary_subscription_gets_every_message_and_a_shared_one_each_onc
 
 
 def test_wildcards_get_what_they_match(world):
-    _, star = subscribe(world, wish(world, "stocks.*"))
-    _, rest = subscribe(world, wish(world, "stocks.>"))
-    _, plain = subscribe(world, wish(world, "stocks.ibm"))
+    _, star = subscribe(world, spec(world, "stocks.*"))
+    _, rest = subscribe(world, spec(world, "stocks.>"))
+    _, plain = subscribe(world, spec(world, "stocks.ibm"))
     publisher = Publisher(world)
     for topic in ("stocks.ibm", "stocks.eu.sap", "bonds"):
         publisher.publish(topic)
@@ -133,8 +137,8 @@ def test_wildcards_get_what_they_match(world):
 
 def test_a_topic_that_is_an_exchange_is_routed_by_that_exchange(world):
     world.broker.routing.create_exchange(world.host, "stocks", "topic")
-    _, everything = subscribe(world, wish(world, "stocks"))
-    _, some = subscribe(world, wish(world, "stocks/eu.*"))
+    _, everything = subscribe(world, spec(world, "stocks"))
+    _, some = subscribe(world, spec(world, "stocks/eu.*"))
     Publisher(world).publish("stocks/eu.sap")
     Publisher(world).publish("stocks/us.ibm")
     assert (everything.queue.gate.depth_messages, some.queue.gate.depth_messages) == (2, 1)
@@ -143,8 +147,8 @@ def test_a_topic_that_is_an_exchange_is_routed_by_that_exchange(world):
 
 def test_a_subscription_without_local_messages_gets_those_of_others_only(world):
     mine = world.connection()
-    _, deaf = subscribe(world, wish(world, no_local=True), mine)
-    _, hearing = subscribe(world, wish(world), mine)
+    _, deaf = subscribe(world, spec(world, no_local=True), mine)
+    _, hearing = subscribe(world, spec(world), mine)
     Publisher(world, mine).publish()
     assert (deaf.queue.gate.depth_messages, hearing.queue.gate.depth_messages) == (0, 1)
     Publisher(world).publish()
@@ -153,7 +157,7 @@ def test_a_subscription_without_local_messages_gets_those_of_others_only(world):
 
 def test_a_selector_keeps_what_does_not_match_out_of_the_queue(world):
     world.broker.active_subscriptions.compile = lambda text: lambda body: text.encode() in body
-    _, choosy = subscribe(world, wish(world, selector="1"))
+    _, choosy = subscribe(world, spec(world, selector="1"))
     Publisher(world).publish(count=3)
     assert choosy.queue.gate.depth_messages == 1
 
@@ -163,7 +167,7 @@ def test_topics_are_not_created_where_clients_may_not_create(world):
     with pytest.raises(NotFound, match="there is no topic prices in virtual host default"):
         world.broker.routing.topic(world.host, "prices")
     world.broker.routing.create_exchange(world.host, "topics", "topic")
-    subscribe(world, wish(world))
+    subscribe(world, spec(world))
 
 
 def test_an_exchange_that_cannot_route_topics_is_named_in_the_refusal(world):
@@ -174,7 +178,7 @@ def test_an_exchange_that_cannot_route_topics_is_named_in_the_refusal(world):
 
 def test_a_topic_that_cannot_be_bound_leaves_no_queue_behind(world):
     with pytest.raises(InvalidValue, match="stand for whole words"):
-        subscribe(world, wish(world, "stocks.a*"))
+        subscribe(world, spec(world, "stocks.a*"))
     assert not world.host.queues
     assert not world.broker.registry.subscriptions
 
@@ -189,9 +193,9 @@ def test_a_full_subscription_holds_its_publishers_until_it_is_read(world, place)
         world.broker.routing.set_policy(topics, {"capacity_messages": 5})
     else:
         world.broker.enforcement.create_policy(world.host, "subscriptions.prices.>", {"capacity_messages": 5})
-    _, slow = subscribe(world, wish(world))
-    _, fast = subscribe(world, wish(world))
-    _, elsewhere = subscribe(world, wish(world, "news"))
+    _, slow = subscribe(world, spec(world))
+    _, fast = subscribe(world, spec(world))
+    _, elsewhere = subscribe(world, spec(world, "news"))
     world.give(fast, 1000)
     publisher = Publisher(world)
     publisher.publish(count=20)
@@ -211,7 +215,7 @@ def test_a_full_subscription_holds_its_publishers_until_it_is_read(world, place)
 def test_a_ring_subscription_drops_its_oldest_and_holds_nobody(world):
     pattern = {"capacity_messages": 5, "overflow": "ring"}
     world.broker.enforcement.create_policy(world.host, "subscriptions.>", pattern)
-    _, slow = subscribe(world, wish(world))
+    _, slow = subscribe(world, spec(world))
     publisher = Publisher(world)
     publisher.publish(count=20)
     assert publisher.accepted == 20
@@ -222,7 +226,7 @@ def test_a_ring_subscription_drops_its_oldest_and_holds_nobody(world):
 
 
 def test_an_ordinary_subscription_ends_with_its_link(world):
-    subscription, consumer = subscribe(world, wish(world))
+    subscription, consumer = subscribe(world, spec(world))
     Publisher(world).publish()
     world.give(consumer, 1)
     world.leave(consumer)
@@ -235,7 +239,7 @@ def test_an_ordinary_subscription_ends_with_its_link(world):
 
 
 def test_a_shared_subscription_ends_with_the_last_that_share_it(world):
-    sharing = wish(world, name="ours", shared=True)
+    sharing = spec(world, name="ours", shared=True)
     (_, one), (_, two) = subscribe(world, sharing), subscribe(world, sharing)
     world.leave(one)
     assert two.queue.name in world.host.queues
@@ -265,9 +269,9 @@ def test_a_durable_subscription_stays_and_gathers_until_it_is_unsubscribed(world
 
 def test_a_name_belongs_to_a_client_or_to_everybody(world):
     shared = {"shared": True, "name": "mine"}
-    wishes = [durable(world, client=c) for c in ("a", "b")] + [durable(world, client="", **shared)]
-    wishes.append(wish(world, client="", **shared))
-    assert len({subscribe(world, each)[0] for each in wishes}) == 4
+    specs = [durable(world, client=c) for c in ("a", "b")] + [durable(world, client="", **shared)]
+    specs.append(spec(world, client="", **shared))
+    assert len({subscribe(world, each)[0] for each in specs}) == 4
 
 
 def test_another_topic_under_the_same_name_replaces_an_unused_subscription_and_not_a_used_one(world):
@@ -307,14 +311,14 @@ def test_deleting_it_through_management_detaches_its_consumers(world, type_name)
 
 def test_durable_subscriptions_survive_a_restart_and_others_leave_no_trace(world):
     subscribe(world, durable(world, shared=True, no_local=True))
-    _, ordinary = subscribe(world, wish(world))
-    subscribe(world, wish(world, name="ours", shared=True))
+    _, ordinary = subscribe(world, spec(world))
+    subscribe(world, spec(world, name="ours", shared=True))
     world.broker.set_own_policy(ordinary.queue, {"capacity_messages": 3})
     world.broker.stopping.stop_producers(Scope("default", ordinary.queue.name), "", "ann")
     world.settle()
     broker = restarted(world)
     (restored,) = broker.registry.subscriptions.values()
-    assert restored.wish == durable(world, shared=True, no_local=True)
+    assert restored.spec == durable(world, shared=True, no_local=True)
     host = broker.virtualhosts["default"]
     assert set(host.queues) == {restored.queue.name}
     assert broker.routing.topic(host, "prices")[0].route("prices") == (restored.queue,)
@@ -327,8 +331,8 @@ def test_a_virtual_host_takes_its_subscriptions_and_policies_with_it(world):
     other = world.broker.virtualhosts["other"]
     exchange = world.broker.routing.create_exchange(other, "topics", "topic")
     connection = world.connection("other")
-    asked = Wish("prices", exchange.name, "prices", "client", "mine", durable=True)
-    world.broker.subscriptions.subscribe(connection, asked)
+    wanted = SubscriptionSpec("prices", exchange.name, "prices", "client", "mine", durable=True)
+    world.broker.subscriptions.subscribe(connection, wanted)
     world.broker.slow_consumers.create(other, "slow", {"topic": ">", "depth": 5, "policy": "log"})
     world.broker.close_connection(connection)
     world.broker.delete_virtualhost(other)
@@ -348,7 +352,7 @@ def test_a_message_is_known_to_be_as_old_as_it_is_but_for_the_time_between_two_l
         for _ in range(arriving):
             newest += 1
             came[newest] = second * 1000 - 999  # just after the look before
-        arrivals.look(newest, second * 1000)
+        arrivals.sample(newest, second * 1000)
         oldest = min(oldest + leaving, newest + 1)
         if oldest <= newest:
             true = second * 1000 - came[oldest]

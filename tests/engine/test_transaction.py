@@ -13,7 +13,7 @@ from brokers.engine.flow.table import State as QueueState
 from brokers.engine.flow.turn import Discharged, Effect, Settled
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.transaction import ROLLED_BACK, Acknowledgement, State, Transaction
-from brokers.engine.services.outlet import Outlet, Parcel
+from brokers.engine.services.fan_out import FanOut, RoutedMessage
 from brokers.engine.services.transactions import MOST_OPEN, TIMED_OUT
 from brokers.engine.values.message import PLAIN, Header
 from brokers.engine.values.outcomes import Outcome, Verdict
@@ -43,10 +43,12 @@ class Recording(InMemoryBroker):
         assert transaction is not None
         return transaction
 
-    def send(self, transaction: Transaction, producer: Producer, *bodies: bytes, told: bool = True) -> list[Verdict]:
+    def send(
+        self, transaction: Transaction, producer: Producer, *bodies: bytes, unsettled: bool = True
+    ) -> list[Verdict]:
         verdicts = []
         for body in bodies:
-            verdicts.append(transaction.publish(producer, body, told=told))
+            verdicts.append(transaction.publish(producer, body, unsettled=unsettled))
             self._end_turn()
         return verdicts
 
@@ -195,7 +197,7 @@ def test_a_connection_has_so_many_transactions_at_most(broker: Recording) -> Non
 def test_a_message_that_is_rejected_leaves_the_rest_to_be_committed(broker: Recording) -> None:
     queue, producer = broker.queue(capacity_messages=2, mechanism="reject"), broker.attach_producer("q")
     transaction = broker.begin(producer)
-    assert broker.send(transaction, producer, b"a", b"b", b"c", b"d") == [Verdict.TAKEN] * 3 + [Verdict.REFUSED]
+    assert broker.send(transaction, producer, b"a", b"b", b"c", b"d") == [Verdict.ACCEPTED] * 3 + [Verdict.REJECTED]
     assert broker.commit(transaction) is State.COMMITTED
     assert bodies(queue) == [b"a", b"b", b"c"]
 
@@ -203,7 +205,7 @@ def test_a_message_that_is_rejected_leaves_the_rest_to_be_committed(broker: Reco
 def test_a_settled_message_that_is_rejected_dooms_the_transaction(broker: Recording) -> None:
     queue, producer = broker.queue(capacity_messages=2, mechanism="reject"), broker.attach_producer("q")
     transaction = broker.begin(producer)
-    broker.send(transaction, producer, b"a", b"b", b"c", b"d", told=False)
+    broker.send(transaction, producer, b"a", b"b", b"c", b"d", unsettled=False)
     assert transaction.fault is not None
     assert transaction.fault[0] == ROLLED_BACK
     assert queue.gate.depth_messages == 0
@@ -217,7 +219,7 @@ def test_a_commit_waits_for_a_message_that_waits_outside_until_there_is_room(bro
     queue.publish(producer, b"1")
     queue.publish(producer, b"2")
     transaction = broker.begin(producer)
-    assert broker.send(transaction, producer, b"a") == [Verdict.HELD]
+    assert broker.send(transaction, producer, b"a") == [Verdict.PENDING]
     assert broker.commit(transaction) is State.COMMITTING
     queue.lanes.purge()
     broker._end_turn()
@@ -236,9 +238,9 @@ def waiting_commits(broker: Recording, count: int) -> tuple[Queue, list[Transact
     queue.enqueue(b"x" * 900)
     producers = [broker.attach_producer("q") for _ in range(count)]
     transactions = [broker.begin(producer) for producer in producers]
-    assert broker.send(transactions[0], producers[0], b"x" * 200) == [Verdict.TAKEN]
+    assert broker.send(transactions[0], producers[0], b"x" * 200) == [Verdict.ACCEPTED]
     for transaction, producer in zip(transactions, producers, strict=True):
-        assert broker.send(transaction, producer, b"x" * 5000) == [Verdict.HELD]
+        assert broker.send(transaction, producer, b"x" * 5000) == [Verdict.PENDING]
     for transaction in transactions[:-1]:
         assert broker.commit(transaction) is State.COMMITTING
     return queue, transactions
@@ -291,7 +293,7 @@ def test_a_commit_that_takes_from_the_queue_that_it_waits_for_goes_in_after_a_se
     broker._end_turn()
     producer = broker.attach_producer("q")
     transaction = broker.begin(producer)
-    assert broker.send(transaction, producer, b"y" * 1100) == [Verdict.HELD]
+    assert broker.send(transaction, producer, b"y" * 1100) == [Verdict.PENDING]
     (message,) = [message for _, message in broker.acquired]
     transaction.acknowledge(Acknowledgement(consumer, message, removes=True, failed=False, barred=False, settled=False))
     assert broker.commit(transaction) is State.COMMITTING
@@ -307,10 +309,10 @@ def test_what_does_not_wait_for_itself_waits_for_room(broker: Recording, how: st
     broker._end_turn()
     producer = broker.attach_producer("q")
     if how == "not in a transaction":
-        assert queue.publish(producer, b"y" * 100) is Verdict.HELD
+        assert queue.publish(producer, b"y" * 100) is Verdict.PENDING
     else:
         transaction = broker.begin(producer)
-        assert broker.send(transaction, producer, b"y" * 100) == [Verdict.HELD]
+        assert broker.send(transaction, producer, b"y" * 100) == [Verdict.PENDING]
         if how == "nothing uncommitted":
             broker.commit(transaction)
     broker.advance(10 * COMMIT_WAIT_MS)
@@ -322,10 +324,10 @@ def test_a_message_whose_time_outside_is_up_is_none_of_the_transactions(broker: 
     producer = broker.attach_producer("q")
     transaction = broker.begin(producer)
     verdicts = broker.send(transaction, producer, b"a", b"b", b"c", b"late")
-    assert verdicts == [Verdict.TAKEN] * 3 + [Verdict.HELD]
+    assert verdicts == [Verdict.ACCEPTED] * 3 + [Verdict.PENDING]
     assert broker.commit(transaction) is State.COMMITTING
     broker.advance(300)
-    assert broker.settled(producer) == [Outcome.REFUSED]
+    assert broker.settled(producer) == [Outcome.REJECTED]
     assert transaction.state is State.COMMITTED
     assert bodies(queue) == [b"a", b"b", b"c"]
 
@@ -334,7 +336,7 @@ def test_a_settled_message_whose_time_outside_is_up_dooms_the_commit_that_waits(
     queue = broker.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=200)
     producer = broker.attach_producer("q")
     transaction = broker.begin(producer)
-    broker.send(transaction, producer, b"a", b"b", b"c", b"late", told=False)
+    broker.send(transaction, producer, b"a", b"b", b"c", b"late", unsettled=False)
     broker.commit(transaction)
     broker.advance(300)
     assert transaction.state is State.ROLLED_BACK
@@ -374,7 +376,7 @@ def test_a_link_that_ends_with_a_message_outside_rolls_the_waiting_commit_back(b
 def test_a_settlement_that_is_withheld_does_not_hold_up_the_commit(broker: Recording) -> None:
     queue, producer = broker.queue(capacity_messages=1, mechanism="hold"), broker.attach_producer("q")
     transaction = broker.begin(producer)
-    assert broker.send(transaction, producer, b"a", b"b", b"c") == [Verdict.TAKEN, Verdict.TAKEN, Verdict.HELD]
+    assert broker.send(transaction, producer, b"a", b"b", b"c") == [Verdict.ACCEPTED, Verdict.ACCEPTED, Verdict.PENDING]
     assert broker.commit(transaction) is State.COMMITTED
     assert bodies(queue) == [b"a", b"b", b"c"]
     assert broker.settled(producer) == []
@@ -426,7 +428,7 @@ def test_a_commit_waits_for_a_message_that_an_operators_stop_holds_outside(broke
     queue, producer = broker.queue(), broker.attach_producer("q")
     transaction = broker.begin(producer)
     broker.stop()
-    assert broker.send(transaction, producer, b"on its way") == [Verdict.HELD]
+    assert broker.send(transaction, producer, b"on its way") == [Verdict.PENDING]
     assert broker.commit(transaction) is State.COMMITTING
     assert queue.gate.depth_messages == 0
     broker.start()
@@ -434,16 +436,16 @@ def test_a_commit_waits_for_a_message_that_an_operators_stop_holds_outside(broke
     assert bodies(queue) == [b"on its way"]
 
 
-# -- an outlet --------------------------------------------------------------------------------------------------------
+# -- a fan-out -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def outlet(broker: Recording) -> Outlet:
+def fan_out(broker: Recording) -> FanOut:
     producer = broker.attach_producer("other")
-    settled: list[Parcel] = []
-    outlet = Outlet(broker.engine.links, producer.connection, "link", 0, settled.append)
-    outlet.delivered = settled  # type: ignore[attr-defined]
-    return outlet
+    settled: list[RoutedMessage] = []
+    fan_out = FanOut(broker.engine.links, producer.connection, "link", 0, settled.append)
+    fan_out.delivered = settled  # type: ignore[attr-defined]
+    return fan_out
 
 
 def pump(broker: Recording, *queues: Queue) -> None:
@@ -453,29 +455,29 @@ def pump(broker: Recording, *queues: Queue) -> None:
                 producer.handle.sync_credit()
 
 
-def declare(broker: Recording, outlet: Outlet) -> Transaction:
-    transaction = broker.engine.transactions.declare(outlet.connection, Link())
+def declare(broker: Recording, fan_out: FanOut) -> Transaction:
+    transaction = broker.engine.transactions.declare(fan_out.connection, Link())
     assert transaction is not None
     return transaction
 
 
-def test_a_routed_message_is_in_all_of_its_queues_from_the_commit_on(broker: Recording, outlet: Outlet) -> None:
+def test_a_routed_message_is_in_all_of_its_queues_from_the_commit_on(broker: Recording, fan_out: FanOut) -> None:
     one, two = broker.queue("one"), broker.queue("two")
-    transaction = declare(broker, outlet)
-    outlet.publish(b"a", [one, two], 1, transaction.enrolment(told=True))
+    transaction = declare(broker, fan_out)
+    fan_out.publish(b"a", [one, two], 1, transaction.enrolment(unsettled=True))
     pump(broker, one, two)
     assert (one.gate.uncommitted_messages, two.gate.uncommitted_messages) == (1, 1)
     assert broker.commit(transaction) is State.COMMITTED
     assert bodies(one) == bodies(two) == [b"a"]
 
 
-def test_a_commit_waits_for_a_routed_message_until_its_queues_have_room(broker: Recording, outlet: Outlet) -> None:
+def test_a_commit_waits_for_a_routed_message_until_its_queues_have_room(broker: Recording, fan_out: FanOut) -> None:
     full, free = broker.queue("full", capacity_messages=1), broker.queue("free")
     filling = broker.attach_producer("full")
     full.publish(filling, b"1")
     full.publish(filling, b"2")
-    transaction = declare(broker, outlet)
-    outlet.publish(b"a", [full, free], 1, transaction.enrolment(told=True))
+    transaction = declare(broker, fan_out)
+    fan_out.publish(b"a", [full, free], 1, transaction.enrolment(unsettled=True))
     pump(broker, full, free)
     assert broker.commit(transaction) is State.COMMITTING
     full.lanes.purge()
@@ -484,15 +486,15 @@ def test_a_commit_waits_for_a_routed_message_until_its_queues_have_room(broker: 
     assert bodies(full) == bodies(free) == [b"a"]
 
 
-def test_a_rollback_rejects_a_routed_message_that_waits(broker: Recording, outlet: Outlet) -> None:
+def test_a_rollback_rejects_a_routed_message_that_waits(broker: Recording, fan_out: FanOut) -> None:
     full = broker.queue("full", capacity_messages=1)
     filling = broker.attach_producer("full")
     full.publish(filling, b"1")
     full.publish(filling, b"2")
-    transaction = declare(broker, outlet)
-    outlet.publish(b"a", [full], 1, transaction.enrolment(told=True))
+    transaction = declare(broker, fan_out)
+    fan_out.publish(b"a", [full], 1, transaction.enrolment(unsettled=True))
     broker.roll_back(transaction)
-    assert [p.outcome for p in outlet.delivered] == [Outcome.ROLLED_BACK]  # type: ignore[attr-defined]
+    assert [p.outcome for p in fan_out.delivered] == [Outcome.ROLLED_BACK]  # type: ignore[attr-defined]
     full.lanes.purge()
     pump(broker, full)
     assert full.gate.depth_messages == 0

@@ -80,7 +80,7 @@ class TransactionModel(RuleBasedStateMachine):
             if transaction is None or not client.producers[where].credit:
                 break
             body = self.body(durable)
-            assert transaction.publish(client.producers[where], body, told=True)
+            assert transaction.publish(client.producers[where], body, unsettled=True)
             client.sent.append((where, body))
             self.end_turn()
 

@@ -22,18 +22,24 @@ from brokers.engine.values.limits import InvalidPolicy
 BEGAN, ENDED = Change.OVERFULL_BEGAN, Change.OVERFULL_ENDED
 
 
+def set_levels(usage: Usage, levels: Levels) -> Change | None:
+    """Apply other levels to the present usage."""
+    usage.levels = levels
+    return usage.update(usage.used)
+
+
 def test_a_store_becomes_overfull_above_its_limit_and_recovers_below_the_other() -> None:
     usage = Usage(Resource.STORE)
-    assert usage.set_levels(store_levels(1000, 800)) is None
-    seen = [(used, usage.look(used)) for used in (1000, 1001, 2000, 801, 800, 799, 799, 1000)]
+    assert set_levels(usage, store_levels(1000, 800)) is None
+    seen = [(used, usage.update(used)) for used in (1000, 1001, 2000, 801, 800, 799, 799, 1000)]
     assert [(used, change) for used, change in seen if change] == [(1001, BEGAN), (799, ENDED)]
 
 
 def test_without_an_underfull_limit_the_overfull_one_serves_for_both() -> None:
     assert store_levels(1000, None) == Levels(1000, 1000)
     usage = Usage(Resource.STORE)
-    usage.set_levels(Levels(1000, 1000))
-    assert [usage.look(used) for used in (1001, 1001, 1000)] == [BEGAN, None, ENDED]
+    set_levels(usage, Levels(1000, 1000))
+    assert [usage.update(used) for used in (1001, 1001, 1000)] == [BEGAN, None, ENDED]
 
 
 def test_underfull_above_overfull_is_refused_with_both_values() -> None:
@@ -69,13 +75,13 @@ def test_a_limit_above_its_total_is_refused_with_both_values() -> None:
 
 def test_other_levels_act_at_once_in_both_directions() -> None:
     usage = Usage(Resource.MEMORY)
-    usage.look(500)
-    assert usage.set_levels(Levels(400, 300)) is BEGAN
+    usage.update(500)
+    assert set_levels(usage, Levels(400, 300)) is BEGAN
     assert usage.release_condition() == "memory comes below 300 bytes (now 500)"
-    assert usage.set_levels(Levels(600, 550)) is ENDED
-    assert usage.set_levels(Levels(499, 499)) is BEGAN
+    assert set_levels(usage, Levels(600, 550)) is ENDED
+    assert set_levels(usage, Levels(499, 499)) is BEGAN
     assert usage.release_condition() == "memory comes down to 499 bytes (now 500)"
-    assert usage.set_levels(NO_LEVELS) is ENDED
+    assert set_levels(usage, NO_LEVELS) is ENDED
 
 
 @given(
@@ -83,15 +89,15 @@ def test_other_levels_act_at_once_in_both_directions() -> None:
 )
 def test_begins_and_ends_alternate_and_agree_with_the_levels(overfull: int, below: int, used: list[int]) -> None:
     usage = Usage(Resource.TEMP)
-    usage.set_levels(store_levels(overfull, max(1, overfull - below)))
+    set_levels(usage, store_levels(overfull, max(1, overfull - below)))
     changes = []
     for each in used:
-        changes.append(usage.look(each))
+        changes.append(usage.update(each))
         assert usage.overfull or each <= overfull
         assert not usage.overfull or each >= usage.levels.underfull
-    told = [c for c in changes if c]
-    assert told == [BEGAN, ENDED] * (len(told) // 2) + [BEGAN] * (len(told) % 2)
-    assert usage.overfull == bool(len(told) % 2)
+    reported = [c for c in changes if c]
+    assert reported == [BEGAN, ENDED] * (len(reported) // 2) + [BEGAN] * (len(reported) % 2)
+    assert usage.overfull == bool(len(reported) % 2)
 
 
 def test_the_table_names_every_change_once() -> None:

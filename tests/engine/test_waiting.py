@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from brokers.engine.flow.credit import HOLD_MS
+from brokers.engine.flow.credit import IDLE_CREDIT_MS
 from brokers.engine.flow.table import State
 from brokers.engine.management.requests import Management
 from brokers.engine.values.stage import Stage
@@ -31,11 +31,11 @@ def test_a_producer_that_waits_for_the_credit_of_idle_ones_says_so_and_since_whe
     )
     assert attributes(world, "Queue", queue)["waiting_producers"] == 1
     began = world.broker.turn.now
-    world.advance(HOLD_MS)
+    world.advance(IDLE_CREDIT_MS)
     waiting = attributes(world, "Producer", last.producer)
     assert waiting["credit"] == 0
     assert began <= waiting["waiting_since"] <= world.broker.turn.now
-    world.advance(10 * HOLD_MS)
+    world.advance(10 * IDLE_CREDIT_MS)
     served = attributes(world, "Producer", last.producer)
     assert (served["credit"] > 0, served["waits_for"], served["waiting_since"]) == (True, "", None)
     assert attributes(world, "Queue", queue)["waiting_producers"] == 0
@@ -45,7 +45,7 @@ def test_a_blocked_producer_has_reasons_and_is_not_said_to_wait() -> None:
     world = Simulation()
     queue = world.queue(capacity_messages=1)
     *holders, last = (world.sender(queue, answers=False) for _ in range(3))
-    world.advance(HOLD_MS)
+    world.advance(IDLE_CREDIT_MS)
     assert attributes(world, "Producer", last.producer)["waiting_since"] is not None
     for sender in holders:
         assert world.send(sender, 1) == 1
@@ -100,7 +100,7 @@ def test_every_producer_without_credit_is_blocked_or_says_what_it_waits_for(capa
     market = Market(kinds, capacity_messages=capacity)
     waited = 0
     for _ in range(200):
-        market.run(HOLD_MS, consume)
+        market.run(IDLE_CREDIT_MS, consume)
         rows = [attributes(market.world, "Producer", c.sender.producer) for c in market.clients]
         for row in rows:
             assert bool(row["credit"]) + bool(row["reasons"]) + bool(row["waits_for"]) == 1, row

@@ -368,7 +368,7 @@ def test_shared_and_durable_subscriptions_belong_to_a_client_or_to_all_and_end_w
     assert seen["unknown"].startswith("InvalidDestinationException")
     assert seen["not_local"] == ["another's"]
     assert seen["anonymous"] == ["anonymous"]
-    assert broker.look(lambda s: [each.wish.client for each in s.broker.registry.subscriptions.values()]) == ["me"]
+    assert broker.look(lambda s: [each.spec.client for each in s.broker.registry.subscriptions.values()]) == ["me"]
 
 
 @pytest.mark.domain("clients sole connection")

@@ -54,7 +54,7 @@ def test_publishing_to_a_full_queue_is_blocked_and_released(
 def test_idle_senders_answer_a_drain_so_that_another_gets_their_credit(
     proton: Peer, broker: BrokerThread, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brokers.engine.flow.credit.DRAIN_MS", 60_000)  # only an answer ends a drain
+    monkeypatch.setattr("brokers.engine.flow.credit.DRAIN_TIMEOUT_MS", 60_000)  # only an answer ends a drain
     operator.create("orders", capacity_messages=1)
     with proton.playing("idle", broker.port, links=2) as running:
         operator.until(lambda: [p["credit"] for p in operator.producers("orders")] == [1, 1], "they have all credit")

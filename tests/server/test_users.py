@@ -10,7 +10,7 @@ from scramp import ScramClient, ScramException, ScramMechanism
 
 from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
-from brokers.engine.values.rights import ALL, NOBODY
+from brokers.engine.values.rights import ALL, NO_RIGHTS
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.passwords import MAX_PASSWORD, Passwords
 from brokers.server.users import Users
@@ -55,7 +55,7 @@ class Opened:
         return sorted(self.broker.accounts.users)
 
     def keep(self) -> None:
-        for record in self.broker.turn.take_keep():
+        for record in self.broker.turn.take_records():
             if record.value is None:
                 self.store.remove(record.kind, record.key)
             else:
@@ -96,7 +96,7 @@ def test_users_are_there_after_reopening_and_the_password_is_not_on_disk(store: 
     opened = Opened(store)
     assert opened.names() == ["anna"]
     anna = opened.broker.accounts.user("anna")
-    assert (anna.rights.shown(), anna.rights.administrator, anna.version) == (["default:publish"], False, 1)
+    assert (anna.rights.as_texts(), anna.rights.administrator, anna.version) == (["default:publish"], False, 1)
     assert opened.users.check_plain("anna", "unmistakable-password")
     assert opened.users.external("CN=anna") == "anna"
     opened.remove("anna")
@@ -122,7 +122,7 @@ def test_a_user_of_an_earlier_release_keeps_its_password_and_what_it_may(
     store.commit()
     opened = Opened(store)
     anna = opened.broker.accounts.user("anna")
-    assert (anna.rights.administrator, anna.rights.shown()) == (administrator, grants)
+    assert (anna.rights.administrator, anna.rights.as_texts()) == (administrator, grants)
     scram(opened.users, "anna", "geheim")
     opened.broker.accounts.update(anna, {"administrator": True})
     opened.keep()
@@ -185,7 +185,7 @@ def test_a_name_or_password_that_cannot_be_is_refused_without_repeating_the_pass
 def test_who_is_not_a_user_may_nothing_and_has_no_certificate(store: ConfigStore) -> None:
     opened = Opened(store)
     opened.add("anna", "x")  # without a certificate
-    assert opened.broker.accounts.rights("nobody") == NOBODY
+    assert opened.broker.accounts.rights("nobody") == NO_RIGHTS
     assert opened.users.external("CN=nobody") is None
     assert opened.users.external("") is None
 
@@ -223,7 +223,7 @@ def test_the_console_user_gets_a_new_secret_when_something_is_missing(
         case "mismatch":
             opened.broker.accounts.put_own("console", Passwords().verifier("other"), ALL, "")
         case "rights":
-            opened.broker.accounts.put_own("console", verifier, NOBODY, "")
+            opened.broker.accounts.put_own("console", verifier, NO_RIGHTS, "")
         case "empty":
             secret_path.write_text("")
     opened.keep()

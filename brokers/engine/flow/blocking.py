@@ -43,7 +43,7 @@ def unblock(turn: Turn, producer: Producer, reason: str, shown: Mapping[str, Any
     del producer.causes[reason]
     if producer.causes:
         return False
-    _look_at(turn, producer, shown)
+    _update(turn, producer, shown)
     fan_out_changed(turn, producer.siblings)
     return True
 
@@ -59,15 +59,15 @@ def fan_out_changed(turn: Turn, producers: Iterable[Producer]) -> None:
     """The reasons of one of these have changed, or which of them share theirs."""
     for producer in producers:
         if bool(producer.reasons) is not (producer.blocked_since is not None):
-            _look_at(turn, producer, None)
+            _update(turn, producer, None)
 
 
-def _look_at(turn: Turn, producer: Producer, shown: Mapping[str, Any] | None) -> None:
+def _update(turn: Turn, producer: Producer, shown: Mapping[str, Any] | None) -> None:
     lasted = producer.keep_time(turn.now)
     if lasted is None or producer not in producer.connection.blocked.get(producer.channel, ()):
         return  # another queue of the fan-out blocks it, or it was blocked for that alone and never announced
     last = _leave_channel(producer)
-    attributes = {**(producer.queue.shown() if shown is None else shown), "blocked_ms": lasted}
+    attributes = {**(producer.queue.event_attributes() if shown is None else shown), "blocked_ms": lasted}
     _announce(turn, "producer-released", producer, "Flow Control Removed", attributes, logged=last)
 
 
@@ -90,4 +90,4 @@ def _announce(
     connection = producer.connection
     subject = f"{connection.subject}/ch:{producer.channel}"
     facts = {**attributes, "client": connection.client, "link": producer.link}
-    turn.state(kind, producer.name, subject, words, facts, logged=logged)
+    turn.add_fact(kind, producer.name, subject, words, facts, logged=logged)

@@ -58,8 +58,8 @@ class Contents(Protocol):
         ...
 
     def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
-        """Add a message, and check the depth after it. TAKEN: it is safe. HELD: the receipt waits until it is; without
-        one, `producer` gets one."""
+        """Add a message and check the depth after it. Return ACCEPTED, or PENDING for a message that its store has yet
+        to confirm: then the store resolves `receipt`, or a new receipt of `producer`."""
         ...
 
     def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
@@ -228,13 +228,13 @@ class FlowGate:
             receipt = self.defer(producer, 1)
             self.withheld.append(receipt)
             self.admit(body, receipt=receipt, enrolment=enrolment)
-            return Verdict.HELD
+            return Verdict.PENDING
         if arrival is Arrival.SPOOL and enrolment is None:
             return self.contents.spool(body, producer)
         if arrival in (Arrival.ENQUEUE, Arrival.SPOOL):
             return self.admit(body, producer, enrolment=enrolment)
         self.park(producer, body, enrolment)
-        return Verdict.HELD
+        return Verdict.PENDING
 
     def admit(
         self,
@@ -252,7 +252,7 @@ class FlowGate:
         """A message is not taken."""
         self.rejected += 1
         self.touch()
-        return Verdict.REFUSED
+        return Verdict.REJECTED
 
     def count_uncommitted(self, messages: int, size: int) -> None:
         """So many messages more, of so many bytes together, are in open transactions; below 0: fewer."""
@@ -293,7 +293,7 @@ class FlowGate:
         """A producer that attaches while the queue is overfull or stopped starts blocked."""
         self.ledger.join(producer)
         for reason in self.reasons():
-            blocking.block(self.turn, producer, reason, self._cause(reason), self.shown())
+            blocking.block(self.turn, producer, reason, self._cause(reason), self.event_attributes())
         if self.shortages:
             scarcity.review(self, producer)
         self.touch()
@@ -445,11 +445,11 @@ class FlowGate:
         """Let the producers in again, as fast as the stage of the stop allows."""
         known = stop.scope in self.staged
         if self.pacer is None:
-            self.pacer = Pacer(self.turn.now, self.ledger.given)
+            self.pacer = Pacer(self.turn.now, self.ledger.granted)
         self.start(stop.scope)
         self.staged[stop.scope] = stop
         if self.pacer is None:  # it was in its stage before
-            self.pacer = Pacer(self.turn.now, self.ledger.given)
+            self.pacer = Pacer(self.turn.now, self.ledger.granted)
         self.contents.watch()
         self.touch()
         return not known
@@ -468,7 +468,7 @@ class FlowGate:
         rates = [rate for stop in self.staged.values() if stop.stage and (rate := stop.stage.rate_at(now)) is not None]
         if self.pacer is None or not rates:
             return UNLIMITED
-        return self.pacer.allowance(min(rates), now, self.ledger.given)
+        return self.pacer.allowance(min(rates), now, self.ledger.granted)
 
     def begin_shortage(self, usage: Usage) -> None:
         """There is not enough of something that all queues share: block the producers that would use it."""
@@ -502,7 +502,7 @@ class FlowGate:
         words = overfull_words(
             self.depth_bytes, level(limits.stop_bytes), self.depth_messages, level(limits.stop_messages)
         )
-        self.state_fact("queue-overfull", words, {})
+        self.add_fact("queue-overfull", words, {})
         overflow = self.overflow
         self.choose_interception()
         if overflow.withdraws:
@@ -520,7 +520,7 @@ class FlowGate:
         words = underfull_words(
             self.depth_bytes, level(limits.resume_bytes), self.depth_messages, level(limits.resume_messages)
         )
-        self.state_fact("queue-underfull", words, {"overfull_ms": lasted})
+        self.add_fact("queue-underfull", words, {"overfull_ms": lasted})
         self.choose_interception()
         if self.shortages:
             self._review_all()  # what a queue spools depends on it
@@ -553,7 +553,7 @@ class FlowGate:
             self.contents.watch()
 
     def _block_all(self, reason: str) -> None:
-        shown = self.shown()
+        shown = self.event_attributes()
         for producer in self.ledger.members:
             blocking.block(self.turn, producer, reason, self._cause(reason), shown)
 
@@ -565,10 +565,10 @@ class FlowGate:
         return self.name if own else blocking.ALL_QUEUES
 
     def _unblock_all(self, reason: str) -> None:
-        shown = self.shown()
+        shown = self.event_attributes()
         for producer in self.ledger.members:
             if blocking.unblock(self.turn, producer, reason, shown):
-                self.ledger.ask(producer)
+                self.ledger.request(producer)
 
     def room(self) -> int:
         """Credits that may be given out now; below 0: credits to take back."""
@@ -632,7 +632,7 @@ class FlowGate:
             expired = parked.popleft()
             self.waited(now - expired.since)
             self.rejected += 1
-            self.resolve(expired.receipt, Outcome.REFUSED)
+            self.resolve(expired.receipt, Outcome.REJECTED)
             if expired.enrolment is not None:
                 expired.enrolment.refused(self)
         return bool(parked)
@@ -684,7 +684,7 @@ class FlowGate:
             else:
                 self.turn.effects.append(Settled(producer.handle, 1, first.outcome))
         if producer in self.ledger.members:  # else its link has gone
-            self.ledger.ask(producer)
+            self.ledger.request(producer)
         self.touch()
 
     def admits_withheld(self) -> bool:
@@ -747,7 +747,7 @@ class FlowGate:
 
     # -- facts ------------------------------------------------------------------------------------------------
 
-    def shown(self) -> dict[str, Any]:
+    def event_attributes(self) -> dict[str, Any]:
         """The attributes that every fact about this queue carries."""
         return {
             "queue": str(self.object_name),
@@ -757,9 +757,9 @@ class FlowGate:
             "blocked_producers": self.blocked_producers,
         }
 
-    def state_fact(self, kind: str, words: str, attributes: Mapping[str, Any]) -> None:
+    def add_fact(self, kind: str, words: str, attributes: Mapping[str, Any]) -> None:
         subject = queue_subject(self.virtualhost, self.name)
-        self.turn.state(kind, self.object_name, subject, words, {**self.shown(), **attributes})
+        self.turn.add_fact(kind, self.object_name, subject, words, {**self.event_attributes(), **attributes})
 
 
 def level(level: int) -> int:

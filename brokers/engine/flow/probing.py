@@ -26,13 +26,13 @@ MOST_PROBES = 1024
 class Probes:
     """The producers of one queue that hold a probe, the oldest probe first."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_producers",)
 
     def __init__(self) -> None:
-        self._held: dict[Producer, None] = {}
+        self._producers: dict[Producer, None] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._producers)
 
     @staticmethod
     def most(size: int) -> int:
@@ -49,30 +49,30 @@ class Probes:
         producer.mark = producer.messages
         producer.touched_at = now
         producer.without_since = None
-        self._held[producer] = None
+        self._producers[producer] = None
 
     def used(self, producer: Producer) -> None:
         """The producer has sent on it."""
         producer.probing = producer.idle = False
-        del self._held[producer]
+        del self._producers[producer]
 
     def take_back(self, producer: Producer) -> None:
         """Withdraw it. A message that was sent before the client knows is late, and nothing is reserved for it."""
         producer.probing = False
         producer.credit = 0
         producer.lapsed += 1
-        del self._held[producer]
+        del self._producers[producer]
 
     def forget(self, producer: Producer) -> None:
         """Its link has gone."""
         producer.probing = False
         producer.credit = 0
-        self._held.pop(producer, None)
+        self._producers.pop(producer, None)
 
     def to_pass_on(self, count: int, now: int) -> list[Producer]:
         """Up to `count` producers that have kept their probes for long enough."""
         found: list[Producer] = []
-        for producer in self._held:
+        for producer in self._producers:
             if len(found) >= count or now - producer.touched_at < PROBE_MS:
                 break
             found.append(producer)

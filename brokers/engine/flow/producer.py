@@ -56,7 +56,7 @@ class Destination(Protocol):
         """The producer's link has ended."""
         ...
 
-    def shown(self) -> dict[str, Any]:
+    def event_attributes(self) -> dict[str, Any]:
         """The attributes that every fact about the queue carries."""
         ...
 
@@ -113,6 +113,7 @@ class Producer:
         "channel",
         "connection",
         "credit",
+        "denied_credit",
         "doubtful",
         "draining",
         "fan_out",
@@ -129,7 +130,6 @@ class Producer:
         "probing",
         "queue",
         "receipts",
-        "shut",
         "siblings",
         "stored_at",
         "touched_at",
@@ -170,7 +170,7 @@ class Producer:
         self.mark = -1  # `messages` when it was last looked at, to tell the idle
         self.touched_at = 0  # when its credit was last taken back or asked back, ms
         self.inside = False  # what it publishes is in the broker already: it is one queue's producer of several
-        self.shut = False  # gets no credit, since the broker has run short of what its messages use
+        self.denied_credit = False  # gets no credit, since the broker has run short of what its messages use
         self.awaited: Resource | None = None  # what its messages that wait outside for a shortage to end would use
         self.stored_at = -1  # `messages` when it last published one for the store
         self.messages = 0

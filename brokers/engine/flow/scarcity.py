@@ -84,7 +84,7 @@ class Gate(Protocol):
 
     def abandon(self, transaction: Transaction) -> None: ...
 
-    def shown(self) -> dict[str, Any]: ...
+    def event_attributes(self) -> dict[str, Any]: ...
 
 
 def blocked_producers(gate: Gate, limits: Limits) -> int:
@@ -116,7 +116,7 @@ def arrived(gate: Gate, producer: Producer, body: bytes, enrolment: Enrolment | 
     if enrolment is not None:
         enrolment.transaction.wait(gate)
     park(gate, ParkedMessage(receipt, body, gate.turn.now, NEVER, enrolment), resource)
-    return Verdict.HELD
+    return Verdict.PENDING
 
 
 def park(gate: Gate, waiting: ParkedMessage, resource: Resource) -> None:
@@ -142,17 +142,17 @@ def review(gate: Gate, producer: Producer) -> None:
     for resource in Resource:
         reason = resource.value
         if reason in producer.causes and reason not in wanted:
-            blocking.unblock(gate.turn, producer, reason, gate.shown())
+            blocking.unblock(gate.turn, producer, reason, gate.event_attributes())
     for reason in wanted:
         if reason not in producer.causes:
-            blocking.block(gate.turn, producer, reason, blocking.ALL_QUEUES, gate.shown())
-    shut = bool(wanted) and gate.limits.when_short == "block" and not producer.inside
+            blocking.block(gate.turn, producer, reason, blocking.ALL_QUEUES, gate.event_attributes())
+    denied = bool(wanted) and gate.limits.when_short == "block" and not producer.inside
     unknown = not producer.messages and bool(gate.shortages)
-    if producer.credit and (unknown or (shut and not producer.shut)):
+    if producer.credit and (unknown or (denied and not producer.denied_credit)):
         gate.take_credit_back(producer)
-    producer.shut = shut
-    if not shut:
-        gate.ledger.ask(producer)
+    producer.denied_credit = denied
+    if not denied:
+        gate.ledger.request(producer)
 
 
 def admit_parked(gate: Gate) -> None:
@@ -180,7 +180,7 @@ def passed(gate: Gate) -> bool:
     for waiting in gate.awaiting.take(lambda waiting: waiting.deadline <= now):
         gate.waited(now - waiting.since)
         gate.rejected += 1
-        gate.resolve(waiting.receipt, Outcome.REFUSED)
+        gate.resolve(waiting.receipt, Outcome.REJECTED)
         if waiting.enrolment is not None:
             waiting.enrolment.refused(gate)
         _went(gate, waiting.producer)

@@ -80,7 +80,7 @@ Effect = CreditChanged | Drain | Detach | Close | Settled | Removed | Discharged
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class PersistRecord:
     """A record that must survive a restart; `value` None: forget it."""
 
     kind: str
@@ -105,8 +105,8 @@ class Turn:
         "effects",
         "facts",
         "header",
-        "keep",
         "now",
+        "records",
         "temp",
     )
 
@@ -123,14 +123,14 @@ class Turn:
         self.effects: list[Effect] = []
         self.facts: list[Fact] = []
         self.before_facts: dict[Callable[[], None], None] = {}  # state what is stated once a turn
-        self.keep: list[Keep] = []
+        self.records: list[PersistRecord] = []
 
     @property
     def time_of_day(self) -> int:
         """ms since the epoch."""
         return self.now + self.ahead
 
-    def state(
+    def add_fact(
         self,
         kind: str,
         name: ObjectName,
@@ -155,6 +155,6 @@ class Turn:
         facts, self.facts = self.facts, []
         return facts
 
-    def take_keep(self) -> list[Keep]:
-        keep, self.keep = self.keep, []
-        return keep
+    def take_records(self) -> list[PersistRecord]:
+        records, self.records = self.records, []
+        return records

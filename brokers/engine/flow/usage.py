@@ -111,7 +111,7 @@ class Usage:
         waits outside them uses memory as well, so memory would never be freed if it had to wait for itself."""
         return not self.overfull or (not self.full and self.levels.measure(self.used - self.waiting) is Input.BELOW)
 
-    def look(self, used: int, *, full: bool = False) -> Change | None:
+    def update(self, used: int, *, full: bool = False) -> Change | None:
         """Take in what is used now; what changed by it, None if nothing did."""
         self.used, self.full = used, full
         seen = Input.ABOVE if full else self.levels.measure(used)
@@ -119,11 +119,6 @@ class Usage:
             return None
         self.overfull, change = TABLE.get((self.overfull, seen), (self.overfull, None))
         return change
-
-    def set_levels(self, levels: Levels) -> Change | None:
-        """Put other levels in force, at once and in both directions."""
-        self.levels = levels
-        return self.look(self.used, full=self.full)
 
     def release_condition(self) -> str:
         """What would end it, in words."""

@@ -136,24 +136,24 @@ class Preview:
 
     def _check_inheritance(self, overlay: Overlay) -> None:
         """What later queues would inherit must not contradict itself either."""
-        settle = self.broker.enforcement.settle
+        effective = self.broker.enforcement.effective
         if overlay.broker is not None:
-            settle(Layers(broker=overlay.broker))
+            effective(Layers(broker=overlay.broker))
         for host in self.broker.virtualhosts.values():
             around = self._around(overlay, host)
             everything = overlay.broker is not None or host.name in overlay.hosts
             if everything:
-                settle(around)
+                effective(around)
             planned = overlay.policies.get(host.name, {})
             for pattern, policy in {**(host.policies.by_pattern if everything else {}), **planned}.items():
                 if policy is not None:
                     who = "" if pattern in planned else f"{policy.origin} of virtual host {host.name}"
-                    settle(around._replace(pattern=policy.layer), who)
+                    effective(around._replace(pattern=policy.layer), who)
             for exchange in host.exchanges.values():
                 if everything or exchange in overlay.exchanges:
                     own = overlay.exchanges.get(exchange, fields(exchange.own))
                     who = "" if exchange in overlay.exchanges else f"{exchange.origin} of virtual host {host.name}"
-                    settle(around._replace(exchanges=((exchange.origin, own),)), who)
+                    effective(around._replace(exchanges=((exchange.origin, own),)), who)
 
     def _concerned(self, overlay: Overlay) -> Iterator[Queue]:
         """Every queue that looks at what is changed, once."""
@@ -183,7 +183,7 @@ class Preview:
             own = queue in overlay.own
             named = "" if own and (overlay.only_one or one_by_one) else f"queue {queue.virtualhost}/{queue.name}"
             try:
-                found, limits = enforcement.settle(layers, named)
+                found, limits = enforcement.effective(layers, named)
             except InvalidValue as refused:
                 if not (own and one_by_one):
                     raise

@@ -46,8 +46,8 @@ def _choose(lanes: PriorityLanes, consumer: Consumer, most: int, looks: int) -> 
     """Acquire up to `most` messages; with how many were looked at, about `looks` at most."""
     chosen: list[Message] = []
     looked = 0
-    while consumer.again and len(chosen) < most and looked < looks:
-        number = consumer.again.pop(0)
+    while consumer.to_revisit and len(chosen) < most and looked < looks:
+        number = consumer.to_revisit.pop(0)
         looked += 1
         lane = lanes.lane_of(number)
         for message in lanes.copies(lane, number - 1, 1):
@@ -56,7 +56,7 @@ def _choose(lanes: PriorityLanes, consumer: Consumer, most: int, looks: int) -> 
                 chosen.append(message)
     for lane in lanes.lanes:
         while len(chosen) < most and looked < looks:
-            found = lanes.copies(lane, consumer.seen_of(lane.rank), min(LOOK, looks - looked))
+            found = lanes.copies(lane, consumer.last_seen(lane.rank), min(LOOK, looks - looked))
             if not found:
                 break
             for message in found:

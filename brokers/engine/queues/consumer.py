@@ -64,7 +64,6 @@ class Consumer:
     settled, if the protocol layer says."""
 
     __slots__ = (
-        "again",
         "browsing",
         "connection",
         "credit",
@@ -77,6 +76,7 @@ class Consumer:
         "queue",
         "seen",
         "selects",
+        "to_revisit",
         "unacknowledged",
     )
 
@@ -102,22 +102,22 @@ class Consumer:
         self.unacknowledged = 0
         self.selects = selects
         self.seen: dict[int, int] = {}
-        self.again: list[int] = []
+        self.to_revisit: list[int] = []
         self.oldest: Callable[[], int | None] = lambda: None
         self.name: ObjectName = object_name("Consumer", virtualhost=connection.virtualhost, id=number)
 
-    def seen_of(self, rank: int) -> int:
+    def last_seen(self, rank: int) -> int:
         """All messages of this rank are before this number that need not be looked at."""
         return self.seen.get(rank, number_of(0, 4 - rank))
 
-    def look_at_all(self) -> None:
+    def revisit_all(self) -> None:
         """Messages that it has passed over may be for it now."""
         self.seen.clear()
-        self.again.clear()
+        self.to_revisit.clear()
 
-    def look_again(self, number: int) -> None:
+    def revisit(self, number: int) -> None:
         """The message is in the queue again, or its delivery time has come: it may have been passed over."""
-        if number <= self.seen_of(rank_of(number)):
-            at = bisect_left(self.again, number)
-            if self.again[at : at + 1] != [number]:
-                self.again.insert(at, number)
+        if number <= self.last_seen(rank_of(number)):
+            at = bisect_left(self.to_revisit, number)
+            if self.to_revisit[at : at + 1] != [number]:
+                self.to_revisit.insert(at, number)

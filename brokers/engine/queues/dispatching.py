@@ -44,7 +44,7 @@ class Dispatcher:
         return self.consumers if consumer.selects is None else self.choosers
 
     @property
-    def takers(self) -> list[Consumer]:
+    def destructive(self) -> list[Consumer]:
         """The consumers that take messages away: all but those that browse."""
         return [*self.consumers, *self.choosers]
 
@@ -52,12 +52,12 @@ class Dispatcher:
         self.of_kind(consumer).remove(consumer)
         if self.groups is not None and self.groups.release(consumer):
             for chooser in self.choosers:
-                chooser.look_at_all()
+                chooser.revisit_all()
 
-    def look_again(self, number: int) -> None:
+    def revisit(self, number: int) -> None:
         """The message is in a lane again, or since now: those look at it that may have passed over it."""
         for consumer in (*self.choosers, *self.browsers):
-            consumer.look_again(number)
+            consumer.revisit(number)
 
     @property
     def wanted(self) -> bool:
@@ -156,15 +156,15 @@ def _browse(lanes: PriorityLanes, browser: Consumer) -> list[Message]:
     """Copies of messages after the last that the browser saw of each priority, for its credit, and of those before
     whose delivery time has come since. What a consumer has is passed over, and not shown if it comes back."""
     shown: list[Message] = []
-    while browser.again and len(shown) < browser.credit:
-        number = browser.again.pop(0)
+    while browser.to_revisit and len(shown) < browser.credit:
+        number = browser.to_revisit.pop(0)
         shown += [m for m in lanes.copies(lanes.lane_of(number), number - 1, 1) if m[0] == number]
     if browser.selects is not None:
         shown = [m for m in shown if browser.selects(m[1])]
     browser.credit -= len(shown)
     browser.messages += len(shown)
     for lane in lanes.lanes:
-        copies = lanes.copies(lane, browser.seen_of(lane.rank), browser.credit)
+        copies = lanes.copies(lane, browser.last_seen(lane.rank), browser.credit)
         if copies:
             browser.seen[lane.rank] = copies[-1][0]
             if browser.selects is not None:
@@ -173,6 +173,6 @@ def _browse(lanes: PriorityLanes, browser: Consumer) -> list[Message]:
             browser.credit -= len(copies)
             browser.messages += len(copies)
             shown += copies
-        if lane.backlog.last > browser.seen_of(lane.rank):
+        if lane.backlog.last > browser.last_seen(lane.rank):
             break  # there is more to come, before those of lower priority
     return shown

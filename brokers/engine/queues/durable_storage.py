@@ -88,7 +88,7 @@ class DurableStorage:
         header, body = self._lanes.timed(header, body)
         self.unsafe.append(Unsafe(self._lanes.count(header, body), body, self.unsafe[-1].ticket, stored=False))
         self._gate.check_depth()
-        return Verdict.TAKEN
+        return Verdict.ACCEPTED
 
     def _store(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
         header, body = self._lanes.timed(header, body)
@@ -100,7 +100,7 @@ class DurableStorage:
             receipt.producer.stored_at = receipt.producer.messages
         ticket = self.store.put(self.store_id, number, body, self._expiry(number))
         self._wait(Unsafe(number, body, ticket, receipt, stored=True))
-        return Verdict.HELD
+        return Verdict.PENDING
 
     def _adopt(self, body: bytes, queue: int, number: int) -> int:
         """Take over a stored message of another queue of the same store; its body may have changed. Returns the

@@ -322,7 +322,7 @@ class PriorityLanes:
         words = dropped_words(
             count, gate.depth_bytes, gate.depth_messages, level(limits.stop_bytes), level(limits.stop_messages)
         )
-        gate.state_fact("queue-dropped", words, {"messages": count})
+        gate.add_fact("queue-dropped", words, {"messages": count})
 
     def drop_oldest(self) -> bool:
         """Drop the oldest message of the lowest priority that no consumer has acquired, those that are not due after

@@ -36,7 +36,7 @@ from brokers.model import ObjectName, object_name
 __all__ = ["BATCH", "Message", "Queue"]
 
 #: Looked up for every message: members of an enumeration are slow to reach by their class.
-NORMAL, TAKEN = State.NORMAL, Verdict.TAKEN
+NORMAL, ACCEPTED = State.NORMAL, Verdict.ACCEPTED
 
 
 class Queue:
@@ -110,7 +110,7 @@ class Queue:
         self.touch: Callable[[], None] = partial(agenda.touched.add, self)
         self.dispatcher = Dispatcher()
         self.gate = FlowGate(virtualhost, name, self.turn, self)
-        self.lanes = lanes = PriorityLanes(self, self.gate, agenda, self.dispatcher.look_again)
+        self.lanes = lanes = PriorityLanes(self, self.gate, agenda, self.dispatcher.revisit)
         self.durable = DurableStorage(lanes, temp_id, store, store_id) if store_id and store is not None else None
         self.storage: Storage = self.durable or TransientStorage(lanes, temp_id)
         lanes.storage = self.storage
@@ -159,7 +159,7 @@ class Queue:
             producer.credit = credit = credit - 1
             ledger.reserved -= 1
             if credit <= producer.low and not producer.waiting:
-                ledger.ask(producer)
+                ledger.request(producer)
         else:
             late = self._publish_late(producer, body)
             if late is not None:
@@ -168,7 +168,7 @@ class Queue:
         producer.messages += 1
         producer.bytes += size
         if size > ledger.recent:
-            ledger.saw(producer, size)
+            ledger.note_size(producer, size)
         if self.gate.active_overflow is not None:
             return self.gate.intercept(producer, body)
         return self.enqueue(body, producer)
@@ -180,7 +180,7 @@ class Queue:
             producer.credit -= 1
             ledger.reserved -= 1
             if producer.credit <= producer.low:
-                ledger.ask(producer)
+                ledger.request(producer)
         else:
             late = self._publish_late(producer, body, enrolment)
             if late is not None:
@@ -197,7 +197,7 @@ class Queue:
         if producer.credit:
             producer.credit -= 1
             self._ledger.reserved -= 1
-            self._ledger.ask(producer)
+            self._ledger.request(producer)
         self.touch()
 
     def _publish_late(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict | None:
@@ -213,18 +213,18 @@ class Queue:
         # While an operator's stop is in force nothing more is accepted, not even what was in flight.
         self._tally(producer, len(body))
         self.gate.park(producer, body, enrolment)
-        return Verdict.HELD
+        return Verdict.PENDING
 
     def _tally(self, producer: Producer, size: int) -> None:
         """As `publish` does."""
         producer.messages += 1
         producer.bytes += size
         if size > self._ledger.recent:
-            self._ledger.saw(producer, size)
+            self._ledger.note_size(producer, size)
 
     def enqueue(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
-        """Add a message, and check the depth after it. TAKEN: it is safe. HELD: the receipt waits until it is; without
-        one, `producer` gets one."""
+        """Add a message and check the depth after it. Return ACCEPTED, or PENDING for a message that its store has yet
+        to confirm: then the store resolves `receipt`, or a new receipt of `producer`."""
         header = self.turn.header(body)
         if header is not PLAIN or self._unsafe:
             return self.storage.place(header, body, producer, receipt)
@@ -240,7 +240,7 @@ class Queue:
         if depth > gate.stop_bytes or messages > gate.stop_messages:
             gate.above()
         self._mark_touched(self)
-        return TAKEN
+        return ACCEPTED
 
     def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
         """Add a message, with its body to the temp store."""
@@ -254,7 +254,7 @@ class Queue:
         self.gate.count_uncommitted(1, len(body))
         enrolment.transaction.add_published(self, body)
         self.gate.check_depth()
-        return TAKEN
+        return ACCEPTED
 
     def commit(self, body: bytes) -> None:
         """The message's transaction is committed, with nothing left to wait for."""
@@ -345,7 +345,7 @@ class Queue:
         if lanes.deadlines.at and (at := lanes.deadlines.at.get(number, NEVER)) <= self.turn.now:
             lanes.expires(number, at)  # it fell due while the consumer had it
         for chooser in self.dispatcher.choosers:
-            chooser.look_again(number)
+            chooser.revisit(number)
         self.touch()
         if count and self.durable is not None:
             self.durable.fail(message, count)
@@ -404,9 +404,9 @@ class Queue:
         """A message would be rejected that came now."""
         return self.gate.refuses(body)
 
-    def shown(self) -> dict[str, Any]:
+    def event_attributes(self) -> dict[str, Any]:
         """The attributes that every fact about this queue carries."""
-        return self.gate.shown()
+        return self.gate.event_attributes()
 
     def shortage_reasons(self) -> list[str]:
         """The reasons of the shortages for which a message is rejected; none if the queue is overfull as well."""

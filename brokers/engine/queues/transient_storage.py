@@ -74,7 +74,7 @@ class TransientStorage:
         if not lanes.delay(number, body):
             lanes.show(number, body)
         self._gate.check_depth()
-        return Verdict.TAKEN
+        return Verdict.ACCEPTED
 
     def spool(self, number: int, body: bytes) -> None:
         temp = self._turn.temp() if self._gate.limits.spools else None

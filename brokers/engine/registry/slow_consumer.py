@@ -54,8 +54,8 @@ class SlowConsumerPolicy:
         return self.given["policy"] == TOPIC_DELETE
 
     def covers(self, subscription: Subscription) -> bool:
-        wish = subscription.wish
-        return matches(self.topic, wish.topic) and matches(self.subscription, wish.name)
+        spec = subscription.spec
+        return matches(self.topic, spec.topic) and matches(self.subscription, spec.name)
 
     def reached(self, subscription: Subscription, now: int) -> dict[str, tuple[int, int]]:
         """The triggers that it is at or above: trigger -> (what it is, the limit)."""

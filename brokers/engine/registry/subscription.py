@@ -32,7 +32,7 @@ MOMENTS = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscriptionSpec:
     """What a client asks for. `topic`: the address that it gave. `client`: "" for all clients. `name`: "" for an
     ordinary subscription. `selector`: only messages that match it; "": all. `no_local`: none of its own."""
 
@@ -65,10 +65,10 @@ def identity(client: str, name: str, *, durable: bool) -> str:
     return f"{_word(client)}|{_word(name)}{'' if durable else '|volatile'}"
 
 
-def queue_name(wish: Wish, number: int) -> str:
+def queue_name(spec: SubscriptionSpec, number: int) -> str:
     """`number`: of an ordinary subscription, which no other has."""
-    whose = wish.identity if wish.name else f"{_word(wish.client)}|#{number}"
-    return f"{PREFIX}.{wish.topic}.{whose}"
+    whose = spec.identity if spec.name else f"{_word(spec.client)}|#{number}"
+    return f"{PREFIX}.{spec.topic}.{whose}"
 
 
 def _word(text: str) -> str:
@@ -85,7 +85,7 @@ class Arrivals:
         self._numbers: list[int] = []
         self._times: list[int] = []
 
-    def look(self, newest: int, now: int) -> None:
+    def sample(self, newest: int, now: int) -> None:
         if not self._numbers or newest > self._numbers[-1]:
             self._numbers.append(newest)
             self._times.append(now)
@@ -113,12 +113,14 @@ class Subscription:
         "object_name",
         "queue",
         "slow_since",
+        "spec",
         "version",
-        "wish",
     )
 
-    def __init__(self, wish: Wish, queue: Queue, created: int, connection: Connection | None = None) -> None:
-        self.wish = wish
+    def __init__(
+        self, spec: SubscriptionSpec, queue: Queue, created: int, connection: Connection | None = None
+    ) -> None:
+        self.spec = spec
         self.queue = queue
         queue.lanes.delayed.shown = {}
         self.created = created
@@ -131,14 +133,14 @@ class Subscription:
 
     def wants(self, body: bytes, publisher: Connection) -> bool:
         """Whether a message of this client is for it, by what it asked for beside the topic."""
-        wish = self.wish
-        if wish.no_local and (publisher.container_id == wish.client if wish.name else publisher is self.connection):
+        spec = self.spec
+        if spec.no_local and (publisher.container_id == spec.client if spec.name else publisher is self.connection):
             return False
         return self.matches is None or self.matches(body)
 
     def oldest(self) -> int | None:
         """The sequence number of the oldest message that is neither settled nor gone."""
-        acquired = (c.oldest() for c in self.queue.dispatcher.takers)
+        acquired = (c.oldest() for c in self.queue.dispatcher.destructive)
         return min((n for n in (self.queue.lanes.oldest(), *acquired) if n is not None), default=None)
 
     def message_age(self, now: int) -> int:

@@ -47,11 +47,11 @@ class TransactionOwner(Protocol):
     @property
     def turn(self) -> Turn: ...
 
-    def go_on(self, transaction: Transaction) -> None:
+    def proceed(self, transaction: Transaction) -> None:
         """Commit what waits for nothing more."""
         ...
 
-    def doom(self, transaction: Transaction, condition: str, description: str) -> None:
+    def fail(self, transaction: Transaction, condition: str, description: str) -> None:
         """The broker rolls it back."""
         ...
 
@@ -98,11 +98,11 @@ class Acknowledgement:
 class Enrolment:
     """A message's part in a transaction. `told`: its client gets the outcome."""
 
-    __slots__ = ("told", "transaction")
+    __slots__ = ("transaction", "unsettled")
 
-    def __init__(self, transaction: Transaction, *, told: bool) -> None:
+    def __init__(self, transaction: Transaction, *, unsettled: bool) -> None:
         self.transaction = transaction
-        self.told = told
+        self.unsettled = unsettled
 
     @property
     def over(self) -> bool:
@@ -110,14 +110,14 @@ class Enrolment:
 
     def refused(self, place: Place | None = None) -> None:
         """It was not taken; `place`: where it waited."""
-        if not self.told:
+        if not self.unsettled:
             self.lost()
         elif place is not None:
             self.transaction.arrived(place)
 
     def lost(self) -> None:
         """It has gone, and its client does not know."""
-        self.transaction.doom(ROLLED_BACK, "a message of the transaction could not be taken, and nobody was to be told")
+        self.transaction.fail(ROLLED_BACK, "a message of the transaction could not be taken, and nobody was to be told")
 
 
 class Transaction:
@@ -137,10 +137,10 @@ class Transaction:
         "id",
         "number",
         "owner",
+        "presettled_enrolment",
         "published",
         "state",
-        "told",
-        "untold",
+        "unsettled_enrolment",
         "waiting",
     )
 
@@ -157,8 +157,8 @@ class Transaction:
         self.state = State.OPEN
         self.committing_since: int | None = None
         self.fault: tuple[str, str] | None = None
-        self.told = Enrolment(self, told=True)
-        self.untold = Enrolment(self, told=False)
+        self.unsettled_enrolment = Enrolment(self, unsettled=True)
+        self.presettled_enrolment = Enrolment(self, unsettled=False)
         self.published: list[tuple[Queue, bytes]] = []
         self.acknowledged: list[Acknowledgement] = []
         self.waiting: dict[Place, int] = {}
@@ -168,14 +168,14 @@ class Transaction:
         """It has messages that others may want, and its client has not asked for its end."""
         return self.state is State.OPEN and bool(self.published or self.acknowledged or self.waiting)
 
-    def enrolment(self, *, told: bool) -> Enrolment:
+    def enrolment(self, *, unsettled: bool) -> Enrolment:
         """For a message that is published in it now. `told`: its client gets the outcome."""
         self.active_at = self.owner.turn.now
-        return self.told if told else self.untold
+        return self.unsettled_enrolment if unsettled else self.presettled_enrolment
 
-    def publish(self, producer: Producer, body: bytes, *, told: bool) -> Verdict:
+    def publish(self, producer: Producer, body: bytes, *, unsettled: bool) -> Verdict:
         """Publish to the producer's queue."""
-        enrolment = self.enrolment(told=told)
+        enrolment = self.enrolment(unsettled=unsettled)
         verdict = producer.queue.publish_in(enrolment, producer, body)
         if not verdict:
             enrolment.refused()
@@ -202,8 +202,8 @@ class Transaction:
         if left > 0:
             self.waiting[place] = left
         if not self.waiting and self.state is State.COMMITTING:
-            self.owner.go_on(self)
+            self.owner.proceed(self)
 
-    def doom(self, condition: str, description: str) -> None:
+    def fail(self, condition: str, description: str) -> None:
         """Roll it back now; its client learns of it when it discharges it."""
-        self.owner.doom(self, condition, description)
+        self.owner.fail(self, condition, description)

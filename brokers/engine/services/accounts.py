@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from brokers.admin import AlreadyExists, InvalidValue, NotAllowed, NotFound
-from brokers.engine.flow.turn import Close, Keep, Turn
+from brokers.engine.flow.turn import Close, PersistRecord, Turn
 from brokers.engine.registry.connection import ANONYMOUS
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.certificates import canonical_subject
 from brokers.engine.values.events import user_words
 from brokers.engine.values.names import MAX_NAME
-from brokers.engine.values.rights import EVERY, MANAGE, NOBODY, RIGHTS, Rights, parse_grants
+from brokers.engine.values.rights import EVERY, MANAGE, NO_RIGHTS, RIGHTS, Rights, parse_grants
 from brokers.model import ObjectName, object_name
 
 #: What a password is checked against, as plain JSON; only the server knows what is in it.
@@ -64,7 +64,7 @@ class User:
             "verifier": self.verifier,
             "certificate_subject": self.certificate_subject,
             "administrator": self.rights.administrator,
-            "grants": self.rights.shown(),
+            "grants": self.rights.as_texts(),
             "version": self.version,
         }
 
@@ -91,7 +91,7 @@ class Accounts:
     def rights(self, name: str) -> Rights:
         """Nothing, for who is not a user (any more)."""
         user = self.users.get(name)
-        return user.rights if user else NOBODY
+        return user.rights if user else NO_RIGHTS
 
     def with_subject(self, subject: str) -> User | None:
         """Who signs in with a certificate of this subject, in its canonical form."""
@@ -113,7 +113,7 @@ class Accounts:
         if name in self.users:
             raise AlreadyExists(f"there is a user {name} already")
         self._check_reserved(name)
-        user = User(name, NOBODY)
+        user = User(name, NO_RIGHTS)
         self._set(user, values)
         if user.verifier is None and user.certificate_subject is None:
             self._generate(user)
@@ -153,7 +153,7 @@ class Accounts:
         self._check_reserved(user.name)
         self._check_not_last(user)
         del self.users[user.name]
-        self.turn.keep.append(Keep("user", user.name, None))
+        self.turn.records.append(PersistRecord("user", user.name, None))
         self._fact("user-deleted", user, _shown(user), {}, actor)
         self._end_connections(user, user.rights, "it was deleted", all_of_them=True)
 
@@ -275,7 +275,7 @@ class Accounts:
                 self.turn.effects.append(Close(connection.handle, "amqp:connection:forced", description))
 
     def _keep(self, user: User) -> None:
-        self.turn.keep.append(Keep("user", user.name, user.record()))
+        self.turn.records.append(PersistRecord("user", user.name, user.record()))
 
     def _fact(
         self,
@@ -289,7 +289,7 @@ class Accounts:
     ) -> None:
         attributes = {"before": dict(before), "after": dict(after), "password_changed": password, "actor": actor}
         words = user_words(kind, before, after, actor, password=password)
-        self.turn.state(kind, user.object_name, f"user({user.name})", words, attributes)
+        self.turn.add_fact(kind, user.object_name, f"user({user.name})", words, attributes)
 
 
 def _shown(user: User) -> dict[str, Any]:
@@ -297,5 +297,5 @@ def _shown(user: User) -> dict[str, Any]:
     return {
         "certificate_subject": user.certificate_subject,
         "administrator": user.rights.administrator,
-        "grants": user.rights.shown(),
+        "grants": user.rights.as_texts(),
     }

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.flow.turn import PersistRecord, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
-from brokers.engine.registry.subscription import Subscription, Wish
+from brokers.engine.registry.subscription import Subscription, SubscriptionSpec
 from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.services.slow_consumers import SlowConsumers
 from brokers.engine.values.events import queue_subject
@@ -44,17 +44,17 @@ class ActiveSubscriptions:
 
     def created(self, subscription: Subscription) -> None:
         """Enter a new one, state it and persist it."""
-        wish, queue = subscription.wish, subscription.queue
+        spec, queue = subscription.spec, subscription.queue
         self._enter(self.registry.host_of(queue), subscription)
-        self._state("subscription-created", subscription, f"Create{' : Durable' if wish.durable else ''}")
-        if wish.durable:
+        self._state("subscription-created", subscription, f"Create{' : Durable' if spec.durable else ''}")
+        if spec.durable:
             record = {
                 "virtualhost": queue.virtualhost,
                 "queue": queue.name,
-                "wish": asdict(wish),
+                "wish": asdict(spec),
                 "created": subscription.created,
             }
-            self.turn.keep.append(Keep("subscription", str(subscription.object_name), record))
+            self.turn.records.append(PersistRecord("subscription", str(subscription.object_name), record))
 
     def forget(self, queue: Queue) -> None:
         """Its queue is being deleted."""
@@ -64,35 +64,35 @@ class ActiveSubscriptions:
         self._choosy.pop(queue, None)
         self.slow_consumers.forget(found)
         self._state("subscription-deleted", found, "Close")
-        if found.wish.name:
-            del self.registry.host_of(queue).subscriptions[found.wish.identity]
-        if found.wish.durable:
-            self.turn.keep.append(Keep("subscription", str(found.object_name), None))
+        if found.spec.name:
+            del self.registry.host_of(queue).subscriptions[found.spec.identity]
+        if found.spec.durable:
+            self.turn.records.append(PersistRecord("subscription", str(found.object_name), None))
 
     def restore(self, record: Mapping[str, Any]) -> None:
         """Take up a record of an earlier run, after its queue. One whose queue no longer exists is passed over."""
         host = self.registry.virtualhost(record["virtualhost"])
         queue = host.queues.get(record["queue"])
         if queue is not None:
-            subscription = Subscription(Wish(**record["wish"]), queue, record["created"])
-            subscription.matches = self.compiled(subscription.wish.selector)
+            subscription = Subscription(SubscriptionSpec(**record["wish"]), queue, record["created"])
+            subscription.matches = self.compiled(subscription.spec.selector)
             self._enter(host, subscription)
 
     def _enter(self, host: VirtualHost, subscription: Subscription) -> None:
-        queue, wish = subscription.queue, subscription.wish
+        queue, spec = subscription.queue, subscription.spec
         self.registry.subscriptions[queue] = subscription
-        if wish.name:
-            host.subscriptions[wish.identity] = subscription
-        if wish.no_local or subscription.matches is not None:
+        if spec.name:
+            host.subscriptions[spec.identity] = subscription
+        if spec.no_local or subscription.matches is not None:
             self._choosy[queue] = subscription
         self.slow_consumers.add(subscription)
 
     def _state(self, kind: str, subscription: Subscription, words: str) -> None:
-        wish, queue = subscription.wish, subscription.queue
-        self.turn.state(
+        spec, queue = subscription.spec, subscription.queue
+        self.turn.add_fact(
             kind,
             subscription.object_name,
             queue_subject(queue.virtualhost, queue.name),
-            f"{words} : {wish.words()}",
-            {"queue": str(queue.object_name), "virtualhost": queue.virtualhost, **asdict(wish)},
+            f"{words} : {spec.words()}",
+            {"queue": str(queue.object_name), "virtualhost": queue.virtualhost, **asdict(spec)},
         )

@@ -103,4 +103,4 @@ class Clients:
 
     def _state(self, connection: Connection, kind: str, words: str) -> None:
         attributes = {"client": connection.client, "virtualhost": connection.virtualhost}
-        self.turn.state(kind, connection.name, connection.subject, words, attributes)
+        self.turn.add_fact(kind, connection.name, connection.subject, words, attributes)

@@ -84,6 +84,6 @@ class DeadLetters:
         self._told[fate] = (len(facts) if before is None else before[0], count)
         kind = "queue-dead-lettered" if target else "queue-discarded"
         attributes = {"messages": count, "dead_letter_queue": target, "reason": reason}
-        queue.gate.state_fact(kind, dead_letter_words(count, target, reason), attributes)
+        queue.gate.add_fact(kind, dead_letter_words(count, target, reason), attributes)
         if before is not None:
             facts[before[0]] = facts.pop()

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
-from brokers.engine.flow.turn import Keep
+from brokers.engine.flow.turn import PersistRecord
 from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import Exchange
@@ -35,11 +35,11 @@ from brokers.engine.values.policy import (
 
 MAX_PATTERN = 255
 
-Settled = tuple[Mapping[str, Setting], Limits]
+Effective = tuple[Mapping[str, Setting], Limits]
 
 
 @lru_cache(maxsize=4096)
-def settled(layers: Layers) -> Settled:
+def effective(layers: Layers) -> Effective:
     """Settings and limits of a queue; raises InvalidPolicy."""
     found = settings(layers)
     return found, resolve(found)
@@ -70,20 +70,22 @@ class Enforcement:
     def layers_of(self, queue: Queue) -> Layers:
         return self.layers(self.registry.virtualhosts[queue.virtualhost], queue.name, queue.own, queue)
 
-    def settle(self, layers: Layers, who: str = "") -> Settled:
-        """Raises InvalidValue. `who`: in whose name it is refused; empty: of what was asked for itself."""
+    def effective(self, layers: Layers, subject: str = "") -> Effective:
+        """Raises InvalidValue. `subject`: the object whose policy is refused; empty: the one that the request names."""
         try:
-            return settled(layers)
+            return effective(layers)
         except InvalidPolicy as invalid:
-            prefix = f"{who}: " if who else ""
+            prefix = f"{subject}: " if subject else ""
             raise InvalidValue({name: f"{prefix}{text}" for name, text in invalid.errors.items()}) from None
 
-    def settle_all(self, concerned: Iterable[tuple[Queue, Layers]], because: str = "") -> list[tuple[Queue, Settled]]:
+    def effective_all(
+        self, concerned: Iterable[tuple[Queue, Layers]], because: str = ""
+    ) -> list[tuple[Queue, Effective]]:
         """Raises InvalidValue for the first queue for which the layers contradict each other."""
         suffix = f" {because}" if because else ""
-        return [(q, self.settle(layers, f"queue {q.virtualhost}/{q.name}{suffix}")) for q, layers in concerned]
+        return [(q, self.effective(layers, f"queue {q.virtualhost}/{q.name}{suffix}")) for q, layers in concerned]
 
-    def apply(self, found: Iterable[tuple[Queue, Settled]]) -> None:
+    def apply(self, found: Iterable[tuple[Queue, Effective]]) -> None:
         changed = self.agenda.changed
         for queue, (effective, limits) in found:
             if limits != queue.gate.limits:
@@ -96,7 +98,7 @@ class Enforcement:
 
     def set_own(self, queue: Queue, own: Mapping[str, Value]) -> None:
         layers = self.layers_of(queue)._replace(own=fields(own))
-        found = self.settle(layers)
+        found = self.effective(layers)
         queue.own = dict(own)
         self.apply([(queue, found)])
 
@@ -104,30 +106,30 @@ class Enforcement:
         """Refused if it would contradict what a queue, a policy or an exchange of it sets."""
         after = fields(defaults)
         self._check_places(host, after, fields(self.registry.defaults))
-        found = self.settle_all((q, self.layers_of(q)._replace(virtualhost=after)) for q in host.queues.values())
+        found = self.effective_all((q, self.layers_of(q)._replace(virtualhost=after)) for q in host.queues.values())
         host.defaults = dict(defaults)
         self.apply(found)
 
     def set_broker_defaults(self, defaults: Mapping[str, Value]) -> None:
         """Refused if it would contradict what a virtual host, a queue, a policy or an exchange sets."""
         after = fields(defaults)
-        self.settle(Layers(broker=after))
+        self.effective(Layers(broker=after))
         for host in self.registry.virtualhosts.values():
             self._check_places(host, fields(host.defaults), after)
-        found = self.settle_all((q, self.layers_of(q)._replace(broker=after)) for q in self.registry.queues())
+        found = self.effective_all((q, self.layers_of(q)._replace(broker=after)) for q in self.registry.queues())
         self.registry.defaults = dict(defaults)
         self.apply(found)
 
     def _check_places(self, host: VirtualHost, virtualhost: Fields, broker: Fields) -> None:
         """What queues to come may inherit must not contradict itself either."""
         inherited = Layers(virtualhost=virtualhost, broker=broker)
-        self.settle(inherited)
+        self.effective(inherited)
         for policy in host.policies.by_pattern.values():
             who = f"{policy.origin} of virtual host {host.name}"
-            self.settle(inherited._replace(pattern=policy.layer), who)
+            self.effective(inherited._replace(pattern=policy.layer), who)
         for exchange in host.exchanges.values():
             own = (exchange.origin, fields(exchange.own))
-            self.settle(inherited._replace(exchanges=(own,)), f"{exchange.origin} of virtual host {host.name}")
+            self.effective(inherited._replace(exchanges=(own,)), f"{exchange.origin} of virtual host {host.name}")
 
     def _inherited(self, host: VirtualHost) -> Layers:
         return Layers(virtualhost=fields(host.defaults), broker=fields(self.registry.defaults))
@@ -135,23 +137,25 @@ class Enforcement:
     # -- exchanges --------------------------------------------------------------------------------------------
 
     def check_exchange(self, host: VirtualHost, exchange: Exchange, own: Mapping[str, Value]) -> None:
-        self.settle(self._inherited(host)._replace(exchanges=((exchange.origin, fields(own)),)))
+        self.effective(self._inherited(host)._replace(exchanges=((exchange.origin, fields(own)),)))
 
     def set_exchange_policy(self, exchange: Exchange, own: Mapping[str, Value]) -> None:
         """Refused if it would contradict what one of the bound queues sets."""
         host = self.registry.virtualhosts[exchange.virtualhost]
         self.check_exchange(host, exchange, own)
         after = {exchange: fields(own)}
-        found = self.settle_all(
+        found = self.effective_all(
             ((queue, self._bound(queue, host.bound[queue], after)) for queue in exchange.bindings),
             f"with {exchange.origin}",
         )
         exchange.own = dict(own)
         self.apply(found)
 
-    def settle_bound(self, queue: Queue, exchanges: tuple[Exchange, ...], because: str) -> list[tuple[Queue, Settled]]:
+    def effective_bound(
+        self, queue: Queue, exchanges: tuple[Exchange, ...], because: str
+    ) -> list[tuple[Queue, Effective]]:
         """What would hold for a queue if these were the exchanges that it is bound to."""
-        return self.settle_all([(queue, self._bound(queue, exchanges, {}))], because)
+        return self.effective_all([(queue, self._bound(queue, exchanges, {}))], because)
 
     def _bound(self, queue: Queue, exchanges: Iterable[Exchange], after: Mapping[Exchange, Fields]) -> Layers:
         own = tuple((e.origin, after[e] if e in after else fields(e.own)) for e in exchanges)
@@ -191,18 +195,18 @@ class Enforcement:
         policy = after or before
         assert policy is not None
         if after is not None:
-            self.settle(self._inherited(host)._replace(pattern=after.layer))
+            self.effective(self._inherited(host)._replace(pattern=after.layer))
         changes = host.policies.changes(policy.pattern, after)
         because = f"{'with' if after else 'without'} {policy.origin}"
         concerned = ((host.queues[name], best) for name, best in changes.items())
-        found = self.settle_all(
+        found = self.effective_all(
             ((q, self.layers_of(q)._replace(pattern=_layer(best))) for q, best in concerned), because
         )
         host.policies.put(policy.pattern, after, changes)
         self.apply(found)
         self._state(before, after, len(changes), actor)
         record = None if after is None else _record(after)
-        self.turn.keep.append(Keep("policy", str(policy.object_name), record))
+        self.turn.records.append(PersistRecord("policy", str(policy.object_name), record))
 
     def _state(self, before: Policy | None, after: Policy | None, queues: int, actor: str) -> None:
         policy = after or before
@@ -212,7 +216,7 @@ class Enforcement:
         changed = [name for name in ("priority", *FIELDS) if old.get(name) != new.get(name)]
         old, new = {name: old.get(name) for name in changed}, {name: new.get(name) for name in changed}
         change = "created" if before is None else "deleted" if after is None else "changed"
-        self.turn.state(
+        self.turn.add_fact(
             "policy-changed",
             policy.object_name,
             f"vh(/{policy.virtualhost})/policy({policy.pattern})",

@@ -82,11 +82,11 @@ class Links:
     def refuse_producer(self, producer: Producer, condition: str, description: str) -> None:
         """The producer broke the protocol: state that, and detach it. The caller ends its link."""
         connection = producer.connection
-        self.turn.state(
+        self.turn.add_fact(
             "producer-detached",
             producer.name,
             f"{connection.subject}/ch:{producer.channel}",
             f"Detached : {condition} : {description}",
-            {"client": connection.client, "link": producer.link, **producer.queue.shown()},
+            {"client": connection.client, "link": producer.link, **producer.queue.event_attributes()},
         )
         self.detach(producer)

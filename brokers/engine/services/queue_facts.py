@@ -12,4 +12,4 @@ from brokers.engine.values.events import queue_subject
 def queue_fact(queue: Queue, kind: str, words: str, attributes: Mapping[str, Any] | None = None) -> None:
     """State a fact about a queue."""
     subject = queue_subject(queue.virtualhost, queue.name)
-    queue.turn.state(kind, queue.object_name, subject, words, {**queue.shown(), **(attributes or {})})
+    queue.turn.add_fact(kind, queue.object_name, subject, words, {**queue.event_attributes(), **(attributes or {})})

@@ -7,7 +7,7 @@ from itertools import count
 
 from brokers.admin import AlreadyExists
 from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.turn import Detach, Keep
+from brokers.engine.flow.turn import Detach, PersistRecord
 from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Queue
@@ -70,7 +70,7 @@ class QueueLifecycle:
         check_name("queue", name)
         if name in host.queues:
             raise AlreadyExists(f"there is a queue {name} in virtual host {host.name} already")
-        settings, limits = self.enforcement.settle(self.enforcement.layers(host, name, own or {}))
+        settings, limits = self.enforcement.effective(self.enforcement.layers(host, name, own or {}))
         number = 0
         if durable:
             self.stores.open(host)
@@ -110,7 +110,11 @@ class QueueLifecycle:
         """Its links are detached, and its messages are gone. `why`: what its clients are told."""
         self.subscriptions.forget(queue)
         self.registry.owners.pop(queue, None)
-        links: list[Producer | Consumer] = [*queue.gate.producers, *queue.dispatcher.takers, *queue.dispatcher.browsers]
+        links: list[Producer | Consumer] = [
+            *queue.gate.producers,
+            *queue.dispatcher.destructive,
+            *queue.dispatcher.browsers,
+        ]
         for link in links:
             text = why or f"queue {queue.name} was deleted"
             self.turn.effects.append(Detach(link.handle, "amqp:resource-deleted", text))
@@ -123,4 +127,4 @@ class QueueLifecycle:
         for scope in [s for s in self.registry.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
             self.stopping.forget_stop(scope)
         queue_fact(queue, "queue-deleted", "Deleted")
-        self.turn.keep.append(Keep("queue", str(queue.object_name), None))
+        self.turn.records.append(PersistRecord("queue", str(queue.object_name), None))

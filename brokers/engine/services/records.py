@@ -6,7 +6,7 @@ users have theirs where they are changed; `restoring.py` takes them up again.
 
 from __future__ import annotations
 
-from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.flow.turn import PersistRecord, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import VirtualHost
@@ -31,7 +31,7 @@ class Records:
             "version": queue.version,
             "store_id": queue.store_id,
         }
-        self.turn.keep.append(Keep("queue", str(queue.object_name), record))
+        self.turn.records.append(PersistRecord("queue", str(queue.object_name), record))
 
     def persist_virtualhost(self, host: VirtualHost) -> None:
         record = {
@@ -44,7 +44,7 @@ class Records:
             "transaction_idle_limit_ms": host.transaction_idle_limit_ms,
             "store_limits": host.store_limits,
         }
-        self.turn.keep.append(Keep("virtualhost", str(host.object_name), record))
+        self.turn.records.append(PersistRecord("virtualhost", str(host.object_name), record))
 
     def persist_broker(self) -> None:
         record = {
@@ -53,4 +53,4 @@ class Records:
             "last_store_id": self.registry.last_store_id,
             "limits": self.shortages.limits,
         }
-        self.turn.keep.append(Keep("broker", "", record))
+        self.turn.records.append(PersistRecord("broker", "", record))

@@ -85,7 +85,7 @@ class Restoring:
             self.subscriptions.restore(record)
         self._apply()
         self.turn.take_facts()  # they were stated in that run
-        self.turn.take_keep()
+        self.turn.take_records()
 
     def _restore_broker(self, record: Record) -> None:
         self.registry.version, self.registry.defaults = record["version"], dict(record["defaults"])
@@ -110,7 +110,7 @@ class Restoring:
     def _apply(self) -> None:
         """Give every queue the limits and stops that follow from what was set."""
         for queue in self.registry.queues():
-            settings, limits = self.enforcement.settle(self.enforcement.layers_of(queue))
+            settings, limits = self.enforcement.effective(self.enforcement.layers_of(queue))
             queue.gate.set_limits(limits, settings)
             self.stopping.stop_covered(queue)
             self.agenda.changed.add(queue)

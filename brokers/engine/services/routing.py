@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
-from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.flow.turn import PersistRecord, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import ROUTERS, Exchange, key_fault
 from brokers.engine.registry.registry import Registry
@@ -80,7 +80,7 @@ class Routing:
         host = self.registry.virtualhosts[exchange.virtualhost]
         enforcement, because = self.enforcement, f"without {exchange.origin}"
         rest = {q: tuple(e for e in host.bound[q] if e is not exchange) for q in exchange.bindings}
-        found = [s for q, exchanges in rest.items() for s in enforcement.settle_bound(q, exchanges, because)]
+        found = [s for q, exchanges in rest.items() for s in enforcement.effective_bound(q, exchanges, because)]
         for queue, keys in list(exchange.bindings.items()):
             for key in list(keys):
                 self._unbind(exchange, queue, key, actor)
@@ -89,7 +89,7 @@ class Routing:
         del host.exchanges[exchange.name]
         enforcement.apply(found)
         self._state("exchange-deleted", exchange, "Deleted", {"actor": actor})
-        self.turn.keep.append(Keep("exchange", str(exchange.object_name), None))
+        self.turn.records.append(PersistRecord("exchange", str(exchange.object_name), None))
 
     # -- bindings ---------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Routing:
         bound = host.bound.get(queue, ())
         if exchange not in bound:
             bound = (*bound, exchange)
-            found = self.enforcement.settle_bound(queue, bound, f"with {exchange.origin}")
+            found = self.enforcement.effective_bound(queue, bound, f"with {exchange.origin}")
             host.bound[queue] = bound
             self.enforcement.apply(found)
             for stop in self._stops(exchange):
@@ -115,7 +115,7 @@ class Routing:
         self._state_binding("binding-created", exchange, queue, key, actor)
         if not queue.transient:
             record = {"virtualhost": host.name, "exchange": exchange.name, "queue": queue.name, "key": key}
-            self.turn.keep.append(Keep("binding", _binding(exchange, queue, key), record))
+            self.turn.records.append(PersistRecord("binding", _binding(exchange, queue, key), record))
         return True
 
     def unbind(self, exchange: Exchange, queue: Queue, key: str = "", *, actor: str = "") -> bool:
@@ -127,7 +127,7 @@ class Routing:
         host, enforcement = self.registry.virtualhosts[exchange.virtualhost], self.enforcement
         if len(keys) == 1:
             rest = tuple(e for e in host.bound[queue] if e is not exchange)
-            found = enforcement.settle_bound(queue, rest, f"without {exchange.origin}")
+            found = enforcement.effective_bound(queue, rest, f"without {exchange.origin}")
             self._unbind(exchange, queue, key, actor)
             enforcement.apply(found)
         else:
@@ -151,7 +151,7 @@ class Routing:
                 queue.gate.start(stop.scope)
         self._state_binding("binding-deleted", exchange, queue, key, actor)
         if not queue.transient:
-            self.turn.keep.append(Keep("binding", _binding(exchange, queue, key), None))
+            self.turn.records.append(PersistRecord("binding", _binding(exchange, queue, key), None))
 
     def _stops(self, exchange: Exchange) -> list[Stop]:
         """The operators' stops of all that is bound to it."""
@@ -200,7 +200,7 @@ class Routing:
             "own": exchange.own,
             "version": exchange.version,
         }
-        self.turn.keep.append(Keep("exchange", str(exchange.object_name), record))
+        self.turn.records.append(PersistRecord("exchange", str(exchange.object_name), record))
 
     def restore_exchange(self, record: Mapping[str, Any]) -> None:
         exchange = Exchange(record["virtualhost"], record["name"], record["exchange_type"])
@@ -220,13 +220,13 @@ class Routing:
             bound[queue] = (*bound.get(queue, ()), exchange)
 
     def _state(self, kind: str, exchange: Exchange, words: str, attributes: Mapping[str, Any]) -> None:
-        self.turn.state(kind, exchange.object_name, _subject(exchange), words, attributes)
+        self.turn.add_fact(kind, exchange.object_name, _subject(exchange), words, attributes)
 
     def _state_binding(self, kind: str, exchange: Exchange, queue: Queue, key: str, actor: str) -> None:
         words = "Create" if kind == "binding-created" else "Deleted"
         subject = f"{_subject(exchange)}/qu({queue.name})/rk({key})"
         attributes = {"queue": str(queue.object_name), "key": key, "actor": actor}
-        self.turn.state(kind, exchange.object_name, subject, words, attributes)
+        self.turn.add_fact(kind, exchange.object_name, subject, words, attributes)
 
 
 def _exchange_of(host: VirtualHost, address: str) -> tuple[Exchange, str | None] | None:

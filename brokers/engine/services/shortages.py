@@ -67,9 +67,9 @@ class Shortages:
 
         def exceeded(usage: Usage) -> None:
             if usage is host.store_usage:
-                self._look_at(host)
+                self._update_store(host)
             else:
-                self._look(usage)
+                self._update(usage)
 
         return Meter(self.usages, host.store_usage, exceeded)
 
@@ -83,7 +83,7 @@ class Shortages:
         """The broker's; they act at once. Raises InvalidValue."""
         check_limits(limits)
         self.limits = {name: value for name, value in limits.items() if value is not None}
-        self.look()
+        self.measure()
         for queue in self.registry.queues():
             queue.gate.take_back_unaffordable()
 
@@ -92,32 +92,32 @@ class Shortages:
         levels = check_store_limits(limits)
         host.store_limits = dict(limits)
         host.store_usage.levels = levels
-        self._look_at(host)
+        self._update_store(host)
         for queue in host.queues.values():
             queue.gate.take_back_unaffordable()
 
     # -- looking ----------------------------------------------------------------------------------------------
 
-    def look(self, available: Mapping[Resource, int] | None = None) -> None:
+    def measure(self, available: Mapping[Resource, int] | None = None) -> None:
         """Measure everything that is limited."""
         self.available.update(available or {})
         self.usages[Resource.MEMORY].most = self.available[Resource.MEMORY] * MOST_MEMORY // 100
         for queue in self.registry.queues():
             queue.gate.weigh()
         for host in self.registry.virtualhosts.values():
-            self._look_at(host)
+            self._update_store(host)
         temp = self.stores.temp
         if temp is not None:
             self.usages[Resource.TEMP].used = temp.used_bytes + temp.pending_bytes
         for resource, usage in self.usages.items():
             usage.levels = self._levels(resource)
-            self._look(usage)
+            self._update(usage)
             if usage.overfull and usage.waiting and usage.admits:
                 for queue in self.registry.queues():
                     queue.touch()
 
-    def _look(self, usage: Usage) -> None:
-        change = usage.look(usage.used)
+    def _update(self, usage: Usage) -> None:
+        change = usage.update(usage.used)
         if change is None:
             return
         name = _NAMES[usage.resource]
@@ -125,7 +125,7 @@ class Shortages:
         words = f"{name} Limit {over} : Used : {usage.used:,}, Limit : {usage.levels.overfull:,}"
         kind = "limit-exceeded" if change is Change.OVERFULL_BEGAN else "limit-cleared"
         facts = {"resource": usage.reason, "used_bytes": usage.used, "limit_bytes": usage.levels.overfull}
-        self.turn.state(kind, object_name("Broker"), "broker", words, facts)
+        self.turn.add_fact(kind, object_name("Broker"), "broker", words, facts)
         self._apply(usage, change, self.registry.queues())
 
     def _levels(self, resource: Resource) -> Levels:
@@ -160,17 +160,17 @@ class Shortages:
         """Bytes that the broker uses now."""
         return self.usages[resource].used
 
-    def _look_at(self, host: VirtualHost) -> None:
+    def _update_store(self, host: VirtualHost) -> None:
         if host.store is None:
             return
         usage = host.store_usage
         before, used = usage.used, host.store.used_bytes + host.store.pending_bytes
         self.usages[Resource.STORE].used += used - before
-        change = usage.look(used, full=host.store.full)
+        change = usage.update(used, full=host.store.full)
         if change is None:
             return
         began = change is Change.OVERFULL_BEGAN
-        self.turn.state(
+        self.turn.add_fact(
             "store-overfull" if began else "store-underfull",
             host.object_name,
             f"vh(/{host.name})/ms(SQLite)",

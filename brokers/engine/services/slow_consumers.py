@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from brokers.admin import AlreadyExists, NotFound
-from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.flow.turn import PersistRecord, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.slow_consumer import FIELDS, SlowConsumerPolicy, Value, best, check, words
@@ -37,7 +37,7 @@ class SlowConsumers:
         found = list[tuple[Queue, str]]()
         now = self.turn.now
         for subscription in self.registry.subscriptions.values():
-            subscription.arrivals.look(subscription.queue.gate.enqueued, now)
+            subscription.arrivals.sample(subscription.queue.gate.enqueued, now)
         for subscription, policy in list(self.watched.items()):
             reached = policy.reached(subscription, now) if subscription.queue.gate.depth_messages else {}
             if not reached:
@@ -53,18 +53,19 @@ class SlowConsumers:
     def _state_slow(
         self, subscription: Subscription, policy: SlowConsumerPolicy, reached: Mapping[str, tuple[int, int]]
     ) -> None:
-        queue, wish = subscription.queue, subscription.wish
-        facts = {
+        queue, spec = subscription.queue, subscription.spec
+        attributes = {
+            **queue.event_attributes(),
             "policy": policy.name,
             "action": policy.given["policy"],
-            "topic": wish.topic,
-            "subscription": wish.name,
-            "client": wish.client,
-            "clients": [consumer.connection.client for consumer in queue.dispatcher.takers],
+            "topic": spec.topic,
+            "subscription": spec.name,
+            "client": spec.client,
+            "clients": [consumer.connection.client for consumer in queue.dispatcher.destructive],
             "reached": {trigger: {"value": value, "limit": limit} for trigger, (value, limit) in reached.items()},
         }
         subject = queue_subject(queue.virtualhost, queue.name)
-        self.turn.state("slow-consumer", queue.object_name, subject, words(policy, reached), {**queue.shown(), **facts})
+        self.turn.add_fact("slow-consumer", queue.object_name, subject, words(policy, reached), attributes)
 
     def add(self, subscription: Subscription) -> None:
         host = self.registry.virtualhosts[subscription.queue.virtualhost]
@@ -127,7 +128,7 @@ class SlowConsumers:
                 self.add(subscription)
         self._state(policy, before.given if before else {}, after.given if after else {}, actor)
         record = None if after is None else _record(after)
-        self.turn.keep.append(Keep("slow-consumer-policy", str(policy.object_name), record))
+        self.turn.records.append(PersistRecord("slow-consumer-policy", str(policy.object_name), record))
 
     def _state(
         self, policy: SlowConsumerPolicy, before: Mapping[str, Value], after: Mapping[str, Value], actor: str
@@ -138,7 +139,7 @@ class SlowConsumers:
         text = policy_words(old, new, change) if change == "changed" else policy_words(before, after, change)
         facts = {"before": old, "after": new, "change": change, "actor": actor}
         subject = f"vh(/{policy.virtualhost})/slow-consumer-policy({policy.name})"
-        self.turn.state("policy-changed", policy.object_name, subject, text, facts)
+        self.turn.add_fact("policy-changed", policy.object_name, subject, text, facts)
 
     def restore(self, record: Mapping[str, Any]) -> None:
         """Take up a record of an earlier run, before its virtual host has subscriptions."""

@@ -13,7 +13,7 @@ from typing import Any
 from brokers.admin import InvalidValue
 from brokers.engine.flow.credit import draining
 from brokers.engine.flow.explanation import percent_used
-from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.flow.turn import PersistRecord, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
 from brokers.engine.values.policy import pattern_fault
@@ -60,7 +60,7 @@ class Stopping:
         for queue in queues:
             queue.gate.stop(stop)
         if not (scope.queue and queues[0].transient):
-            self.turn.keep.append(Keep("stop", str(scope), self._record(stop)))
+            self.turn.records.append(PersistRecord("stop", str(scope), self._record(stop)))
         return True
 
     def start_producers(
@@ -111,7 +111,7 @@ class Stopping:
         for queue in self._may_apply_to(stop.scope):
             if stop.scope in queue.gate.stops or stop.scope in queue.gate.staged:
                 queue.gate.stop(stop)
-        self.turn.keep.append(Keep("stop", str(stop.scope), self._record(stop)))
+        self.turn.records.append(PersistRecord("stop", str(stop.scope), self._record(stop)))
 
     def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
         """Lift the stop for good when its last step is over; stop all producers again when a queue is too deep."""
@@ -130,7 +130,7 @@ class Stopping:
             self._stop_fact("producers-started", asked, queues)
             self._lift(stop.scope)
 
-    def look(self) -> None:
+    def end_due_stops(self) -> None:
         """Once a second: end the stops whose end has come, and go on with those that are being lifted."""
         for stop in [stop for stop in self.registry.stops.values() if stop.stage is not None]:
             if stop.stage is not None:
@@ -181,7 +181,7 @@ class Stopping:
     def forget_stop(self, scope: Scope) -> None:
         """The queues that it stopped are the caller's to start."""
         del self.registry.stops[scope]
-        self.turn.keep.append(Keep("stop", str(scope), None))
+        self.turn.records.append(PersistRecord("stop", str(scope), None))
 
     def _record(self, stop: Stop) -> dict[str, Any]:
         return stop.by_time_of_day(self.turn.ahead).record()
@@ -209,10 +209,10 @@ class Stopping:
             "producers": producers,
             "until": asked.end.until,
             "below": asked.end.below,
-            "stage": asked.stage.shown() if asked.stage else None,
-            "halted": asked.halted.shown() if asked.halted else None,
+            "stage": asked.stage.as_json() if asked.stage else None,
+            "halted": asked.halted.as_json() if asked.halted else None,
         }
-        self.turn.state(kind, scope.object, "broker", words, attributes)
+        self.turn.add_fact(kind, scope.object, "broker", words, attributes)
 
     def stop_covered(self, queue: Queue) -> None:
         for stop in self.registry.stops.values():

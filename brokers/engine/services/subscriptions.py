@@ -13,7 +13,7 @@ from brokers.engine.flow.turn import Detach, Turn
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.registry import Registry
-from brokers.engine.registry.subscription import Subscription, Wish, identity, queue_name
+from brokers.engine.registry.subscription import Subscription, SubscriptionSpec, identity, queue_name
 from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.services.active_subscriptions import ActiveSubscriptions
 from brokers.engine.services.queue_lifecycle import QueueLifecycle
@@ -33,21 +33,21 @@ class Subscriptions:
         self.active = active
         self._numbers = count(1)
 
-    def subscribe(self, connection: Connection, wish: Wish) -> Subscription:
+    def subscribe(self, connection: Connection, spec: SubscriptionSpec) -> Subscription:
         """The subscription that a link of this connection is to consume from. One that has the name but not the rest of
-        the wish gives way, unless it is used: AlreadyExists. Raises InvalidValue, NotFound, AdminError."""
+        the spec gives way, unless it is used: AlreadyExists. Raises InvalidValue, NotFound, AdminError."""
         host = self.registry.virtualhosts[connection.virtualhost]
-        there = host.subscriptions.get(wish.identity) if wish.name else None
-        if there is not None and there.wish != wish:
-            if there.queue.dispatcher.takers:
-                is_, asked = there.wish.words(), wish.words()
-                raise AlreadyExists(f"subscription {wish.name} is in use for {is_}: it cannot become one for {asked}")
+        there = host.subscriptions.get(spec.identity) if spec.name else None
+        if there is not None and there.spec != spec:
+            if there.queue.dispatcher.destructive:
+                is_, asked = there.spec.words(), spec.words()
+                raise AlreadyExists(f"subscription {spec.name} is in use for {is_}: it cannot become one for {asked}")
             self.queues.delete(there.queue)
             there = None
         if there is None:
-            return self._create(host, connection, wish)
+            return self._create(host, connection, spec)
         self._bind(host, there)
-        if not wish.shared:
+        if not spec.shared:
             self._steal(there)
         return there
 
@@ -60,7 +60,7 @@ class Subscriptions:
         if found is None:
             whose = f"client {client}" if client else "all clients"
             raise NotFound(f"there is no durable subscription {name} of {whose} in virtual host {host.name}")
-        if found.queue.dispatcher.takers:
+        if found.queue.dispatcher.destructive:
             raise AlreadyExists(f"subscription {name} is in use: it cannot be ended")
         return found
 
@@ -69,20 +69,20 @@ class Subscriptions:
         host = self.registry.virtualhosts.get(virtualhost)
         left = None if host is None else host.queues.get(queue)
         found = None if left is None else self.registry.subscriptions.get(left)
-        if found is not None and not found.wish.durable:
+        if found is not None and not found.spec.durable:
             self.unsubscribe(found)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """A client ends it, unless others still use it. Idempotent."""
         queue = subscription.queue
-        if self.registry.subscriptions.get(queue) is subscription and not queue.dispatcher.takers:
+        if self.registry.subscriptions.get(queue) is subscription and not queue.dispatcher.destructive:
             self.queues.delete(queue)
 
-    def _create(self, host: VirtualHost, connection: Connection, wish: Wish) -> Subscription:
-        matches = self.active.compiled(wish.selector)  # refused before anything is created
-        name = queue_name(wish, next(self._numbers))
-        queue = self.queues.create(host, name, durable=wish.durable, transient=not wish.durable)
-        subscription = Subscription(wish, queue, self.turn.time_of_day, None if wish.name else connection)
+    def _create(self, host: VirtualHost, connection: Connection, spec: SubscriptionSpec) -> Subscription:
+        matches = self.active.compiled(spec.selector)  # refused before anything is created
+        name = queue_name(spec, next(self._numbers))
+        queue = self.queues.create(host, name, durable=spec.durable, transient=not spec.durable)
+        subscription = Subscription(spec, queue, self.turn.time_of_day, None if spec.name else connection)
         try:
             self._bind(host, subscription)
         except AdminError:
@@ -93,14 +93,14 @@ class Subscriptions:
         return subscription
 
     def _bind(self, host: VirtualHost, subscription: Subscription) -> None:
-        wish = subscription.wish
-        self.routing.bind(host.exchanges[wish.exchange], subscription.queue, wish.key)
+        spec = subscription.spec
+        self.routing.bind(host.exchanges[spec.exchange], subscription.queue, spec.key)
 
     def _steal(self, subscription: Subscription) -> None:
         """The same link again: a client that has lost its connection comes back before the broker knows of the loss."""
-        for consumer in subscription.queue.dispatcher.takers:
+        for consumer in subscription.queue.dispatcher.destructive:
             consumer.credit = 0
-            text = f"subscription {subscription.wish.name} was attached again by client {subscription.wish.client}"
+            text = f"subscription {subscription.spec.name} was attached again by client {subscription.spec.client}"
             self.turn.effects.append(Detach(consumer.handle, "amqp:link:stolen", text))
 
 

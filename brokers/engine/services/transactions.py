@@ -48,7 +48,7 @@ class Transactions:
             transaction.state = State.COMMITTING
             transaction.committing_since = self.turn.now
             if not transaction.waiting:
-                self.go_on(transaction)
+                self.proceed(transaction)
         elif transaction.state is State.ROLLED_BACK:
             self._end(transaction)
 
@@ -59,7 +59,7 @@ class Transactions:
         if transaction.state is not State.WRITING:
             self._end(transaction)
 
-    def doom(self, transaction: Transaction, condition: str, description: str) -> None:
+    def fail(self, transaction: Transaction, condition: str, description: str) -> None:
         """The broker rolls it back. Its client may go on to use it, in vain, until it discharges it."""
         asked = transaction.state is State.COMMITTING
         if asked or transaction.state is State.OPEN:
@@ -70,7 +70,7 @@ class Transactions:
             else:
                 self.turn.effects.append(Discharged(transaction.handle, transaction))
 
-    def go_on(self, transaction: Transaction) -> None:
+    def proceed(self, transaction: Transaction) -> None:
         """Commit what waits for nothing more."""
         host = self.registry.virtualhosts[transaction.connection.virtualhost]
         transaction.published = [(q, b) for q, b in transaction.published if host.queues.get(q.name) is q]
@@ -167,7 +167,7 @@ class Transactions:
             idle = now - transaction.active_at
             if 0 < host.transaction_idle_limit_ms <= idle and transaction.idle:
                 connection = transaction.connection
-                transaction.doom(TIMED_OUT, f"nothing was done in the transaction for {idle:,} ms")
+                transaction.fail(TIMED_OUT, f"nothing was done in the transaction for {idle:,} ms")
                 facts = {"client": connection.client, "idle_ms": idle}
                 words = f"Idle Transaction : {idle:,} ms"
-                self.turn.state("transaction-timed-out", connection.name, connection.subject, words, facts)
+                self.turn.add_fact("transaction-timed-out", connection.name, connection.subject, words, facts)

@@ -31,7 +31,7 @@ class Upkeep:
         self._sampled_at = self.turn.now
 
     def sweep(self) -> None:
-        """Once every `credit.HOLD_MS` or so: take back credit that is not used."""
+        """Once every `credit.IDLE_CREDIT_MS` or so: take back credit that is not used."""
         for queue in list(self.agenda.watched):
             if not queue.sweep():
                 self.agenda.watched.discard(queue)
@@ -48,8 +48,8 @@ class Upkeep:
                 self.agenda.expiring.discard(queue)
 
     def release(self) -> bool:
-        """Once every `credit.HOLD_MS` or so: show messages whose delivery time has come. True: there are more to show,
-        in a turn of their own, so that others have theirs."""
+        """Make messages visible whose delivery time has come; called about every `credit.IDLE_CREDIT_MS`. Return True
+        if there are more, for another turn."""
         more = False
         for queue in list(self.agenda.delayed):
             more = queue.lanes.release() or more
@@ -72,7 +72,7 @@ class Upkeep:
         now = self.turn.now
         for queue, why in self.slow_consumers.find_slow():
             self.queues.delete(queue, why)
-        self.stopping.look()
+        self.stopping.end_due_stops()
         passed, self._sampled_at = now - self._sampled_at, now
         seconds = passed / 1000 if passed > 0 else 1  # a clock may be set back
         changed = [queue for queue in self.agenda.changed if self.registry.has(queue)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokers.admin import AlreadyExists, InvalidValue
-from brokers.engine.flow.turn import Keep, Turn
+from brokers.engine.flow.turn import PersistRecord, Turn
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.services.accounts import Accounts
@@ -85,4 +85,4 @@ class VirtualHostLifecycle:
             self.transactions.forget(host.name)
         for scope in [s for s in self.registry.stops if s.virtualhost == host.name]:
             self.stopping.forget_stop(scope)
-        self.turn.keep.append(Keep("virtualhost", str(host.object_name), None))
+        self.turn.records.append(PersistRecord("virtualhost", str(host.object_name), None))

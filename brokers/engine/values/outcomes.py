@@ -1,30 +1,29 @@
-"""What becomes of a message that a producer has sent: at once (a verdict), or later (an outcome)."""
+"""The result of a published message: an immediate verdict, or the outcome of a delivery that is settled later."""
 
 from __future__ import annotations
 
 from enum import Enum
 
-#: Why a message was given up by those who consume it.
+#: Why a message is dead-lettered.
 MAXIMUM, REJECTED = "maximum-deliveries", "rejected"
 
 
 class Verdict(Enum):
-    """What became of a published message."""
+    """The immediate result of publishing a message. True: the broker has the message."""
 
-    TAKEN = "it is in the queue: accept it"
-    HELD = "its outcome comes later, by a Settled effect"
-    REFUSED = "the queue is overfull: reject it"
-    NO_CREDIT = "its producer broke the protocol"
+    ACCEPTED = "the message is in the queue: accept the delivery"
+    PENDING = "a Settled effect follows with the outcome of the delivery"
+    REJECTED = "the queue does not take the message: reject the delivery"
+    NO_CREDIT = "the producer sent without credit, which violates the protocol"
 
     def __bool__(self) -> bool:
-        """Whether the broker has the message now."""
-        return self in (Verdict.TAKEN, Verdict.HELD)
+        return self in (Verdict.ACCEPTED, Verdict.PENDING)
 
 
 class Outcome(Enum):
     """How an unsettled delivery ends."""
 
     ACCEPTED = "accepted"
-    REFUSED = "rejected, since the queue is overfull"
+    REJECTED = "rejected, since the queue is overfull"
     NOT_STORED = "rejected, since the store cannot take it"
     ROLLED_BACK = "rejected, since its transaction was rolled back"

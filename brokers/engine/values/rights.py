@@ -40,12 +40,12 @@ class Rights:
         """As they are when this virtual host is no more."""
         return Rights(self.administrator, {host: given for host, given in self.grants.items() if host != virtualhost})
 
-    def shown(self) -> list[str]:
+    def as_texts(self) -> list[str]:
         """The grants in writing, in an order of their own."""
         return [f"{host}:{','.join(r for r in RIGHTS if r in given)}" for host, given in sorted(self.grants.items())]
 
 
-NOBODY = Rights()
+NO_RIGHTS = Rights()
 ALL = Rights(administrator=True, grants={EVERY: frozenset(RIGHTS)})
 
 

@@ -33,7 +33,7 @@ class Stage:
         step = max(0, now - self.since) // self.step_ms
         return self.rate << step if step < DOUBLINGS else None
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "rate": self.rate,
             "step_ms": self.step_ms,

@@ -115,7 +115,7 @@ class Halt:
         by = f" of {self.actor}" if self.actor else ""
         return f"the staged start{by} halted: queue {name['name']} is at {self.percent}%, above {self.limit}%"
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -144,7 +144,7 @@ class Stop:
             halted=self.halted and replace(self.halted, since=self.halted.since + ahead),
         )
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As the `stops` attributes of managed objects carry it."""
         return {
             "scope": str(self.scope),
@@ -155,8 +155,8 @@ class Stop:
             "since": self.since,
             "until": self.end.until,
             "below": self.end.below,
-            "stage": self.stage.shown() if self.stage else None,
-            "halted": self.halted.shown() if self.halted else None,
+            "stage": self.stage.as_json() if self.stage else None,
+            "halted": self.halted.as_json() if self.halted else None,
         }
 
     def record(self) -> dict[str, Any]:
@@ -170,8 +170,8 @@ class Stop:
             "since": self.since,
             "until": self.end.until,
             "below": self.end.below,
-            "stage": self.stage.shown() if self.stage else None,
-            "halted": self.halted.shown() if self.halted else None,
+            "stage": self.stage.as_json() if self.stage else None,
+            "halted": self.halted.as_json() if self.halted else None,
         }
 
     @classmethod

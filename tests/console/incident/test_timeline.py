@@ -164,7 +164,7 @@ def test_events_older_than_memory_come_from_the_journal(
     def many(memory: InMemoryBroker) -> None:
         memory.management.create(ORDERS, {})
         for n in range(5200):
-            memory.engine.turn.state("queue-purged", STOCK, "x", f"number {n}", {})
+            memory.engine.turn.add_fact("queue-purged", STOCK, "x", f"number {n}", {})
         memory._end_turn()
 
     broker.do(many)

@@ -35,4 +35,4 @@ def explanation(layers: Layers, inherited: Layers) -> dict[str, Any]:
 
 def state_policy_changed(turn: Turn, name: ObjectName, subject: str, change: Change) -> None:
     attributes = {"before": dict(change.before), "after": dict(change.after), "actor": change.actor}
-    turn.state("policy-changed", name, subject, policy_words(change.before, change.after), attributes)
+    turn.add_fact("policy-changed", name, subject, policy_words(change.before, change.after), attributes)

@@ -134,7 +134,7 @@ class QueueResource(ManagedResource[Queue]):
         if wrong:
             raise InvalidValue(dict(wrong))
         own, enforcement = fields(merged_policy(queue.own, good)), self.broker.enforcement
-        _, limits = enforcement.settle(enforcement.layers_of(queue)._replace(own=own))
+        _, limits = enforcement.effective(enforcement.layers_of(queue)._replace(own=own))
         return {"effective": effective_levels(limits)}
 
     def _purge(self, queue: Queue, given: Values) -> dict[str, Any]:

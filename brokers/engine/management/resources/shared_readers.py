@@ -82,7 +82,7 @@ def open_transactions(connections: Iterable[Connection]) -> int:
 
 def stops_at_time_of_day(turn: Turn, stops: Iterable[Stop]) -> list[dict[str, Any]]:
     """The value of a `stops` attribute."""
-    return [stop.by_time_of_day(turn.ahead).shown() for stop in stops]
+    return [stop.by_time_of_day(turn.ahead).as_json() for stop in stops]
 
 
 def time_reader(turn: Turn, of: Callable[[T], int | None]) -> Reader[T]:

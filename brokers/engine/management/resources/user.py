@@ -23,7 +23,7 @@ class UserResource(ManagedResource[User]):
             "has_password": lambda user: user.verifier is not None,
             "certificate_subject": lambda user: user.certificate_subject,
             "administrator": lambda user: user.rights.administrator,
-            "grants": lambda user: user.rights.shown(),
+            "grants": lambda user: user.rights.as_texts(),
             "connections": lambda user: accounts.connections(user.name),
             "version": lambda user: user.version,
         }

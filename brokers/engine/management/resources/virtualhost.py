@@ -84,7 +84,7 @@ class VirtualHostResource(ManagedResource[VirtualHost]):
     def create_object(self, values: Values, actor: str) -> VirtualHost:
         broker = self.broker
         defaults = Layers(virtualhost=fields(policy_of(values)), broker=fields(broker.registry.defaults))
-        broker.enforcement.settle(defaults)  # refused before anything is created
+        broker.enforcement.effective(defaults)  # refused before anything is created
         created = broker.create_virtualhost(values["name"])
         self._set(created, values)
         broker.records.persist_virtualhost(created)

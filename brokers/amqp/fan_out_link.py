@@ -12,7 +12,7 @@ from brokers.amqp.link_context import LinkContext
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.transaction import Transaction
-from brokers.engine.services.outlet import Outlet, Parcel
+from brokers.engine.services.fan_out import FanOut, RoutedMessage
 from brokers.engine.values.outcomes import Outcome
 
 NOT_FOUND = "amqp:not-found"
@@ -21,12 +21,12 @@ NOT_FOUND = "amqp:not-found"
 Route = Callable[[bytes], Sequence[Queue] | str]
 
 
-class OutletLink(IncomingLink):
+class FanOutLink(IncomingLink):
     """See the module."""
 
-    __slots__ = ("outlet", "route")
+    __slots__ = ("fan_out", "route")
 
-    outlet: Outlet
+    fan_out: FanOut
 
     def __init__(self, context: LinkContext, pointer: Any, route: Route) -> None:
         super().__init__(context, pointer)
@@ -34,7 +34,7 @@ class OutletLink(IncomingLink):
 
     def open(self) -> None:
         """The link is open: give the client its first credit."""
-        link_flow(self.pointer, self.outlet.credit)
+        link_flow(self.pointer, self.fan_out.credit)
         self.context.dirty()
 
     def on_delivery(self, delivery: Any) -> None:
@@ -44,7 +44,7 @@ class OutletLink(IncomingLink):
         if pn.delivery_aborted(delivery):
             self.forget_parts()
             delivery_settle(delivery)
-            self.outlet.credit -= 1
+            self.fan_out.credit -= 1
             self._top_up()
             return
         if not pn.delivery_readable(delivery):
@@ -52,22 +52,24 @@ class OutletLink(IncomingLink):
         body = self.receive(delivery)
         if body is None:
             return
-        if self.outlet.credit <= 0:
+        if self.fan_out.credit <= 0:
             self.refuse(delivery, TRANSFER_LIMIT, "the message was not taken: the link had no credit")
             return
         transaction = None
         if not self.plain and self.in_transaction(delivery):
             transaction = self.transaction_of(delivery)
             if transaction is None:
-                self.outlet.credit -= 1
+                self.fan_out.credit -= 1
                 self._top_up()
                 return
         self._publish(delivery, body, transaction)
 
     def _publish(self, delivery: Any, body: bytes, transaction: Transaction | None) -> None:
-        enrolment = transaction.enrolment(told=not pn.delivery_settled(delivery)) if transaction is not None else None
+        enrolment = (
+            transaction.enrolment(unsettled=not pn.delivery_settled(delivery)) if transaction is not None else None
+        )
         if self.memory.exhausted:
-            self.outlet.credit -= 1
+            self.fan_out.credit -= 1
             self.reject(delivery, RESOURCE_LIMIT, NO_MEMORY)
             if enrolment is not None:
                 enrolment.refused()
@@ -75,7 +77,7 @@ class OutletLink(IncomingLink):
             return
         found = self.route(body)
         if not found or isinstance(found, str):
-            self.outlet.credit -= 1
+            self.fan_out.credit -= 1
             if isinstance(found, str):
                 self.reject(delivery, NOT_FOUND, found)
                 if enrolment is not None:
@@ -85,27 +87,27 @@ class OutletLink(IncomingLink):
             self._top_up()
             return
         pn.link_advance(self.pointer)
-        self.outlet.publish(body, found, delivery, enrolment)
+        self.fan_out.publish(body, found, delivery, enrolment)
         self._top_up()
 
-    def settled(self, parcel: Parcel) -> None:
+    def settled(self, message: RoutedMessage) -> None:
         """A message has its outcome."""
         if self.closing:
             return
-        if parcel.outcome is Outcome.ACCEPTED:
-            self.accept(parcel.delivery)
-        elif parcel.outcome is Outcome.ROLLED_BACK:
-            self.reject(parcel.delivery, *WHY_REJECTED[parcel.outcome])
+        if message.outcome is Outcome.ACCEPTED:
+            self.accept(message.delivery)
+        elif message.outcome is Outcome.ROLLED_BACK:
+            self.reject(message.delivery, *WHY_REJECTED[message.outcome])
         else:
-            self.reject(parcel.delivery, RESOURCE_LIMIT, "a queue that the message was for is full, or has gone")
+            self.reject(message.delivery, RESOURCE_LIMIT, "a queue that the message was for is full, or has gone")
         self._top_up()
         self.context.dirty()
 
     def _top_up(self) -> None:
-        if not self.closing and not self.far_ahead and self.outlet.top_up():
-            link_flow(self.pointer, self.outlet.credit - link_credit(self.pointer))
+        if not self.closing and not self.far_ahead and self.fan_out.top_up():
+            link_flow(self.pointer, self.fan_out.credit - link_credit(self.pointer))
             self.context.dirty()
 
     def let_go(self) -> None:
         super().let_go()
-        self.outlet.close()
+        self.fan_out.close()

@@ -9,7 +9,7 @@ import pytest
 from proton import Message
 from proton.utils import SendException
 
-from brokers.engine.services.outlet import WINDOW
+from brokers.engine.services.fan_out import WINDOW
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import connected, managing
 
@@ -182,11 +182,11 @@ def test_the_window_bounds_what_waits_and_everything_goes_when_the_client_vanish
             return sum(1 for d in deliveries if d.settled)
 
         def waiting() -> int:
-            return broker.look(lambda s: sum(len(p.handle.outlet.waiting) for p in s.broker.producers.values()))
+            return broker.look(lambda s: sum(len(p.handle.fan_out.waiting) for p in s.broker.producers.values()))
 
         wait_until(lambda: settled() == 2 and waiting() == WINDOW, "its window is used up")
-        assert broker.look(lambda s: [p.handle.outlet.credit for p in s.broker.producers.values()]) == [0]
-    wait_until(lambda: not broker.look(lambda s: s.broker.producers), "its taps have gone with it")
+        assert broker.look(lambda s: [p.handle.fan_out.credit for p in s.broker.producers.values()]) == [0]
+    wait_until(lambda: not broker.look(lambda s: s.broker.producers), "its branches have gone with it")
     assert broker.see("full", lambda q: (q.gate.depth_messages, q.gate.ledger.reserved, q.gate.producer_count)) == (
         2,
         0,

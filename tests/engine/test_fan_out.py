@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokers.engine.flow.turn import Detach
-from brokers.engine.services.outlet import Outlet, Parcel
+from brokers.engine.services.fan_out import FanOut, RoutedMessage
 from brokers.engine.values.outcomes import Outcome
 from brokers.testing import InMemoryBroker
 
@@ -13,22 +13,22 @@ def test_a_withheld_message_of_a_deleted_queue_is_refused() -> None:
     engine = broker.engine
     host = engine.virtualhost("default")
     queue = engine.create_queue(host, "q", {"capacity_messages": 2, "mechanism": "hold"})
-    settled: list[Parcel] = []
+    settled: list[RoutedMessage] = []
     connection = broker.attach_producer("other").connection
-    outlet = Outlet(engine.links, connection, "link", 0, settled.append)
+    fan_out = FanOut(engine.links, connection, "link", 0, settled.append)
 
     def end_turn() -> None:
         for producer in queue.gate.grant():
             producer.handle.sync_credit()
 
     for number in range(4):
-        outlet.publish(b"x", [queue], number)
+        fan_out.publish(b"x", [queue], number)
         end_turn()
     assert [(p.delivery, p.outcome) for p in settled] == [(n, Outcome.ACCEPTED) for n in range(3)]
-    assert outlet.unsettled == 1
+    assert fan_out.unsettled == 1
     engine.delete_queue(queue)
     for effect in engine.turn.take_effects():
         if isinstance(effect, Detach):
             effect.port.end(effect.condition, effect.description)
-    assert [(p.delivery, p.outcome) for p in settled[3:]] == [(3, Outcome.REFUSED)]
-    assert (outlet.unsettled, outlet.taps) == (0, {})
+    assert [(p.delivery, p.outcome) for p in settled[3:]] == [(3, Outcome.REJECTED)]
+    assert (fan_out.unsettled, fan_out.branches) == (0, {})
