@@ -344,11 +344,11 @@ REST_FRAMEWORK = {
         "console.api.authentication.BearerAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["console.api.permission.SeesSomething"],
+    "DEFAULT_PERMISSION_CLASSES": ["console.api.permission.HasAnyRole"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["console.intake.parser.MeasuredJSONParser"],
     "EXCEPTION_HANDLER": "console.api.errors.exception_handler",
-    "DEFAULT_SCHEMA_CLASS": "console.api.description.Described",
+    "DEFAULT_SCHEMA_CLASS": "console.api.description.OperationSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = input_limits.BODY
@@ -361,7 +361,7 @@ SPECTACULAR_SETTINGS = {
     f" an address that is too long):\n\n{input_limits.table()}",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["console.api.permission.SeesSomething"],
+    "SERVE_PERMISSIONS": ["console.api.permission.HasAnyRole"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_PATCH": False,  # what a PATCH requires shall be seen as required
     "POSTPROCESSING_HOOKS": [],

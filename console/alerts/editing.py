@@ -50,7 +50,7 @@ RULE: dict[str, Any] = {field.name: field.get_default() for field in Rule._meta.
 # -- as they are shown ------------------------------------------------------------------------------------------------
 
 
-def rule_shown(rule: Rule) -> dict[str, Any]:
+def rule_json(rule: Rule) -> dict[str, Any]:
     now = timezone.now()
     silence = max((s.until for s in rule.silences.all() if s.until > now), default=None)
     return {
@@ -63,7 +63,7 @@ def rule_shown(rule: Rule) -> dict[str, Any]:
     }
 
 
-def receiver_shown(receiver: Receiver, *, whole: bool) -> dict[str, Any]:
+def receiver_json(receiver: Receiver, *, whole: bool) -> dict[str, Any]:
     """`whole`: with where it is, for those who may change it; the path of a URL may be a secret of its own."""
     url = receiver.url if whole else ""
     return {
@@ -80,10 +80,10 @@ def receiver_shown(receiver: Receiver, *, whole: bool) -> dict[str, Any]:
 def _receiver_audited(receiver: Receiver) -> dict[str, Any]:
     parts = urlsplit(receiver.url)
     url = f"{parts.scheme}://{parts.netloc}/…" if receiver.url else ""
-    return {**receiver_shown(receiver, whole=True), "url": url}
+    return {**receiver_json(receiver, whole=True), "url": url}
 
 
-def silence_shown(silence: Silence) -> dict[str, Any]:
+def silence_json(silence: Silence) -> dict[str, Any]:
     return {
         "id": silence.pk,
         "rule": silence.rule_id,
@@ -101,7 +101,7 @@ def silence_shown(silence: Silence) -> dict[str, Any]:
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
-def make_rule(by: Actor, given: Mapping[str, Any]) -> Rule:
+def create_rule(by: Actor, given: Mapping[str, Any]) -> Rule:
     """Raises PermissionDenied, InvalidValue."""
     with _scoped(by, f"alert-rule {given.get('name', '')}", "create", *_where(given)) as this:
         rule = Rule(**_rule_values(given))
@@ -129,7 +129,7 @@ def change_rule(by: Actor, rule: Rule, given: Mapping[str, Any], version: int) -
         return rule
 
 
-def remove_rule(by: Actor, rule: Rule) -> None:
+def delete_rule(by: Actor, rule: Rule) -> None:
     with _scoped(by, f"alert-rule {rule.name}", "delete", rule.broker, rule.virtualhost) as this:
         this.before = _audited(rule)
         rule.delete()
@@ -161,7 +161,7 @@ def _receivers(given: Mapping[str, Any]) -> list[Receiver]:
 # -- receivers --------------------------------------------------------------------------------------------------------
 
 
-def make_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
+def create_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
     """A webhook's secret is generated. Raises PermissionDenied, InvalidValue."""
     with console_change(by, f"alert-receiver {given.get('name', '')}", "create", needs_of_scope()) as this:
         kind = given["kind"]
@@ -196,13 +196,13 @@ def renew_secret(by: Actor, receiver: Receiver) -> str:
         return receiver.secret
 
 
-def remove_receiver(by: Actor, receiver: Receiver) -> None:
+def delete_receiver(by: Actor, receiver: Receiver) -> None:
     with console_change(by, f"alert-receiver {receiver.name}", "delete", needs_of_scope()) as this:
         this.before = _receiver_audited(receiver)
         receiver.delete()
 
 
-def try_receiver(by: Actor, receiver: Receiver) -> Delivery:
+def send_test(by: Actor, receiver: Receiver) -> Delivery:
     """Send a test; follow the delivery."""
     with console_change(by, f"alert-receiver {receiver.name}", "test", needs_of_scope()):
         now = timezone.now()
@@ -214,7 +214,7 @@ def try_receiver(by: Actor, receiver: Receiver) -> Delivery:
     return made
 
 
-def deliver_again(by: Actor, delivery: Delivery) -> None:
+def retry_delivery(by: Actor, delivery: Delivery) -> None:
     """Try one that was given up again, from the beginning."""
     with console_change(by, f"alert-receiver {delivery.receiver_name}", "deliver-again", needs_of_scope()) as this:
         this.detail = f"delivery {delivery.pk}"
@@ -257,7 +257,7 @@ def _receiver_values(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
 # -- silences and networks --------------------------------------------------------------------------------------------
 
 
-def make_silence(by: Actor, given: Mapping[str, Any]) -> Silence:
+def create_silence(by: Actor, given: Mapping[str, Any]) -> Silence:
     """For `minutes`. Raises PermissionDenied, InvalidValue."""
     where = _where(given)
     number = given.get("rule")
@@ -290,7 +290,7 @@ def end_silence(by: Actor, silence: Silence) -> None:
         silence.delete()
 
 
-def allow_network(by: Actor, text: str) -> AllowedNetwork:
+def add_network(by: Actor, text: str) -> AllowedNetwork:
     what = "let webhooks reach networks that are not public"
     with console_change(by, f"alert-network {text}", "create", administer=what):
         try:
@@ -301,7 +301,7 @@ def allow_network(by: Actor, text: str) -> AllowedNetwork:
             return AllowedNetwork.objects.create(network=str(network), added_by=by.name)
 
 
-def forbid_network(by: Actor, network: AllowedNetwork) -> None:
+def remove_network(by: Actor, network: AllowedNetwork) -> None:
     what = "decide which networks webhooks may reach"
     with console_change(by, f"alert-network {network.network}", "delete", administer=what):
         network.delete()

@@ -20,7 +20,7 @@ PATIENCE = 2.0
 NO_MAIL_SERVER = "no mail server is configured: set HEADGATE_MAIL_HOST and start the worker again"
 
 
-def warning_of(receiver: Receiver) -> str:
+def delivery_warning(receiver: Receiver) -> str:
     """Why nothing would reach it now, a sentence; empty: nothing is known to be in the way."""
     if receiver.kind == Kind.EMAIL:
         return "" if settings.EMAIL_HOST else NO_MAIL_SERVER

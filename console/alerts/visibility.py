@@ -11,31 +11,31 @@ from console.operations.console_changes import sees_scope, slugs
 from console.permissions.rights import Rights, Role, host_of
 
 
-def sees_object(rights: Rights, broker: str, name: str) -> bool:
+def can_see_object(rights: Rights, broker: str, name: str) -> bool:
     return rights.may(Role.VIEWER, broker, host_of(ObjectName.parse(name)))
 
 
-def sees_rule(rights: Rights, scope: Rule | Silence) -> bool:
+def can_see_rule(rights: Rights, scope: Rule | Silence) -> bool:
     if isinstance(scope, Silence) and scope.rule is not None:
-        return sees_rule(rights, scope.rule)
+        return can_see_rule(rights, scope.rule)
     return sees_scope(rights, scope.broker, scope.virtualhost)
 
 
-def sees_receivers(rights: Rights) -> bool:
+def can_see_receivers(rights: Rights) -> bool:
     """Whether URLs and addresses are theirs to see: who may change receivers must be an operator everywhere."""
     return all(rights.may(Role.OPERATOR, slug) for slug in slugs())
 
 
-def items_seen(rights: Rights, told: Notification) -> list[dict[str, Any]]:
-    return [item for item in told.items if sees_object(rights, told.broker, item["object"])]
+def visible_items(rights: Rights, told: Notification) -> list[dict[str, Any]]:
+    return [item for item in told.items if can_see_object(rights, told.broker, item["object"])]
 
 
-def sees_all(rights: Rights) -> bool:
+def can_see_all(rights: Rights) -> bool:
     return sees_scope(rights)
 
 
-def seen(rights: Rights, rows: Iterable[Notification]) -> Iterator[Notification]:
+def visible_notifications(rights: Rights, rows: Iterable[Notification]) -> Iterator[Notification]:
     """Notifications that tell something that they see; tests, whoever sees everything."""
     for told in rows:
-        if items_seen(rights, told) or (told.phase == "test" and sees_all(rights)):
+        if visible_items(rights, told) or (told.phase == "test" and can_see_all(rights)):
             yield told

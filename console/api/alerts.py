@@ -1,4 +1,4 @@
-"""Alerts: rules, receivers, silences, networks that webhooks may reach, and the log of what was told to whom."""
+"""Alerts: rules, receivers, silences, allowed private networks, and the delivery log of notifications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from brokers.admin import NotFound
 from console.access.actor import Actor
 from console.alerts import editing, visibility
-from console.alerts.editing import receiver_shown, rule_shown, silence_shown
+from console.alerts.editing import receiver_json, rule_json, silence_json
 from console.alerts.models import (
     Alert,
     AlertState,
@@ -26,7 +26,7 @@ from console.alerts.models import (
     Rule,
     Silence,
 )
-from console.alerts.reaching import warning_of
+from console.alerts.reaching import delivery_warning
 from console.alerts.wording import short, titles
 from console.api import alerts_schema as shapes
 from console.api import schema
@@ -37,13 +37,13 @@ def actor(request: Request) -> Actor:
     return Actor.of(request._request)
 
 
-def given_and_version(body: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """What is to be changed, and the version that the change was made from."""
+def changes_and_version(body: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Return the fields to change, and the version that the client read."""
     return {name: value for name, value in body.items() if name != "version"}, body["version"]
 
 
-def one(rows: QuerySet[Any], number: object, what: str) -> Any:
-    """Raises NotFound."""
+def find_row(rows: QuerySet[Any], number: object, what: str) -> Any:
+    """Return the row with this primary key; `what` names it in the error. Raises NotFound."""
     found: Model | None = rows.filter(pk=number).first()
     if found is None:
         raise NotFound(f"there is no {what} {number}")
@@ -55,15 +55,15 @@ def _rules() -> QuerySet[Rule]:
 
 
 def _rule(view: PersonalView, number: int) -> Rule:
-    """Raises NotFound, also for one that they do not see."""
-    rule: Rule = one(_rules(), number, "rule")
-    if not visibility.sees_rule(view.rights, rule):
+    """Return the rule. Raises NotFound, also if the user may not see it."""
+    rule: Rule = find_row(_rules(), number, "rule")
+    if not visibility.can_see_rule(view.rights, rule):
         raise NotFound(f"there is no rule {number}")
     return rule
 
 
 class KindsView(PersonalView):
-    @extend_schema(responses={200: shapes.AlertKind(many=True)}, summary="What rules can be about")
+    @extend_schema(responses={200: shapes.AlertKind(many=True)}, summary="List conditions and events for rules")
     def get(self, request: Request) -> Response:
         from brokers.model import NOTIFICATIONS
 
@@ -73,9 +73,9 @@ class KindsView(PersonalView):
 
 
 class AlertsView(PersonalView):
-    @extend_schema(responses={200: shapes.Alert(many=True)}, summary="Alerts that fire or are about to, newest first")
+    @extend_schema(responses={200: shapes.Alert(many=True)}, summary="List active and pending alerts, newest first")
     def get(self, request: Request) -> Response:
-        named = titles()
+        title_of = titles()
         rows = Alert.objects.select_related("rule").filter(state__in=[AlertState.PENDING, AlertState.FIRING])
         shown = [
             {
@@ -85,7 +85,7 @@ class AlertsView(PersonalView):
                 "object": alert.object,
                 "name": short(alert.object),
                 "kind": alert.kind,
-                "title": named.get(alert.kind, alert.kind),
+                "title": title_of.get(alert.kind, alert.kind),
                 "state": alert.state,
                 "severity": alert.severity,
                 "saw": alert.saw,
@@ -95,28 +95,28 @@ class AlertsView(PersonalView):
                 "silenced": alert.silenced,
             }
             for alert in rows.order_by("state", "-since")[:1000]
-            if visibility.sees_object(self.rights, alert.broker, alert.object)
+            if visibility.can_see_object(self.rights, alert.broker, alert.object)
         ]
         return Response(shown)
 
 
 class RulesView(PersonalView):
-    @extend_schema(responses={200: shapes.Rule(many=True)}, operation_id="alerts_rules_list", summary="Rules")
+    @extend_schema(responses={200: shapes.Rule(many=True)}, operation_id="alerts_rules_list", summary="List rules")
     def get(self, request: Request) -> Response:
-        return Response([rule_shown(rule) for rule in _rules() if visibility.sees_rule(self.rights, rule)])
+        return Response([rule_json(rule) for rule in _rules() if visibility.can_see_rule(self.rights, rule)])
 
     @extend_schema(
-        request=shapes.RuleGiven, responses={201: shapes.Rule, **schema.WRITE_REFUSALS}, summary="Make a rule"
+        request=shapes.RuleGiven, responses={201: shapes.Rule, **schema.WRITE_REFUSALS}, summary="Create a rule"
     )
     def post(self, request: Request) -> Response:
-        rule = editing.make_rule(actor(request), self.body)
-        return Response(rule_shown(one(_rules(), rule.pk, "rule")), status=201)
+        rule = editing.create_rule(actor(request), self.body)
+        return Response(rule_json(find_row(_rules(), rule.pk, "rule")), status=201)
 
 
 class RuleView(PersonalView):
-    @extend_schema(responses={200: shapes.Rule, **schema.READ_REFUSALS}, summary="One rule")
+    @extend_schema(responses={200: shapes.Rule, **schema.READ_REFUSALS}, summary="Get a rule")
     def get(self, request: Request, number: int) -> Response:
-        return Response(rule_shown(_rule(self, number)))
+        return Response(rule_json(_rule(self, number)))
 
     @extend_schema(
         request=shapes.RuleChange,
@@ -124,27 +124,27 @@ class RuleView(PersonalView):
         summary="Change a rule",
     )
     def patch(self, request: Request, number: int) -> Response:
-        rule = editing.change_rule(actor(request), _rule(self, number), *given_and_version(self.body))
-        return Response(rule_shown(one(_rules(), rule.pk, "rule")))
+        rule = editing.change_rule(actor(request), _rule(self, number), *changes_and_version(self.body))
+        return Response(rule_json(find_row(_rules(), rule.pk, "rule")))
 
-    @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Remove a rule")
+    @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Delete a rule")
     def delete(self, request: Request, number: int) -> Response:
-        editing.remove_rule(actor(request), _rule(self, number))
+        editing.delete_rule(actor(request), _rule(self, number))
         return Response(status=204)
 
 
 def _saved(receiver: Receiver) -> dict[str, Any]:
-    return {**receiver_shown(receiver, whole=True), "warning": warning_of(receiver)}
+    return {**receiver_json(receiver, whole=True), "warning": delivery_warning(receiver)}
 
 
 class ReceiversView(PersonalView):
     @extend_schema(
-        responses={200: shapes.Receiver(many=True)}, operation_id="alerts_receivers_list", summary="Receivers"
+        responses={200: shapes.Receiver(many=True)}, operation_id="alerts_receivers_list", summary="List receivers"
     )
     def get(self, request: Request) -> Response:
         return Response(
             [
-                receiver_shown(receiver, whole=visibility.sees_receivers(self.rights))
+                receiver_json(receiver, whole=visibility.can_see_receivers(self.rights))
                 for receiver in Receiver.objects.all()
             ]
         )
@@ -152,21 +152,21 @@ class ReceiversView(PersonalView):
     @extend_schema(
         request=shapes.ReceiverGiven,
         responses={201: shapes.NewReceiver, **schema.WRITE_REFUSALS},
-        summary="Make a receiver",
-        description="The secret that signs a webhook's requests is generated, and told this once. `warning` says why"
-        " nothing would reach the receiver now, such as a network that no administrator has allowed.",
+        summary="Create a receiver",
+        description="The secret that signs a webhook's requests is generated and only returned in this response."
+        " `warning` says why deliveries would fail now, such as a private network that is not allowed.",
     )
     def post(self, request: Request) -> Response:
-        receiver = editing.make_receiver(actor(request), self.body)
+        receiver = editing.create_receiver(actor(request), self.body)
         return Response({**_saved(receiver), "secret": receiver.secret}, status=201)
 
 
 class ReceiverView(PersonalView):
-    @extend_schema(responses={200: shapes.Receiver, **schema.READ_REFUSALS}, summary="One receiver")
+    @extend_schema(responses={200: shapes.Receiver, **schema.READ_REFUSALS}, summary="Get a receiver")
     def get(self, request: Request, number: int) -> Response:
         return Response(
-            receiver_shown(
-                one(Receiver.objects.all(), number, "receiver"), whole=visibility.sees_receivers(self.rights)
+            receiver_json(
+                find_row(Receiver.objects.all(), number, "receiver"), whole=visibility.can_see_receivers(self.rights)
             )
         )
 
@@ -176,61 +176,63 @@ class ReceiverView(PersonalView):
         summary="Change a receiver",
     )
     def patch(self, request: Request, number: int) -> Response:
-        found = one(Receiver.objects.all(), number, "receiver")
-        return Response(_saved(editing.change_receiver(actor(request), found, *given_and_version(self.body))))
+        found = find_row(Receiver.objects.all(), number, "receiver")
+        return Response(_saved(editing.change_receiver(actor(request), found, *changes_and_version(self.body))))
 
-    @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Remove a receiver")
+    @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Delete a receiver")
     def delete(self, request: Request, number: int) -> Response:
-        editing.remove_receiver(actor(request), one(Receiver.objects.all(), number, "receiver"))
+        editing.delete_receiver(actor(request), find_row(Receiver.objects.all(), number, "receiver"))
         return Response(status=204)
 
 
 class ReceiverTestView(PersonalView):
     @extend_schema(
-        request=None, responses={201: shapes.Delivery, **schema.WRITE_REFUSALS}, summary="Send a test to a receiver"
+        request=None,
+        responses={201: shapes.Delivery, **schema.WRITE_REFUSALS},
+        summary="Send a test message to a receiver",
     )
     def post(self, request: Request, number: int) -> Response:
-        made = editing.try_receiver(actor(request), one(Receiver.objects.all(), number, "receiver"))
+        made = editing.send_test(actor(request), find_row(Receiver.objects.all(), number, "receiver"))
         made.refresh_from_db()
         return Response(_delivery(made), status=201)
 
 
 class ReceiverSecretView(PersonalView):
     @extend_schema(
-        request=None, responses={200: shapes.Secret, **schema.WRITE_REFUSALS}, summary="Generate another secret"
+        request=None, responses={200: shapes.Secret, **schema.WRITE_REFUSALS}, summary="Generate a new secret"
     )
     def post(self, request: Request, number: int) -> Response:
         return Response(
-            {"secret": editing.renew_secret(actor(request), one(Receiver.objects.all(), number, "receiver"))}
+            {"secret": editing.renew_secret(actor(request), find_row(Receiver.objects.all(), number, "receiver"))}
         )
 
 
 class SilencesView(PersonalView):
-    @extend_schema(responses={200: shapes.Silence(many=True)}, summary="Silences in force")
+    @extend_schema(responses={200: shapes.Silence(many=True)}, summary="List active silences")
     def get(self, request: Request) -> Response:
         rows = Silence.objects.select_related("rule").filter(until__gt=timezone.now())
-        return Response([silence_shown(each) for each in rows if visibility.sees_rule(self.rights, each)])
+        return Response([silence_json(each) for each in rows if visibility.can_see_rule(self.rights, each)])
 
     @extend_schema(
         request=shapes.SilenceGiven,
         responses={201: shapes.Silence, **schema.WRITE_REFUSALS},
-        summary="Silence for a time",
+        summary="Create a silence",
     )
     def post(self, request: Request) -> Response:
-        return Response(silence_shown(editing.make_silence(actor(request), self.body)), status=201)
+        return Response(silence_json(editing.create_silence(actor(request), self.body)), status=201)
 
 
 class SilenceView(PersonalView):
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="End a silence")
     def delete(self, request: Request, number: int) -> Response:
-        editing.end_silence(actor(request), one(Silence.objects.select_related("rule"), number, "silence"))
+        editing.end_silence(actor(request), find_row(Silence.objects.select_related("rule"), number, "silence"))
         return Response(status=204)
 
 
 class NetworksView(PersonalView):
     @extend_schema(
         responses={200: shapes.Network(many=True)},
-        summary="Networks that are not public and that webhooks may reach",
+        summary="List allowed private networks",
     )
     def get(self, request: Request) -> Response:
         return Response(list(AllowedNetwork.objects.values("id", "network", "added", "added_by")))
@@ -238,30 +240,30 @@ class NetworksView(PersonalView):
     @extend_schema(
         request=shapes.NetworkGiven,
         responses={201: shapes.Network, **schema.WRITE_REFUSALS},
-        summary="Let webhooks reach a network that is not public (administrators)",
+        summary="Add an allowed network (administrators)",
     )
     def post(self, request: Request) -> Response:
-        made = editing.allow_network(actor(request), self.body["network"])
+        made = editing.add_network(actor(request), self.body["network"])
         shown = {"id": made.pk, "network": made.network, "added": made.added, "added_by": made.added_by}
         return Response(shown, status=201)
 
 
 class NetworkView(PersonalView):
-    @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Take that back (administrators)")
+    @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Remove an allowed network (administrators)")
     def delete(self, request: Request, number: int) -> Response:
-        editing.forbid_network(actor(request), one(AllowedNetwork.objects.all(), number, "network"))
+        editing.remove_network(actor(request), find_row(AllowedNetwork.objects.all(), number, "network"))
         return Response(status=204)
 
 
 class LogView(PersonalView):
     @extend_schema(
         parameters=[
-            schema.parameter("rule", "Only of this rule, by its number.", int),
-            schema.parameter("state", "Only with a delivery in this state.", enum=DeliveryState.values),
+            schema.parameter("rule", "Notifications of the rule with this number.", int),
+            schema.parameter("state", "Notifications with a delivery in this state.", enum=DeliveryState.values),
             *schema.PAGE,
         ],
         responses={200: schema.page_of(shapes.Notification), **schema.READ_REFUSALS},
-        summary="What was told to whom, newest first",
+        summary="List notifications with their deliveries, newest first",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -271,44 +273,46 @@ class LogView(PersonalView):
             rows = rows.filter(rule=rule)
         if state := choice_in(query, "state", DeliveryState.values):
             rows = rows.filter(deliveries__state=state).distinct()
-        if not visibility.sees_all(self.rights):
-            rows = rows.filter(pk__in=[told.pk for told in visibility.seen(self.rights, rows[:_MOST])])
-        shown = [_notification(self, told) for told in rows[(number - 1) * size : number * size]]
+        if not visibility.can_see_all(self.rights):
+            rows = rows.filter(
+                pk__in=[each.pk for each in visibility.visible_notifications(self.rights, rows[:_MAX_SEARCHED])]
+            )
+        shown = [_notification(self, each) for each in rows[(number - 1) * size : number * size]]
         return Response({"count": rows.count(), "page": number, "page_size": size, "results": shown})
 
 
-class DeliverAgainView(PersonalView):
+class RetryDeliveryView(PersonalView):
     @extend_schema(
         request=None,
         responses={200: shapes.Delivery, **schema.WRITE_REFUSALS},
-        summary="Try a delivery again that was given up",
+        summary="Retry a failed delivery",
     )
     def post(self, request: Request, number: int) -> Response:
-        found: Delivery = one(Delivery.objects.all(), number, "delivery")
-        editing.deliver_again(actor(request), found)
+        found: Delivery = find_row(Delivery.objects.all(), number, "delivery")
+        editing.retry_delivery(actor(request), found)
         found.refresh_from_db()
         return Response(_delivery(found))
 
 
-#: Notifications that are looked through for those that somebody sees.
-_MOST = 2000
+#: Newest notifications that are searched for those that a user with limited permissions may see.
+_MAX_SEARCHED = 2000
 
 
-def _notification(view: PersonalView, told: Notification) -> dict[str, Any]:
-    whole = visibility.sees_all(view.rights)
-    items = told.items if whole else visibility.items_seen(view.rights, told)
-    # What a receiver answered may name an address: for those who may change receivers.
-    log = visibility.sees_receivers(view.rights)
+def _notification(view: PersonalView, notification: Notification) -> dict[str, Any]:
+    whole = visibility.can_see_all(view.rights)
+    items = notification.items if whole else visibility.visible_items(view.rights, notification)
+    # A receiver's answer may contain an address, which is for users who may edit receivers.
+    log = visibility.can_see_receivers(view.rights)
     return {
-        "id": str(told.id),
-        "at": told.at,
-        "rule": told.rule_id,
-        "rule_name": told.rule_name,
-        "broker": told.broker,
-        "phase": told.phase,
+        "id": str(notification.id),
+        "at": notification.at,
+        "rule": notification.rule_id,
+        "rule_name": notification.rule_name,
+        "broker": notification.broker,
+        "phase": notification.phase,
         "items": items,
-        "count": told.count if whole else len(items),
-        "deliveries": [_delivery(each, log=log) for each in told.deliveries.all()],
+        "count": notification.count if whole else len(items),
+        "deliveries": [_delivery(each, log=log) for each in notification.deliveries.all()],
     }
 
 

@@ -1,4 +1,4 @@
-"""The shapes of alerts' and schedules' requests and answers, for the OpenAPI description."""
+"""Serializers of the requests and responses of alerts and schedules."""
 
 from __future__ import annotations
 
@@ -14,63 +14,69 @@ from console.api.schema import VERSION, number_field
 from console.schedules import editing as schedules
 from console.schedules.editing import SCHEDULE
 
-_SCOPE = "Empty: every one."
-_OF_SCHEDULE = "As for the schedule itself; it changes nothing here."
+_SCOPE = "Empty: all."
+_OF_SCHEDULE = "As for creating a schedule; ignored here."
 
 
-def _seconds(says: str, default: int) -> serializers.IntegerField:
-    return serializers.IntegerField(default=default, min_value=0, max_value=editing.LONGEST, help_text=says)
+def _seconds(help_text: str, default: int) -> serializers.IntegerField:
+    return serializers.IntegerField(default=default, min_value=0, max_value=editing.LONGEST, help_text=help_text)
 
 
-def _cron(field: str, says: str = "") -> TextField:
-    return TextField(says, default=SCHEDULE[field], allow_blank=False, max_length=100)
+def _cron(field: str, help_text: str = "") -> TextField:
+    return TextField(help_text, default=SCHEDULE[field], allow_blank=False, max_length=100)
 
 
 class _Scope(serializers.Serializer[Any]):
-    broker = TextField(f"Slug of a broker. {_SCOPE}", default="", max_length=64)
-    virtualhost = TextField(_SCOPE, default="", max_length=255)
-    pattern = TextField("Of names of queues. Empty: every object.", default="", max_length=255)
+    broker = TextField(f"Slug of the broker. {_SCOPE}", default="", max_length=64)
+    virtualhost = TextField(f"Name of the virtual host. {_SCOPE}", default="", max_length=255)
+    pattern = TextField("Pattern of queue names. Empty: all objects.", default="", max_length=255)
 
 
 class AlertKind(serializers.Serializer[Any]):
-    kind = serializers.CharField()
-    title = serializers.CharField()
-    event = serializers.BooleanField(help_text="It happens, and does not last.")
+    kind = serializers.CharField(help_text="Identifier of the condition or event.")
+    title = serializers.CharField(help_text="Its title.")
+    event = serializers.BooleanField(help_text="True: an event; false: a condition, which lasts.")
 
 
 class Alert(serializers.Serializer[Any]):
-    rule = serializers.IntegerField()
-    rule_name = serializers.CharField()
-    broker = serializers.CharField()
-    object = serializers.CharField()
-    name = serializers.CharField()
-    kind = serializers.CharField()
-    title = serializers.CharField()
+    rule = serializers.IntegerField(help_text="Number of the rule.")
+    rule_name = serializers.CharField(help_text="Name of the rule.")
+    broker = serializers.CharField(help_text="Slug of the broker.")
+    object = serializers.CharField(help_text="Object name of the affected object.")
+    name = serializers.CharField(help_text="Short name of the affected object.")
+    kind = serializers.CharField(help_text="Identifier of the condition.")
+    title = serializers.CharField(help_text="Title of the condition.")
     state = serializers.ChoiceField(["pending", "firing"])
-    severity = serializers.CharField()
-    saw = serializers.CharField()
-    advice = serializers.CharField()
-    since = serializers.DateTimeField()
-    notified = serializers.DateTimeField(allow_null=True)
-    silenced = serializers.BooleanField()
+    severity = serializers.CharField(help_text="trouble or warning.")
+    saw = serializers.CharField(help_text="Evidence for the condition.")
+    advice = serializers.CharField(help_text="Recommended action.")
+    since = serializers.DateTimeField(help_text="When the condition was first detected.")
+    notified = serializers.DateTimeField(
+        allow_null=True, help_text="When the last notification was sent; null: none yet."
+    )
+    silenced = serializers.BooleanField(help_text="Whether a silence suppresses its notifications.")
 
 
 class RuleGiven(_Scope):
     name = TextField("Unique, in one line.", max_length=100)
-    enabled = FlagField(default=RULE["enabled"])
+    enabled = FlagField("Whether the rule is evaluated.", default=RULE["enabled"])
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=list(titles())), allow_empty=False, help_text="Conditions and events."
+        child=serializers.ChoiceField(choices=list(titles())),
+        allow_empty=False,
+        help_text="Conditions and events; see alerts/kinds/.",
     )
-    holds = _seconds("Seconds that a condition must last before its notification.", RULE["holds"])
-    quiet = _seconds("Seconds between two notifications about the same object.", RULE["quiet"])
+    holds = _seconds("Pending period: seconds that a condition must last before its notification.", RULE["holds"])
+    quiet = _seconds("Repeat interval: seconds between two notifications about an object.", RULE["quiet"])
     depth = serializers.IntegerField(
         default=RULE["depth"],
         min_value=0,
         max_value=editing.DEEPEST,
-        help_text="Messages above which the condition depth-above holds.",
+        help_text="Threshold of the condition depth-above, in messages.",
     )
     tell_resolved = FlagField(default=RULE["tell_resolved"])
-    receivers = serializers.ListField(child=serializers.IntegerField(), default=list)
+    receivers = serializers.ListField(
+        child=serializers.IntegerField(), default=list, help_text="Numbers of the receivers to notify."
+    )
 
 
 RuleChange = change_of("RuleChange", RuleGiven, version=number_field(VERSION))
@@ -86,11 +92,11 @@ class Rule(RuleGiven):
 class ReceiverGiven(serializers.Serializer[Any]):
     name = TextField("Unique, in one line.", max_length=100)
     kind = serializers.ChoiceField(["webhook", "email"])
-    url = TextField("Of a webhook.", default="", max_length=1000)
+    url = TextField("URL of a webhook.", default="", max_length=1000)
     recipients = serializers.ListField(
-        child=TextField(), default=list, max_length=50, help_text="Of e-mail: at least one address."
+        child=TextField(), default=list, max_length=50, help_text="Addresses of an e-mail receiver, at least one."
     )
-    enabled = FlagField(default=True)
+    enabled = FlagField("Whether notifications are sent to it.", default=True)
 
 
 ReceiverChange = change_of("ReceiverChange", ReceiverGiven, "kind", version=number_field(VERSION))
@@ -102,11 +108,11 @@ class Receiver(ReceiverGiven):
 
 
 class SavedReceiver(Receiver):
-    warning = serializers.CharField(help_text="Why nothing would reach it now; empty: nothing is in the way.")
+    warning = serializers.CharField(help_text="Why deliveries would fail now; empty: no known obstacle.")
 
 
 class NewReceiver(SavedReceiver):
-    secret = serializers.CharField(help_text="Signs the requests of a webhook. Told this once.")
+    secret = serializers.CharField(help_text="Key that signs a webhook's requests; only in this response.")
 
 
 class Secret(serializers.Serializer[Any]):
@@ -114,9 +120,11 @@ class Secret(serializers.Serializer[Any]):
 
 
 class SilenceGiven(_Scope):
-    rule = serializers.IntegerField(default=None, allow_null=True)
-    minutes = serializers.IntegerField(min_value=1, max_value=editing.LONGEST // 60)
-    reason = TextField(default="")
+    rule = serializers.IntegerField(default=None, allow_null=True, help_text="Number of a rule; null: all rules.")
+    minutes = serializers.IntegerField(
+        min_value=1, max_value=editing.LONGEST // 60, help_text="Duration in minutes, from now."
+    )
+    reason = TextField("Why, in the operator's words.", default="")
 
 
 class Silence(_Scope):
@@ -130,7 +138,7 @@ class Silence(_Scope):
 
 
 class NetworkGiven(serializers.Serializer[Any]):
-    network = TextField("Such as 10.0.0.0/8.")
+    network = TextField("Address range in CIDR notation, such as 10.0.0.0/8.")
 
 
 class Network(NetworkGiven):
@@ -144,10 +152,10 @@ class Delivery(serializers.Serializer[Any]):
     receiver = serializers.IntegerField(allow_null=True)
     receiver_name = serializers.CharField()
     state = serializers.ChoiceField(["waiting", "done", "failed"])
-    due = serializers.DateTimeField(allow_null=True, help_text="The next attempt.")
+    due = serializers.DateTimeField(allow_null=True, help_text="Time of the next attempt; null: none.")
     finished = serializers.DateTimeField(allow_null=True)
     tries = serializers.IntegerField()
-    attempts = serializers.ListField(child=serializers.DictField(), help_text="Maps of at, seconds, outcome.")
+    attempts = serializers.ListField(child=serializers.DictField(), help_text="Each with at, seconds and outcome.")
 
 
 class Notification(serializers.Serializer[Any]):
@@ -164,16 +172,16 @@ class Notification(serializers.Serializer[Any]):
 
 class ScheduleTimes(serializers.Serializer[Any]):
     zone = TextField("Time zone, such as Europe/Paris.", max_length=64)
-    once = TextField("2027-03-28T02:30, by that zone's clock.", default="", max_length=16)
-    minute = _cron("minute", "As of cron, like the next four.")
+    once = TextField("Local time of a single run, such as 2027-03-28T02:30.", default="", max_length=16)
+    minute = _cron("minute", "Cron field, like the next four.")
     hour = _cron("hour")
-    days = _cron("days", "Of the month. If days and weekdays are both set, either is enough, as in cron.")
+    days = _cron("days", "Days of the month. If days and weekdays are both set, either matches, as in cron.")
     months = _cron("months")
-    weekdays = _cron("weekdays", "0 or sun to 6 or sat. A field that begins with * is not set: see days.")
+    weekdays = _cron("weekdays", "0 or sun to 6 or sat. A field that begins with * counts as not set: see days.")
 
 
 class SchedulePreview(ScheduleTimes):
-    """When it is due depends on the times alone; the rest is taken as a form has it that is not filled in yet."""
+    """The next runs depend on the times alone. The other fields are accepted, so that a form can send itself."""
 
     name = TextField(_OF_SCHEDULE, default="")
     broker = TextField(_OF_SCHEDULE, default="")
@@ -188,19 +196,19 @@ class SchedulePreview(ScheduleTimes):
 
 class ScheduleGiven(ScheduleTimes):
     name = TextField("Unique, in one line.", max_length=100)
-    broker = TextField("Slug of the broker; empty: the first configured one.", default="")
+    broker = TextField("Slug of the broker; empty: the first in the configuration.", default="")
     action = serializers.ChoiceField(["stop", "start", "policy"])
     target = TextField("Object name of the scope.")
-    pattern = TextField("Narrows a stop or start.", default="", max_length=255)
-    attributes = serializers.DictField(default=dict, help_text="Policy fields and their values meanwhile.")
-    reason = TextField(default="")
+    pattern = TextField("Restricts a stop or start to matching queues.", default="", max_length=255)
+    attributes = serializers.DictField(default=dict, help_text="Policy fields and the values to set.")
+    reason = TextField("Why, in the operator's words.", default="")
     lasts = serializers.IntegerField(
         default=SCHEDULE["lasts"],
         min_value=0,
         max_value=schedules.MOST_MINUTES,
-        help_text="Minutes after which it is put back; 0: never.",
+        help_text="Minutes after which the change is reverted; 0: never.",
     )
-    paused = FlagField(default=SCHEDULE["paused"])
+    paused = FlagField("Whether runs are skipped.", default=SCHEDULE["paused"])
 
 
 ScheduleChange = change_of("ScheduleChange", ScheduleGiven, version=number_field(VERSION))
@@ -209,9 +217,9 @@ ScheduleChange = change_of("ScheduleChange", ScheduleGiven, version=number_field
 class Schedule(ScheduleGiven):
     id = serializers.IntegerField()
     version = serializers.IntegerField()
-    user_name = serializers.CharField(help_text="Who acts, with the rights that they have then.")
-    upcoming = serializers.ListField(child=serializers.DateTimeField())
-    open_run = serializers.IntegerField(allow_null=True)
+    user_name = serializers.CharField(help_text="Owner: runs use the permissions that the owner has at that time.")
+    upcoming = serializers.ListField(child=serializers.DateTimeField(), help_text="Next runs.")
+    open_run = serializers.IntegerField(allow_null=True, help_text="Number of the run that is active; null: none.")
 
 
 class Upcoming(serializers.Serializer[Any]):

@@ -1,4 +1,4 @@
-"""Where alerts and schedules are, under /api/v1/."""
+"""URLs of alerts and schedules under /api/v1/."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ urlpatterns = [
     path("alerts/networks/", alerts.NetworksView.as_view()),
     path("alerts/networks/<int:number>/", alerts.NetworkView.as_view()),
     path("alerts/log/", alerts.LogView.as_view()),
-    path("alerts/deliveries/<int:number>/again/", alerts.DeliverAgainView.as_view()),
+    path("alerts/deliveries/<int:number>/again/", alerts.RetryDeliveryView.as_view()),
     path("schedules/", schedules.SchedulesView.as_view()),
     path("schedules/preview/", schedules.SchedulePreviewView.as_view()),
     path("schedules/<int:number>/", schedules.ScheduleView.as_view()),
     path("schedules/<int:number>/pause/", schedules.SchedulePauseView.as_view()),
-    path("schedules/<int:number>/go-on/", schedules.SchedulePauseView.as_view(paused=False)),
+    path("schedules/<int:number>/go-on/", schedules.ScheduleResumeView.as_view()),
     path("schedules/runs/", schedules.RunsView.as_view()),
     path("schedules/runs/<int:number>/end/", schedules.RunEndView.as_view()),
 ]

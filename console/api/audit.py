@@ -1,4 +1,4 @@
-"""The audit trail, newest first, and the way back from one of its rows."""
+"""The audit trail: list, export, and revert a change that it records."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from console.links.visible import visible_link
 from console.operations.policies import FIELDS
 
 _FILTERS = [
-    schema.parameter("broker", "Only of this broker."),
-    schema.parameter("virtualhost", "Only about this virtual host and what is in it."),
-    schema.parameter("object", "Only about this object, by its object name."),
-    schema.parameter("operation", "Only attempts of this operation."),
-    schema.parameter("outcome", "Only with this outcome.", enum=Outcome.values),
-    schema.parameter("user", "Only by this user."),
-    schema.parameter("search", "Text that must occur in the object, reason, detail, user, operation or address."),
-    schema.parameter("from", "Not before: a time in ISO 8601, or ms since the epoch."),
-    schema.parameter("until", "Before: as from."),
+    schema.parameter("broker", "Entries of this broker, by slug."),
+    schema.parameter("virtualhost", "Entries about this virtual host and the objects in it."),
+    schema.parameter("object", "Entries about the object with this object name."),
+    schema.parameter("operation", "Entries of this operation."),
+    schema.parameter("outcome", "Entries with this outcome.", enum=Outcome.values),
+    schema.parameter("user", "Entries of this user."),
+    schema.parameter("search", "Text in the object, reason, detail, user, operation or address."),
+    schema.parameter("from", "Entries from this time on: ISO 8601, or ms since the epoch."),
+    schema.parameter("until", "Entries before this time; format as for `from`."),
 ]
-#: Rows of one part of a file.
-_PART = 1000
+#: Rows that an export reads at a time.
+_BATCH = 1000
 
 
 class AuditView(PersonalView):
     @extend_schema(
         parameters=[*_FILTERS, *schema.PAGE],
         responses={200: schema.page_of(schema.AuditRow), 400: schema.INVALID, 403: schema.READ_REFUSALS[403]},
-        summary="Who did what, when, from where and why",
+        summary="List audit entries, newest first",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -59,10 +59,10 @@ class AuditView(PersonalView):
 
 class AuditFileView(PersonalView):
     @extend_schema(
-        parameters=[*_FILTERS, schema.parameter("as", "The kind of file.", enum=["csv", "json"], default="csv")],
+        parameters=[*_FILTERS, schema.parameter("as", "Format of the file.", enum=["csv", "json"], default="csv")],
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, **schema.READ_REFUSALS},
-        summary="Take the audit trail away, as CSV or JSON",
-        description="All rows that match, the newest first, sent while they are read.",
+        summary="Export the audit trail as CSV or JSON",
+        description="All matching entries, newest first, streamed.",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         kind = choice_in(request.query_params, "as", _FILES, "csv")
@@ -72,10 +72,10 @@ class AuditFileView(PersonalView):
 
 
 def _parts(rows: AuditQuerySet) -> Iterator[list[dict[str, Any]]]:
-    """All rows, some at a time, each time from where the last one ended: nothing is held open in between."""
+    """Yield all rows in batches, each by a query of its own that starts after the last row: no cursor stays open."""
     rows = rows.order_by("-id")
     below = None
-    while part := list((rows if below is None else rows.filter(id__lt=below)).values(*COLUMNS)[:_PART]):
+    while part := list((rows if below is None else rows.filter(id__lt=below)).values(*COLUMNS)[:_BATCH]):
         below = part[-1]["id"]
         yield part
 
@@ -100,7 +100,7 @@ def _cell(value: Any) -> Any:
 
 
 def _json(parts: Iterable[list[dict[str, Any]]]) -> Iterator[bytes]:
-    """One list, with a row on each line."""
+    """Yield a JSON list with one row per line."""
     before = "["
     for part in parts:
         lines = [json.dumps(row, cls=DjangoJSONEncoder, ensure_ascii=False) for row in part]
@@ -115,21 +115,21 @@ _FILES = {"csv": ("text/csv; charset=utf-8", _csv), "json": ("application/json",
 class RevertView(PersonalView):
     @extend_schema(
         responses={200: policies_schema.Reversal, **schema.READ_REFUSALS},
-        summary="Tell what reverting an audit row would do",
+        summary="Preview the impact of reverting an audit entry",
     )
     def get(self, request: Request, number: int) -> Response:
         entry = self._entry(number)
         broker = visible_link(self.rights, entry.broker)
         change = operations.reversal(broker, entry)
-        known = set(change.attributes) <= {*FIELDS, "priority"}
-        preview = operations.preview_changes(broker, [change]) if known else None
+        policy_only = set(change.attributes) <= {*FIELDS, "priority"}
+        preview = operations.preview_changes(broker, [change]) if policy_only else None
         return Response({"change": change.shown(), "preview": preview})
 
     @extend_schema(
         request=policies_schema.RevertRequest,
         responses={200: policies_schema.Reverted, **schema.WRITE_REFUSALS, 409: schema.Refusal},
-        summary="Undo what an audit row says was done",
-        description="Refused if what it changed has been changed since. It is audited like any other change.",
+        summary="Revert the change of an audit entry",
+        description="Refused if the object has been changed since. The reversal is audited like any other change.",
     )
     def post(self, request: Request, number: int) -> Response:
         entry = self._entry(number)

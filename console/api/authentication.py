@@ -1,4 +1,4 @@
-"""Programs sign in with `Authorization: Bearer` and a token; pages with their session."""
+"""Authentication of API clients by `Authorization: Bearer` and a token. Pages use their session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BearerAuthentication(BaseAuthentication):
-    """First of all classes, so that whoever is not let in is answered with 401, and told how to sign in."""
+    """Must be the first authentication class: it makes the response to a failed sign-in 401 with `WWW-Authenticate`."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
         kind, _, secret = request.headers.get("Authorization", "").partition(" ")
@@ -35,10 +35,10 @@ class BearerAuthentication(BaseAuthentication):
 
 
 class BearerScheme(OpenApiAuthenticationExtension):
-    """How the description of the interface tells it."""
+    """The OpenAPI security scheme of tokens."""
 
     target_class = BearerAuthentication
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
-        return {"type": "http", "scheme": "bearer", "description": "A token, made in the console under API tokens."}
+        return {"type": "http", "scheme": "bearer", "description": "A token, created in the console under API tokens."}

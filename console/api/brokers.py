@@ -1,4 +1,4 @@
-"""The brokers of this console, whether they are connected, and the types of managed objects they have."""
+"""Brokers of this console: connection state and types of managed objects."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from console.links.visible import visible_links
 
 
 class BrokersView(PersonalView):
-    @extend_schema(responses={200: schema.Broker(many=True)}, summary="List the brokers")
+    @extend_schema(responses={200: schema.Broker(many=True)}, summary="List brokers")
     def get(self, request: Request) -> Response:
         return Response([_shown(link) for link in visible_links(self.rights)])
 
 
 class BrokerDetailView(BrokerView):
-    @extend_schema(responses={200: schema.BrokerDetail, 404: schema.READ_REFUSALS[404]}, summary="One broker")
+    @extend_schema(responses={200: schema.BrokerDetail, 404: schema.READ_REFUSALS[404]}, summary="Get a broker")
     def get(self, request: Request, slug: str) -> Response:
         return Response({**_shown(self.link), "attributes": self.link.broker})
 
@@ -34,7 +34,7 @@ class TypesView(BrokerView):
             200: OpenApiResponse({"type": "array", "items": {"type": "object"}}, description="The managed model"),
             **schema.READ_REFUSALS,
         },
-        summary="The types of managed objects of a broker",
+        summary="List the types of managed objects of a broker",
         description="Each type with its keys, attributes (kind, unit, writable, nullable, choices), operations"
         " (arguments, returns, effect) and notifications.",
     )

@@ -1,4 +1,4 @@
-"""Bulk edits of queues' policies: choose, preview, begin, follow, interrupt, resume, undo."""
+"""Bulk edits of queue policies: preview, start, get progress, interrupt, resume, undo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from console.celery import send
 from console.links.visible import visible_link
 from console.permissions.rights import Role
 
-_NAMED = 200
+_MAX_NAMED = 200
 
 
 class BulkEditsView(BrokerView):
@@ -44,7 +44,7 @@ class BulkEditsView(BrokerView):
         request=policies_schema.BulkRequest,
         responses={201: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Change policy fields of many queues",
-        description="Answers at once; follow the job. Each queue is changed, audited and reported for itself.",
+        description="Returns a job that runs in the background. Each queue is changed and audited separately.",
     )
     def post(self, request: Request) -> Response:
         body = self.body
@@ -59,7 +59,7 @@ class BulkPreviewView(BrokerView):
         parameters=[schema.BROKER],
         request=policies_schema.BulkPreviewRequest,
         responses={200: policies_schema.BulkPreview, **schema.READ_REFUSALS},
-        summary="Tell which queues are chosen, and what an edit of them would do",
+        summary="Preview the impact of a bulk edit",
     )
     def post(self, request: Request) -> Response:
         rows = editing.selected(self.link, Selection(**self.body["selection"]))
@@ -73,14 +73,14 @@ class BulkPreviewView(BrokerView):
                 "name": row["name"],
                 "set": operations.set_fields(row),
             }
-            for row in rows[:_NAMED]
+            for row in rows[:_MAX_NAMED]
         ]
         return Response({"count": len(rows), "queues": queues, "preview": preview})
 
 
 class _JobView(PersonalView):
     def job(self, number: int) -> BulkEdit:
-        """Raises NotFound, also if they do not see all of its queues."""
+        """Return the job. Raises NotFound, also if the user may not see all of its queues."""
         job: BulkEdit | None = BulkEdit.objects.filter(pk=number).first()
         if job is None or not editing.is_seen(job, self.rights.hosts(Role.VIEWER, job.broker)):
             raise NotFound(f"there is no bulk edit {number}")
@@ -89,7 +89,7 @@ class _JobView(PersonalView):
 
 class BulkEditView(_JobView):
     @extend_schema(
-        responses={200: policies_schema.BulkJob, **schema.READ_REFUSALS}, summary="One bulk edit, and how far it is"
+        responses={200: policies_schema.BulkJob, **schema.READ_REFUSALS}, summary="Get a bulk edit and its progress"
     )
     def get(self, request: Request, number: int) -> Response:
         return Response(_job(self.job(number)))
@@ -98,11 +98,11 @@ class BulkEditView(_JobView):
 class BulkRowsView(_JobView):
     @extend_schema(
         parameters=[
-            schema.parameter("state", "Only queues in this state.", enum=RowState.values),
+            schema.parameter("state", "Queues in this state.", enum=RowState.values),
             *schema.PAGE,
         ],
         responses={200: schema.page_of(policies_schema.BulkRow), **schema.READ_REFUSALS},
-        summary="The queues of a bulk edit, and what came of each",
+        summary="List the queues of a bulk edit and their results",
     )
     def get(self, request: Request, number: int) -> Response:
         query = request.query_params
@@ -128,7 +128,7 @@ class BulkResumeView(_JobView):
     @extend_schema(
         request=policies_schema.BulkSteer,
         responses={200: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
-        summary="Let a bulk edit go on, and try failed queues again",
+        summary="Resume a bulk edit and retry failed queues",
     )
     def post(self, request: Request, number: int) -> Response:
         job = self.job(number)
@@ -151,7 +151,7 @@ class BulkInterruptView(_JobView):
 class BulkUndoView(_JobView):
     @extend_schema(
         responses={200: policies_schema.BulkPreview, **schema.READ_REFUSALS},
-        summary="Tell what undoing a bulk edit would do",
+        summary="Preview the impact of undoing a bulk edit",
     )
     def get(self, request: Request, number: int) -> Response:
         job = self.job(number)
@@ -164,7 +164,7 @@ class BulkUndoView(_JobView):
         request=policies_schema.BulkSteer,
         responses={201: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Undo a bulk edit",
-        description="A job of its own: each queue gets what it had, unless somebody has changed it since.",
+        description="Starts another job that restores the previous values of queues that have not changed since.",
     )
     def post(self, request: Request, number: int) -> Response:
         job = editing.begin_undo(self.actor, self.job(number), reason=self.body["reason"])

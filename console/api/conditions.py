@@ -1,4 +1,4 @@
-"""What looks wrong at a broker now."""
+"""Active conditions of a broker."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class ConditionsView(BrokerView):
     @extend_schema(
         parameters=[
             schema.BROKER,
-            schema.parameter("object", "Only of this object, by its object name."),
-            schema.parameter("kind", "Only of this kind.", enum=list(DETECTORS)),
-            schema.parameter("severity", "Only of this severity.", enum=list(SEVERITIES)),
+            schema.parameter("object", "Conditions of the object with this object name."),
+            schema.parameter("kind", "Conditions of this kind.", enum=list(DETECTORS)),
+            schema.parameter("severity", "Conditions of this severity.", enum=list(SEVERITIES)),
             schema.SEARCH,
             *schema.PAGE,
         ],
         responses={200: schema.Conditions, **schema.READ_REFUSALS},
         operation_id="conditions_list",
-        summary="What looks wrong now, trouble first",
+        summary="List active conditions, most severe first",
     )
     def get(self, request: Request) -> Response:
         query, link = request.query_params, self.link

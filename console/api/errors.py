@@ -1,4 +1,4 @@
-"""How the refusals of brokers become HTTP answers."""
+"""Translation of brokers' errors into HTTP responses."""
 
 from __future__ import annotations
 
@@ -36,15 +36,18 @@ _STATUS: dict[type[Exception], int] = {
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """400 names each field; 409 of a stale version tells the current one; 503 when the broker cannot be asked."""
+    """Return the response to an exception. 400 names each field, 409 of a stale version has the current version, and
+    503 means that the broker does not respond."""
     if isinstance(error, InvalidValue):
-        return Response({field: [says] for field, says in readable_sentences(error.errors).items()}, status=400)
+        return Response({field: [sentence] for field, sentence in readable_sentences(error.errors).items()}, status=400)
     if isinstance(error, StaleVersion):
         current = getattr(error, "current_object", None) or {"version": error.current}
         return Response({"detail": _sentence(error), "current": current}, status=status.HTTP_409_CONFLICT)
     if isinstance(error, PermissionDenied):
-        return Response({"detail": _sentence(error) or "You may not do that."}, status=status.HTTP_403_FORBIDDEN)
-    if isinstance(error, ParseError):  # no JSON; the same shape as for a field that cannot be
+        return Response(
+            {"detail": _sentence(error) or "You do not have permission to do that."}, status=status.HTTP_403_FORBIDDEN
+        )
+    if isinstance(error, ParseError):  # malformed JSON: same shape as for an invalid field
         return Response({"detail": [str(error.detail)]}, status=status.HTTP_400_BAD_REQUEST)
     for kind, code in _STATUS.items():
         if isinstance(error, kind):

@@ -1,4 +1,4 @@
-"""The events of a broker since a number."""
+"""Events of a broker after a sequence number."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from console.api import schema
 from console.api.reading import BrokerView, number_in, snapshot_of
 from console.live.watching import event_shown
 
-_MOST = 1000
+_MAX_EVENTS = 1000
 
 
 class EventsView(BrokerView):
     @extend_schema(
         parameters=[
             schema.BROKER,
-            schema.parameter("after", "Number of the last event you have; left out: the newest ones.", int),
-            schema.parameter("count", f"1 to {_MOST}.", int, default=100),
+            schema.parameter("after", "Number of the last event that you have; omitted: the newest events.", int),
+            schema.parameter("count", f"Number of events, 1 to {_MAX_EVENTS}.", int, default=100),
         ],
         responses={200: schema.EventPage, **schema.READ_REFUSALS},
-        summary="Events since a number",
-        description="In ascending order, none left out. `expired_before` tells that some of them are no longer kept.",
+        summary="List events after a sequence number",
+        description="In ascending order, without gaps. `expired_before` is set if some of them are no longer retained.",
     )
     def get(self, request: Request) -> Response:
         link = self.link
         snapshot = snapshot_of(link)
-        count = number_in(request.query_params, "count", 100, 1, _MOST)
+        count = number_in(request.query_params, "count", 100, 1, _MAX_EVENTS)
         after = number_in(request.query_params, "after", -1, 0, 1 << 62)
         if after < 0:
             after = max(0, link.newest_event - count)

@@ -1,4 +1,4 @@
-"""Fields of requests that are stricter, or say more in the description, than those of Django REST framework."""
+"""Request fields that are stricter, or better described in OpenAPI, than those of Django REST framework."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from console.intake.moments import moment_in
 
 
 class TextField(serializers.CharField):
-    """Text exactly as it was sent: nothing is trimmed. What has to be given must not be empty, unless the field says
-    `allow_blank`; the description says so, too. What may be left out may be empty, which means the same."""
+    """Text without trimming. A required text must not be empty, unless the field has `allow_blank`; OpenAPI describes
+    this as `minLength`. For an optional text, empty means omitted."""
 
     def __init__(self, help_text: str = "", **options: Any) -> None:
         optional = "default" in options or options.get("required") is False
@@ -26,10 +26,10 @@ class TextField(serializers.CharField):
 
 
 class ObjectNameField(TextField):
-    """The text of an object name, parsed."""
+    """An object name, parsed from text."""
 
     def run_validation(self, data: Any = serializers.empty) -> ObjectName:
-        text = super().run_validation(data)  # whose validators measure the text
+        text = super().run_validation(data)  # first, since the length limits apply to the text
         try:
             return ObjectName.parse(text)
         except ValueError as error:
@@ -37,7 +37,7 @@ class ObjectNameField(TextField):
 
 
 class FlagField(serializers.BooleanField):
-    """True or false; left out: the default, false if none is named. Null is neither."""
+    """True or false. Omitted: the default, which is false unless set. Null is refused."""
 
     def __init__(self, help_text: str = "", **options: Any) -> None:
         if "required" not in options:
@@ -46,7 +46,7 @@ class FlagField(serializers.BooleanField):
 
 
 class CountField(serializers.IntegerField):
-    """A whole number of 0 or more; left out or null: 0, which is none."""
+    """A whole number of 0 or more. Omitted or null: 0, which means none."""
 
     def __init__(self, help_text: str = "", **options: Any) -> None:
         options = {"default": 0, "allow_null": True, "min_value": 0, **options}
@@ -61,9 +61,9 @@ class CountField(serializers.IntegerField):
     {"oneOf": [{"type": "integer", "format": "int64"}, {"type": "string", "example": "2026-11-22T09:30:00Z"}]}
 )
 class MomentField(serializers.JSONField):
-    """ms since the epoch, or ISO 8601 with a zone: ms. Empty is as if it was left out."""
+    """A time as ms since the epoch or ISO 8601 with a zone; the value is ms since the epoch. Empty: omitted (None)."""
 
-    def to_internal_value(self, data: Any) -> int | None:  # type: ignore[override]  # as those of its kind do
+    def to_internal_value(self, data: Any) -> int | None:  # type: ignore[override]  # as DRF's own fields do
         if not isinstance(data, (int, str)) or isinstance(data, bool):
             raise serializers.ValidationError(f"{self.field_name} is {data!r}: it must be ms since the epoch or text")
         text = str(data).strip()
@@ -76,13 +76,13 @@ class MomentField(serializers.JSONField):
 
 
 def change_of(name: str, shape: type[serializers.Serializer[Any]], *leave_out: str, **more: Any) -> Any:
-    """The shape of a change of what was made with `shape`: each field may be left out, and is then as it was."""
-    fields = {field: _left_out(of) for field, of in shape().fields.items() if field not in leave_out}
+    """Return the serializer of a partial update of `shape`: every field is optional; omitted means unchanged."""
+    fields = {field: _optional(of) for field, of in shape().fields.items() if field not in leave_out}
     return type(name, (serializers.Serializer,), {**fields, **more})
 
 
-def _left_out(field: Any) -> Any:
-    """A field like this that may be left out; each keeps what it was made with, to be copied."""
+def _optional(field: Any) -> Any:
+    """Return a copy of the field that is optional. DRF keeps each field's arguments for copies."""
     options = {name: copy.deepcopy(value) for name, value in field._kwargs.items() if name != "default"}
     if isinstance(field, TextField):
         options["allow_blank"] = field.allow_blank

@@ -1,4 +1,4 @@
-"""Managed objects of any type, by their object names."""
+"""Managed objects of any type, by object name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.api.reading import (
 from console.links.link import BrokerLink
 from console.links.object_shapes import object_of
 
-_BESIDE = frozenset({"type", "search", "sort", "offset", "count", "broker", "format"})
+_NOT_ATTRIBUTES = frozenset({"type", "search", "sort", "offset", "count", "broker", "format"})
 
 
 class ObjectsView(BrokerView):
@@ -33,8 +33,8 @@ class ObjectsView(BrokerView):
             schema.parameter("type", "Type of the objects.", required=True, enum=list(TYPES)),
             schema.SEARCH,
             schema.SORT,
-            schema.parameter("offset", "Place of the first object wanted.", int, default=0),
-            schema.parameter("count", "0 to 500.", int, default=100),
+            schema.parameter("offset", "Objects to skip.", int, default=0),
+            schema.parameter("count", "Number of objects, 0 to 500.", int, default=100),
             schema.ATTRIBUTE,
         ],
         responses={200: schema.ObjectPage, **schema.READ_REFUSALS},
@@ -44,7 +44,7 @@ class ObjectsView(BrokerView):
     def get(self, request: Request, slug: str) -> Response:
         query = request.query_params
         wanted = type_in(query)
-        where = where_in(query, wanted, beside=_BESIDE)
+        where = where_in(query, wanted, reserved=_NOT_ATTRIBUTES)
         offset = number_in(query, "offset", 0, 0, 1 << 53)
         count = number_in(query, "count", 100, 0, MAX_PAGE_SIZE)
         page = self.link.call(
@@ -73,7 +73,7 @@ class ObjectsView(BrokerView):
 
 
 class ObjectView(BrokerView):
-    @extend_schema(responses={200: schema.ManagedObject, **schema.READ_REFUSALS}, summary="One managed object")
+    @extend_schema(responses={200: schema.ManagedObject, **schema.READ_REFUSALS}, summary="Get a managed object")
     def get(self, request: Request, slug: str, name: str) -> Response:
         wanted = path_name(name)
         return Response(object_of(self.link.call(lambda admin: admin.read(wanted))))
@@ -90,7 +90,7 @@ class ObjectView(BrokerView):
 
     @extend_schema(
         parameters=[
-            schema.parameter("version", "Delete only if this is still its version.", int),
+            schema.parameter("version", "Delete only if this is the object's current version.", int),
             schema.parameter("reason", "Why, in the operator's words."),
         ],
         responses={204: None, **schema.WRITE_REFUSALS, 409: schema.STALE},
@@ -113,12 +113,14 @@ class OperationView(BrokerView):
     @extend_schema(
         request=schema.OperationCall,
         responses={
-            200: OpenApiResponse({"type": "object", "additionalProperties": True}, description="What it returns"),
+            200: OpenApiResponse(
+                {"type": "object", "additionalProperties": True}, description="Result of the operation"
+            ),
             **schema.WRITE_REFUSALS,
         },
         summary="Call an operation of a managed object",
-        description="The operations that a type declares, with their arguments, are in the broker's types. One whose"
-        " effect is `read` needs no permission.",
+        description="brokers/{slug}/types/ lists the operations of each type and their arguments. An operation with"
+        " the effect `read` needs no operator.",
     )
     def post(self, request: Request, slug: str, name: str, operation: str) -> Response:
         arguments = self.body["arguments"]
@@ -131,17 +133,17 @@ class OperationView(BrokerView):
 def update(
     view: BrokerView, name: ObjectName, attributes: dict[str, Any], *, version: int, reason: str
 ) -> ManagedObject:
-    """Change an object; a stale version is told with the object as it is now."""
+    """Change attributes of an object. Raises StaleVersion with `current_object`: the object's current state."""
     if not attributes:
-        raise InvalidValue({"attributes": "no attribute is given: name the ones to change"})
+        raise InvalidValue({"attributes": "no attribute is given: name those to change"})
     try:
         return operations.update_object(view.actor, view.link, name, attributes, version=version, reason=reason)
     except StaleVersion as stale:
-        stale.current_object = _now(view.link, name, stale)  # type: ignore[attr-defined]
+        stale.current_object = _current(view.link, name, stale)  # type: ignore[attr-defined]
         raise
 
 
-def _now(link: BrokerLink, name: ObjectName, stale: StaleVersion) -> dict[str, Any]:
+def _current(link: BrokerLink, name: ObjectName, stale: StaleVersion) -> dict[str, Any]:
     try:
         return object_of(link.call(lambda admin: admin.read(name)))
     except AdminError:

@@ -1,5 +1,5 @@
-"""Who may use this interface at all: all who see anything. What they see of it follows from the links that views get
-(`console/links/visible.py`), what they may change is decided where it is attempted (`console/operations/`)."""
+"""Permission to use the API: any role suffices. Visibility follows from the links that views get
+(`console/links/visible.py`); permission to change is checked by each operation (`console/operations/`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:  # Django REST framework loads this module while it is being l
     from rest_framework.views import APIView
 
 
-class SeesSomething(BasePermission):
-    message = "You have no role yet. An administrator gives you one, under Access."
+class HasAnyRole(BasePermission):
+    message = "You have no role yet. An administrator can assign one on the Access page."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         return bool(request.user and request.user.is_authenticated and rights_in(request._request).grants)

@@ -1,4 +1,4 @@
-"""Flow-control policies of every scope: what is set where, what a change would do, and the order of patterns."""
+"""Flow-control policies of every scope: fields set, impact previews of changes, and the order of patterns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class PoliciesView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER, schema.SEARCH, *schema.PAGE],
         responses={200: policies_schema.PolicyScopes, **schema.READ_REFUSALS},
-        summary="What is set of the policy fields, in every scope",
-        description="Patterns come in the order in which they match. Queues that set fields themselves come in pages.",
+        summary="List the policy fields that are set, by scope",
+        description="Patterns are in matching order. Queues that set fields themselves are in pages.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -66,8 +66,8 @@ class PolicyPreviewView(BrokerView):
         parameters=[schema.BROKER],
         request=policies_schema.PolicyChanges,
         responses={200: policies_schema.ChangePreview, **schema.READ_REFUSALS, 409: schema.Refusal},
-        summary="Tell what changes of policies would do, without making them",
-        description="The changes are weighed together. What they would be refused for is refused.",
+        summary="Preview the impact of policy changes",
+        description="Previews all changes together. Changes that would be refused are refused here, too.",
     )
     def post(self, request: Request) -> Response:
         changes = [
@@ -82,23 +82,23 @@ class PatternOrderView(BrokerView):
         parameters=[schema.BROKER],
         request=policies_schema.PatternOrder,
         responses={200: policies_schema.PatternOrderAnswer, **schema.WRITE_REFUSALS},
-        summary="Put the patterns of a virtual host in another order",
-        description="Their priorities are changed so that they match in the order given. With `dry_run` the changes are"
-        " told and previewed only.",
+        summary="Reorder the patterns of a virtual host",
+        description="Sets their priorities so that they match in the given order. With `dry_run` the response has the"
+        " changes and their impact, and nothing is changed.",
     )
     def post(self, request: Request) -> Response:
         host, patterns = self.body["virtualhost"], self.body["patterns"]
         scopes = operations.policy_scopes(self.link)
         if host not in scopes.patterns:
-            raise InvalidValue({"virtualhost": f"virtualhost is {host!r}: there is none of that name"})
+            raise InvalidValue({"virtualhost": f"virtualhost is {host!r}: there is no virtual host with this name"})
         changes = operations.reordered(scopes.patterns[host], patterns)
-        told: dict[str, Any] = {"changes": [change.shown() for change in changes], "preview": None, "applied": []}
+        answer: dict[str, Any] = {"changes": [change.shown() for change in changes], "preview": None, "applied": []}
         if self.body["dry_run"]:
-            told["preview"] = operations.preview_changes(self.link, changes)
+            answer["preview"] = operations.preview_changes(self.link, changes)
         else:
             applied = operations.apply_changes(self.actor, self.link, changes, reason=self.body["reason"])
-            told["applied"] = [each.shown() for each in applied]
-        return Response(told)
+            answer["applied"] = [each.shown() for each in applied]
+        return Response(answer)
 
 
 def _scope(thing: ManagedObject) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The shapes of policies, bulk edits and what reverts them, for the OpenAPI description."""
+"""Serializers of the requests and responses of policies, bulk edits and reversals."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PolicyCheck = shape_of(
     "PolicyCheck",
     POLICY,
     required=False,
-    version=number_field("As for the change itself; it changes nothing here.", required=False),
-    reason=TextField("As for the change itself; it changes nothing here.", default=""),
+    version=number_field("As for the change itself; ignored here.", required=False),
+    reason=TextField("As for the change itself; ignored here.", default=""),
 )
 Effective = shape_of("Effective", [a for a in TYPES["Queue"].attributes if a.name.startswith("effective_")])
 
@@ -33,36 +33,37 @@ class PolicyChecked(serializers.Serializer[Any]):
 
 class PolicyScope(serializers.Serializer[Any]):
     object = object_field()
-    version = number_field("Number of the object's last change.")
-    queues = number_field("Queues beneath it; of a pattern those that it is the best match of.", required=False)
-    set = serializers.DictField(help_text="The policy fields that it sets, and its priority if that is not 0.")
+    version = number_field("Version of the object.")
+    queues = number_field("Queues in this scope; of a pattern, the queues whose best match it is.", required=False)
+    set = serializers.DictField(help_text="Policy fields that are set here, and the priority if it is not 0.")
 
 
 class PolicyPattern(PolicyScope):
-    pattern = text_field("The names it is for.")
-    priority = number_field("Decides between patterns that match equally well.")
+    pattern = text_field("Pattern of queue names.")
+    priority = number_field("The higher priority wins between patterns that match equally well.")
     rank = serializers.ListField(
-        child=serializers.IntegerField(), help_text="Words of its literal prefix, and its wildcards."
+        child=serializers.IntegerField(),
+        help_text="Precedence: words in the literal prefix, and minus the number of wildcards.",
     )
 
 
 class PolicyNamed(PolicyScope):
-    name = text_field("Its name.")
+    name = text_field("Name.")
 
 
 class PolicyHost(PolicyNamed):
-    patterns = PolicyPattern(many=True, help_text="In the order in which they match.")
+    patterns = PolicyPattern(many=True, help_text="In matching order.")
     exchanges = PolicyNamed(many=True)
 
 
 class PolicyQueue(PolicyNamed):
-    virtualhost = text_field("Its virtual host.")
+    virtualhost = text_field("Virtual host.")
 
 
 class PolicyQueuePage(serializers.Serializer[Any]):
-    count = number_field("Queues that set a field themselves.")
+    count = number_field("Queues that set a policy field themselves.")
     page = number_field("Number of this page, from 1.")
-    page_size = number_field("Rows of a full page.")
+    page_size = number_field("Rows per page.")
     results = PolicyQueue(many=True)
 
 
@@ -75,17 +76,17 @@ class PolicyScopes(serializers.Serializer[Any]):
 class PolicyChangeAsked(serializers.Serializer[Any]):
     object = ObjectNameField(OBJECT)
     action = serializers.ChoiceField(
-        ["update", "create", "delete"], default="update", help_text="create and delete: of a Policy."
+        ["update", "create", "delete"], default="update", help_text="create and delete are for objects of type Policy."
     )
     attributes = serializers.DictField(
-        default=dict, help_text="Policy fields, null meaning inherited; and the priority of a Policy."
+        default=dict, help_text="Policy fields, null for inherited; of a Policy also its priority."
     )
     version = number_field(VERSION, default=None, allow_null=True)
 
 
 class PolicyChanges(serializers.Serializer[Any]):
     changes = PolicyChangeAsked(many=True, allow_empty=False)
-    largest = number_field("Queues to name; those that most happens to come first.", default=20)
+    largest = number_field("Number of queues to list, those with the largest impact first.", default=20)
 
 
 _preview = TYPES["Broker"].operation("preview-change")
@@ -94,22 +95,22 @@ ChangePreview = shape_of("ChangePreview", _preview.returns)
 
 
 class PolicyChangeShown(PolicyChangeAsked):
-    was = serializers.DictField(help_text="What the attributes are now.")
+    was = serializers.DictField(help_text="Current values of the attributes.")
 
 
 class PolicyApplied(serializers.Serializer[Any]):
     object = object_field()
     action = text_field("update, create or delete.")
     outcome = text_field("done, refused, failed or unknown.")
-    version = number_field("The object's version now; null if it is not known, or the object gone.", allow_null=True)
-    detail = text_field("A sentence, unless it is done.")
+    version = number_field("New version of the object; null if unknown or deleted.", allow_null=True)
+    detail = text_field("Explanation, unless the outcome is done.")
 
 
 class PatternOrder(serializers.Serializer[Any]):
     virtualhost = TextField("Name of the virtual host.")
-    patterns = serializers.ListField(child=TextField(), help_text="All of its patterns, the best first.")
+    patterns = serializers.ListField(child=TextField(), help_text="All patterns of the virtual host, best match first.")
     reason = TextField(REASON, default="")
-    dry_run = FlagField("Tell and preview only.")
+    dry_run = FlagField("Return the changes and their impact; change nothing.")
 
 
 class PatternOrderAnswer(serializers.Serializer[Any]):
@@ -119,79 +120,83 @@ class PatternOrderAnswer(serializers.Serializer[Any]):
 
 
 class PolicyFile(serializers.Serializer[Any]):
-    yaml = text_field("The file, see `manage.py policies`.")
+    yaml = text_field("Policy file, as of `manage.py policies`.")
 
 
 class PolicyFileRequest(serializers.Serializer[Any]):
-    yaml = TextField("The file, see `manage.py policies`.", allow_blank=True)
-    prune = FlagField("Unset what the file does not name.")
-    dry_run = FlagField("Tell what would be changed, and change nothing.")
-    digest = TextField("Of the dry run: refused if there is another difference now.", default="")
+    yaml = TextField("Policy file, as of `manage.py policies`.", allow_blank=True)
+    prune = FlagField("Remove settings that are not in the file.")
+    dry_run = FlagField("Return the changes and their impact; change nothing.")
+    digest = TextField("Digest of the dry run: refused if the changes would now be different.", default="")
     reason = TextField(REASON, default="")
 
 
 class PolicyFileAnswer(serializers.Serializer[Any]):
     changes = PolicyChangeShown(many=True)
-    problems = serializers.DictField(help_text="Object name, or nothing -> what is wrong.")
+    problems = serializers.DictField(help_text="Errors by object name; by an empty name, errors of the file.")
     left_alone = serializers.ListField(
-        child=serializers.CharField(), help_text="Objects that set something and that the file does not name."
+        child=serializers.CharField(), help_text="Objects with settings that are not in the file."
     )
-    digest = text_field("Names this difference.")
-    preview = ChangePreview(allow_null=True, help_text="Of a dry run whose changes would not be refused.")
+    digest = text_field("Identifies this list of changes.")
+    preview = ChangePreview(allow_null=True, help_text="Impact; only of a dry run whose changes would be accepted.")
     applied = PolicyApplied(many=True)
 
 
 class BulkSelection(serializers.Serializer[Any]):
-    virtualhost = TextField("Only in this virtual host.", default="")
-    pattern = TextField("Only queues whose name matches.", default="")
-    search = TextField("Only queues with this in their name.", default="")
+    virtualhost = TextField("Queues of this virtual host.", default="")
+    pattern = TextField("Queues with a matching name.", default="")
+    search = TextField("Queues with this text in their name.", default="")
     states = serializers.ListField(
-        child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list, help_text="Only in these states."
+        child=serializers.ChoiceField(choices=list(QUEUE_STATES)),
+        default=list,
+        help_text="Queues in one of these states.",
     )
-    objects = serializers.ListField(child=TextField(), default=list, help_text="Exactly these queues, by object name.")
+    objects = serializers.ListField(child=TextField(), default=list, help_text="These queues, by object name.")
 
 
 class BulkRequest(serializers.Serializer[Any]):
-    selection = BulkSelection(help_text="Which queues; {} is all of them.")
+    selection = BulkSelection(help_text="Queues to edit; {}: all.")
     attributes = serializers.DictField(help_text="Policy fields and their new values; null: inherited.")
     reason = TextField(REASON, default="")
 
 
 class BulkPreviewRequest(serializers.Serializer[Any]):
-    selection = BulkSelection(help_text="Which queues; {} is all of them.")
-    attributes = serializers.DictField(default=dict, help_text="As for the edit; without them queues are told only.")
+    selection = BulkSelection(help_text="Queues to edit; {}: all.")
+    attributes = serializers.DictField(default=dict, help_text="As for the edit; empty: only list the queues.")
 
 
 class BulkPreview(serializers.Serializer[Any]):
-    count = number_field("Queues that are chosen.")
-    queues = PolicyQueue(many=True, help_text="The first of them by name, 200 at most.")
+    count = number_field("Number of matching queues.")
+    queues = PolicyQueue(many=True, help_text="The first 200 of them by name.")
     preview = ChangePreview(allow_null=True)
 
 
 class BulkJob(serializers.Serializer[Any]):
     id = number_field("Number of the job.")
-    created = serializers.DateTimeField(help_text="When it was begun.")
-    finished = serializers.DateTimeField(allow_null=True, help_text="When its last queue was done.")
-    user_name = text_field("On whose behalf.")
+    created = serializers.DateTimeField(help_text="Start time.")
+    finished = serializers.DateTimeField(allow_null=True, help_text="End time.")
+    user_name = text_field("User who started it.")
     broker = text_field("Slug of the broker.")
     reason = text_field(REASON)
-    attributes = serializers.DictField(help_text="What is set; empty for an undo.")
-    selection = serializers.DictField(help_text="What was asked for.")
-    undo_of = number_field("The job that this one undoes.", allow_null=True)
-    undone_by = serializers.ListField(child=serializers.IntegerField(), help_text="Jobs that undo this one.")
+    attributes = serializers.DictField(help_text="Policy fields to set; empty for an undo.")
+    selection = serializers.DictField(help_text="Selection of the request.")
+    undo_of = number_field("Number of the job that this job undoes.", allow_null=True)
+    undone_by = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Numbers of the jobs that undo this job."
+    )
     state = text_field("running, interrupted or done.")
-    stalled = serializers.BooleanField(help_text="It says it runs, and whoever ran it has gone: resume it.")
+    stalled = serializers.BooleanField(help_text="Its worker has stopped while the state is running: resume it.")
     error = text_field("Why it was interrupted.")
-    total = number_field("Queues.")
-    counts = serializers.DictField(child=serializers.IntegerField(), help_text="State of queues -> how many.")
+    total = number_field("Number of queues.")
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Number of queues by state.")
 
 
 class BulkRow(serializers.Serializer[Any]):
     object = object_field()
     state = text_field("waiting, changing, done, unchanged or failed.")
     detail = text_field("Why it failed.")
-    wanted = serializers.DictField(help_text="What its fields should be.")
-    before = serializers.DictField(allow_null=True, help_text="What they were.")
+    wanted = serializers.DictField(help_text="Values to set.")
+    before = serializers.DictField(allow_null=True, help_text="Previous values.")
 
 
 class BulkSteer(serializers.Serializer[Any]):
@@ -200,13 +205,13 @@ class BulkSteer(serializers.Serializer[Any]):
 
 class Reversal(serializers.Serializer[Any]):
     change = PolicyChangeShown()
-    preview = ChangePreview(allow_null=True, help_text="Null where the change is not of policy fields alone.")
+    preview = ChangePreview(allow_null=True, help_text="Null if the change is not of policy fields only.")
 
 
 class RevertRequest(serializers.Serializer[Any]):
     reason = TextField(REASON, default="")
-    version = number_field("The object's version that was shown.", default=None, allow_null=True)
+    version = number_field("Version of the object that you read.", default=None, allow_null=True)
 
 
 class Reverted(serializers.Serializer[Any]):
-    version = number_field("The object's version now; null if it is gone.", allow_null=True)
+    version = number_field("New version of the object; null if it is deleted.", allow_null=True)

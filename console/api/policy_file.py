@@ -1,4 +1,4 @@
-"""All policies of a broker as one YAML file."""
+"""Export and import of all policies of a broker as a YAML file."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class PolicyFileView(BrokerView):
         parameters=[schema.BROKER],
         request=policies_schema.PolicyFileRequest,
         responses={200: policies_schema.PolicyFileAnswer, **schema.WRITE_REFUSALS, 409: schema.STALE},
-        summary="Make the broker's policies as a file says",
-        description="What the file names is made exactly as it says; what it does not name is left alone, or with"
-        " `prune` unset. Each object is changed, audited and reported for itself. With `dry_run` nothing is changed,"
-        " and anybody may ask.",
+        summary="Apply a policy file",
+        description="Sets each object in the file exactly as the file says. Objects that are not in the file stay as"
+        " they are, or lose their settings with `prune`. Each object is changed and audited separately. With `dry_run`"
+        " nothing is changed, and any role suffices.",
     )
     def post(self, request: Request) -> Response:
         text, prune = self.body["yaml"], self.body["prune"]

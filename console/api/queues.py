@@ -1,4 +1,4 @@
-"""Queues with their policies, and producers, of one broker: filtered, sorted and in pages."""
+"""Queues and their policies, and producers, of one broker: filtered, sorted and in pages."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from console.api.reading import MAX_PAGE_SIZE, BrokerView, number_in, where_in
 from console.links.object_shapes import row_of, rows_of
 from console.operations import check_update
 
-_BESIDE = frozenset({"broker", "search", "sort", "page", "page_size", "format"})
+_NOT_ATTRIBUTES = frozenset({"broker", "search", "sort", "page", "page_size", "format"})
 
 
-def _conditions(type_name: str, *names: str) -> list[Any]:
-    """The query parameters for conditions on these attributes, as declared."""
+def _attribute_filters(type_name: str, *names: str) -> list[Any]:
+    """Return query parameters that filter by these attributes, described as the type declares them."""
     found = []
     for name in names:
         attribute = TYPES[type_name].attribute(name)
         assert attribute is not None
-        says = f"Only with this value; several: any of them. {attribute.description}"
+        says = f"Objects with this value; repeated: with any of the values. {attribute.description}"
         found.append(schema.parameter(name, says, enum=list(attribute.choices) or None, many=True))
     return found
 
 
 class _RowsView(BrokerView):
-    """Rows of all objects of one type."""
+    """A list of objects of one type, in pages."""
 
     type_name: str
 
     def rows(self, request: Request) -> Response:
         query = request.query_params
-        where = where_in(query, TYPES[self.type_name], beside=_BESIDE)
+        where = where_in(query, TYPES[self.type_name], reserved=_NOT_ATTRIBUTES)
         number = number_in(query, "page", 1, 1, 1 << 31)
         size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         page = self.link.call(
@@ -60,7 +60,7 @@ class QueuesView(_RowsView):
     @extend_schema(
         parameters=[
             schema.BROKER,
-            *_conditions("Queue", "state", "virtualhost"),
+            *_attribute_filters("Queue", "state", "virtualhost"),
             schema.ATTRIBUTE,
             schema.SEARCH,
             schema.SORT,
@@ -80,7 +80,7 @@ class ProducersView(_RowsView):
     @extend_schema(
         parameters=[
             schema.BROKER,
-            *_conditions("Producer", "queue", "state", "virtualhost"),
+            *_attribute_filters("Producer", "queue", "state", "virtualhost"),
             schema.ATTRIBUTE,
             schema.SEARCH,
             schema.SORT,
@@ -88,7 +88,7 @@ class ProducersView(_RowsView):
         ],
         responses={200: schema.page_of(schema.Producer), **schema.READ_REFUSALS},
         operation_id="producers_list",
-        summary="List producers, each blocked one with its why",
+        summary="List producers, with the causes of blocks",
     )
     def get(self, request: Request) -> Response:
         return self.rows(request)
@@ -96,7 +96,7 @@ class ProducersView(_RowsView):
 
 class QueueView(BrokerView):
     @extend_schema(
-        parameters=[schema.BROKER], responses={200: schema.Queue, **schema.READ_REFUSALS}, summary="One queue"
+        parameters=[schema.BROKER], responses={200: schema.Queue, **schema.READ_REFUSALS}, summary="Get a queue"
     )
     def get(self, request: Request, virtualhost: str, name: str) -> Response:
         wanted = _queue(virtualhost, name)
@@ -107,7 +107,7 @@ class QueueView(BrokerView):
         request=policies_schema.PolicyChange,
         responses={200: schema.Queue, **schema.WRITE_REFUSALS, 409: schema.STALE},
         summary="Change a queue's flow-control policy",
-        description="Only the fields given are changed; null means inherited. It acts at once.",
+        description="Changes the given fields; null means inherited. Takes effect at once.",
     )
     def patch(self, request: Request, virtualhost: str, name: str) -> Response:
         wanted, version, reason = _queue(virtualhost, name), self.body["version"], self.body["reason"]
@@ -120,7 +120,7 @@ class QueueCheckView(BrokerView):
         request=policies_schema.PolicyCheck,
         responses={200: policies_schema.PolicyChecked, **schema.READ_REFUSALS},
         summary="Check a change of a queue's policy without making it",
-        description="Answers the limits that would be in force, inherited ones included.",
+        description="Returns the effective values after the change, including inherited values.",
     )
     def post(self, request: Request, virtualhost: str, name: str) -> Response:
         return Response(check_update(self.link, _queue(virtualhost, name), _policy(self.body)))

@@ -1,4 +1,4 @@
-"""What is common to reading the requests of this interface: brokers, object names, pages, filters."""
+"""Base views of the API, and parsing of its query parameters: broker, object name, page, filters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?")
 
 
 class PersonalView(StrictAPIView):
-    """A view that answers people with what they may see."""
+    """A view whose response depends on the permissions of the user."""
 
     @property
     def rights(self) -> Rights:
@@ -39,23 +39,23 @@ class PersonalView(StrictAPIView):
 
 
 class BrokerView(PersonalView):
-    """A view about one broker: the one in the path, or that of `?broker=`, or the first one."""
+    """A view of one broker: by the slug in the path, by `?broker=`, or the first in the configuration."""
 
     @property
     def link(self) -> BrokerLink:
-        """The broker as far as they may see it. Raises UnknownBroker."""
+        """The broker, restricted to what the user may see. Raises UnknownBroker."""
         return visible_link(self.rights, self.kwargs.get("slug") or self.request.query_params.get("broker", ""))
 
 
 def snapshot_of(link: BrokerLink) -> dict[str, Any]:
-    """What an answer from the console's snapshot of a broker says of it: `as_of`, and `stale` while the broker does not
-    answer. Raises BrokerUnreachable if nothing is known."""
+    """Return `as_of` (ms since the epoch) and `stale` of a broker's snapshot. Raises BrokerUnreachable if there is none
+    yet."""
     link.require_known()
     return {"as_of": link.as_of, "stale": not link.connected}
 
 
 def path_name(text: str) -> ObjectName:
-    """The object name in a path; raises NotFound."""
+    """Return the object name in a path. Raises NotFound."""
     try:
         return ObjectName.parse(text)
     except ValueError as error:
@@ -63,6 +63,7 @@ def path_name(text: str) -> ObjectName:
 
 
 def number_in(query: QueryDict, field: str, default: int, least: int, most: int) -> int:
+    """Return the whole number of a parameter, or `default` if it is omitted. Raises InvalidValue."""
     text = query.get(field, "")
     if not text:
         return default
@@ -73,25 +74,25 @@ def number_in(query: QueryDict, field: str, default: int, least: int, most: int)
 
 
 def one_of(field: str, text: str, choices: Collection[str]) -> str:
-    """The text itself, if it is a choice. Raises InvalidValue."""
+    """Return the text if it is one of `choices`. Raises InvalidValue."""
     if text not in choices:
         raise InvalidValue({field: f"{field} is {text!r}: it must be one of {', '.join(choices)}"})
     return text
 
 
 def choice_in(query: Mapping[str, str], field: str, choices: Collection[str], default: str = "") -> str:
-    """One of `choices`; left out or empty, the default. Raises InvalidValue."""
+    """Return one of `choices`, or `default` if it is omitted or empty. Raises InvalidValue."""
     text = query.get(field, "") or default
     return one_of(field, text, choices) if text else ""
 
 
 def choices_in(query: QueryDict, field: str, choices: Collection[str]) -> tuple[str, ...]:
-    """Any of `choices`, each given for itself. Raises InvalidValue."""
+    """Return the values of a repeated parameter, each one of `choices`. Raises InvalidValue."""
     return tuple(one_of(field, text, choices) for text in query.getlist(field))
 
 
 def object_in(query: Mapping[str, str]) -> ObjectName:
-    """The object name in `object`; raises InvalidValue."""
+    """Return the object name in the parameter `object`. Raises InvalidValue."""
     text = query.get("object", "")
     if not text:
         raise InvalidValue({"object": "object is missing: it is an object name such as type=Broker"})
@@ -102,7 +103,8 @@ def object_in(query: Mapping[str, str]) -> ObjectName:
 
 
 def time_in(query: Mapping[str, str], field: str) -> int | None:
-    """A moment in ms: given as ms since the epoch, or in ISO 8601 with its zone. Raises InvalidValue."""
+    """Return a time in ms since the epoch, given as that or as ISO 8601 with a zone; None if it is omitted. Raises
+    InvalidValue."""
     text = query.get(field, "").strip()
     return moment_in(field, text) if text else None
 
@@ -111,11 +113,12 @@ def type_in(query: QueryDict) -> ManagedType:
     return TYPES[one_of("type", query.get("type", ""), TYPES)]
 
 
-def where_in(query: QueryDict, managed_type: ManagedType, *, beside: frozenset[str]) -> dict[str, Any]:
-    """Conditions on attributes, `state=OVERFULL&state=STOPPED`; parameters in `beside` mean something else."""
+def where_in(query: QueryDict, managed_type: ManagedType, *, reserved: frozenset[str]) -> dict[str, Any]:
+    """Return filters by attribute, such as `state=OVERFULL&state=STOPPED`, from all parameters that are not `reserved`.
+    Raises InvalidValue."""
     where: dict[str, Any] = {}
     for parameter in query:
-        if parameter in beside:
+        if parameter in reserved:
             continue
         attribute = managed_type.attribute(parameter)
         if attribute is None:

@@ -1,10 +1,10 @@
-"""The body of a call, read by the serializer that its description declares: what the schema says is what is checked.
+"""Validation of a request body by the serializer that OpenAPI declares for it, so that schema and checks agree.
 
-First names and JSON types, without conversion: Django REST framework's own fields would take "5" for 5 and "yes" for
-true, and `"only": "true"` must not lift stops that were to stay. Then `is_valid()` of the serializer: what is missing,
-null, empty, no choice, or out of its range. Its errors are put into sentences that name the field and the value.
+First names and JSON types, without conversion: Django REST framework's own fields would accept "5" as 5 and "yes" as
+true, and `"only": "true"` must not lift nested stops. Then `is_valid()` of the serializer: missing, null and empty
+values, choices and ranges. Errors become sentences that name the field and the value.
 
-A `JSONField` may be anything: attributes are checked by their managed type.
+A `JSONField` accepts any type: attributes are validated by their managed type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from console.api.unknown_names import unknown
 AnyField = Field[Any, Any, Any, Any]
 Body = serializers.BaseSerializer[Any]
 
-#: The first that a field is an instance of counts: Python's types of its values, and in words.
+#: By the first class that a field is an instance of: the Python types of its values, and their name in messages.
 _TYPES: tuple[tuple[type[Any], tuple[type[Any], ...], str], ...] = (
     (serializers.JSONField, (object,), "something"),
     (serializers.BooleanField, (bool,), "true or false"),
@@ -36,12 +36,11 @@ _TYPES: tuple[tuple[type[Any], tuple[type[Any], ...], str], ...] = (
     (serializers.BaseSerializer, (dict,), "a JSON object"),
     (serializers.DictField, (dict,), "a JSON object"),
 )
-_TEXT = (str,), "text"  # all others: moments and choices are texts, too
+_TEXT = (str,), "text"  # all other fields, such as times and choices
 
 
 def body_faults(given: Any, body: Body | None) -> dict[str, str]:
-    """Fields that `body` does not declare, and values of other types than it declares, each with a sentence; also of
-    objects and lists inside."""
+    """Return a sentence by field name for each unknown field and each value of a wrong type, nested ones included."""
     if body is None:
         return dict(unknown("field", given, ())) if isinstance(given, Mapping) else {}
     if not isinstance(given, dict):
@@ -52,11 +51,11 @@ def body_faults(given: Any, body: Body | None) -> dict[str, str]:
 
 
 def validated(given: Any, body: Body | None) -> dict[str, Any]:
-    """What `body` makes of it, with the declared defaults. Call it for what `body_faults` has no fault in. Raises
-    InvalidValue."""
+    """Return the validated values with the declared defaults. Call `body_faults` first: this does not check types.
+    Raises InvalidValue."""
     if body is None:
         return {}
-    # Of a copy: what looks like an HTML form, as an empty body does, is read in another way.
+    # A dict, since DRF parses an empty QueryDict as an HTML form, with other rules for omitted fields.
     serializer = type(body)(data=dict(given))
     if not serializer.is_valid():
         wrong: dict[str, str] = {}
@@ -111,7 +110,7 @@ def _type_of(field: AnyField) -> tuple[tuple[type[Any], ...], str]:
 
 
 def _sentences(name: str, field: AnyField, value: Any, errors: Any) -> Iterator[tuple[str, str]]:
-    """Errors of a field, by the name of the innermost field that has one."""
+    """Yield errors of a field by the name of the innermost field concerned."""
     if isinstance(errors, list) and all(isinstance(each, ErrorDetail) for each in errors):
         yield from ((name, _sentence(name, field, value, each)) for each in errors)
     elif isinstance(field, (serializers.ListField, serializers.ListSerializer)):
@@ -146,7 +145,7 @@ def _sentence(name: str, field: Any, value: Any, error: ErrorDetail) -> str:
 
 
 def _about(field: Any) -> str:
-    """What the field is, as the description says it: for who left it out."""
+    """Return the field's help text, for messages about a missing value."""
     return f": {field.help_text}" if field.help_text else ""
 
 

@@ -1,5 +1,5 @@
-"""The shapes of requests and answers, for the OpenAPI description. Those of managed objects are derived from
-`brokers/model/`, so that a new attribute is described here without a line of its own."""
+"""Serializers of requests and responses that several parts of the API share. Those of managed objects are derived from
+`brokers/model/`, so that OpenAPI describes a new attribute without a change here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _field(attribute: Attribute, *, required: bool) -> serializers.Field[Any, An
 
 
 def shape_of(name: str, attributes: Iterable[Attribute], *, required: bool = True, **more: Any) -> Shape:
-    """A serializer class with a field for each declared attribute, and `more` fields before them."""
+    """Return a serializer class with `more` fields and then a field for each declared attribute."""
     fields = {attribute.name: _field(attribute, required=required) for attribute in attributes}
     return type(name, (serializers.Serializer,), {**more, **fields})
 
@@ -72,24 +72,24 @@ Producer = shape_of("Producer", TYPES["Producer"].attributes, object=object_fiel
 BrokerAttributes = shape_of("BrokerAttributes", TYPES["Broker"].attributes)
 
 REASON = "Why, in the operator's words."
-VERSION = "The version that the change was made from."
+VERSION = "Version of the object that you read: refused if the object has changed since."
 
 
 class ManagedObject(serializers.Serializer[Any]):
     name = object_field()
-    version = number_field("Number of the object's last change.")
-    attributes = serializers.DictField(help_text="The attributes that its type declares; see the broker's types.")
+    version = number_field("Version of the object.")
+    attributes = serializers.DictField(help_text="Attributes that its type declares; see brokers/{slug}/types/.")
 
 
 class ObjectPage(serializers.Serializer[Any]):
-    total = number_field("Objects that match.")
-    offset = number_field("Place of the first one here among them.")
+    total = number_field("Number of matching objects.")
+    offset = number_field("Objects skipped before the first one here.")
     items = ManagedObject(many=True)
 
 
 class ObjectChange(serializers.Serializer[Any]):
     version = number_field(VERSION)
-    attributes = serializers.DictField(help_text="Writable attributes and their new values; all are set, or none.")
+    attributes = serializers.DictField(help_text="Writable attributes and their new values. All are set, or none.")
     reason = TextField(REASON, default="")
 
 
@@ -104,22 +104,20 @@ class OperationCall(serializers.Serializer[Any]):
 
 
 class Snapshot(serializers.Serializer[Any]):
-    """Answers from the console's snapshot of a broker, which it keeps up to date while the broker answers."""
+    """Responses from the console's snapshot of a broker, which is updated while the broker responds."""
 
-    as_of = number_field("What is told of the broker was so then, ms since the epoch by the console's clock.")
-    stale = serializers.BooleanField(help_text="The broker does not answer now: what is told is of the past.")
+    as_of = number_field("Time of the snapshot, ms since the epoch by the console's clock.")
+    stale = serializers.BooleanField(help_text="The broker does not respond: the snapshot is outdated.")
 
 
 class Broker(serializers.Serializer[Any]):
-    slug = text_field("Short name in paths and `?broker=`.")
-    title = text_field("Name for people.")
-    connected = serializers.BooleanField(help_text="Whether the console is connected to it now.")
-    since = number_field("Since when that is so, ms since the epoch.")
-    error = text_field("Why it is not connected; empty if it is.")
-    as_of = number_field(
-        "What is known of it was so then, ms since the epoch; null: nothing is known.", allow_null=True
-    )
-    stale = serializers.BooleanField(help_text="It does not answer now: what is known of it is of the past.")
+    slug = text_field("Identifier of the broker in paths and `?broker=`.")
+    title = text_field("Display name.")
+    connected = serializers.BooleanField(help_text="Whether the console is connected to the broker.")
+    since = number_field("Time of the last change of `connected`, ms since the epoch.")
+    error = text_field("Why it is disconnected; empty if connected.")
+    as_of = number_field("Time of the console's snapshot, ms since the epoch; null: none yet.", allow_null=True)
+    stale = serializers.BooleanField(help_text="The broker does not respond: the snapshot is outdated.")
 
 
 class BrokerDetail(Broker):
@@ -127,19 +125,19 @@ class BrokerDetail(Broker):
 
 
 class Event(serializers.Serializer[Any]):
-    number = number_field("Grows by one for ever.")
-    at = number_field("ms since the epoch.")
-    kind = text_field("Name of a declared notification.")
+    number = number_field("Sequence number.")
+    at = number_field("Time, ms since the epoch.")
+    kind = text_field("Name of the notification that the type declares.")
     object = object_field()
-    text = text_field("The line of the broker log.")
-    attributes = serializers.DictField(help_text="Facts of this kind.")
+    text = text_field("Message, as in the broker's log.")
+    attributes = serializers.DictField(help_text="Attributes that the notification declares.")
 
 
 class EventPage(Snapshot):
     newest = number_field("Number of the newest event there is.")
-    last = number_field("Number to go on after: events up to it are here, but for those that you may not see.")
+    last = number_field("Continue after this number. All visible events up to it are in the response.")
     expired_before = number_field(
-        "Events below this number are no longer kept, and some of them were asked for; null if none.", allow_null=True
+        "Events below this number are no longer retained although requested; null: none are missing.", allow_null=True
     )
     events = Event(many=True)
 
@@ -173,35 +171,35 @@ class TimelinePage(Snapshot):
 
 
 class Condition(serializers.Serializer[Any]):
-    kind = serializers.ChoiceField(choices=list(DETECTORS), help_text="What was detected.")
-    title = text_field("The same for people.")
+    kind = serializers.ChoiceField(choices=list(DETECTORS), help_text="Identifier of the condition.")
+    title = text_field("Title of the condition.")
     object = object_field()
     severity = serializers.ChoiceField(
-        choices=["trouble", "warning"], help_text="trouble: producers are held or messages endangered now."
+        choices=["trouble", "warning"], help_text="trouble: producers are blocked or messages at risk now."
     )
-    saw = text_field("What was seen.")
-    advice = text_field("What to do about it.")
-    since = number_field("When it was first seen, ms since the epoch.")
+    saw = text_field("Evidence for the condition.")
+    advice = text_field("Recommended action.")
+    since = number_field("When it was first detected, ms since the epoch.")
 
 
 class Why(serializers.Serializer[Any]):
     asked = object_field()
     blocked = serializers.BooleanField(help_text="Whether it is blocked now.")
-    says = text_field("The answer in one sentence.")
-    queue = serializers.DictField(help_text="The queue's attributes.")
-    producer = serializers.DictField(allow_null=True, help_text="The producer's attributes, if one was asked about.")
+    says = text_field("Explanation in one sentence.")
+    queue = serializers.DictField(help_text="Attributes of the queue.")
+    producer = serializers.DictField(allow_null=True, help_text="Attributes of the producer; null of a queue.")
     causes = serializers.ListField(
         child=serializers.DictField(),
-        help_text="What holds the producers now, each enough by itself: kind (queue, stop, store, memory, temp), title,"
-        " since, resume_ms (when it ends by itself; null if nobody can tell, and then because says why); of a queue"
-        " its limits with the origin of every field; of a stop its scope, reason and actor.",
+        help_text="What blocks the producers now; each cause alone suffices. Fields: kind (queue, stop, store, memory,"
+        " temp), title, since, resume_ms (time until it ends; null if unknown, and `because` says why); of a queue its"
+        " limits with the origin of every field; of a stop its scope, reason and actor.",
     )
-    resume_ms = number_field("When the last cause ends at the present rates, in ms from now.", allow_null=True)
-    drain = serializers.DictField(help_text="By how much the depth shrinks in a second, in messages and bytes.")
-    consumers = serializers.ListField(child=serializers.DictField(), help_text="Each with what it is doing.")
-    consumers_total = number_field("Consumers attached.")
-    producers = serializers.ListField(child=serializers.DictField(), help_text="Everybody it holds up.")
-    producers_total = number_field("Producers attached.")
+    resume_ms = number_field("Estimated time until the last cause ends, ms; null: unknown.", allow_null=True)
+    drain = serializers.DictField(help_text="Decrease of the depth, messages and bytes per second.")
+    consumers = serializers.ListField(child=serializers.DictField(), help_text="Consumers, each with its state.")
+    consumers_total = number_field("Number of attached consumers.")
+    producers = serializers.ListField(child=serializers.DictField(), help_text="Blocked producers of the queue.")
+    producers_total = number_field("Number of attached producers.")
     connections = serializers.ListField(
         child=serializers.DictField(), help_text="Their connections, each with its links to this and other queues."
     )
@@ -210,7 +208,7 @@ class Why(serializers.Serializer[Any]):
 class AuditRow(serializers.ModelSerializer[AuditEntry]):
     reason = text_field(REASON, source="shown_reason", read_only=True)
     detail = text_field(
-        "Arguments and answer, or the sentence of the refusal; what is very long is cut off, with a mark.",
+        "Arguments and result, or the error message; truncated if very long, with a mark.",
         source="shown_detail",
         read_only=True,
     )
@@ -235,20 +233,20 @@ class AuditRow(serializers.ModelSerializer[AuditEntry]):
 
 
 class Refusal(serializers.Serializer[Any]):
-    detail = text_field("A sentence for people.")
+    detail = text_field("Error message.")
 
 
 class Stale(Refusal):
-    current = serializers.DictField(help_text="The object as it is now: name, version and attributes.")
+    current = serializers.DictField(help_text="Current state of the object: name, version and attributes.")
 
 
 def page_of(shape: Shape) -> Shape:
-    """A page of rows, as the lists with `page` and `page_size` answer it."""
+    """Return the serializer of a page of rows, for lists with `page` and `page_size`."""
     name = shape.__name__
     fields = {
-        "count": number_field("Rows that match."),
+        "count": number_field("Number of matching rows."),
         "page": number_field("Number of this page, from 1."),
-        "page_size": number_field("Rows of a full page."),
+        "page_size": number_field("Rows per page."),
         "results": shape(many=True),
     }
     return type(f"{name}Page", (serializers.Serializer,), fields)
@@ -256,34 +254,37 @@ def page_of(shape: Shape) -> Shape:
 
 class Conditions(page_of(Condition), Snapshot):  # type: ignore[misc]
     kinds = serializers.DictField(
-        child=serializers.IntegerField(), help_text="How many there are of each kind, whatever is asked for."
+        child=serializers.IntegerField(), help_text="Number of conditions of each kind, regardless of filters."
     )
 
 
 INVALID = OpenApiResponse(
     {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
-    description="What is wrong, by field.",
+    description="Errors by field.",
 )
 READ_REFUSALS: dict[int, Any] = {
     400: INVALID,
     403: OpenApiResponse(Refusal, description="Not signed in."),
-    404: OpenApiResponse(Refusal, description="No such broker or object."),
-    503: OpenApiResponse(Refusal, description="The broker does not answer, or nothing is known of it."),
+    404: OpenApiResponse(Refusal, description="Unknown broker or object."),
+    503: OpenApiResponse(Refusal, description="The broker does not respond, or there is no snapshot of it yet."),
 }
 WRITE_REFUSALS: dict[int, Any] = {
     **READ_REFUSALS,
-    403: OpenApiResponse(Refusal, description="Not signed in, or not an operator."),
+    403: OpenApiResponse(Refusal, description="Not signed in, or without the necessary role."),
 }
 STALE = OpenApiResponse(Stale, description="The object has changed since that version.")
 
 
-def parameter(name: str, says: str, kind: type = str, **options: Any) -> OpenApiParameter:
-    """A query parameter."""
-    return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=says, **options)
+def parameter(name: str, description: str, kind: type = str, **options: Any) -> OpenApiParameter:
+    """Return the declaration of a query parameter."""
+    return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=description, **options)
 
 
-ATTRIBUTE = parameter(ANY, "Any attribute that the type has: only objects with this value; several: any of them.")
-BROKER = parameter("broker", "Slug of the broker; the default one if it is left out.")
-SEARCH = parameter("search", "Text that must occur in the object's name, whatever the case.")
-SORT = parameter("sort", "Attributes separated by commas, each with - before it for descending.")
-PAGE = [parameter("page", "From 1.", int, default=1), parameter("page_size", "1 to 500.", int, default=100)]
+ATTRIBUTE = parameter(ANY, "Any attribute of the type: objects with this value; repeated: with any of the values.")
+BROKER = parameter("broker", "Slug of the broker; omitted: the first in the configuration.")
+SEARCH = parameter("search", "Text in the object's name; case is ignored.")
+SORT = parameter("sort", "Attributes separated by commas; a leading - sorts in descending order.")
+PAGE = [
+    parameter("page", "Page number, from 1.", int, default=1),
+    parameter("page_size", "Rows per page, 1 to 500.", int, default=100),
+]

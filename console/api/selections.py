@@ -1,4 +1,4 @@
-"""Selections of queues that are saved under a name: one's own, and those that somebody shares."""
+"""Saved selections of queues: the user's own, and shared ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.selections.models import SavedSelection
 
 class _SelectionView(BrokerView):
     def shown(self, found: SavedSelection) -> dict[str, Any]:
-        """Queues that are not seen, or not there, are left out."""
+        """Return the selection as JSON, without queues that are deleted or not visible."""
         link = self.link
         queues = found.queues
         if queues is not None:
@@ -38,7 +38,7 @@ class SelectionsView(_SelectionView):
         parameters=[schema.BROKER],
         responses={200: stops_schema.Selection(many=True), **schema.READ_REFUSALS},
         operation_id="selections_list",
-        summary="List saved selections: one's own, and the shared ones",
+        summary="List saved selections: own and shared",
     )
     def get(self, request: Request) -> Response:
         found = operations.selections_for(self.actor, self.link).select_related("owner")
@@ -49,7 +49,7 @@ class SelectionsView(_SelectionView):
         request=stops_schema.SelectionGiven,
         responses={201: stops_schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Save a selection",
-        description="Of a filter (search, states), which finds queues anew each time, or of queues by name.",
+        description="Either a filter (search, states), which is re-evaluated on use, or a list of queues.",
     )
     def post(self, request: Request) -> Response:
         made = operations.save_selection(self.actor, self.link, self.body)
@@ -60,7 +60,7 @@ class SelectionView(_SelectionView):
     @extend_schema(
         parameters=[schema.BROKER],
         responses={200: stops_schema.Selection, **schema.READ_REFUSALS},
-        summary="One saved selection",
+        summary="Get a saved selection",
     )
     def get(self, request: Request, number: int) -> Response:
         return Response(self.shown(operations.selection_of(self.actor, self.link, number)))
@@ -69,7 +69,7 @@ class SelectionView(_SelectionView):
         parameters=[schema.BROKER],
         request=stops_schema.SelectionChange,
         responses={200: stops_schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
-        summary="Change a saved selection: what is given of it",
+        summary="Change a saved selection",
     )
     def patch(self, request: Request, number: int) -> Response:
         return Response(self.shown(operations.change_selection(self.actor, self.link, number, self.body)))

@@ -1,5 +1,4 @@
-"""Stop and start the producers of a scope, of named queues, or on several brokers; look beforehand at what that would
-touch, and afterwards how far it has come."""
+"""Stop and start the producers of a scope, of named queues, or on several brokers: impact preview and progress."""
 
 from __future__ import annotations
 
@@ -20,20 +19,20 @@ from console.links.visible import visible_link, visible_links
 from console.operations import Aim
 from console.permissions.rights import Rights
 
-_SUMMED = ("queues", "producers", "already_stopped", "stopped", "draining", "missing")
+_TOTALS = ("queues", "producers", "already_stopped", "stopped", "draining", "missing")
 
 
 class _AimView(BrokerView):
-    """All take the same aim, about one broker or several, and give the same kind of answer."""
+    """Base of calls on a scope of one broker, or on several brokers with a combined response."""
 
-    def answer(self, ask: Callable[[BrokerLink, Aim], Mapping[str, Any]]) -> Response:
+    def answer(self, call: Callable[[BrokerLink, Aim], Mapping[str, Any]]) -> Response:
         aim = self.aim()
         if "brokers" not in self.body:
-            return Response(dict(ask(self.link, aim)))
+            return Response(dict(call(self.link, aim)))
         wanted = _brokers(self.rights, self.body["brokers"])
         if aim.scope.type != "Broker" or aim.queues is not None:
-            raise InvalidValue({"brokers": "several brokers can only be meant where the scope is the broker"})
-        return Response(_together(wanted, lambda one: ask(one, aim)))
+            raise InvalidValue({"brokers": "brokers needs type=Broker as the scope, and no queues"})
+        return Response(_call_all(wanted, lambda link: call(link, aim)))
 
     def aim(self) -> Aim:
         body = self.body
@@ -52,14 +51,13 @@ class StopProducersView(_AimView):
         request=stops_schema.StopRequest,
         responses={200: stops_schema.StopAnswer, **schema.WRITE_REFUSALS},
         summary="Stop all producers of a scope",
-        description="Idempotent, kept across restarts of the broker, and audited with its reason. With `for_ms` or"
-        " `below` the broker starts them again by itself.",
+        description="Idempotent, and audited with its reason. Stops survive restarts of the broker. With `for_ms` or",
     )
     def post(self, request: Request) -> Response:
         return self.answer(
-            lambda one, aim: operations.stop_producers(
+            lambda link, aim: operations.stop_producers(
                 self.actor,
-                one,
+                link,
                 aim,
                 reason=self.body["reason"],
                 for_ms=self.body["for_ms"],
@@ -74,14 +72,14 @@ class StartProducersView(_AimView):
         request=stops_schema.StartRequest,
         responses={200: stops_schema.StopAnswer, **schema.WRITE_REFUSALS},
         summary="Start all producers of a scope",
-        description="Lifts the operator's stops of the scope, with `only` this very stop and none inside it; an"
-        " overfull queue still holds its producers.",
+        description="Lifts the stops of the scope and those nested in it; with `only`, nested stops stay. An overfull"
+        " queue still blocks its producers.",
     )
     def post(self, request: Request) -> Response:
         return self.answer(
-            lambda one, aim: operations.start_producers(
+            lambda link, aim: operations.start_producers(
                 self.actor,
-                one,
+                link,
                 aim,
                 reason=self.body["reason"],
                 only=self.body["only"],
@@ -95,9 +93,9 @@ class StopPreviewView(_AimView):
         parameters=[schema.BROKER],
         request=stops_schema.StopPreviewRequest,
         responses={200: stops_schema.StopPreview, **schema.READ_REFUSALS},
-        summary="Tell what a stop would touch",
-        description="With `match` instead of `queues`, the queues that match are told as `objects`, so that what was"
-        " previewed is what is stopped.",
+        summary="Preview the impact of a stop",
+        description="With `match` instead of `queues`, `objects` lists the matching queues, so that a stop can name"
+        " exactly the queues that were previewed.",
     )
     def post(self, request: Request) -> Response:
         if "selection" in self.body:
@@ -115,48 +113,49 @@ class StopProgressView(_AimView):
         parameters=[schema.BROKER],
         request=stops_schema.StopScope,
         responses={200: stops_schema.StopProgress, **schema.READ_REFUSALS},
-        summary="Tell how far a stop has come",
+        summary="Get stop progress",
     )
     def post(self, request: Request) -> Response:
         return self.answer(operations.progress)
 
 
-def _matching(one: BrokerLink, match: Mapping[str, Any]) -> list[str]:
-    one.require_current()
-    rows = matching(one.queues(), search=match["search"], states=match["states"])
+def _matching(link: BrokerLink, match: Mapping[str, Any]) -> list[str]:
+    """Return the object names of matching queues, sorted. Raises NotFound if there are none."""
+    link.require_current()
+    rows = matching(link.queues(), search=match["search"], states=match["states"])
     if not rows:
-        raise NotFound("no queue matches any more")
+        raise NotFound("no queue matches")
     return sorted(row["object"] for row in rows)
 
 
 def _brokers(rights: Rights, slugs: Sequence[str]) -> list[BrokerLink]:
-    """Of these slugs, or of `["*"]` for all. Raises UnknownBroker."""
+    """Return the links of these slugs; `["*"]` means all. Raises UnknownBroker."""
     return visible_links(rights) if "*" in slugs else [visible_link(rights, slug) for slug in dict.fromkeys(slugs)]
 
 
-def _together(wanted: Sequence[BrokerLink], ask: Callable[[BrokerLink], Mapping[str, Any]]) -> dict[str, Any]:
-    """Ask every broker; one that cannot be reached does not keep the others from it. Raises BrokerUnreachable if none
-    answered, and whatever the only one refused."""
-    told: list[dict[str, Any]] = []
+def _call_all(wanted: Sequence[BrokerLink], call: Callable[[BrokerLink], Mapping[str, Any]]) -> dict[str, Any]:
+    """Call every broker and combine the results; a failed call becomes an `error` of its broker and does not stop the
+    others. Raises BrokerUnreachable if all calls failed, and the broker's own error if there is only one broker."""
+    entries: list[dict[str, Any]] = []
     good: list[Mapping[str, Any]] = []
-    for one in wanted:
-        entry: dict[str, Any] = {"broker": one.slug, "title": one.title}
+    for link in wanted:
+        entry: dict[str, Any] = {"broker": link.slug, "title": link.title}
         try:
-            answer = dict(ask(one))
+            answer = dict(call(link))
         except AdminError as error:
             if len(wanted) == 1:
                 raise
-            told.append({**entry, "error": str(error)})
+            entries.append({**entry, "error": str(error)})
             continue
         good.append(answer)
-        told.append({**entry, **answer})
+        entries.append({**entry, **answer})
     if not good:
-        raise BrokerUnreachable("; ".join(f"{entry['title']}: {entry['error']}" for entry in told))
-    summed = {name: sum(answer[name] for answer in good) for name in _SUMMED if name in good[0]}
-    largest = [{**queue, "broker": e["broker"]} for e in told for queue in e.get("largest", ())]
+        raise BrokerUnreachable("; ".join(f"{entry['title']}: {entry['error']}" for entry in entries))
+    totals = {name: sum(answer[name] for answer in good) for name in _TOTALS if name in good[0]}
+    largest = [{**queue, "broker": e["broker"]} for e in entries for queue in e.get("largest", ())]
     return {
-        **summed,
+        **totals,
         **({"changed": any(answer["changed"] for answer in good)} if "changed" in good[0] else {}),
         **({"largest": sorted(largest, key=lambda q: -q["producers"])[:5]} if "largest" in good[0] else {}),
-        "brokers": told,
+        "brokers": entries,
     }

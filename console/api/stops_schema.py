@@ -1,4 +1,4 @@
-"""The shapes of stops, starts and saved selections, for the OpenAPI description."""
+"""Serializers of the requests and responses of stops, starts and saved selections."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _BROKERS = serializers.ListField(
     child=TextField(),
     required=False,
     allow_empty=False,
-    help_text='Slugs of brokers, or ["*"] for all of them; the scope is then the broker. Each answers by itself.',
+    help_text='Slugs of brokers, or ["*"] for all; the scope must be type=Broker. Each broker has its own result.',
 )
 
 
 class StopScope(serializers.Serializer[Any]):
     scope = ObjectNameField("Object name of the broker, a virtual host, an exchange or a queue.")
     pattern = TextField(
-        "Only queues whose name matches: * one word, > or # any number of words at the end.", default=""
+        "Queues with a matching name: * matches one word; > or # matches any number of words at the end.", default=""
     )
     queues = serializers.ListField(
         child=TextField(),
         required=False,
         allow_null=True,
-        help_text="Only these queues, by object names; the scope is then the broker. Each gets a stop of its own.",
+        help_text="These queues, by object name; the scope must be type=Broker. Each queue gets a stop of its own.",
     )
     selection = number_field(
-        "Only the queues of this saved selection, as it is now, instead of queues; the scope is then the broker.",
+        "Number of a saved selection, instead of queues; the scope must be type=Broker.",
         required=False,
     )
     brokers = _BROKERS
 
 
 class SelectionGiven(serializers.Serializer[Any]):
-    name = TextField("What people choose it by.", max_length=80)
-    shared = FlagField("Whether everybody sees it; that needs an operator.")
-    search = TextField("Text in the queue's name.", default="", max_length=200)
+    name = TextField("Name of the selection.", max_length=80)
+    shared = FlagField("Whether all users see it; requires the role operator.")
+    search = TextField("Queues with this text in their name.", default="", max_length=200)
     states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list)
     queues = serializers.ListField(
         child=TextField(),
@@ -48,7 +48,7 @@ class SelectionGiven(serializers.Serializer[Any]):
         allow_null=True,
         min_length=1,
         max_length=MOST_NAMED,
-        help_text="Object names, instead of a filter.",
+        help_text="Object names of queues, instead of a filter.",
     )
 
 
@@ -56,38 +56,42 @@ SelectionChange = change_of("SelectionChange", SelectionGiven)
 
 
 class Selection(serializers.Serializer[Any]):
-    id = number_field("Its number.")
-    name = text_field("What people choose it by.")
+    id = number_field("Number of the selection.")
+    name = text_field("Name of the selection.")
     shared = serializers.BooleanField()
-    owner = text_field("Whose it is.")
-    own = serializers.BooleanField(help_text="Whether it is yours.")
-    search = text_field("Text in the queue's name.")
+    owner = text_field("User name of the owner.")
+    own = serializers.BooleanField(help_text="Whether you own it.")
+    search = text_field("Queues with this text in their name.")
     states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)))
     queues = serializers.ListField(child=serializers.CharField(), allow_null=True)
 
 
 class StopMatch(serializers.Serializer[Any]):
-    search = TextField("Text in the queue's name.", default="")
+    search = TextField("Queues with this text in their name.", default="")
     states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list)
 
 
 class StopPreviewRequest(StopScope):
-    match = StopMatch(required=False, help_text="Queues as the overview shows them, instead of queues.")
-    reason = TextField("As for the stop itself; it changes nothing here.", default="")
+    match = StopMatch(required=False, help_text="Filter of queues, instead of queues.")
+    reason = TextField("As for the stop itself; ignored here.", default="")
 
 
 class StopRequest(StopScope):
-    reason = TextField(REASON, allow_blank=True)  # an empty one is refused where the attempt is audited
-    for_ms = CountField("Resume automatically after this many milliseconds. 0: not by time.")
+    reason = TextField(
+        REASON, allow_blank=True
+    )  # the operation refuses an empty reason, so that the attempt is audited
+    for_ms = CountField("Resume automatically after this many milliseconds. 0: no time limit.")
     below = CountField(
-        "Resume automatically when the depth of all its queues is at or below this percentage of their capacity. 0: at"
-        " no depth."
+        "Resume automatically when the depth of all its queues is at or below this percentage of their capacity. 0: no"
+        " limit."
     )
 
 
 class StartRequest(StopScope):
-    reason = TextField(REASON, allow_blank=True)  # an empty one is refused where the attempt is audited
-    only = FlagField("Lift this very stop, and none inside its scope.")
+    reason = TextField(
+        REASON, allow_blank=True
+    )  # the operation refuses an empty reason, so that the attempt is audited
+    only = FlagField("Lift only this stop, not those nested in its scope.")
     rate = CountField("Staged start: messages per second into each queue, doubled with every step. 0: not staged.")
     step_ms = CountField("Staged start: duration of a step in milliseconds; 0: 10 s.")
     halt = CountField("Staged start: stop all producers again if a queue is above this percentage. 0: do not.")
@@ -96,36 +100,40 @@ class StartRequest(StopScope):
 _stop = TYPES["Broker"].operation("stop-producers")
 assert _stop is not None
 _EACH = serializers.ListField(
-    child=serializers.DictField(), required=False, help_text="With brokers: what each answered, or its error."
+    child=serializers.DictField(), required=False, help_text="With `brokers`: the result or the error of each."
 )
 StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH)
 
 
 class StopProgress(serializers.Serializer[Any]):
-    queues = number_field("Queues it touches.")
-    producers = number_field("Producers attached to them.")
-    draining = number_field("Of them, those from whom messages may still arrive.")
-    stopped = number_field("Of them, those that are held and hold no credit.")
+    queues = number_field("Number of affected queues.")
+    producers = number_field("Producers attached to these queues.")
+    draining = number_field("Producers that may still have messages in flight.")
+    stopped = number_field("Producers that are blocked and have no outstanding credit.")
     brokers = _EACH
 
 
 class PreviewQueue(serializers.Serializer[Any]):
     object = object_field()
-    virtualhost = text_field("Its virtual host.")
-    name = text_field("Its name.")
-    state = text_field("Its flow-control state.")
-    depth_messages = number_field("Messages held.")
-    depth_bytes = number_field("Bytes held.")
-    producers = number_field("Attached producers.")
+    virtualhost = text_field("Virtual host.")
+    name = text_field("Name of the queue.")
+    state = text_field("Flow-control state.")
+    depth_messages = number_field("Depth in messages.")
+    depth_bytes = number_field("Depth in bytes.")
+    producers = number_field("Number of attached producers.")
 
 
 class StopPreview(serializers.Serializer[Any]):
-    queues = number_field("Queues that it would touch.")
-    producers = number_field("Producers attached to them.")
-    already_stopped = number_field("Queues among them that are stopped already.")
-    percent_used = number_field("How full the fullest of them is; null without a capacity.", allow_null=True)
+    queues = number_field("Number of affected queues.")
+    producers = number_field("Producers attached to these queues.")
+    already_stopped = number_field("Affected queues that are already stopped.")
+    percent_used = number_field(
+        "Highest usage of a queue, percent of its capacity; null without a capacity.", allow_null=True
+    )
     largest = PreviewQueue(many=True, help_text="The queues with the most producers.")
     objects = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="With match: the queues that match."
+        child=serializers.CharField(),
+        required=False,
+        help_text="With `match` or `selection`: object names of the queues.",
     )
     brokers = _EACH

@@ -1,4 +1,4 @@
-"""Answers that are sent while they are being made, a part at a time."""
+"""Streamed responses, for exports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from django.http import HttpRequest, StreamingHttpResponse
 def streamed(
     request: HttpRequest, parts: Iterator[bytes], content_type: str, filename: str, *, database: bool = False
 ) -> StreamingHttpResponse:
-    """A file to keep. `database`: making its parts asks the database, whose connection belongs to one thread."""
-    # A server of the one sort would read all parts of the other sort before it sends the first.
+    """Return a file download. `database`: the parts come from the database, whose connection belongs to one thread."""
+    # Django reads a synchronous iterator completely before it responds under ASGI, and an asynchronous one under WSGI.
     content = _in_threads(parts, one=database) if isinstance(request, ASGIRequest) else parts
     answer = StreamingHttpResponse(content, content_type=content_type)
     answer["Content-Disposition"] = f'attachment; filename="{filename}"'
@@ -21,6 +21,6 @@ def streamed(
 
 
 async def _in_threads(parts: Iterator[bytes], *, one: bool) -> AsyncIterator[bytes]:
-    following = sync_to_async(lambda: next(parts, None), thread_sensitive=one)
-    while (part := await following()) is not None:
+    next_part = sync_to_async(lambda: next(parts, None), thread_sensitive=one)
+    while (part := await next_part()) is not None:
         yield part

@@ -1,5 +1,5 @@
-"""A call takes only what its description declares, as it declares it: a misspelt filter must not quietly mean "all of
-them", nor a misspelt end of a stop "for ever". The serializer that describes a body is what checks it."""
+"""Strict validation: a call refuses parameters and fields that it does not declare. A misspelt filter must not silently
+match everything, nor a misspelt end of a stop make it unlimited. The serializer in OpenAPI validates the body."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from brokers.admin import InvalidValue
 from console.api.request_body import Body, body_faults, validated
 from console.api.unknown_names import unknown
 
-#: Declared by calls that take names of attributes, too: those say themselves which there are (`reading.where_in`).
+#: Declared by calls that also accept attribute names as parameters; `reading.where_in` checks those.
 ANY = "(attribute)"
 
 
 class StrictAPIView(APIView):
-    """A view that refuses parameters after the `?` that it does not declare, and bodies that its request serializer
-    does not allow. Raises InvalidValue."""
+    """A view that refuses undeclared query parameters, and bodies that its request serializer does not allow. Raises
+    InvalidValue."""
 
-    #: What the request serializer made of the body, with its defaults; of a call without a body empty.
+    #: The validated body with defaults; empty for a call without a body.
     body: Mapping[str, Any] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if (request.method or "").lower() not in self._answered():
+        if (request.method or "").lower() not in self._methods():
             self.http_method_not_allowed(request, *args, **kwargs)
         wrong: dict[str, str] = {}
         if request.query_params:
@@ -45,11 +45,11 @@ class StrictAPIView(APIView):
             raise InvalidValue(wrong)
         self.body = validated(request.data, body) if has_body else {}
 
-    def _answered(self) -> set[str]:
+    def _methods(self) -> set[str]:
         return {method for method in self.http_method_names if hasattr(self, method)}
 
     def _parameters(self, request: Request) -> list[OpenApiParameter]:
-        """In the order of the description."""
+        """Return the declared query parameters in the order of the description."""
         found = self._described(request).get_override_parameters()
         query = OpenApiParameter.QUERY
         return [each for each in found if isinstance(each, OpenApiParameter) and each.location == query]
@@ -67,7 +67,7 @@ class StrictAPIView(APIView):
 
 
 def _repeated(given: QueryDict, declared: Mapping[str, OpenApiParameter]) -> Iterator[tuple[str, str]]:
-    """Only one of several values would count, and nothing says which."""
+    """Yield an error for each parameter that is repeated although only one of its values would count."""
     for name, parameter in declared.items():
         if not parameter.many and len(values := given.getlist(name)) > 1:
-            yield name, f"{name} is given {len(values)} times: it is taken once"
+            yield name, f"{name} is given {len(values)} times: give it once"

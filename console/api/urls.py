@@ -1,4 +1,4 @@
-"""Where each part of the interface is, under /api/."""
+"""URLs of the API under /api/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a queue or a producer is blocked: the whole chain, and everybody it concerns."""
+"""Why a queue or a producer is blocked: causes, producers, consumers and connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WhyView(BrokerView):
             schema.parameter("object", "Object name of a queue or a producer.", required=True),
         ],
         responses={200: schema.Why, **schema.READ_REFUSALS},
-        summary="Why a queue or a producer is blocked",
+        summary="Explain why a queue or a producer is blocked",
     )
     def get(self, request: Request) -> Response:
         name = object_in(request.query_params)

@@ -14,7 +14,7 @@ _API = "/api/"
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return _answer(request, 403, "Not allowed", _said(exception), "You may not do that.")
+    return _answer(request, 403, "Not allowed", _said(exception), "You do not have permission to do that.")
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

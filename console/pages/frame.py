@@ -20,7 +20,7 @@ def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
     rights = rights_in(request)
     found = [broker for broker in settings.HEADGATE_BROKERS if rights.sees(broker["slug"])]
     if not found:
-        raise PermissionDenied("You have no role yet. An administrator gives you one, under Access.")
+        raise PermissionDenied("You have no role yet. An administrator can assign one on the Access page.")
     return found
 
 

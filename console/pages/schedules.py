@@ -12,7 +12,7 @@ from brokers.model import POLICY
 from console.access.people import rights_in
 from console.links.visible import visible_link
 from console.pages.frame import frame
-from console.schedules.editing import sees
+from console.schedules.editing import can_see
 from console.schedules.models import Schedule
 
 _FIELDS = [asdict(attribute) for attribute in POLICY]
@@ -29,7 +29,7 @@ def schedules(request: HttpRequest) -> HttpResponse:
 def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
     """`number` 0: a new one."""
     found = get_object_or_404(Schedule, pk=number) if number else None
-    if found is not None and not sees(rights_in(request), found):
+    if found is not None and not can_see(rights_in(request), found):
         raise Http404(f"There is no schedule {number}.")
     context = frame(
         request,

@@ -41,7 +41,7 @@ SCHEDULE: dict[str, Any] = {of.name: of.get_default() for of in Schedule._meta.f
 AHEAD = 5
 
 
-def shown(schedule: Schedule) -> dict[str, Any]:
+def schedule_json(schedule: Schedule) -> dict[str, Any]:
     coming = [] if schedule.paused else upcoming(rule_for(schedule), timezone.now(), AHEAD)
     return {
         "id": schedule.pk,
@@ -55,7 +55,7 @@ def shown(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def run_shown(run: Run) -> dict[str, Any]:
+def run_json(run: Run) -> dict[str, Any]:
     fields = (
         "schedule_name", "broker", "action", "target", "pattern", "attributes", "user_name", "due", "ends", "state",
         "before", "began", "finished", "begin_said", "end_said", "tries"
@@ -63,7 +63,7 @@ def run_shown(run: Run) -> dict[str, Any]:
     return {"id": run.pk, "schedule": run.schedule_id, **{field: getattr(run, field) for field in fields}}
 
 
-def make(by: Actor, given: Mapping[str, Any]) -> Schedule:
+def create(by: Actor, given: Mapping[str, Any]) -> Schedule:
     """Raises PermissionDenied, InvalidValue."""
     given = {**SCHEDULE, **given}
     about = {"slug": given["broker"], "virtualhost": _host(given["target"]), "reason": given["reason"]}
@@ -116,7 +116,7 @@ def pause(by: Actor, schedule: Schedule, paused: bool) -> Schedule:
         return schedule
 
 
-def remove(by: Actor, schedule: Schedule) -> None:
+def delete(by: Actor, schedule: Schedule) -> None:
     """Raises PermissionDenied, InvalidValue while a window is open."""
     with _change(by, schedule, "delete") as this:
         this.before = _audited(schedule)
@@ -169,7 +169,7 @@ def need_of(action: str, target: ObjectName, attributes: Mapping[str, Any]) -> N
     return needed(target, operation, attributes)
 
 
-def sees(rights: Rights, of: Schedule | Run) -> bool:
+def can_see(rights: Rights, of: Schedule | Run) -> bool:
     return rights.may(Role.VIEWER, of.broker, host_of(ObjectName.parse(of.target)))
 
 

@@ -83,9 +83,9 @@ def kept() -> None:
     """One of each thing with a page of its own that the console keeps: a bulk edit, a rule of alerts, a schedule."""
     boss = Actor(User.objects.get(username="adele"))
     on = {"broker": "local", "name": "night"}
-    receiver = alerts.make_receiver(boss, {"name": "hook", "kind": "webhook", "url": "https://hook.example.org/"})
-    alerts.make_rule(boss, {**on, "kinds": ["flapping"], "receivers": [receiver.pk]})
-    schedules.make(boss, {**on, "action": "stop", "target": QUEUE, "zone": "UTC", "hour": "3", "lasts": 60})
+    receiver = alerts.create_receiver(boss, {"name": "hook", "kind": "webhook", "url": "https://hook.example.org/"})
+    alerts.create_rule(boss, {**on, "kinds": ["flapping"], "receivers": [receiver.pk]})
+    schedules.create(boss, {**on, "action": "stop", "target": QUEUE, "zone": "UTC", "hour": "3", "lasts": 60})
     begin_bulk(boss, link("local"), Selection(virtualhost="default"), {"capacity_messages": 30}, reason="a look")
     connections.close_all()
 

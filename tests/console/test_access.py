@@ -67,11 +67,11 @@ def make_told(boss: Actor) -> None:
     """A rule of alerts that fires and has told somebody, a silence, and a schedule with a run, all about blue."""
     now = timezone.now()
     hook = {"name": "hook", "kind": "webhook", "url": f"https://{SECRET}.example.org/{SECRET}"}
-    receiver = alerts.make_receiver(boss, hook)
+    receiver = alerts.create_receiver(boss, hook)
     scope = {"broker": "local", "virtualhost": "blue"}
     given = {"name": f"{SECRET} rule", "kinds": ["flapping"], "receivers": [receiver.pk], **scope}
-    rule = alerts.make_rule(boss, given)
-    alerts.make_silence(boss, {**scope, "pattern": f"{SECRET}.>", "minutes": 60})
+    rule = alerts.create_rule(boss, given)
+    alerts.create_silence(boss, {**scope, "pattern": f"{SECRET}.>", "minutes": 60})
     seen = {"broker": "local", "object": str(HIDDEN), "kind": "flapping", "since": now, "seen": now}
     alert = Alert.objects.create(rule=rule, state="firing", **seen)
     told = Notification.objects.create(
@@ -80,7 +80,7 @@ def make_told(boss: Actor) -> None:
     Delivery.objects.create(notification=told, receiver=receiver, receiver_name="hook", state="failed", due=now)
     AllowedNetwork.objects.create(network="10.0.0.0/8", added_by="boss")
     night = {"name": f"{SECRET} night", "broker": "local", "action": "stop", "target": str(HIDDEN), "zone": "UTC"}
-    schedule = schedules.make(boss, {**night, "hour": "3", "lasts": 60})
+    schedule = schedules.create(boss, {**night, "hour": "3", "lasts": 60})
     Schedule.objects.update(next=now)
     carrying_out.claim_due(now)
     assert Run.objects.get().schedule == schedule

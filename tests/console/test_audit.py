@@ -181,7 +181,7 @@ def test_what_is_found_is_taken_away_as_csv_and_as_json(three: None, as_viewer: 
 
 
 def test_a_large_trail_is_taken_away_in_parts(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "_PART", 10)
+    monkeypatch.setattr(audit, "_BATCH", 10)
     for n in range(25):
         entry(reason=str(n))
     answer = as_viewer.get("/api/v1/audit/file/", {"as": "json"})

@@ -28,9 +28,13 @@ ORDERS = object_name("Queue", virtualhost="default", name="orders")
         ("history/top/?form=1", {"form": ["there is no parameter form: did you mean from?"]}),
         (
             "conditions/?x=1&broker=local",
-            {"x": ["there is no parameter x: there is broker, object, kind, severity, search, page and page_size"]},
+            {
+                "x": [
+                    "there is no parameter x: parameters are broker, object, kind, severity, search, page and page_size"
+                ]
+            },
         ),
-        ("me/?verbose=1", {"verbose": ["there is no parameter verbose: this takes none"]}),
+        ("me/?verbose=1", {"verbose": ["there is no parameter verbose: this call has no parameters"]}),
         ("queues/?stat=OVERFULL", {"stat": ["stat is not an attribute of Queue"]}),
     ],
 )
@@ -154,7 +158,7 @@ def views_of(patterns: Sequence[Any]) -> Iterator[type[APIView]]:
             {"action": ["changes, item 2: action is 'drop': it must be one of update, create, delete"]},
         ),
         ("policies/preview/", {"changes": []}, {"changes": ["changes has 0 items: it must have at least one"]}),
-        ("policies/file/", {"dry_run": True}, {"yaml": ["yaml is missing: The file, see `manage.py policies`."]}),
+        ("policies/file/", {"dry_run": True}, {"yaml": ["yaml is missing: Policy file, as of `manage.py policies`."]}),
         (
             "selections/",
             {"name": "x" * 81, "states": ["OVERFULL", "FULL"]},

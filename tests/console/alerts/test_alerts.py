@@ -62,8 +62,8 @@ def evaluator(clock: Clock) -> Evaluator:
 
 def ruled(by: Actor, hook: Received, kinds: list[str], **more: Any) -> Rule:
     AllowedNetwork.objects.get_or_create(network="127.0.0.0/8")
-    receiver = editing.make_receiver(by, {"name": "hook", "kind": "webhook", "url": hook.url})
-    return editing.make_rule(by, {"name": "rule", "kinds": kinds, "receivers": [receiver.pk], **more})
+    receiver = editing.create_receiver(by, {"name": "hook", "kind": "webhook", "url": hook.url})
+    return editing.create_rule(by, {"name": "rule", "kinds": kinds, "receivers": [receiver.pk], **more})
 
 
 @pytest.fixture
@@ -267,8 +267,8 @@ def test_mail_reaches_a_real_server_and_is_tried_again(stuck: Broker, by: Actor,
     with smtp_receiver() as (box, port):
         settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
         box.refuse = 1
-        receiver = editing.make_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
-        editing.make_rule(by, {"name": "rule", "kinds": [STUCK], "receivers": [receiver.pk]})
+        receiver = editing.create_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
+        editing.create_rule(by, {"name": "rule", "kinds": [STUCK], "receivers": [receiver.pk]})
         evaluator(Clock()).look()
         delivery = Delivery.objects.get()
         assert delivery.state == DeliveryState.WAITING
@@ -282,8 +282,8 @@ def test_mail_reaches_a_real_server_and_is_tried_again(stuck: Broker, by: Actor,
 
 
 def test_without_a_mail_server_it_says_so_at_once(broker: Broker, by: Actor) -> None:
-    receiver = editing.make_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
-    delivery = editing.try_receiver(by, receiver)
+    receiver = editing.create_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
+    delivery = editing.send_test(by, receiver)
     delivery.refresh_from_db()
     assert delivery.state == DeliveryState.FAILED
     assert "HEADGATE_MAIL_HOST" in delivery.attempts[0]["outcome"]
@@ -367,8 +367,8 @@ def test_the_log_outlives_the_rule_and_the_receiver(
 ) -> None:
     rule = ruled(by, hook, [STUCK])
     evaluator(Clock()).look()
-    editing.remove_rule(by, rule)
-    editing.remove_receiver(by, Receiver.objects.get())
+    editing.delete_rule(by, rule)
+    editing.delete_receiver(by, Receiver.objects.get())
     (told,) = as_viewer.get(f"{API}log/").json()["results"]
     assert (told["rule_name"], told["deliveries"][0]["receiver_name"]) == ("rule", "hook")
     assert Notification.objects.count() == 1

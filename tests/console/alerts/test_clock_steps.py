@@ -75,7 +75,7 @@ def by_whom(operator: User) -> Actor:
 
 
 def ruled(by: Actor, **values: Any) -> World:
-    editing.make_rule(by, {"name": "rule", "kinds": [STUCK], **values})
+    editing.create_rule(by, {"name": "rule", "kinds": [STUCK], **values})
     world = World()
     world._look_at_the_clock()
     return world
@@ -108,7 +108,7 @@ def test_what_was_told_is_not_told_again_and_its_end_is(by_whom: Actor, by: int)
 def test_a_silence_lasts_as_long_as_was_asked_for(by_whom: Actor, by: int) -> None:
     world = ruled(by_whom)
     rule = Rule.objects.get()
-    silence = editing.make_silence(by_whom, {"rule": rule.pk, "minutes": 2})
+    silence = editing.create_silence(by_whom, {"rule": rule.pk, "minutes": 2})
     Silence.objects.filter(pk=silence.pk).update(until=world.now() + dt.timedelta(minutes=2))
     assert world.after(30) == []
     assert world.after(85, ahead=by) == []
@@ -119,7 +119,7 @@ def test_a_silence_that_was_made_after_the_clock_was_set_is_left_as_it_is(by_who
     world = ruled(by_whom)
     world.after(5)
     world.ahead += HOUR
-    silence = editing.make_silence(by_whom, {"rule": Rule.objects.get().pk, "minutes": 2})
+    silence = editing.create_silence(by_whom, {"rule": Rule.objects.get().pk, "minutes": 2})
     Silence.objects.filter(pk=silence.pk).update(until=world.now() + dt.timedelta(minutes=2))
     world.after(1)
     assert Silence.objects.get().until - world.now() < dt.timedelta(minutes=2)

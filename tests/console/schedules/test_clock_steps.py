@@ -39,7 +39,7 @@ def due(state: str) -> list[dt.datetime]:
 
 def hourly(by: Actor) -> None:  # noqa: F811
     """At each full hour; TEN is the first."""
-    editing.make(by, policy(once="", hour="*", minute="0"))
+    editing.create(by, policy(once="", hour="*", minute="0"))
     Schedule.objects.update(next=TEN)
 
 
@@ -61,14 +61,14 @@ def test_saved_again_after_the_clock_was_set_back_it_is_not_carried_out_again_an
     hourly(by)
     pass_to(TEN)
     Schedule.objects.update(next=TEN)  # as whoever saves it at half past nine plans it
-    editing.make(by, policy(name="another"))
+    editing.create(by, policy(name="another"))
     pass_to(TEN)
     assert sorted(Run.objects.values_list("schedule_name", "due")) == [("another", TEN), ("night", TEN)]
     assert Schedule.objects.get(name="night").next == TEN + HOUR
 
 
 def test_set_forward_what_was_left_out_is_said_and_the_last_counts(orders: Broker, by: Actor) -> None:  # noqa: F811
-    editing.make(by, policy(once="", hour="*", minute="0,15,30,45"))
+    editing.create(by, policy(once="", hour="*", minute="0,15,30,45"))
     Schedule.objects.update(next=TEN)
     pass_to(TEN - MINUTE)
     pass_to(TEN + HOUR - MINUTE)  # the clock was set
@@ -91,7 +91,7 @@ def test_set_forward_and_back_again_what_was_missed_for_it_has_its_turn(orders: 
 
 
 def test_the_same_of_one_that_is_due_once(orders: Broker, by: Actor) -> None:  # noqa: F811
-    editing.make(by, policy())
+    editing.create(by, policy())
     pass_to(TEN + 30 * MINUTE)
     assert (due("missed"), Schedule.objects.get().next) == ([TEN], None)
     pass_to(TEN - 30 * MINUTE)
@@ -113,7 +113,7 @@ def test_a_paused_schedule_is_planned_and_not_woken(orders: Broker, by: Actor) -
 
 
 def test_what_is_to_be_tried_again_is_tried_within_its_longest_pause(orders: Broker, by: Actor) -> None:  # noqa: F811
-    editing.make(by, policy(lasts=600))
+    editing.create(by, policy(lasts=600))
     orders.lose()
     pass_to(TEN + MINUTE)
     assert run().state == RunState.BEGINNING

@@ -82,7 +82,7 @@ def run() -> Run:
 
 
 def test_a_policy_is_set_at_the_beginning_of_its_window_and_put_back_at_its_end(orders: Broker, by: Actor) -> None:
-    editing.make(by, policy(lasts=60))
+    editing.create(by, policy(lasts=60))
     pass_to(TEN - MINUTE)
     assert (capacity(orders), Run.objects.count()) == (100, 0)
     pass_to(TEN)
@@ -99,7 +99,7 @@ def test_a_policy_is_set_at_the_beginning_of_its_window_and_put_back_at_its_end(
 
 
 def test_what_somebody_changed_meanwhile_is_left_as_it_is(orders: Broker, by: Actor) -> None:
-    editing.make(by, given(action="policy", attributes={"capacity_messages": 7, "mechanism": "hold"}, lasts=60))
+    editing.create(by, given(action="policy", attributes={"capacity_messages": 7, "mechanism": "hold"}, lasts=60))
     pass_to(TEN)
     version = orders.do(lambda memory: memory.management.read(ORDERS)["version"])
     update_object(by, orders.link, ORDERS, {"capacity_messages": 50}, version=version)
@@ -110,7 +110,7 @@ def test_what_somebody_changed_meanwhile_is_left_as_it_is(orders: Broker, by: Ac
 
 
 def test_producers_are_stopped_for_a_window_and_started_again(orders: Broker, by: Actor) -> None:
-    editing.make(by, given(lasts=60, reason="batch"))
+    editing.create(by, given(lasts=60, reason="batch"))
     pass_to(TEN)
     assert stops(orders) == ["schedule night: batch"]
     pass_to(TEN + 60 * MINUTE)
@@ -120,7 +120,7 @@ def test_producers_are_stopped_for_a_window_and_started_again(orders: Broker, by
 
 def test_a_stop_that_was_there_before_is_nobodys_to_lift(orders: Broker, by: Actor) -> None:
     stop_producers(by, orders.link, Aim(ORDERS), reason="incident 7")
-    editing.make(by, given(lasts=60))
+    editing.create(by, given(lasts=60))
     pass_to(TEN)
     assert "stopped already by olga (incident 7)" in run().begin_said
     pass_to(TEN + 60 * MINUTE)
@@ -128,7 +128,7 @@ def test_a_stop_that_was_there_before_is_nobodys_to_lift(orders: Broker, by: Act
 
 
 def test_producers_that_somebody_started_and_stopped_anew_stay_stopped(orders: Broker, by: Actor) -> None:
-    editing.make(by, given(lasts=60))
+    editing.create(by, given(lasts=60))
     pass_to(TEN)
     start_producers(by, orders.link, Aim(ORDERS), reason="over")
     stop_producers(by, orders.link, Aim(ORDERS), reason="incident 8")
@@ -139,7 +139,7 @@ def test_producers_that_somebody_started_and_stopped_anew_stay_stopped(orders: B
 
 def test_a_start_lifts_the_stop_at_its_time(orders: Broker, by: Actor) -> None:
     stop_producers(by, orders.link, Aim(ORDERS), reason="overnight")
-    editing.make(by, given(action="start"))
+    editing.create(by, given(action="start"))
     pass_to(TEN)
     assert stops(orders) == []
     assert run().state == RunState.DONE
@@ -149,7 +149,7 @@ def test_a_start_lifts_the_stop_at_its_time(orders: Broker, by: Actor) -> None:
 
 
 def test_two_workers_at_once_carry_it_out_once(orders: Broker, by: Actor) -> None:
-    editing.make(by, policy())
+    editing.create(by, policy())
     carrying_out.claim_due(TEN)
     carrying_out.claim_due(TEN)
     (number,) = carrying_out.due_runs(TEN)
@@ -162,7 +162,7 @@ def test_two_workers_at_once_carry_it_out_once(orders: Broker, by: Actor) -> Non
 
 
 def test_a_worker_that_died_after_the_change_still_puts_back_what_was_before(orders: Broker, by: Actor) -> None:
-    editing.make(by, policy(lasts=60))
+    editing.create(by, policy(lasts=60))
     carrying_out.claim_due(TEN)
     version = orders.do(lambda memory: memory.management.read(ORDERS)["version"])
     Run.objects.update(before={"capacity_messages": 100}, lease_until=TEN - MINUTE)
@@ -174,21 +174,21 @@ def test_a_worker_that_died_after_the_change_still_puts_back_what_was_before(ord
 
 
 def test_a_window_is_begun_late_while_it_lasts_and_missed_after_it(orders: Broker, by: Actor) -> None:
-    editing.make(by, policy(lasts=60))
-    editing.make(by, policy(lasts=20, name="short"))
+    editing.create(by, policy(lasts=60))
+    editing.create(by, policy(lasts=20, name="short"))
     pass_to(TEN + 30 * MINUTE)
     states = dict(Run.objects.values_list("schedule_name", "state"))
     assert states == {"night": RunState.OPEN, "short": RunState.MISSED}
 
 
 def test_what_has_no_end_is_missed_if_it_is_too_late(orders: Broker, by: Actor) -> None:
-    editing.make(by, policy())
+    editing.create(by, policy())
     pass_to(TEN + 16 * MINUTE)
     assert (run().state, capacity(orders)) == (RunState.MISSED, 100)
 
 
 def test_of_several_times_that_passed_the_last_one_counts(orders: Broker, by: Actor) -> None:
-    editing.make(by, policy(once="", hour="*", minute="0"))
+    editing.create(by, policy(once="", hour="*", minute="0"))
     first = Schedule.objects.get().next
     assert first is not None
     pass_to(TEN + 2 * MINUTE)
@@ -204,7 +204,7 @@ def test_next_run_planned_when_days_and_weekdays_both_had_to_match_is_planned_ag
     day = dt.timedelta(days=1)
     sooner, later = TEN + 2 * day, TEN + 3 * day
     days, weekdays = str(sooner.day), str(later.isoweekday() % 7)
-    editing.make(by, policy(once="", hour="10", days=days, weekdays=weekdays))
+    editing.create(by, policy(once="", hour="10", days=days, weekdays=weekdays))
     Schedule.objects.update(next=TEN + 300 * day)  # as an earlier version left it
     pass_to(TEN)
     assert Schedule.objects.get().next == sooner
@@ -213,7 +213,7 @@ def test_next_run_planned_when_days_and_weekdays_both_had_to_match_is_planned_ag
 
 
 def test_a_broker_that_is_away_is_tried_again_and_the_end_for_as_long_as_it_takes(orders: Broker, by: Actor) -> None:
-    editing.make(by, policy(lasts=60))
+    editing.create(by, policy(lasts=60))
     orders.lose()
     pass_to(TEN)
     assert (run().state, run().tries) == (RunState.BEGINNING, 1)
@@ -234,7 +234,7 @@ def test_a_broker_that_is_away_is_tried_again_and_the_end_for_as_long_as_it_take
 
 
 def test_rights_are_those_of_the_moment_it_is_carried_out(orders: Broker, by: Actor, operator: User) -> None:
-    editing.make(by, policy())
+    editing.create(by, policy())
     operator.groups.clear()
     pass_to(TEN)
     assert (run().state, capacity(orders)) == (RunState.FAILED, 100)
@@ -245,7 +245,7 @@ def test_rights_are_those_of_the_moment_it_is_carried_out(orders: Broker, by: Ac
 def test_whoever_has_left_changes_nothing_any_more_and_somebody_else_ends_the_window(
     orders: Broker, by: Actor, operator: User, as_administrator: APIClient
 ) -> None:
-    editing.make(by, policy(lasts=60))
+    editing.create(by, policy(lasts=60))
     pass_to(TEN)
     operator.is_active = False
     operator.save()
@@ -258,7 +258,7 @@ def test_whoever_has_left_changes_nothing_any_more_and_somebody_else_ends_the_wi
 
 
 def test_a_viewer_sees_schedules_and_changes_none(orders: Broker, by: Actor, as_viewer: APIClient) -> None:
-    schedule = editing.make(by, policy(lasts=60))
+    schedule = editing.create(by, policy(lasts=60))
     pass_to(TEN)
     assert as_viewer.get(API).json()[0]["name"] == "night"
     assert as_viewer.get(f"{API}runs/").json()["results"][0]["state"] == "open"
@@ -273,7 +273,7 @@ def test_a_viewer_sees_schedules_and_changes_none(orders: Broker, by: Actor, as_
 
 
 def test_a_paused_schedule_begins_nothing_and_its_open_window_ends(orders: Broker, by: Actor) -> None:
-    schedule = editing.make(by, policy(once="", hour="10", lasts=60))
+    schedule = editing.create(by, policy(once="", hour="10", lasts=60))
     Schedule.objects.update(next=TEN)
     pass_to(TEN)
     editing.pause(by, Schedule.objects.get(pk=schedule.pk), True)
@@ -285,7 +285,7 @@ def test_a_paused_schedule_begins_nothing_and_its_open_window_ends(orders: Broke
 
 
 def test_an_open_window_ends_as_it_was_begun_though_the_schedule_was_changed(orders: Broker, by: Actor) -> None:
-    schedule = editing.make(by, policy(lasts=60))
+    schedule = editing.create(by, policy(lasts=60))
     pass_to(TEN)
     editing.change(by, schedule, {"action": "stop", "lasts": 0, "paused": True}, version=1)
     pass_to(TEN + 60 * MINUTE)
@@ -293,9 +293,9 @@ def test_an_open_window_ends_as_it_was_begun_though_the_schedule_was_changed(ord
 
 
 def test_two_that_are_due_at_one_time_are_woken_each_by_itself(orders: Broker, by: Actor) -> None:
-    one, other = (editing.make(by, policy(name=name)) for name in ("one", "other"))
+    one, other = (editing.create(by, policy(name=name)) for name in ("one", "other"))
     assert moments() == {f"wake for schedule {each.pk}": TEN for each in (one, other)}
-    editing.remove(by, one)
+    editing.delete(by, one)
     assert moments() == {f"wake for schedule {other.pk}": TEN}
     assert ClockedSchedule.objects.count() == 1
 
