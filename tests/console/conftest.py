@@ -54,6 +54,10 @@ class Broker:
         """A second passes and the samples of it are sent."""
         self.do(lambda memory: (memory.advance(1000), memory.sample()))
 
+    def sample_until(self, condition: Callable[[], object]) -> None:
+        """Let the broker's seconds pass as quickly as the link takes them, until the condition is true."""
+        until(lambda: condition() or self.sample())
+
     def connected(self) -> BrokerLink:
         """The link, connected."""
         until(lambda: self.link.connected)

@@ -74,9 +74,7 @@ def stuck(broker: Broker) -> Broker:
     )
     broker.memory.fill("orders", 6)
     broker.connected()
-    for _ in range(8):
-        broker.sample()
-    until(lambda: any(c.finding.kind == STUCK for c in broker.link.conditions()))
+    broker.sample_until(lambda: any(c.finding.kind == STUCK for c in broker.link.conditions()))
     return broker
 
 
