@@ -55,7 +55,8 @@ def test_memory_overshoots_its_limit_by_one_message_a_producer_at_most(
     simulation.broker.shortages.set_limits({"memory_limit": limit})
     queues = [simulation.queue(f"q{n}") for n in range(data.draw(st.integers(1, 3)))]
     senders = [simulation.sender(queues[n % len(queues)]) for n in range(count)]
-    size_of = {queue: data.draw(st.integers(50, 300_000)) for queue in queues}
+    # Not below 1/2,000 of the limit: hundreds of thousands of messages would show nothing more, and take minutes.
+    size_of = {queue: data.draw(st.integers(max(50, limit // 2000), 300_000)) for queue in queues}
     sizes = {sender: size_of[sender.producer.queue] for sender in senders}
     until_nobody_sends(simulation, senders, sizes)
     used = in_memory(simulation.broker)
