@@ -1,9 +1,9 @@
 """THE interface between a console and any broker: one Protocol, frozen snapshots, and the errors it may raise.
 
-A driver in `brokers/drivers/` speaks it to a real broker over the wire; `brokers/testing.py` has it in memory. One
-contract suite (`tests/drivers/`) holds both to it. Objects and their attributes are those of `brokers/model/`.
+A driver in `brokers/drivers/` implements it for a real broker over the network; `brokers/testing.py` implements it in
+memory. One contract suite (`tests/drivers/`) tests both. Objects and their attributes are those of `brokers/model/`.
 
-All methods are coroutines of one event loop. Nothing here knows a socket, Django or a particular broker.
+All methods are coroutines of one event loop. Nothing here depends on sockets, Django or a particular broker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brokers.model import ManagedType, ObjectName
 
 @dataclass(frozen=True, slots=True)
 class ManagedObject:
-    """What an object was at one moment. `version` names the state that an update is made from."""
+    """A snapshot of an object. An update gives the `version` on which it is based."""
 
     name: ObjectName
     version: int
@@ -38,7 +38,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A numbered fact. Numbers grow by one for ever, across restarts of the broker.
+    """A numbered fact. Numbers increase by one, also across restarts of the broker.
 
     `at`: ms since the epoch. `kind`: the name of a declared notification. `text`: the line of the broker log, without
     its timestamp. `attributes`: facts of this kind; an event about a queue carries that queue's `state`,
@@ -89,7 +89,7 @@ SAMPLED: tuple[str, ...] = (
 
 
 class AdminError(Exception):
-    """The broker refused, or could not be asked. The message is a sentence for people."""
+    """The broker refused a request, or cannot be reached. The message is a sentence for people."""
 
 
 class NotFound(AdminError):
@@ -101,7 +101,7 @@ class AlreadyExists(AdminError):
 
 
 class InvalidValue(AdminError):
-    """A value was refused. `errors` maps the attribute or argument to what is wrong with it."""
+    """A value is invalid. `errors` maps the attribute or argument to a sentence that says why."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(errors.values()))
@@ -121,11 +121,12 @@ class NotAllowed(AdminError):
 
 
 class BrokerUnreachable(AdminError):
-    """No answer: not connected, the connection was lost, or the time was up. Whether a change was made is unknown."""
+    """No answer: not connected, the connection was lost, or the request timed out. A change may have been made or
+    not."""
 
 
 class EventsExpired(AdminError):
-    """The events asked for are no longer kept. `first` is the number of the oldest one that is."""
+    """The requested events are no longer available. `first` is the number of the oldest one that is."""
 
     def __init__(self, message: str, first: int) -> None:
         super().__init__(message)
@@ -133,14 +134,14 @@ class EventsExpired(AdminError):
 
 
 class BrokerAdmin(Protocol):
-    """What a console may ask of a broker."""
+    """The requests of a console to a broker."""
 
     async def types(self) -> Mapping[str, ManagedType]:
-        """The types of managed objects that this broker has."""
+        """Return the types of managed objects of this broker."""
         ...
 
     async def read(self, name: ObjectName) -> ManagedObject:
-        """Raises NotFound."""
+        """Return a snapshot of an object. Raises NotFound."""
         ...
 
     async def query(
@@ -153,25 +154,25 @@ class BrokerAdmin(Protocol):
         offset: int = 0,
         count: int = 100,
     ) -> Page:
-        """Objects of a type. `where`: attribute -> value it must equal, or a list of values of which it must equal
-        one. `search`: text that must occur in the values of the object's name joined by `/`, whatever the case.
-        `sort`: attribute names separated by commas, each with `-` before it for descending; ties and no sort: by
+        """Return objects of a type. `where`: attribute -> value that it must equal, or a list of accepted values.
+        `search`: text that must occur in the values of the object's name joined by `/`, case-insensitive.
+        `sort`: attribute names separated by commas, with `-` in front for descending order; ties and no sort: by
         name. Raises InvalidValue."""
         ...
 
     async def create(self, name: ObjectName, attributes: Mapping[str, Any], *, actor: str = "") -> ManagedObject:
-        """`actor`, here and below: on whose behalf, as the broker's events tell it; "": the connection's own user.
-        `attributes` without those that make the name. Raises AlreadyExists, InvalidValue, NotFound."""
+        """Create an object. `actor`, here and below: the user named in the broker's events; "": the connection's own.
+        `attributes`: without the keys of the name. Raises AlreadyExists, InvalidValue, NotFound."""
         ...
 
     async def update(
         self, name: ObjectName, attributes: Mapping[str, Any], version: int, *, actor: str = ""
     ) -> ManagedObject:
-        """Change the given attributes, all or none. Raises StaleVersion, InvalidValue, NotFound."""
+        """Set the given attributes, all or none. Raises StaleVersion, InvalidValue, NotFound."""
         ...
 
     async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
-        """Raises StaleVersion (if a version is given), NotFound, InvalidValue."""
+        """Delete an object. Raises StaleVersion (if a version is given), NotFound, InvalidValue."""
         ...
 
     async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -179,12 +180,12 @@ class BrokerAdmin(Protocol):
         ...
 
     def events(self, after: int | None = None) -> AsyncIterator[Event]:
-        """Every event with a number above `after` (None: from now on), then those to come, none left out.
+        """Yield every event with a number above `after` (None: from now on), then new ones, without gaps.
         Ends with BrokerUnreachable when the connection is lost; raises EventsExpired."""
         ...
 
     def samples(self) -> AsyncIterator[Samples]:
-        """About once a second. Ends with BrokerUnreachable when the connection is lost."""
+        """Yield samples about once a second. Ends with BrokerUnreachable when the connection is lost."""
         ...
 
     async def close(self) -> None: ...

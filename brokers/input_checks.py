@@ -1,7 +1,7 @@
-"""Whether a value from outside may go any further: how deep, how many, how long, and which characters. Pure.
+"""Checks of values from outside: depth, number, length and characters. Pure.
 
-Values are what a JSON or AMQP decoder makes: maps, lists, texts, numbers. No function here calls itself, so that no
-depth can exhaust the stack; none repeats more of a value than a person would read.
+Values are the output of a JSON or AMQP decoder: maps, lists, texts, numbers. No function is recursive, so that no
+depth can exhaust the stack; none quotes more of a value than a person would read.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 from brokers import input_limits as limits
 
-#: No text has these: a store, a log or a client at the other end may take none of them.
+#: Allowed in no text: stores, logs and clients may not support them.
 _NEVER = re.compile("[\x00\ud800-\udfff]")
-#: What people write for people (reasons, labels) has no control characters but tab and line feed, and nothing that
-#: turns the direction of what stands after it.
+#: Texts that people write for people (reasons, labels) have no control characters but tab and line feed, and none that
+#: change the direction of the following text.
 _NOT_PLAIN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOT_IN_A_LINE = re.compile("[\t\n]")
 _SHOWN = 120
 _INT64 = 1 << 63
 
-#: The path to a value: the key or index, and the path to what it stands in.
+#: The path to a value: the key or index, and the path to its container.
 _Path = tuple[Any, Any] | None
 
 
@@ -30,22 +30,22 @@ _WHOLE = re.compile(rf"-?[0-9]{{1,{limits.DIGITS}}}")
 
 
 class TooLong(int):
-    """Stands for a whole number of more digits than anything has, which is not worth its conversion."""
+    """A placeholder for a whole number with too many digits, which is not converted."""
 
 
 def shortened(text: str, most: int = _SHOWN) -> str:
-    """The text, or its beginning with a mark and its length."""
+    """Return the text, or its beginning with an ellipsis and its length."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def whole_number(text: str) -> int | None:
-    """The number, as JSON writes it: no blanks, underscores, or digits of other scripts. None if it is none, or has too
-    many digits."""
+    """Return the number in JSON's notation: no blanks, underscores, or digits of other scripts. None if the text is no
+    such number, or has too many digits."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def text_fault(field: str, text: str, most: int = limits.TEXT) -> str:
-    """What is wrong with any text; "" if nothing is."""
+    """Return why any text is invalid; "" if it is valid."""
     if len(text) > most:
         return f"{field} has {len(text):,} characters: {most:,} at most"
     if found := _NEVER.search(text):
@@ -54,7 +54,7 @@ def text_fault(field: str, text: str, most: int = limits.TEXT) -> str:
 
 
 def plain_fault(field: str, text: str, most: int) -> str:
-    """What is wrong with a text that people write for people, of several lines; "" if nothing is."""
+    """Return why a text that people write for people, of several lines, is invalid; "" if it is valid."""
     if fault := text_fault(field, text, most):
         return fault
     if found := _NOT_PLAIN.search(text):
@@ -63,7 +63,7 @@ def plain_fault(field: str, text: str, most: int) -> str:
 
 
 def label_fault(field: str, text: str, most: int = limits.LABEL) -> str:
-    """What is wrong with a name that people give something of the console's own; "" if nothing is."""
+    """Return why the name of one of the console's own objects is invalid; "" if it is valid."""
     if not text.strip():
         return f"{field} is missing"
     if text != text.strip():
@@ -80,8 +80,8 @@ def _character(found: re.Match[str]) -> str:
 
 
 def value_faults(value: Any) -> dict[str, str]:
-    """What is wrong with a decoded value, by the path of the field (`attributes.capacity_messages`, `changes.3.object`;
-    `detail` for the whole), `limits.NAMED` faults at most. Empty if nothing is."""
+    """Return the faults of a decoded value by the path of the field (`attributes.capacity_messages`,
+    `changes.3.object`; `detail` for the whole), `limits.NAMED` faults at most."""
     wrong: dict[str, str] = {}
     waiting: list[tuple[Any, _Path, int]] = [(value, None, 0)]
     seen = 0
@@ -101,7 +101,7 @@ def value_faults(value: Any) -> dict[str, str]:
 
 
 def _own_fault(one: Any, path: _Path, depth: int) -> str | None:
-    """What is wrong with a value, apart from what is inside it."""
+    """Return the fault of a value itself, not of the values inside it."""
     field = _last_name(path)
     if isinstance(one, str):
         most = limits.TEXTS.get(field, limits.TEXT)
@@ -139,7 +139,7 @@ def _number_fault(field: str, number: float) -> str:
 
 
 def _last_name(path: _Path) -> str:
-    """The name of the field that a value belongs to, also in a list."""
+    """Return the name of the field that a value belongs to, also in a list."""
     while path is not None:
         if isinstance(path[0], str):
             return readable(shortened(path[0]))
@@ -156,14 +156,14 @@ def _place(path: _Path) -> str:
 
 
 def readable(text: str) -> str:
-    """The text with escapes for what could not be sent back as it is."""
+    """Return the text with escapes for characters that cannot be sent."""
     return _NEVER.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def readable_sentences(errors: Mapping[str, str], most: int = 1000) -> dict[str, str]:
-    """Faults by field as they may be answered: few, short, and of characters that can be sent."""
-    kept = list(errors.items())[: limits.NAMED * 10]
-    shown = {readable(shortened(field)): readable(shortened(says, most)) for field, says in kept}
-    if len(errors) > len(kept):
-        shown.setdefault("detail", f"and {len(errors) - len(kept):,} more")
+    """Return faults by field in a form that can be sent: limited in number, length and characters."""
+    listed = list(errors.items())[: limits.NAMED * 10]
+    shown = {readable(shortened(field)): readable(shortened(sentence, most)) for field, sentence in listed}
+    if len(errors) > len(listed):
+        shown.setdefault("detail", f"and {len(errors) - len(listed):,} more")
     return shown

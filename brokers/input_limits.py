@@ -1,8 +1,8 @@
-"""How much may come in at once: one table for every call, form, socket message, file and management request.
+"""The limits of input: one table for every call, form, socket message, file and management request.
 
-The limits are far above what people and their scripts need and far below what could occupy or end a process. What
-checks them is `input_checks.py` for values and texts, `model/new_names.py` for what is created, and a thin adapter at
-each door: `console/intake/` for HTTP, forms, JSON, YAML and sockets, `server/management_node.py` for AMQP.
+The limits are far above the needs of people and their scripts, and far below what could block or end a process.
+`input_checks.py` checks values and texts, `model/new_names.py` the names of new objects, and a thin adapter each kind
+of input: `console/intake/` HTTP, forms, JSON, YAML and sockets, `server/management_node.py` AMQP.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LABEL = LIMITS["label"].most
 NAME = LIMITS["name"].most
 NAMED = LIMITS["named"].most
 
-#: Fields whose texts have a limit of their own, wherever they stand.
+#: Fields whose texts have a limit of their own, at any depth.
 TEXTS: dict[str, int] = {"reason": REASON, "yaml": FILE}
 
 

@@ -1,4 +1,4 @@
-"""Which addresses are reachable from this machine alone. Pure; for broker, drivers and supervisor alike."""
+"""Detection of addresses that only this machine can reach. Pure; for broker, drivers and supervisor alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """`host`: an address, or a name; no name but `localhost` is sure to mean this machine."""
+    """`host`: an address, or a name; of all names only `localhost` certainly means this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,9 +1,9 @@
-"""A time that begins as the time of day and goes on steadily, whatever the machine's clock is set to.
+"""A clock that starts with the time of day and advances steadily, unaffected by changes of the machine's clock.
 
-Everything that lasts is reckoned in it (in the engine: time to live, timed stops, staged starts, time-outs; in the
-console: since when a broker has not answered, for how long a condition has been there), so that a clock that is set
-forward by an hour expires nothing, and one that is set back holds nothing for an hour. Where a time is shown or kept
-(events, `since`, records on the disk) the time of day is given: that is so much `ahead`.
+Durations are measured with it (in the engine: time to live, timed stops, staged starts, time-outs; in the console:
+since when a broker has not answered, the duration of a condition), so that a clock that is set forward by an hour
+expires nothing, and one that is set back delays nothing. Times that are shown or stored (events, `since`, records on
+the disk) are times of day: the steady time plus `ahead`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-#: Smaller differences are no step, ms: both clocks are kept right in the same way.
+#: Smaller differences are not a step, ms: both clocks are disciplined in the same way.
 STEP_MS = 500
 
 
@@ -27,7 +27,7 @@ def uptime() -> int:
 
 
 class SteadyClock:
-    """`ahead`: how much the time of day is ahead of `now`, ms, as of the last `look`."""
+    """`ahead`: how much the time of day is ahead of `now`, ms, at the last `look`."""
 
     def __init__(self, time_of_day: Callable[[], int] = time_of_day, steady: Callable[[], int] = uptime) -> None:
         self.time_of_day = time_of_day
@@ -40,15 +40,15 @@ class SteadyClock:
         return self._base + self._steady()
 
     def look(self) -> int:
-        """Whether the clock has been set since the last look: by so many ms, 0 if not."""
+        """Return by how many ms the clock has been set since the last look; 0 if it has not."""
         ahead = self.time_of_day() - self.now()
         step = ahead - self.ahead
         if abs(step) < STEP_MS:
             return 0
-        self.ahead = ahead  # not added to: several threads may look at once
+        self.ahead = ahead  # assigned, not added: several threads may look at once
         return step
 
     def shown(self) -> int:
-        """How much the time of day is ahead of `now`, ms, as of this moment."""
+        """Return how much the time of day is ahead of `now` at this moment, ms."""
         self.look()
         return self.ahead

@@ -1,7 +1,7 @@
 """The admin interface in memory: the real engine, without sockets, processes or a clock of its own.
 
-For tests of code that uses `brokers.admin`. The rules are the engine's, so a test here says something about the real
-broker; one contract suite holds this and every driver to the same behaviour. Time stands still until `advance`.
+For tests of code that uses `brokers.admin`. The rules are the engine's, so a test with it is valid for the real
+broker; one contract suite tests this and every driver. The clock stands still until `advance`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class InMemoryBroker:
         last = self._events[-1].number if self._events else 0
         first = self._events[0].number if self._events else last + 1
         if after is not None and after + 1 < first:
-            raise EventsExpired(f"events up to {first - 1} are no longer kept", first)
+            raise EventsExpired(f"events up to {first - 1} are no longer available", first)
         reader: asyncio.Queue[Event | None] = asyncio.Queue()
         for event in self._events:
             if after is not None and event.number > after:
@@ -137,7 +137,7 @@ class InMemoryBroker:
     async def close(self) -> None:
         self.disconnect()
 
-    # -- what a test does to it ------------------------------------------------------------------------------
+    # -- controls for tests ----------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
         """Lose the connection: every reader ends with BrokerUnreachable, and so does every call until `reconnect`."""
@@ -151,7 +151,7 @@ class InMemoryBroker:
         self.reachable = True
 
     def advance(self, ms: int, step: int = 50) -> None:
-        """Let time pass, with the sweeps that a server makes; clients answer drains at once."""
+        """Advance the clock, with the sweeps of a server; clients answer drains at once."""
         for _ in range(max(1, ms // step)):
             self.engine.turn.now += min(step, ms)
             self.engine.sweep()
@@ -181,15 +181,15 @@ class InMemoryBroker:
         return producer
 
     def publish(self, producer: Producer, count: int = 1, size: int = 100) -> int:
-        """Publish while there is credit; how many messages were taken."""
-        taken = 0
-        while taken < count and producer.credit and producer.queue.publish(producer, b"x" * size):
-            taken += 1
+        """Publish while there is credit; return how many messages were accepted."""
+        accepted = 0
+        while accepted < count and producer.credit and producer.queue.publish(producer, b"x" * size):
+            accepted += 1
             self._end_turn()
-        return taken
+        return accepted
 
     def fill(self, queue: str, count: int, size: int = 100, virtualhost: str = DEFAULT) -> Producer:
-        """Attach a producer and let it publish as far as flow control lets it."""
+        """Attach a producer and publish as many messages as flow control allows."""
         producer = self.attach_producer(queue, virtualhost)
         self.publish(producer, count, size)
         return producer
@@ -214,7 +214,7 @@ class InMemoryBroker:
         return consumer
 
     def consume(self, consumer: Consumer, count: int) -> int:
-        """Take and acknowledge up to `count` messages; how many there were."""
+        """Receive and acknowledge up to `count` messages; return how many there were."""
         consumer.credit += count
         consumer.queue.touch()
         self._end_turn()
@@ -247,7 +247,7 @@ class InMemoryBroker:
         return value
 
     def _end_turn(self) -> None:
-        """What a server does after each input: dispatch, grant, carry out effects, journal facts."""
+        """Do as a server after each input: dispatch, grant credit, carry out effects, journal facts."""
         turn, agenda = self.engine.turn, self.engine.agenda
         while agenda.touched or turn.effects or agenda.redispatch:
             agenda.touched.update(agenda.redispatch)
@@ -275,7 +275,7 @@ class InMemoryBroker:
 
 
 class _ProducerLink:
-    """A producer's link: what it was to settle is forgotten, and what it is asked to give back it gives back."""
+    """A producer's link: ignores settlements, and answers a drain at once."""
 
     producer: Producer
 
@@ -291,7 +291,7 @@ class _ProducerLink:
 
 
 class _ConsumerLink:
-    """A consumer's link: messages are taken by `InMemoryBroker.consume`."""
+    """A consumer's link: `InMemoryBroker.consume` receives the messages."""
 
     def send(self, messages: list[Message]) -> None: ...
 

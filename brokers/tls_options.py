@@ -1,6 +1,6 @@
-"""The TLS options of the broker's command line, which `manage.py up` takes too and passes on.
+"""The TLS options of the broker's command line, which `manage.py up` accepts too and passes on.
 
-It lies beside both, since the supervisor must not load the broker.
+A module of its own, since the supervisor must not load the broker.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-#: Where amqps:// is at home.
+#: The standard port of amqps://.
 TLS_PORT = 5671
 
 _NAMES = ("certificate", "key", "host", "port", "client_ca", "client_certificates")
 
 
 def add_tls_options(parser: argparse.ArgumentParser) -> None:
-    """Those of a second listener, with TLS; `manage.py up` has them too."""
+    """Add the options of a second listener, with TLS."""
     group = parser.add_argument_group(
-        "TLS", "A listener for amqps:// besides the other one. Files are PEM; SIGHUP, or a change of them, renews them."
+        "TLS",
+        "A second listener, for amqps://. Files are PEM; changed files are loaded within a minute, or on SIGHUP.",
     )
     group.add_argument("--tls-certificate", type=Path, metavar="FILE", help="the broker's certificate, with its chain")
     group.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's private key, not encrypted")
@@ -26,12 +27,15 @@ def add_tls_options(parser: argparse.ArgumentParser) -> None:
         "--tls-port", type=port_number, metavar="PORT", help="port to listen on with TLS (default: 5671)"
     )
     group.add_argument(
-        "--tls-client-ca", type=Path, metavar="FILE", help="whose client certificates sign in (SASL EXTERNAL)"
+        "--tls-client-ca",
+        type=Path,
+        metavar="FILE",
+        help="authority of client certificates that can sign in (SASL EXTERNAL)",
     )
     group.add_argument(
         "--tls-client-certificates",
         choices=("optional", "required"),
-        help="whether a client may come without a certificate (default: optional)",
+        help="whether clients must have a certificate (default: optional)",
     )
 
 
@@ -45,11 +49,13 @@ def check_tls_options(options: argparse.Namespace) -> None:
             if getattr(options, f"tls_{name}") is not None:
                 raise ValueError(f"--tls-{name.replace('_', '-')} is given without --tls-certificate and --tls-key")
     if options.tls_client_certificates and not options.tls_client_ca:
-        raise ValueError("--tls-client-certificates is given without --tls-client-ca, which says whose are believed")
+        raise ValueError(
+            "--tls-client-certificates is given without --tls-client-ca, the authority of the certificates"
+        )
 
 
 def tls_arguments(options: argparse.Namespace) -> list[str]:
-    """The options as they were given, for another command line; files with their whole path."""
+    """Return the given options for another command line; files with absolute paths."""
     given = ((name, getattr(options, f"tls_{name}")) for name in _NAMES)
     return [
         part

@@ -2,8 +2,8 @@
 
 One declaration serves all: management answers (GET-TYPES, GET-ATTRIBUTES, GET-OPERATIONS), the HTTP API's schema, forms
 and the object browser are derived from it, so a new attribute is one line in a type and one value where the object is
-read. `declarations.py` has what a declaration is made of, `types.py` the list of types, `patterns.py` what patterns of
-queues' names match. Declarations and the syntax of names only: no value of a running broker, no I/O.
+read. `declarations.py` has the parts of a declaration, `types.py` the list of types, `patterns.py` the matching of
+patterns of queue names. Declarations and the syntax of names only: no value of a running broker, no I/O.
 
 Other packages import from here; modules of this package import from each other.
 """

@@ -12,13 +12,12 @@ _A = Attribute
 
 
 def _usage(what: str, used: str, whole: str, default: str) -> tuple[Attribute, ...]:
-    """The attributes that limit what the broker uses, and show it. `used`: what is measured, and whose producers are
-    blocked."""
+    """The attributes of a resource's limit and use. `used`: the measured data."""
     return (
         _A(
             f"{what}_limit",
             Kind.LEVEL,
-            f"Above this, {used} block the producers of more: bytes, or a percentage of {what}_total. Not set:"
+            f"Above this, producers of more {used} are blocked: bytes, or a percentage of {what}_total. Not set:"
             f" {default} of {whole}. 0: no limit.",
             "bytes",
             writable=True,
@@ -27,13 +26,13 @@ def _usage(what: str, used: str, whole: str, default: str) -> tuple[Attribute, .
         _A(
             f"{what}_total",
             Kind.INTEGER,
-            f"What {what}_limit in percent is a part of. 0 or not set: {whole}.",
+            f"Basis of a {what}_limit in percent. 0 or not set: {whole}.",
             "bytes",
             writable=True,
             nullable=True,
         ),
-        _A(f"{what}_limit_bytes", Kind.INTEGER, f"What {what}_limit comes to. 0: no limit.", "bytes"),
-        _A(f"{what}_limit_origin", Kind.STRING, f"Where {what}_limit_bytes comes from: set here, or the default."),
+        _A(f"{what}_limit_bytes", Kind.INTEGER, f"Effective value of {what}_limit. 0: no limit.", "bytes"),
+        _A(f"{what}_limit_origin", Kind.STRING, f"Origin of {what}_limit_bytes: set here, or the default."),
         _A(f"{what}_used_bytes", Kind.INTEGER, f"Bytes of {used}.", "bytes"),
     )
 
@@ -43,7 +42,7 @@ LIVE_TOTALS = (
     _A("overfull_queues", Kind.INTEGER, "Queues that are overfull now.", "queues"),
     _A("stopped_queues", Kind.INTEGER, "Queues whose producers an operator has stopped.", "queues"),
     _A("connections", Kind.INTEGER, "Open connections.", "connections"),
-    _A("open_transactions", Kind.INTEGER, "Transactions that clients have begun and not ended.", "transactions"),
+    _A("open_transactions", Kind.INTEGER, "Open transactions of clients.", "transactions"),
     _A("producers", Kind.INTEGER, "Attached producers.", "producers"),
     _A("blocked_producers", Kind.INTEGER, "Producers that are blocked now.", "producers"),
     _A("consumers", Kind.INTEGER, "Attached consumers.", "consumers"),
@@ -53,7 +52,7 @@ LIVE_TOTALS = (
         "stops",
         Kind.LIST,
         "Operator stops: maps of scope, object, pattern, reason, actor, since (ms), until (ms), below (%),"
-        " stage (a map while it is being lifted step by step), halted (a map if a staged start halted: actor, reason,"
+        " stage (a map during a staged start), halted (a map if a staged start halted: actor, reason,"
         " since, queue, percent, limit).",
     ),
 )
@@ -63,21 +62,21 @@ BROKER = ManagedType(
     "The broker process: its defaults for every queue, and its totals.",
     (),
     (
-        _A("product", Kind.STRING, "What the broker is."),
+        _A("product", Kind.STRING, "The broker's product name."),
         _A("product_version", Kind.STRING, "The broker's version."),
         _A("started", Kind.TIMESTAMP, "When the broker process started.", "ms"),
         *POLICY,
         *LIVE_TOTALS,
         _A("last_event", Kind.INTEGER, "Number of the newest event."),
-        _A("log", Kind.STRING, "File on the broker's host that has the broker log; older ones lie beside it."),
-        _A("journal", Kind.STRING, "Identity of the event journal: another one counts its own events."),
+        _A("log", Kind.STRING, "Path of the broker log on the broker's host, beside its rotated files."),
+        _A("journal", Kind.STRING, "Identity of the event journal; each journal numbers its own events."),
         *_usage("memory", "bodies of messages in memory", "the machine's or the container's memory", "40%"),
-        *_usage("store", "stored messages on disk", "the disk's room", "80%"),
-        *_usage("temp", "spooled messages on disk", "the disk's room", "15%"),
+        *_usage("store", "stored messages on disk", "the disk's size", "80%"),
+        *_usage("temp", "spooled messages on disk", "the disk's size", "15%"),
         _A(
             "shortages",
             Kind.LIST,
-            "Limits that are exceeded now, as reasons to be blocked.",
+            "Limits that are exceeded now, as the reasons of blocked producers.",
         ),
         VERSION,
     ),
@@ -85,7 +84,7 @@ BROKER = ManagedType(
     (
         Notification("limit-exceeded", "HGT-1006", "The broker uses more of a resource than its limit."),
         Notification("limit-cleared", "HGT-1007", "The broker is back at or below its limit."),
-        Notification("broker-ready", "BRK-1004", "The broker has recovered its objects and takes connections."),
+        Notification("broker-ready", "BRK-1004", "The broker has recovered its objects and accepts connections."),
         POLICY_CHANGED,
         STOPPED,
         STARTED,
@@ -101,7 +100,7 @@ VIRTUAL_HOST = ManagedType(
         _A(
             "create_on_attach",
             Kind.BOOLEAN,
-            "Create an unknown queue when a client attaches to it; else the client gets amqp:not-found.",
+            "Create an unknown queue when a client attaches to it; if not set, the client gets amqp:not-found.",
             writable=True,
         ),
         _A(
@@ -134,13 +133,13 @@ VIRTUAL_HOST = ManagedType(
         _A(
             "store_underfull_bytes",
             Kind.INTEGER,
-            "Below this many bytes on disk they are released. Not set: store_overfull_bytes.",
+            "Below this many bytes on disk they are unblocked. Not set: store_overfull_bytes.",
             "bytes",
             writable=True,
             nullable=True,
         ),
         _A("store_overfull", Kind.BOOLEAN, "Its store blocks all its producers now."),
-        _A("store_used_bytes", Kind.INTEGER, "What its stored messages take on disk.", "bytes"),
+        _A("store_used_bytes", Kind.INTEGER, "Disk space of its stored messages.", "bytes"),
         *POLICY,
         *LIVE_TOTALS,
         VERSION,
@@ -151,7 +150,7 @@ VIRTUAL_HOST = ManagedType(
         Notification("store-recovered", "MST-1005", "Stored messages were recovered."),
         Notification("store-recovery-complete", "MST-1006", "All stored messages are recovered."),
         Notification("store-overfull", "MST-1008", "The store is above its limit, or its disk is full."),
-        Notification("store-underfull", "MST-1009", "The store has room again."),
+        Notification("store-underfull", "MST-1009", "The store is below its limit, and its disk has free space."),
         POLICY_CHANGED,
         STOPPED,
         STARTED,

@@ -1,7 +1,7 @@
-"""What managed objects are made of: types with attributes, operations and notifications, and the checking of values.
+"""The parts of a declared type: attributes, operations and notifications, and the checks of their values.
 
-The spirit is JMX's: objects have a name made of keys, attributes that can be read and sometimes written, operations
-that can be called, and notifications that can be watched. Which types there are stands in `types.py`.
+The model follows JMX: objects have a name made of keys, attributes that can be read and sometimes written, operations
+that can be called, and notifications that can be subscribed to. `types.py` lists the types.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What a value is. The unit, where there is one, is in `Attribute.unit`."""
+    """The kind of a value. Its unit, if it has one, is in `Attribute.unit`."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -31,9 +31,9 @@ class Kind(StrEnum):
 class Attribute:
     """One attribute of a type, one argument of an operation, or one field of an operation's answer.
 
-    `writable`: may be given to UPDATE (and CREATE). `creatable`: may be given to CREATE only.
+    `writable`: can be set by UPDATE (and CREATE). `creatable`: can be set by CREATE only.
     `nullable`: None is a value and means "not set here" (for limits: inherited).
-    `secret`: may be given and is never shown (it reads as None), except in the
+    `secret`: can be written and is never returned (it reads as None), except in the
     one answer that contains a value that the broker generated.
     """
 
@@ -65,7 +65,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation that can be called on an object. `effect` says how much care a call deserves."""
+    """An operation that can be called on an object. `effect`: whether a call changes anything, and can be undone."""
 
     name: str
     description: str
@@ -76,7 +76,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A kind of event that objects of a type send. `code` is the number of its text in the broker log."""
+    """A kind of event that objects of a type send. `code` is the number of its line in the broker log."""
 
     name: str
     code: str
@@ -85,8 +85,8 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class ManagedType:
-    """A type of managed objects. `keys` are the attributes that make its object name, in order. `searched`: attributes
-    in which a search looks, besides the name."""
+    """A type of managed objects. `keys` are the attributes of its object name, in order. `searched`: attributes
+    that a search covers, besides the name."""
 
     name: str
     description: str
@@ -114,7 +114,9 @@ class ManagedType:
 
 
 def parse_level(name: str, value: Any) -> int | str:
-    """An absolute level as an integer of 0 or more, or a percentage of 0 to 100 as text such as "80%" or "62.5%"."""
+    """Return an absolute level as an integer of 0 or more, or a percentage as text such as "80%" or "62.5%".
+
+    Raises ValueError."""
     if isinstance(value, str) and value.strip().endswith("%"):
         digits = value.strip()[:-1].strip()
         if not re.fullmatch(r"\d{1,3}(\.\d{1,3})?", digits) or float(digits) > 100:
@@ -127,7 +129,7 @@ def parse_level(name: str, value: Any) -> int | str:
 
 
 def parse_count(name: str, value: Any) -> int:
-    """A whole number of 0 or more that fits an AMQP long."""
+    """Return a whole number of 0 or more that fits an AMQP long. Raises ValueError."""
     if isinstance(value, str) and re.fullmatch(r"\s*\d{1,19}\s*", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
@@ -183,7 +185,7 @@ _CHECKS: dict[Kind, Any] = {
 def check_attributes(
     managed_type: ManagedType, values: Mapping[str, Any], *, creating: bool
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Check attribute values given to CREATE or UPDATE: (canonical values, [(attribute, what is wrong)])."""
+    """Check the attribute values of a CREATE or UPDATE: (canonical values, [(attribute, error)])."""
     good: dict[str, Any] = {}
     wrong: list[tuple[str, str]] = []
     for name, value in values.items():
@@ -201,7 +203,7 @@ def check_attributes(
 
 
 def check_arguments(operation: Operation, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Check the arguments of a call: (canonical values, [(argument, what is wrong)])."""
+    """Check the arguments of a call: (canonical values, [(argument, error)])."""
     good: dict[str, Any] = {}
     wrong: list[tuple[str, str]] = []
     declared = {a.name: a for a in operation.arguments}

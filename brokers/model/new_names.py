@@ -1,6 +1,6 @@
-"""What a queue, an exchange or a virtual host that is created may be called, at whatever broker. Pure.
+"""The rules for names of new queues, exchanges and virtual hosts, at any broker. Pure.
 
-What is there already keeps its name and can be managed by it, whatever it is.
+Existing objects keep their names and can be managed by them, even if a name breaks these rules.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from brokers.input_limits import NAME
 
 
 def new_name_fault(what: str, name: str) -> str:
-    """What is wrong with the name; "" if nothing is. `what` is a word such as "queue"."""
+    """Return why the name is invalid; "" if it is valid. `what`: a word such as "queue"."""
     shown = repr(name if len(name) <= NAME else name[:60] + "…")
     if not name or len(name) > NAME or name != name.strip() or not name.isprintable():
         return f"{shown} cannot be the name of a {what}: 1 to {NAME} printable characters, no blank at the ends"

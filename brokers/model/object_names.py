@@ -13,8 +13,8 @@ from brokers.model.types import TYPES
 class ObjectName:
     """The name of a managed object, such as `type=Queue,virtualhost=default,name=orders`.
 
-    `keys` keep the order their type declares. A value with one of `,="\\` or white space at its ends is written in
-    double quotes, with backslash before a quote or a backslash.
+    `keys` are in the order that their type declares. A value with one of `,="\\` or white space at its ends is written
+    in double quotes, with backslash before a quote or a backslash.
     """
 
     type: str
@@ -42,7 +42,7 @@ class ObjectName:
 _LONGEST_CACHED = 600
 
 
-@lru_cache(maxsize=50_000)  # the names of thousands of queues come by every second
+@lru_cache(maxsize=50_000)  # the names of thousands of queues are parsed every second
 def _cached(text: str) -> ObjectName:
     return _parsed(text)
 

@@ -1,8 +1,8 @@
-"""Patterns over dot-separated names, as stops and policies use them: one meaning for engine and consoles. Pure."""
+"""Patterns over dot-separated names, as stops and policies use them, for the engine and consoles alike. Pure."""
 
 from __future__ import annotations
 
-#: How good a match is, see `match_rank`.
+#: The rank of a match, see `match_rank`.
 Rank = tuple[int, int, int, bool, str]
 
 
@@ -38,16 +38,16 @@ def fixed_words(pattern: str) -> tuple[list[str], bool]:
 
 
 def match_rank(pattern: str, priority: int = 0) -> Rank:
-    """The higher, the better a pattern matches, for all names that it covers: the longest literal prefix, then fewer
-    wildcards, then the higher priority; what is still equal is decided by a pattern of fixed length before an open one,
-    then by the patterns' alphabetical order."""
+    """Return a pattern's rank, the same for all names that it covers; the highest applies: the longest literal prefix,
+    then fewer wildcards, then the higher priority, then a pattern of fixed length before an open one, then the
+    patterns' alphabetical order."""
     words, is_open = fixed_words(pattern)
     prefix = next((n for n, word in enumerate(words) if word == "*"), len(words))
     return prefix, -(words.count("*") + is_open), priority, not is_open, pattern
 
 
 def pattern_fault(pattern: str) -> str:
-    """What is wrong with a pattern, as a sentence; empty if nothing is."""
+    """Return why a pattern is invalid, as a sentence; empty if it is valid."""
     words = pattern.split(".") if pattern else []
     if any(not word for word in words):
         return f"pattern {pattern!r} has an empty word: words are separated by single dots"

@@ -7,8 +7,8 @@ from brokers.model.declarations import Attribute, Kind, Notification
 _A = Attribute
 
 #: The fields of a flow-control policy. A queue, a destination policy, an exchange, a virtual host and the broker each
-#: may set each of them; the most specific one that is set holds (DOMAIN.md section 5). None = not set here. Capacities
-#: are declared before the levels that may be parts of them; choices are declared with the strictest first.
+#: may set each of them; the most specific value that is set applies (DOMAIN.md section 5). None: not set here.
+#: Capacities are declared before the levels that may be parts of them; choices are declared with the strictest first.
 POLICY: tuple[Attribute, ...] = (
     _A(
         "capacity_bytes",
@@ -73,7 +73,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "mechanism",
         Kind.STRING,
-        "How an overfull queue holds back its producers: block (their credit ends), hold (settlements are withheld),"
+        "How an overfull queue throttles its producers: block (no credit), hold (settlements are withheld),"
         " reject (their messages are rejected) or reject-after (the same, after reject_after_ms); these two apply"
         " while a limit of the broker or the virtual host is exceeded, too. Not set: block.",
         writable=True,
@@ -83,7 +83,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "reject_after_ms",
         Kind.INTEGER,
-        "With mechanism reject-after: how long a message waits for room before it is rejected. Not set: 1,000.",
+        "With mechanism reject-after: how long a message is parked before it is rejected. Not set: 1,000.",
         "ms",
         writable=True,
         nullable=True,
@@ -91,7 +91,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "spool",
         Kind.STRING,
-        "disk: messages above the capacity are spooled to the temp store, and the broker's temp_limit blocks producers"
+        "disk: messages above the capacity are spooled to the temporary store, and temp_limit blocks producers"
         " instead. Not set: memory.",
         writable=True,
         nullable=True,
@@ -100,7 +100,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "overflow",
         Kind.STRING,
-        "What gives way when the queue is full: its producers, or its oldest messages (ring). Not set: producers.",
+        "What an overfull queue does: block its producers, or drop its oldest messages (ring). Not set: producers.",
         writable=True,
         nullable=True,
         choices=("producers", "ring"),
@@ -108,8 +108,8 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "producer_window_bytes",
         Kind.INTEGER,
-        "The most that one producer may have outstanding, in bytes: its credit times the largest message that the queue"
-        " has seen lately, one message at least. 0 or not set: only producer_window_messages counts.",
+        "Maximum outstanding credit of a producer in bytes: its credit times the queue's largest recent message,"
+        " one message at least. 0 or not set: only producer_window_messages applies.",
         "bytes",
         writable=True,
         nullable=True,
@@ -117,7 +117,7 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "producer_window_messages",
         Kind.INTEGER,
-        "The most credit that one producer is given. 0 or not set: 1,000.",
+        "Maximum outstanding credit of a producer. 0 or not set: 1,000.",
         "messages",
         writable=True,
         nullable=True,
@@ -125,8 +125,8 @@ POLICY: tuple[Attribute, ...] = (
     _A(
         "maximum_deliveries",
         Kind.INTEGER,
-        "A message whose delivery has failed so often goes to the dead-letter queue, or away if there is none."
-        " 0 or not set: no limit.",
+        "After this number of failed deliveries a message is moved to the dead-letter queue, or discarded if there"
+        " is none. 0 or not set: no limit.",
         "times",
         writable=True,
         nullable=True,
@@ -135,12 +135,14 @@ POLICY: tuple[Attribute, ...] = (
         "dead_letter_queue",
         Kind.STRING,
         "The queue of the same virtual host for messages that consumers reject or whose deliveries fail too often;"
-        " created when it is needed. Empty, or the queue itself: none, such messages are discarded. Not set: none.",
+        " created on demand. Empty, or the queue itself: none, such messages are discarded. Not set: none.",
         writable=True,
         nullable=True,
     ),
 )
 
 POLICY_CHANGED = Notification(
-    "policy-changed", "HGT-1003", "An attribute of the object was changed, or a destination policy came or went."
+    "policy-changed",
+    "HGT-1003",
+    "An attribute of the object was changed, or a destination policy was created or deleted.",
 )

@@ -1,4 +1,4 @@
-"""The declared operations that tell what policies do, and would do. They change nothing."""
+"""The declared read-only operations on policies: explanation of effective values, and preview of changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from brokers.model.declarations import Attribute, Kind, Operation
 
 _A = Attribute
 
-#: Changes that one preview takes at most, and queues that it names at most.
+#: Maximum number of changes in one preview, and of queues that it names.
 MOST_CHANGES = 10_000
 MOST_QUEUES = 200
 
@@ -26,17 +26,17 @@ EXPLAIN = Operation(
 
 PREVIEW_CHANGE = Operation(
     "preview-change",
-    "Get the impact that changes of policies, made together, would have on the queues, or what is wrong with them.",
+    "Get the impact of policy changes, made together, on the queues, or the errors in them.",
     (
         _A(
             "changes",
             Kind.LIST,
             "Maps of object (its name), action (update; create or delete for a Policy), attributes (policy fields, and"
-            " the priority of a Policy) and, if the change shall be refused when the object has changed, version. Or,"
+            " the priority of a Policy) and optionally version: the change is refused if the object has changed. Or,"
             " instead of object and version, objects: a map of names to versions or None.",
             required=True,
         ),
-        _A("largest", Kind.INTEGER, "How many queues to name, those that most happens to first. Not set: 20."),
+        _A("largest", Kind.INTEGER, "How many queues to name, the most affected first. Not set: 20."),
         _A(
             "one_by_one",
             Kind.BOOLEAN,
@@ -44,16 +44,16 @@ PREVIEW_CHANGE = Operation(
         ),
     ),
     (
-        _A("queues", Kind.INTEGER, "Queues that look at what is changed.", "queues"),
-        _A("changed", Kind.INTEGER, "Queues for which another value comes into force.", "queues"),
+        _A("queues", Kind.INTEGER, "Queues that use what is changed.", "queues"),
+        _A("changed", Kind.INTEGER, "Queues of which an effective value changes.", "queues"),
         _A("overfull", Kind.INTEGER, "Queues that become overfull now.", "queues"),
-        _A("released", Kind.INTEGER, "Queues that are overfull and would not be.", "queues"),
-        _A("held", Kind.INTEGER, "Producers that run and would be blocked.", "producers"),
-        _A("freed", Kind.INTEGER, "Producers that are blocked and would run.", "producers"),
-        _A("dropped", Kind.INTEGER, "Messages that ring queues would drop now, about.", "messages"),
+        _A("released", Kind.INTEGER, "Queues that are overfull now and no longer would be.", "queues"),
+        _A("held", Kind.INTEGER, "Running producers that would be blocked.", "producers"),
+        _A("freed", Kind.INTEGER, "Blocked producers that would run.", "producers"),
+        _A("dropped", Kind.INTEGER, "Approximate number of messages that ring queues would drop now.", "messages"),
         _A("refused", Kind.INTEGER, "Queues that would refuse their own change; see one_by_one.", "queues"),
-        _A("refusals", Kind.LIST, "Of these the first: maps of object, detail."),
-        _A("versions", Kind.MAP, "Object of a change -> its version now; None for one that is not there."),
+        _A("refusals", Kind.LIST, "The first of the refused queues: maps of object, detail."),
+        _A("versions", Kind.MAP, "Object of a change -> its current version; None if it does not exist."),
         _A(
             "largest",
             Kind.LIST,

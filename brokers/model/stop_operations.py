@@ -7,7 +7,7 @@ from brokers.model.declarations import Attribute, Kind, Notification, Operation
 _A = Attribute
 
 REASON = _A("reason", Kind.STRING, "The operator's reason; stored with the stop and shown to all users.")
-ACTOR = _A("actor", Kind.STRING, "On whose behalf the call is made, if not the connection's own user's.")
+ACTOR = _A("actor", Kind.STRING, "The user on whose behalf the call is made, if not the connection's own.")
 _PATTERN = _A(
     "pattern",
     Kind.STRING,
@@ -15,12 +15,12 @@ _PATTERN = _A(
 )
 _QUEUES = _A("queues", Kind.LIST, "Only these queues, by their object names: each is stopped or started on its own.")
 _END = (
-    _A("for_ms", Kind.INTEGER, "Start them automatically after this time. 0 or not set: at no time.", "ms"),
+    _A("for_ms", Kind.INTEGER, "Start them automatically after this time. 0 or not set: never.", "ms"),
     _A(
         "below",
         Kind.INTEGER,
-        "Start them automatically when all queues it covers are down to this part of their capacity. 0 or not set: at"
-        " no depth.",
+        "Start them automatically when the depth of every covered queue is at or below this part of its capacity."
+        " 0 or not set: never.",
         "%",
     ),
 )
@@ -28,33 +28,33 @@ _STAGE = (
     _A(
         "rate",
         Kind.INTEGER,
-        "Staged: messages per second that each queue takes at first, doubled with every step; after six steps there"
-        " is no limit. 0 or not set: all at once.",
+        "Staged: messages per second that each queue accepts at first, doubled with every step; after six steps there"
+        " is no limit. 0 or not set: no stages.",
         "messages/s",
     ),
     _A("step_ms", Kind.INTEGER, "Staged: how long a step lasts. Not set: 10 s.", "ms"),
     _A("halt", Kind.INTEGER, "Staged: stop all producers again if a queue is above this part of its capacity.", "%"),
 )
-_ONLY = _A("only", Kind.BOOLEAN, "Lift this very stop, and none that lies inside its scope.")
+_ONLY = _A("only", Kind.BOOLEAN, "Lift exactly this stop, and none inside its scope.")
 _STOP_ANSWER = (
-    _A("queues", Kind.INTEGER, "Queues that the call touched.", "queues"),
+    _A("queues", Kind.INTEGER, "Queues that the call covers.", "queues"),
     _A("producers", Kind.INTEGER, "Producers attached to those queues.", "producers"),
     _A("stopped", Kind.INTEGER, "Producers that are blocked and have no credit.", "producers"),
     _A("draining", Kind.INTEGER, "Blocked producers whose messages in flight may still arrive.", "producers"),
-    _A("changed", Kind.BOOLEAN, "False when the same stop was already there, or already gone."),
-    _A("changed_queues", Kind.LIST, "Of the queues that were named, those whose own stop came or went by this call."),
-    _A("missing", Kind.INTEGER, "Queues that were named and are not there.", "queues"),
+    _A("changed", Kind.BOOLEAN, "False if the stop existed already, or did not exist."),
+    _A("changed_queues", Kind.LIST, "The named queues whose own stop this call created or removed."),
+    _A("missing", Kind.INTEGER, "Named queues that do not exist.", "queues"),
 )
 
 
 def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[Operation, ...]:
-    """`pattern`: it may be narrowed by a pattern; `queues`: to some queues."""
+    """`pattern`: a pattern can narrow the scope; `queues`: a list of queues can."""
     arguments = (REASON, ACTOR, *((_PATTERN,) if pattern else ()), *((_QUEUES,) if queues else ()))
     return (
         Operation(
             "stop-producers",
-            f"Block every producer of {scope} until producers are started again, or until the end that is given."
-            " Idempotent, kept across restarts.",
+            f"Block every producer of {scope} until producers are started again, or until the given end."
+            " Idempotent, survives restarts.",
             (*arguments, *_END),
             _STOP_ANSWER,
             "change",

@@ -10,10 +10,10 @@ _A = Attribute
 
 USER = ManagedType(
     "User",
-    "Who may sign in to the broker, and what the user may do there. Only administrators see and change users.",
+    "A user who can sign in to the broker, with permissions. Only administrators see and change users.",
     ("name",),
     (
-        _A("name", Kind.STRING, "What the user signs in as.", creatable=True, required=True),
+        _A("name", Kind.STRING, "The name with which the user signs in.", creatable=True, required=True),
         _A(
             "password",
             Kind.STRING,
@@ -22,11 +22,11 @@ USER = ManagedType(
             writable=True,
             secret=True,
         ),
-        _A("has_password", Kind.BOOLEAN, "A password signs in."),
+        _A("has_password", Kind.BOOLEAN, "The user can sign in with a password."),
         _A(
             "certificate_subject",
             Kind.STRING,
-            "Subject of the client certificate that signs in as this user (EXTERNAL), as RFC 4514 writes it:"
+            "Subject of the client certificate that signs in as this user (EXTERNAL), in the notation of RFC 4514:"
             " CN=anna,O=Example. Not set: none does.",
             writable=True,
             nullable=True,
@@ -40,7 +40,7 @@ USER = ManagedType(
         _A(
             "grants",
             Kind.LIST,
-            'Rights per virtual host: texts such as "default:publish,consume". The rights are publish, consume'
+            'Permissions per virtual host: texts such as "default:publish,consume". They are publish, consume'
             " and manage; * is every virtual host.",
             writable=True,
         ),
@@ -50,13 +50,13 @@ USER = ManagedType(
     (
         Operation(
             "renew-password",
-            "Give the user a generated password, which the answer contains this once, and end its connections.",
+            "Give the user a generated password, which only this answer contains, and end its connections.",
             (REASON, ACTOR),
             (
                 _A(
                     "password",
                     Kind.STRING,
-                    "The new password. It is not kept anywhere: note it now.",
+                    "The new password. It is not stored: note it now.",
                     secret=True,
                 ),
             ),
@@ -65,7 +65,7 @@ USER = ManagedType(
     ),
     (
         Notification("user-created", "USR-1001", "The user was created."),
-        Notification("user-changed", "USR-1002", "The user's password, certificate or rights were changed."),
+        Notification("user-changed", "USR-1002", "The user's password, certificate or permissions were changed."),
         Notification("user-deleted", "USR-1003", "The user was deleted."),
     ),
     creatable=True,
