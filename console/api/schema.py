@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
 from brokers.model import TYPES, Attribute, Kind
@@ -142,12 +142,14 @@ class EventPage(Snapshot):
     events = Event(many=True)
 
 
+@extend_schema_serializer(deprecate_fields=["told_by"])
 class TimelineEntry(serializers.Serializer[Any]):
     id = text_field("e and the number of an event, or a and that of an audit row.")
     number = number_field("That number.")
-    told_by = serializers.ChoiceField(
-        choices=["broker", "people"], help_text="Whether it is an event or of the audit trail."
+    source = serializers.ChoiceField(
+        choices=["broker", "people"], help_text="broker: an event; people: a row of the audit trail."
     )
+    told_by = serializers.ChoiceField(choices=["broker", "people"], help_text="Deprecated: use source.")
     at = number_field("ms since the epoch.")
     kind = text_field("Kind of the event, or the operation.")
     object = object_field()
@@ -182,26 +184,32 @@ class Condition(serializers.Serializer[Any]):
     since = number_field("When it was first detected, ms since the epoch.")
 
 
+@extend_schema_serializer(deprecate_fields=["asked", "says"])
 class Why(serializers.Serializer[Any]):
-    asked = object_field()
+    object = object_field()
+    asked = text_field("Deprecated: use object.")
     blocked = serializers.BooleanField(help_text="Whether it is blocked now.")
-    says = text_field("Explanation in one sentence.")
+    summary = text_field("Explanation in one sentence.")
+    says = text_field("Deprecated: use summary.")
     queue = serializers.DictField(help_text="Attributes of the queue.")
     producer = serializers.DictField(allow_null=True, help_text="Attributes of the producer; null of a queue.")
     causes = serializers.ListField(
         child=serializers.DictField(),
         help_text="What blocks the producers now; each cause alone suffices. Fields: kind (queue, stop, store, memory,"
-        " temp), title, since, resume_ms (time until it ends; null if unknown, and `because` says why); of a queue its"
-        " limits with the origin of every field; of a stop its scope, reason and actor.",
+        " temp), title, since, blocks (whether it blocks producers; deprecated: holds), resume_ms (time until it ends;"
+        " null if unknown, and `because` says why); of a queue to_drain (deprecated: to_go) and its limits with the"
+        " origin of every field and effective (deprecated: binds); of a stop its scope, reason and actor.",
     )
     resume_ms = number_field("Estimated time until the last cause ends, ms; null: unknown.", allow_null=True)
     drain = serializers.DictField(help_text="Decrease of the depth, messages and bytes per second.")
-    consumers = serializers.ListField(child=serializers.DictField(), help_text="Consumers, each with its state.")
+    consumers = serializers.ListField(child=serializers.DictField(), help_text="Consumers, each with its activity.")
     consumers_total = number_field("Number of attached consumers.")
-    producers = serializers.ListField(child=serializers.DictField(), help_text="Blocked producers of the queue.")
+    producers = serializers.ListField(child=serializers.DictField(), help_text="Producers of the queue, blocked first.")
     producers_total = number_field("Number of attached producers.")
     connections = serializers.ListField(
-        child=serializers.DictField(), help_text="Their connections, each with its links to this and other queues."
+        child=serializers.DictField(),
+        help_text="Their connections, each with blocked_producers (deprecated: held) and its links to this and other"
+        " queues.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Everything that happened, searched, live and to take away."""
+"""The timeline: search, new entries, and export."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ from console.links.link import BrokerLink
 #: Entries of one download.
 MOST = 20_000
 
-#: Of brokers' objects; those of the console's own things are known once somebody did them.
+#: Kinds of brokers' objects. Operations on the console's own objects are known once the audit trail has one.
 _CALLS = (operation.name for managed_type in TYPES.values() for operation in managed_type.operations)
 _KINDS = tuple(dict.fromkeys((*NOTIFICATIONS, "create", "update", "delete", *_CALLS)))
 
+_SOURCES = ("broker", "people")
+
 _FILTERS = [
     schema.BROKER,
-    schema.parameter("search", "Text that must occur in an entry, whatever the case."),
-    schema.parameter("kind", "Only of these kinds of events or operations.", many=True),
-    schema.parameter("actor", "Only by this person."),
-    schema.parameter("queue", "Only about queues with this in their name, or about the one with this object name."),
-    schema.parameter("producer", "Only about producers with this in their client or link."),
-    schema.parameter("told_by", "Only what the broker told, or what people did.", enum=["broker", "people"]),
+    schema.parameter("search", "Only entries with this text, case-insensitive."),
+    schema.parameter("kind", "Only these kinds of events or operations.", many=True),
+    schema.parameter("actor", "Only entries of this user."),
+    schema.parameter("queue", "Only queues whose name contains this text, or the queue with this object name."),
+    schema.parameter("producer", "Only producers whose client or link contains this text."),
+    schema.parameter("source", "Only events of the broker, or only the audit trail.", enum=_SOURCES),
+    schema.parameter("told_by", "Deprecated: use source.", enum=_SOURCES, deprecated=True),
     schema.parameter("from", "Not before: ms since the epoch, or ISO 8601 with a zone."),
     schema.parameter("until", "Before: as `from`."),
 ]
@@ -44,14 +47,15 @@ class TimelineView(BrokerView):
     @extend_schema(
         parameters=[
             *_FILTERS,
-            schema.parameter("before_event", "Go on from there: before_event of the page before.", int),
-            schema.parameter("before_audit", "Go on from there: before_audit of the page before.", int),
-            schema.parameter("after_event", "Only what came since: newest_event of the answer before.", int),
-            schema.parameter("after_audit", "Only what came since: newest_audit of the answer before.", int),
+            schema.parameter("before_event", "Next page: before_event of the previous page.", int),
+            schema.parameter("before_audit", "Next page: before_audit of the previous page.", int),
+            schema.parameter("after_event", "Only new entries: newest_event of the previous answer.", int),
+            schema.parameter("after_audit", "Only new entries: newest_audit of the previous answer.", int),
             schema.parameter("count", "1 to 500.", int, default=100),
         ],
         responses={200: schema.TimelinePage, **schema.READ_REFUSALS},
-        summary="Events, edits, stops and starts in one stream, the newest first",
+        summary="Search the timeline",
+        description="Events of the broker and rows of the audit trail in one stream, the newest first.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -72,7 +76,7 @@ class TimelineView(BrokerView):
 
 class TimelineDownloadView(BrokerView):
     @extend_schema(
-        parameters=[*_FILTERS, schema.parameter("as", "The kind of file.", enum=["csv", "json"], default="csv")],
+        parameters=[*_FILTERS, schema.parameter("as", "File format.", enum=["csv", "json"], default="csv")],
         responses={
             (200, "text/csv"): OpenApiResponse({"type": "string"}, description="The file"),
             (200, "application/json"): OpenApiResponse(
@@ -89,9 +93,9 @@ class TimelineDownloadView(BrokerView):
             ),
             **schema.READ_REFUSALS,
         },
-        summary="Take the timeline away, as CSV or JSON",
-        description=f"The newest {MOST:,} entries that match; the header Headgate-More tells whether there are more,"
-        " Headgate-As-Of as of when the broker's events are, ms since the epoch.",
+        summary="Export the timeline",
+        description=f"The newest {MOST:,} entries that match, as CSV or JSON. Header Headgate-More: whether there are"
+        " more; Headgate-As-Of: the time of the snapshot with the broker's events, ms since the epoch.",
     )
     def get(self, request: Request) -> HttpResponse:
         kind = choice_in(request.query_params, "as", ("csv", "json"), "csv")
@@ -110,7 +114,8 @@ class TimelineDownloadView(BrokerView):
 
 
 def _kinds_in(query: QueryDict) -> tuple[str, ...]:
-    """Notifications and operations that brokers declare, and whatever people did. Raises InvalidValue."""
+    """Return the kinds of the query: declared notifications and operations, and those in the audit trail. Raises
+    InvalidValue."""
     wanted = tuple(kind for kind in query.getlist("kind") if kind)
     for kind in wanted:
         if kind not in _KINDS and not AuditEntry.objects.filter(operation=kind).exists():
@@ -119,21 +124,22 @@ def _kinds_in(query: QueryDict) -> tuple[str, ...]:
 
 
 def _snapshot(link: BrokerLink, search: Search) -> dict[str, Any]:
-    """What people did is the console's own, and known whatever the broker does."""
-    if search.told_by == "people":
+    """Return the age of the data. The audit trail is the console's own and available without the broker. Raises
+    BrokerUnreachable."""
+    if search.source == "people":
         return {"as_of": link.as_of, "stale": not link.connected}
     return snapshot_of(link)
 
 
 def search_in(query: QueryDict) -> Search:
-    """Raises InvalidValue."""
+    """Return the search of a query. Raises InvalidValue."""
     return Search(
         text=query.get("search", "").strip(),
         kinds=_kinds_in(query),
         actor=query.get("actor", "").strip(),
         queue=query.get("queue", "").strip(),
         producer=query.get("producer", "").strip(),
-        told_by=choice_in(query, "told_by", ("broker", "people")),
+        source=choice_in(query, "source", _SOURCES) or choice_in(query, "told_by", _SOURCES),
         since=time_in(query, "from") or 0,
         until=time_in(query, "until") or 0,
     )

@@ -1,1 +1,1 @@
-"""Conditions that are raised by themselves: what looks wrong at a broker now, and what to do about it."""
+"""Active conditions of a broker: problems that the console detects in samples and events, each with advice."""

@@ -1,8 +1,8 @@
-"""What looks wrong in a queue, a store or the broker's memory, seen at one moment. Pure: values in, findings out.
+"""Detect problems of a queue, a store or the broker's memory from one sample. Pure: values in, findings out.
 
-A finding says what was seen and what to do. How long it must last before anybody is told stands in `DETECTORS`;
-`standing.py` keeps that time. A detector sees attributes as brokers declare them, and does without those that a broker
-does not tell.
+A finding describes the problem and says what to do. `DETECTORS` has how long a finding must last before it is a
+condition; `active.py` measures that time. Detectors read attributes as brokers declare them; an optional attribute
+that a broker does not report counts as 0.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Row = Mapping[str, Any]
 
 UNITS = ("messages", "bytes")
 
-#: A queue that fills up within this time at the present rates is shown, ms.
+#: A queue is filling up if it reaches its stop level within this time at current rates, ms.
 SOON = 5 * 60_000
-#: Less than this is no inflow, messages/s: what is left of a burst in the smoothed rate fades, and is never 0.
+#: A lower smoothed rate counts as no inflow, messages/s: the rate decays after a burst but never reaches 0.
 LEAST_INFLOW = 0.1
-#: After this long without a message in, ms, the queue does not fill up, whatever its smoothed rate still says.
+#: A queue without an enqueued message for this long is not filling up, whatever its smoothed rate, ms.
 NO_INFLOW = 5000
-#: So often overfull within so long (ms) is flapping.
+#: A queue is flapping if it became overfull FLAPS times within FLAPPING ms.
 FLAPS, FLAPPING = 4, 5 * 60_000
-#: How long the client that broke flow control is told, ms.
+#: For how long a violation of flow control is reported, ms.
 BROKEN = 5 * 60_000
-#: From this part of its limit on a store or memory is near it, in percent.
+#: A store or memory is near its limit at this utilization, in percent.
 NEAR = 80
-#: Rates of a queue that was looked at for less are no trend, ms.
+#: Rates need at least this observation time to be a trend, ms.
 _TREND = 6000
-#: Messages that queues without any limit may hold before their growth is told.
+#: Depth above which growth of a queue without limits is reported, messages.
 _MANY = 1000
 
 
@@ -39,10 +39,10 @@ SEVERITIES = ("trouble", "warning")
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What is known of a queue besides its attributes. Times in ms since the epoch, by the broker's clock.
-    `overfull`: when it became overfull lately. `broken`: (when, what the broker said) of links that it ended since
-    they broke flow control. `short`: something its broker or virtual host has run short of holds its producers."""
+class Observation:
+    """Facts about a queue besides its attributes. Times in ms since the epoch, by the broker's clock.
+    `overfull`: recent times at which it became overfull. `broken`: (time, text of the event) of links that the broker
+    closed because they violated flow control. `short`: a shortage of the broker or virtual host blocks producers."""
 
     now: int
     rates: Rates = NO_RATES
@@ -53,8 +53,8 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`kind`: a key of `DETECTORS`. `object`: text of the object's name. `severity`: `trouble` if producers are held
-    or messages endangered now, else `warning`."""
+    """`kind`: a key of `DETECTORS`. `object`: text of the object's name. `severity`: `trouble` if producers are
+    blocked or messages at risk now, else `warning`. `saw`: the problem, in a sentence."""
 
     kind: str
     object: str
@@ -65,27 +65,27 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """`title` for people; `after`: how long it must be seen before it is told, ms; `keep`: for how long after it was
-    seen last it is still told, so that it does not flicker. `ended`: whether a queue's attributes contradict it, so
-    that it is not kept for any longer."""
+    """`title`: for people. `after`: how long a finding must last before it is a condition, ms. `retain`: how long a
+    condition stays active after it was last found, so that it does not flicker, ms. `ended`: whether a queue's
+    attributes contradict the condition, which then ends at once."""
 
     title: str
     after: int
-    keep: int
-    find: Callable[[Row, Sight], tuple[str, str, str] | None] | None = None
+    retain: int
+    find: Callable[[Row, Observation], tuple[str, str, str] | None] | None = None
     ended: Callable[[Row], bool] = lambda row: False
 
 
-def of_queue(row: Row, sight: Sight) -> Iterator[Finding]:
-    """What looks wrong in a queue; `row` has its attributes and `object`."""
+def queue_findings(row: Row, seen: Observation) -> Iterator[Finding]:
+    """Yield the problems of a queue; `row` has its attributes and `object`."""
     for kind, detector in DETECTORS.items():
-        found = detector.find(row, sight) if detector.find is not None else None
+        found = detector.find(row, seen) if detector.find is not None else None
         if found is not None:
             yield Finding(kind, row["object"], *found)
 
 
-def of_broker(broker: Row) -> Iterator[Finding]:
-    """Its memory and stores near their limits."""
+def broker_findings(broker: Row) -> Iterator[Finding]:
+    """Yield memory and stores of the broker that are near or above their limits."""
     for what, words in (("memory", "messages in memory"), ("store", "stored messages"), ("temp", "spooled messages")):
         used, limit = broker.get(f"{what}_used_bytes") or 0, broker.get(f"{what}_limit_bytes") or 0
         over = f"{what}-overfull" in (broker.get("shortages") or ())
@@ -93,14 +93,14 @@ def of_broker(broker: Row) -> Iterator[Finding]:
             yield _near("type=Broker", f"The broker's {words}", used, limit, over=over, instead=f"raise {what}_limit")
 
 
-def of_host(host: Row) -> Iterator[Finding]:
-    """The store of a virtual host near its limit; `host` has its attributes and `object`."""
+def host_findings(host: Row) -> Iterator[Finding]:
+    """Yield the store of a virtual host if it is near or above its limit; `host` has its attributes and `object`."""
     used, limit = host.get("store_used_bytes") or 0, host.get("store_overfull_bytes") or 0
     over = bool(host.get("store_overfull"))
     if over and (not limit or used < (host.get("store_underfull_bytes") or limit)):
-        saw = f"The disk refuses the store of virtual host {host['name']}: all its producers are held."
+        saw = f"The disk has no space for the store of virtual host {host['name']}: all its producers are blocked."
         yield Finding(
-            "near-limit", host["object"], "trouble", saw, "Make room on the disk, or consume messages that are stored."
+            "near-limit", host["object"], "trouble", saw, "Free disk space, or consume or purge stored messages."
         )
     elif limit and (over or 100 * used >= NEAR * limit):
         yield _near(
@@ -114,11 +114,11 @@ def of_host(host: Row) -> Iterator[Finding]:
 
 
 def _near(name: str, what: str, used: int, limit: int, *, over: bool, instead: str) -> Finding:
-    part = f"{100 * used // limit} % of its limit ({used:,} of {limit:,} bytes)"
+    part = f"{100 * used // limit}% of the limit ({used:,} of {limit:,} bytes)"
     if over:
-        saw = f"{what}: {part}. Producers are held until it is below."
+        saw = f"{what}: {part}. Producers are blocked until usage is below the limit."
     else:
-        saw = f"{what}: {part}. Above it every producer is held."
+        saw = f"{what}: {part}. Above the limit, all producers are blocked."
     advice = f"Consume or purge the deepest queues, or {instead}."
     return Finding("near-limit", name, "trouble" if over else "warning", saw, advice)
 
@@ -126,47 +126,50 @@ def _near(name: str, what: str, used: int, limit: int, *, over: bool, instead: s
 # -- queues ---------------------------------------------------------------------------------------------------------
 
 
-def _blocked_without_consumer(row: Row, sight: Sight) -> tuple[str, str, str] | None:
+def _blocked_without_consumer(row: Row, seen: Observation) -> tuple[str, str, str] | None:
     if not row["blocked_producers"] or row["consumers"] or not row["state"].startswith("OVERFULL"):
         return None
     return (
         "trouble",
-        f"{_producers(row['blocked_producers'])} held and nobody consumes: {row['depth_messages']:,} messages wait.",
-        "Start a consumer. If its messages are of no use, purge it; a higher capacity only buys time.",
+        f"{_producers(row['blocked_producers'])} blocked and the queue has no consumers."
+        f" Depth: {row['depth_messages']:,} messages.",
+        "Start a consumer. Purge the queue if its messages are not needed; a higher capacity only delays the problem.",
     )
 
 
-def _underfull_yet_blocked(row: Row, sight: Sight) -> tuple[str, str, str] | None:
+def _blocked_although_underfull(row: Row, seen: Observation) -> tuple[str, str, str] | None:
     blocked, state = row["blocked_producers"], row["state"]
-    if not blocked or state.endswith("STOPPED") or sight.short:
+    if not blocked or state.endswith("STOPPED") or seen.short:
         return None
     limited = [unit for unit in UNITS if row.get(f"effective_stop_{unit}")]
     at_resume = all(row[f"depth_{u}"] <= (row.get(f"effective_resume_{u}") or 0) for u in limited)
     if state == "NORMAL" or at_resume:
         return (
             "trouble",
-            f"{_producers(blocked)} held, though the queue is neither overfull nor stopped, and nothing is short.",
-            "Look at the producers' reasons. If they do not go, close their connections: the clients come back free.",
+            f"{_producers(blocked)} blocked, although the queue is neither overfull nor stopped and the broker has no"
+            " shortage.",
+            "Check the reasons of the producers. If they persist, close the connections: clients that reconnect are not"
+            " blocked.",
         )
     below_stop = all(row[f"depth_{u}"] <= row[f"effective_stop_{u}"] for u in limited)
-    holding = [u for u in limited if row[f"depth_{u}"] > (row.get(f"effective_resume_{u}") or 0)]
-    if not below_stop or not row["consumers"] or sight.rates.seen_ms < _TREND:
+    above_resume = [u for u in limited if row[f"depth_{u}"] > (row.get(f"effective_resume_{u}") or 0)]
+    if not below_stop or not row["consumers"] or seen.rates.seen_ms < _TREND:
         return None
-    if any(sight.rates.net(unit) < -0.05 for unit in holding):
+    if any(seen.rates.net(unit) < -0.05 for unit in above_resume):
         return None
-    unit = holding[0]
+    unit = above_resume[0]
     return (
         "trouble",
-        f"{_producers(blocked)} held at {row[f'depth_{unit}']:,} {unit}, below the stop level"
-        f" of {row[f'effective_stop_{unit}']:,}: it resumes at {row[f'effective_resume_{unit}']:,} and does not come"
-        " down.",
-        "See what its consumers are doing: they may hold messages unacknowledged. A higher resume level frees the"
-        " producers at once.",
+        f"{_producers(blocked)} blocked at a depth of {row[f'depth_{unit}']:,} {unit}, below the stop level of"
+        f" {row[f'effective_stop_{unit}']:,}; the depth does not fall to the resume level of"
+        f" {row[f'effective_resume_{unit}']:,}.",
+        "Check its consumers: they may have unacknowledged messages. A higher resume level unblocks the producers at"
+        " once.",
     )
 
 
-def _flapping(row: Row, sight: Sight) -> tuple[str, str, str] | None:
-    lately = [at for at in sight.overfull if sight.now - at <= FLAPPING]
+def _flapping(row: Row, seen: Observation) -> tuple[str, str, str] | None:
+    lately = [at for at in seen.overfull if seen.now - at <= FLAPPING]
     if len(lately) < FLAPS:
         return None
     shares = [
@@ -176,16 +179,16 @@ def _flapping(row: Row, sight: Sight) -> tuple[str, str, str] | None:
     ]
     if shares and max(shares) > 85:
         advice = (
-            f"It resumes at {max(shares)} % of its stop level already. Lower the resume level, to 70 % say: its"
-            " producers are then held less often, and longer."
+            f"The resume level is {max(shares)}% of the stop level. Lower it, for example to 70%: producers are then"
+            " blocked less often, but for longer."
         )
     else:
-        advice = "Its consumers cannot keep up with the peaks: add consumers, or raise its capacity to ride them out."
-    return ("warning", f"It became overfull {len(lately)} times in {FLAPPING // 60_000} minutes.", advice)
+        advice = "The consumers cannot keep up with peaks: add consumers, or raise the capacity to absorb the peaks."
+    return ("warning", f"The queue became overfull {len(lately)} times in {FLAPPING // 60_000} minutes.", advice)
 
 
-def _full_soon(row: Row, sight: Sight) -> tuple[str, str, str] | None:
-    rates = sight.rates
+def _filling_up(row: Row, seen: Observation) -> tuple[str, str, str] | None:
+    rates = seen.rates
     if row["state"] != "NORMAL" or rates.seen_ms < _TREND or row.get("overflow") == "ring":
         return None
     if rates.messages_in < LEAST_INFLOW or rates.quiet_ms >= NO_INFLOW:
@@ -200,74 +203,75 @@ def _full_soon(row: Row, sight: Sight) -> tuple[str, str, str] | None:
     seconds, unit = min(left)
     return (
         "warning",
-        f"Full in about {_duration(seconds)} at the present rates: {row[f'depth_{unit}']:,} of"
+        f"Full in about {_duration(seconds)} at current rates: {row[f'depth_{unit}']:,} of"
         f" {row[f'effective_stop_{unit}']:,} {unit}, growing by {_rate(rates.net(unit), unit)};"
         f" {_rate(rates.messages_in)} in, {_rate(rates.messages_out)} out.",
-        "Add consumers now, or raise its capacity if this is a peak that will pass.",
+        "Add consumers now, or raise the capacity if this is a temporary peak.",
     )
 
 
-def _outside_flow_control(row: Row, sight: Sight) -> tuple[str, str, str] | None:
-    broken = [said for at, said in sight.broken if sight.now - at <= BROKEN]
+def _flow_control_bypassed(row: Row, seen: Observation) -> tuple[str, str, str] | None:
+    broken = [text for at, text in seen.broken if seen.now - at <= BROKEN]
     if broken:
         return (
             "warning",
-            f"The broker ended {len(broken)} {'link' if len(broken) == 1 else 'links'} that broke flow control;"
+            f"The broker closed {len(broken)} {'link' if len(broken) == 1 else 'links'} that violated flow control;"
             f" the last: {broken[-1]}",
-            "That client sends without credit, or breaks the protocol otherwise: have it repaired or updated.",
+            "The client sends without credit or violates the protocol otherwise: fix or update the client.",
         )
-    rates, trend = sight.rates, sight.rates.seen_ms >= _TREND
+    rates, trend = seen.rates, seen.rates.seen_ms >= _TREND
     for unit in UNITS:
         capacity, stop = row.get(f"effective_capacity_{unit}") or 0, row.get(f"effective_stop_{unit}") or 0
         depth = row[f"depth_{unit}"]
         if capacity and not stop and depth > capacity and row["producers"]:
             return (
                 "trouble",
-                f"It holds {depth:,} {unit}, its capacity is {capacity:,}, and flow control is off for it: nothing"
-                f" holds its {_attached(row['producers'])}.",
-                "Turn flow_control on for it, or stop its producers until it is empty enough.",
+                f"Depth {depth:,} {unit} exceeds the capacity of {capacity:,}, and flow control is off: nothing blocks"
+                f" the {_attached(row['producers'])}.",
+                "Turn on flow_control for the queue, or stop its producers until the depth is below the capacity.",
             )
         if stop and depth > 1.05 * stop + 10 and trend and rates.net(unit) > 0.5 and rates.messages_in > 0.5:
             return (
                 "trouble",
-                f"It holds {depth:,} {unit}, {depth - stop:,} above its stop level, and still grows:"
-                f" {_rate(rates.messages_in)} come in.",
-                "Its mechanism takes messages in while it is full (hold, spool), or what comes in is not held by credit"
-                " (routed or dead-lettered messages). Stop its producers if it must not grow further.",
+                f"Depth {depth:,} {unit} is {depth - stop:,} above the stop level and still grows:"
+                f" {_rate(rates.messages_in)} in.",
+                "Either its mechanism accepts messages while the queue is overfull (hold, spool), or the messages are"
+                " not limited by credit (routed or dead-lettered). Stop its producers if it must not grow further.",
             )
     unlimited = not any(row.get(f"effective_{what}_{unit}") for what in ("capacity", "stop") for unit in UNITS)
     if unlimited and trend and row["producers"] and row["depth_messages"] > _MANY and rates.messages_net > 1:
         return (
             "warning",
-            f"It has no capacity and grows by {_rate(rates.messages_net)}, to {row['depth_messages']:,} messages now.",
-            "Give it a capacity, by a policy for its pattern: nothing holds its producers before the broker's memory"
-            " or store does.",
+            f"The queue has no capacity and grows by {_rate(rates.messages_net)}; depth {row['depth_messages']:,}"
+            " messages.",
+            "Set a capacity, for example in a pattern policy: without one, only a shortage of the broker's memory or"
+            " store blocks its producers.",
         )
     return None
 
 
-def _halted_start(row: Row, sight: Sight) -> tuple[str, str, str] | None:
-    """Of the queue that made it halt, whose stops tell it: whoever sees that queue may know, and nobody else."""
+def _halted_start(row: Row, seen: Observation) -> tuple[str, str, str] | None:
+    """Report the halt on the queue that caused it, so that only users who see that queue see the condition."""
     for stop in row.get("stops") or ():
         halted = stop.get("halted")
         if halted and halted["queue"] == row["object"]:
-            by = f" that {halted['actor']} began" if halted["actor"] else ""
+            by = f" by {halted['actor']}" if halted["actor"] else ""
             return (
                 "trouble",
-                f"The staged start{by} ({stop['scope']}) halted, since this queue is at {halted['percent']}%, above"
+                f"The staged start{by} ({stop['scope']}) halted because this queue is at {halted['percent']}%, above"
                 f" {halted['limit']}%: the producers of {stop['scope']} are stopped again.",
-                "Let its consumers catch up, then begin the staged start again: slower, or with a higher limit.",
+                "Wait until its consumers catch up, then repeat the staged start: slower, or with a higher limit.",
             )
     return None
 
 
 DETECTORS: Mapping[str, Detector] = {
     "halted-start": Detector("Staged start halted", 0, 0, _halted_start),
-    "blocked-without-consumer": Detector("Blocked, and no consumer", 4000, 2000, _blocked_without_consumer),
-    "underfull-yet-blocked": Detector("Underfull, yet blocked", 6000, 2000, _underfull_yet_blocked),
-    "outside-flow-control": Detector("Outside flow control", 0, 5000, _outside_flow_control),
+    "blocked-without-consumer": Detector("Blocked without consumers", 4000, 2000, _blocked_without_consumer),
+    "underfull-yet-blocked": Detector("Blocked although underfull", 6000, 2000, _blocked_although_underfull),
+    "outside-flow-control": Detector("Flow control bypassed", 0, 5000, _flow_control_bypassed),
     "near-limit": Detector("Near its limit", 0, 5000),
-    "full-soon": Detector("Filling up", 3000, 3000, _full_soon, lambda row: row["state"] != "NORMAL"),
+    "full-soon": Detector("Filling up", 3000, 3000, _filling_up, lambda row: row["state"] != "NORMAL"),
     "flapping": Detector("Flapping", 0, 5000, _flapping),
 }
 
@@ -281,7 +285,7 @@ def _attached(count: int) -> str:
 
 
 def _rate(per_second: float, unit: str = "messages") -> str:
-    """With its unit: beside bytes "3.1/s" would read as bytes a second."""
+    """Return a rate with its unit, which may differ from that of a depth in the same sentence."""
     return f"{per_second:,.0f} {unit}/s" if per_second >= 10 or unit == "bytes" else f"{per_second:.1f} {unit}/s"
 
 

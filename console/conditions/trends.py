@@ -1,7 +1,7 @@
-"""How fast each queue fills and drains, smoothed over some seconds: what "at the present rates" means. Pure.
+"""Smoothed rates at which queues fill and drain: the "current rates" of conditions and estimates. Pure.
 
-A broker tells a queue's counters about once a second, and only while they change: silence after the last sample means
-that nothing moved. Times are the broker's, ms since the epoch.
+A broker samples a queue's counters about once a second, and only while they change: no sample means no traffic. Times
+are in ms since the epoch, by the broker's clock.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Seconds over which rates are smoothed: a second's burst is no trend, and half a minute ago is not now.
+#: Time constant of the smoothing, s: a burst of one second is no trend, and traffic 30 s ago is not current.
 SMOOTHED = 8.0
-#: Between samples of a queue that changes all the time there is never more than this, ms.
+#: Longest time between samples of a queue with continuous traffic, ms.
 _STEP = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Per second: messages in and out, and by how many bytes the depth grows (shrinks, below 0). `seen_ms`: for how
-    long the queue has been looked at; rates of less than some seconds are a guess. `quiet_ms`: for how long no message
-    has come in."""
+    """Messages in and out per second, and the growth of the depth in bytes per second (negative: it shrinks).
+    `seen_ms`: how long the queue has been observed; below some seconds the rates are unreliable. `quiet_ms`: time since
+    the last enqueued message."""
 
     messages_in: float = 0.0
     messages_out: float = 0.0
@@ -34,7 +34,7 @@ class Rates:
         return self.messages_in - self.messages_out
 
     def net(self, unit: str) -> float:
-        """By how much the depth grows in a second, in `messages` or `bytes`."""
+        """Return the growth of the depth per second; `unit` is `messages` or `bytes`."""
         return self.messages_net if unit == "messages" else self.bytes_net
 
 
@@ -48,18 +48,19 @@ class _Seen:
     enqueued: int
     dequeued: int
     size: int
-    filled: int  # when a message came in last, as far as samples show
+    filled: int  # time of the latest sample with a newly enqueued message
     rates: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 class Trends:
-    """Rates by the text of the queue's name."""
+    """Rates of queues, by the text of the queue's name."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
 
     def take(self, queue: str, at: int, values: Mapping[str, Any]) -> None:
-        """A sample of a queue: `enqueued_messages`, `dequeued_messages` and `depth_bytes` as of `at`."""
+        """Process a sample of a queue: `enqueued_messages`, `dequeued_messages` and `depth_bytes` at time `at`. A
+        sample without one of them is ignored."""
         enqueued, dequeued, size = (
             values.get("enqueued_messages"),
             values.get("dequeued_messages"),
@@ -69,7 +70,7 @@ class Trends:
             return
         seen = self._seen.get(queue)
         if seen is None or at < seen.at or enqueued < seen.enqueued or dequeued < seen.dequeued:
-            self._seen[queue] = _Seen(at, at, enqueued, dequeued, size, at)  # new, or a broker that counts anew
+            self._seen[queue] = _Seen(at, at, enqueued, dequeued, size, at)  # a new queue, or counters that restarted
             return
         passed = at - seen.at
         if passed <= 0:
@@ -77,7 +78,7 @@ class Trends:
         moved = (enqueued - seen.enqueued, dequeued - seen.dequeued, size - seen.size)
         before = seen.rates
         if passed > _STEP:
-            # Nothing moved until a second ago, or a sample would have told.
+            # There was no traffic until a second ago: it would have caused a sample.
             before = _faded(before, passed - 1000)
             passed = 1000
         weight = 1 - math.exp(-passed / 1000 / SMOOTHED)
@@ -88,7 +89,7 @@ class Trends:
         self._seen[queue] = _Seen(seen.first, at, enqueued, dequeued, size, filled, (now[0], now[1], now[2]))
 
     def of(self, queue: str, now: int) -> Rates:
-        """The rates as of `now`."""
+        """Return the rates at time `now`; `NO_RATES` for an unknown queue."""
         seen = self._seen.get(queue)
         if seen is None:
             return NO_RATES
@@ -97,7 +98,7 @@ class Trends:
         return Rates(*rates, seen_ms=max(0, now - seen.first), quiet_ms=max(0, now - seen.filled))
 
     def shift(self, by: int) -> None:
-        """The broker's clock was set by so many ms, and with it what is remembered."""
+        """Move stored times by `by` ms, after the broker's clock was set."""
         for seen in self._seen.values():
             seen.first, seen.at, seen.filled = seen.first + by, seen.at + by, seen.filled + by
 
@@ -106,6 +107,6 @@ class Trends:
 
 
 def _faded(rates: tuple[float, float, float], ms: int) -> tuple[float, float, float]:
-    """The rates after so long without any movement."""
-    keep = math.exp(-ms / 1000 / SMOOTHED)
-    return (rates[0] * keep, rates[1] * keep, rates[2] * keep)
+    """Return the rates after `ms` without traffic."""
+    factor = math.exp(-ms / 1000 / SMOOTHED)
+    return (rates[0] * factor, rates[1] * factor, rates[2] * factor)

@@ -1,8 +1,8 @@
-"""Everything that happened, in one stream: what the broker told (its events) and what people did (the audit trail).
+"""The timeline: events of the broker and rows of the audit trail in one stream.
 
-It is searched from the newest back, page by page: events that are no longer in memory are read from the broker's
-journal. All is synchronous, for views. A page ends when it is full or when enough has been looked through; its `more`
-says that older ones may follow.
+A search goes backwards from the newest entry, page by page. Events that are no longer in memory are read from the
+broker's journal. All functions are synchronous, for views. A page ends when it is full or when its search budget is
+used up; `more` then says that older entries may match.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from console.audit.models import AuditEntry
 from console.links.link import BrokerLink
 from console.links.queue_table import queue_of
 
-#: Events read at once from the journal, and looked through for one page at most; seconds that this may take.
-_CHUNK, _BUDGET, _PATIENCE = 2000, 40_000, 2.0
-#: New entries told at once.
+#: Events read from the journal in one call, events searched for one page at most, and the time limit of that, s.
+_CHUNK, _BUDGET, _TIME_LIMIT = 2000, 40_000, 2.0
+#: New entries returned at once.
 MOST_NEW = 500
 
-COLUMNS = ("at", "told_by", "kind", "object", "queue", "producer", "actor", "outcome", "reason", "text", "id")
+#: Columns of the CSV export; told_by is deprecated and has the value of source.
+COLUMNS = ("at", "told_by", "kind", "object", "queue", "producer", "actor", "outcome", "reason", "text", "id", "source")
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is looked for; every condition that is set must hold. `text`, `queue` and `producer` are parts of texts,
-    whatever the case; `queue` may be the object name of a queue, and is then that queue alone. `since` and `until`: ms
-    since the epoch, the second of them no more itself. `told_by`: `broker` or `people`."""
+    """A filter of entries; every condition that is set must match. `text`, `queue` and `producer` match as
+    case-insensitive substrings; if `queue` is an object name, it matches only that queue. `since` (inclusive) and
+    `until` (exclusive): ms since the epoch. `source`: `broker` or `people`."""
 
     text: str = ""
     kinds: tuple[str, ...] = ()
     actor: str = ""
     queue: str = ""
     producer: str = ""
-    told_by: str = ""
+    source: str = ""
     since: int = 0
     until: int = 0
 
-    def takes(self, entry: Mapping[str, Any]) -> bool:
-        """Whether an entry is one of those looked for."""
+    def matches(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether an entry matches all conditions."""
         if self.kinds and entry["kind"] not in self.kinds:
             return False
         if self.actor and entry["actor"].casefold() != self.actor.casefold():
@@ -63,8 +64,8 @@ class Search:
             return False
         if not self.text:
             return True
-        said = (entry["text"], entry["object"], entry["actor"], entry["producer"], entry["reason"], entry["kind"])
-        return any(self.text.casefold() in (part or "").casefold() for part in said)
+        texts = (entry["text"], entry["object"], entry["actor"], entry["producer"], entry["reason"], entry["kind"])
+        return any(self.text.casefold() in (text or "").casefold() for text in texts)
 
     def _is_about(self, entry: Mapping[str, Any]) -> bool:
         if self.queue.startswith("type="):
@@ -79,8 +80,8 @@ class Search:
 
 @dataclass(slots=True)
 class Page:
-    """`entries`, the newest first. `before_event` and `before_audit`: where the next page begins. `more`: whether there
-    may be older ones. `searched_to`: when the oldest event looked through happened, ms; None if none was."""
+    """A page of entries, the newest first. `before_event` and `before_audit`: the position of the next page. `more`:
+    older entries may match. `searched_to`: time of the oldest event searched, ms since the epoch; None if none was."""
 
     entries: list[dict[str, Any]] = field(default_factory=list)
     before_event: int = 0
@@ -90,21 +91,21 @@ class Page:
 
 
 def page(link: BrokerLink, search: Search, *, before_event: int = 0, before_audit: int = 0, count: int = 100) -> Page:
-    """The newest `count` entries before those numbers (0: from the newest on). Raises AdminError."""
+    """Return the newest `count` entries before a position (0: before none, the newest). Raises AdminError."""
     found = _Found(before_event or link.newest_event + 1)
-    if search.told_by != "people":
-        asyncio.run(_look_back(link, search, found, count))
+    if search.source != "people":
+        asyncio.run(_search_events(link, search, found, count))
     people: list[dict[str, Any]] = []
     people_left = False
-    if search.told_by != "broker":
+    if search.source != "broker":
         rows = _audit(link, search)
         if before_audit:
             rows = rows.filter(id__lt=before_audit)
         people = [_of_audit(row) for row in rows[: count + 1]]
         people_left = len(people) > count
-    # Only as far back as both have been looked through.
+    # The page ends where one of the sources has not been searched yet.
     horizon = max(
-        (found.looked_to or 0) if found.more else 0,
+        (found.searched_to or 0) if found.more else 0,
         people[-1]["at"] if people_left else 0,
     )
     together = sorted([*found.entries, *people], key=_order, reverse=True)
@@ -118,28 +119,29 @@ def page(link: BrokerLink, search: Search, *, before_event: int = 0, before_audi
         before_event=events_rest[0]["number"] + 1 if events_rest else found.position,
         before_audit=min((entry["number"] for entry in people_taken), default=before_audit),
         more=bool(events_rest or people_rest or found.more),
-        searched_to=found.looked_to,
+        searched_to=found.searched_to,
     )
 
 
 def _order(entry: Mapping[str, Any]) -> tuple[int, str, int]:
-    return entry["at"], entry["told_by"], entry["number"]
+    return entry["at"], entry["source"], entry["number"]
 
 
 @dataclass(slots=True)
 class _Found:
-    """`position`: events from this number on have been looked through."""
+    """Progress of a search through events. `position`: events from this number on have been searched."""
 
     position: int
     entries: list[dict[str, Any]] = field(default_factory=list)
-    looked_to: int | None = None
+    searched_to: int | None = None
     more: bool = False
 
 
-async def _look_back(link: BrokerLink, search: Search, found: _Found, count: int) -> None:
-    began, looked = time.monotonic(), 0
+async def _search_events(link: BrokerLink, search: Search, found: _Found, count: int) -> None:
+    """Search events backwards from `found.position` until `count` match or the budget is used up."""
+    began, searched = time.monotonic(), 0
     while found.position > 1:
-        if len(found.entries) >= count or looked >= _BUDGET or time.monotonic() - began > _PATIENCE:
+        if len(found.entries) >= count or searched >= _BUDGET or time.monotonic() - began > _TIME_LIMIT:
             found.more = True
             return
         start = max(0, found.position - 1 - _CHUNK)
@@ -148,27 +150,27 @@ async def _look_back(link: BrokerLink, search: Search, found: _Found, count: int
         for event in reversed(events):
             if len(found.entries) >= count:
                 break
-            found.position, found.looked_to = event.number, event.at
+            found.position, found.searched_to = event.number, event.at
             if search.since and event.at < search.since:
                 return
             entry = of_event(event)
-            if search.takes(entry):
+            if search.matches(entry):
                 found.entries.append(entry)
         else:
             found.position = start + 1
             if tail.position is None or tail.expired_before is not None:
-                return  # what is older is not kept any more
-        looked += len(events) or _CHUNK
+                return  # older events have expired
+        searched += len(events) or _CHUNK
 
 
 def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int) -> list[dict[str, Any]]:
-    """Entries after those numbers, the newest first, `MOST_NEW` at most. Raises AdminError."""
+    """Return the entries after a position, the newest first, `MOST_NEW` at most. Raises AdminError."""
     entries: list[dict[str, Any]] = []
-    if search.told_by != "people" and after_event < link.newest_event:
+    if search.source != "people" and after_event < link.newest_event:
         start = max(after_event, link.newest_event - _CHUNK)
         tail = asyncio.run(link.events_after(start, _CHUNK))
-        entries = [entry for entry in map(of_event, tail.events) if search.takes(entry)]
-    if search.told_by != "broker":
+        entries = [entry for entry in map(of_event, tail.events) if search.matches(entry)]
+    if search.source != "broker":
         rows = _audit(link, search).filter(id__gt=after_audit)[:MOST_NEW]
         entries += [_of_audit(row) for row in rows]
     entries.sort(key=_order, reverse=True)
@@ -187,6 +189,7 @@ def of_event(event: Event) -> dict[str, Any]:
     return {
         "id": f"e{event.number}",
         "number": event.number,
+        "source": "broker",
         "told_by": "broker",
         "at": event.at,
         "kind": event.kind,
@@ -204,6 +207,7 @@ def _of_audit(row: AuditEntry) -> dict[str, Any]:
     return {
         "id": f"a{row.pk}",
         "number": row.pk,
+        "source": "people",
         "told_by": "people",
         "at": int(row.at.timestamp() * 1000),
         "kind": row.operation,
@@ -218,10 +222,10 @@ def _of_audit(row: AuditEntry) -> dict[str, Any]:
 
 
 def _audit(link: BrokerLink, search: Search) -> QuerySet[AuditEntry]:
-    """The rows that `search` takes, the newest first."""
+    """Return the matching rows of the audit trail, the newest first."""
     rows = AuditEntry.objects.seen_through(link).order_by("-id")
     if search.producer:
-        return rows.none()  # people act on queues and wider scopes
+        return rows.none()  # the audit trail has operations on queues and wider scopes only
     if search.kinds:
         rows = rows.filter(operation__in=search.kinds)
     if search.actor:
@@ -257,7 +261,7 @@ def everything(link: BrokerLink, search: Search, *, most: int) -> tuple[list[dic
 
 
 def as_csv(entries: Iterable[Mapping[str, Any]]) -> str:
-    """With a head line; times in ms since the epoch and as ISO 8601 in UTC."""
+    """Return entries as CSV with a header line; times in ms since the epoch and as ISO 8601 in UTC."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["time", *COLUMNS])
@@ -267,13 +271,13 @@ def as_csv(entries: Iterable[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-#: Characters of a cell that every spreadsheet takes, less than the most, for the mark of what was cut off.
+#: Characters of a cell that every spreadsheet accepts, with room for the mark of a truncated text.
 LONGEST_CELL = 32_000
 
 
 def harmless(value: object) -> object:
-    """Spreadsheets run what begins like a formula, and take no longer cells: clients chose some of these texts, and
-    some were kept before there were limits."""
+    """Return a cell that spreadsheets neither run as a formula nor refuse for its length: clients choose some of these
+    texts, and some were stored before there were limits."""
     if not isinstance(value, str):
         return value
     cut = shortened(value, LONGEST_CELL)

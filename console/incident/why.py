@@ -1,7 +1,7 @@
-"""Why a producer or a queue is blocked, whole: every cause with the limit that binds and where that comes from, what
-would end it and when, who else it holds up, and who shares their connections.
+"""Explain why a producer or a queue is blocked: each cause with its effective limit and the origin of that limit, the
+condition and time at which it ends, the other blocked producers, and the other links of their connections.
 
-`read` asks the broker; `told` puts together what it answered and is pure.
+`read` queries the broker; `explanation` is pure.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from brokers.admin import BrokerAdmin, NotFound
 from brokers.model import ObjectName, object_name
 from console.conditions.trends import NO_RATES, Rates
-from console.incident.drain import UNITS, doing, drain_rate, estimate
+from console.incident.drain import UNITS, activity, drain_rate, estimate
 from console.links.link import BrokerLink
 from console.links.object_shapes import row_of, rows_of
 
 Row = Mapping[str, Any]
 
-#: Producers and consumers told one by one; connections whose other links are looked at.
+#: Listed producers, and consumers; connections whose other links are listed.
 MOST_LINKS, MOST_CONNECTIONS = 200, 40
-#: Producers, and consumers, of these connections.
+#: Listed producers, and consumers, of these connections.
 _MOST_SHARING = 500
 
 _BROKER = object_name("Broker")
@@ -30,7 +30,7 @@ _BROKER = object_name("Broker")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the broker answered, each object as a row: its attributes and `object`, the text of its name."""
+    """The broker's answers. Each object is a row: its attributes and `object`, the text of its name."""
 
     queue: Row
     explain: Mapping[str, Mapping[str, Any]]
@@ -40,7 +40,7 @@ class Facts:
     consumers_total: int
     broker: Row
     host: Row
-    asked: Row | None = None  # the producer that was asked about
+    producer: Row | None = None  # the producer to explain; None: the queue is
     connections: Sequence[Row] = ()
     sharing_producers: Sequence[Row] = ()
     sharing_consumers: Sequence[Row] = ()
@@ -48,22 +48,23 @@ class Facts:
 
 
 async def why(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
-    """About a Queue or a Producer: {"gone": True} if it is not there. For coroutines of any loop. Raises AdminError."""
+    """Explain a Queue or a Producer; {"gone": True} if it does not exist. For coroutines of any loop. Raises
+    AdminError."""
     facts = await link.acall(lambda admin: read(admin, name, link.broker_now))
-    return {"gone": True} if facts is None else told(facts, link.rates(facts.queue["object"]))
+    return {"gone": True} if facts is None else explanation(facts, link.rates(facts.queue["object"]))
 
 
 def why_now(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
     """`why` for synchronous callers."""
     facts = link.call(lambda admin: read(admin, name, link.broker_now))
-    return {"gone": True} if facts is None else told(facts, link.rates(facts.queue["object"]))
+    return {"gone": True} if facts is None else explanation(facts, link.rates(facts.queue["object"]))
 
 
 async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | None:
-    """None: there is no such queue or producer."""
+    """Query the broker; None if there is no such queue or producer. `now`: the broker's time, ms since the epoch."""
     try:
-        asked = await admin.read(name) if name.type == "Producer" else None
-        queue = ObjectName.parse(str(asked["queue"])) if asked is not None else name
+        producer = await admin.read(name) if name.type == "Producer" else None
+        queue = ObjectName.parse(str(producer["queue"])) if producer is not None else name
         of_queue = {"queue": str(queue)}
         found, explained, producers, consumers, broker, host = await asyncio.gather(
             admin.read(queue),
@@ -75,7 +76,7 @@ async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | No
         )
     except NotFound:
         return None
-    links = [asked] if asked is not None else [*producers.items, *consumers.items]
+    links = [producer] if producer is not None else [*producers.items, *consumers.items]
     names = list(dict.fromkeys(str(link["connection"]) for link in links))[:MOST_CONNECTIONS]
     ids = [int(ObjectName.parse(text)["id"]) for text in names]
     on_them = {"where": {"connection": names}, "count": _MOST_SHARING}
@@ -93,7 +94,7 @@ async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | No
         consumers_total=consumers.total,
         broker=row_of(broker),
         host=row_of(host),
-        asked=None if asked is None else row_of(asked),
+        producer=None if producer is None else row_of(producer),
         connections=rows_of(connections.items),
         sharing_producers=rows_of(sharing_producers.items),
         sharing_consumers=rows_of(sharing_consumers.items),
@@ -101,22 +102,27 @@ async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | No
     )
 
 
-def told(facts: Facts, rates: Rates = NO_RATES) -> dict[str, Any]:
-    """The whole chain, for a page or a caller of the API."""
+def explanation(facts: Facts, rates: Rates = NO_RATES) -> dict[str, Any]:
+    """Return the explanation as the API and the page show it. The deprecated fields `asked`, `says`, and `holds`,
+    `to_go` and `binds` of causes and `held` of connections have the values of `object`, `summary`, `blocks`,
+    `to_drain`, `effective` and `blocked_producers`."""
     queue = facts.queue
     causes = _causes(facts, rates)
-    blocked = bool(facts.asked["reasons"]) if facts.asked is not None else bool(queue["blocked_producers"])
+    blocked = bool(facts.producer["reasons"]) if facts.producer is not None else bool(queue["blocked_producers"])
     times = [cause["resume_ms"] for cause in causes]
+    name, summary = (facts.producer or queue)["object"], _summary(facts, causes, blocked)
     return {
-        "asked": (facts.asked or queue)["object"],
+        "object": name,
+        "asked": name,
         "blocked": blocked,
-        "says": _says(facts, causes, blocked),
+        "summary": summary,
+        "says": summary,
         "queue": dict(queue),
-        "producer": None if facts.asked is None else dict(facts.asked),
+        "producer": None if facts.producer is None else dict(facts.producer),
         "causes": causes,
         "resume_ms": max(times) if causes and all(ms is not None for ms in times) else None,
         "drain": {unit: round(drain_rate(queue, rates, unit), 1) for unit in UNITS},
-        "consumers": [{**c, **dict(zip(("doing", "stuck"), doing(c, queue), strict=True))} for c in facts.consumers],
+        "consumers": [{**c, **dict(zip(("doing", "stuck"), activity(c, queue), strict=True))} for c in facts.consumers],
         "consumers_total": facts.consumers_total,
         "producers": [dict(producer) for producer in facts.producers],
         "producers_total": facts.producers_total,
@@ -128,8 +134,8 @@ def told(facts: Facts, rates: Rates = NO_RATES) -> dict[str, Any]:
 
 
 def _causes(facts: Facts, rates: Rates) -> list[dict[str, Any]]:
-    """Each cause that holds the queue's producers now, any of which is enough. `resume_ms`: when it ends by itself;
-    None if nobody can tell, and then `because` says why."""
+    """Return the causes that apply now, each of which suffices to block the queue's producers. `resume_ms`: time until
+    it ends without intervention; None if unknown, and then `because` says why."""
     queue = facts.queue
     causes = []
     if queue["state"].startswith("OVERFULL"):
@@ -142,43 +148,54 @@ def _causes(facts: Facts, rates: Rates) -> list[dict[str, Any]]:
 
 
 def _concerns(facts: Facts, reason: str) -> bool:
-    """A limit of the broker blocks the producers of what it is for, and no others; without any it may be for these."""
-    asked = facts.producers if facts.asked is None else [facts.asked]
-    return not asked or any(reason in (producer.get("reasons") or ()) for producer in asked)
+    """Return whether a shortage of the broker blocks these producers: it blocks only those that use the resource. A
+    queue without producers counts as concerned."""
+    producers = facts.producers if facts.producer is None else [facts.producer]
+    return not producers or any(reason in (producer.get("reasons") or ()) for producer in producers)
 
 
 def _overfull(facts: Facts, rates: Rates) -> dict[str, Any]:
     queue = facts.queue
     left = estimate(queue, rates, facts.consumers)
     mechanism = str((facts.explain.get("mechanism") or {}).get("value") or "block")
+    to_drain = dict(left.to_drain)
     return {
         "kind": "queue",
-        "holds": mechanism in ("block", "hold"),
+        **_blocks(mechanism in ("block", "hold")),
         "mechanism": mechanism,
         "title": f"Queue {queue['name']} is overfull",
         "object": queue["object"],
         "since": queue.get("overfull_since"),
         "limits": [limit for unit in UNITS if (limit := _limit(facts, unit)) is not None],
-        "to_go": dict(left.to_go),
+        "to_drain": to_drain,
+        "to_go": to_drain,
         "resume_ms": left.ms,
         "because": left.because,
     }
 
 
+def _blocks(blocks: bool) -> dict[str, bool]:
+    """Whether a cause blocks producers, by its current and its deprecated name."""
+    return {"blocks": blocks, "holds": blocks}
+
+
 def _limit(facts: Facts, unit: str) -> dict[str, Any] | None:
-    """The limit in force in one unit, its parts and where each was inherited from; None if there is none."""
+    """Return the limit of the queue in one unit and the origins of its fields; None if there is no limit.
+    `effective`: the depth is above the resume level in this unit."""
     queue = facts.queue
     stop = queue.get(f"effective_stop_{unit}")
     if not stop:
         return None
     resume = queue.get(f"effective_resume_{unit}") or 0
+    effective = queue[f"depth_{unit}"] > resume
     return {
         "unit": unit,
         "depth": queue[f"depth_{unit}"],
         "stop": stop,
         "resume": resume,
         "capacity": queue.get(f"effective_capacity_{unit}") or 0,
-        "binds": queue[f"depth_{unit}"] > resume,
+        "effective": effective,
+        "binds": effective,
         "fields": [
             {
                 "field": name,
@@ -193,7 +210,8 @@ def _limit(facts: Facts, unit: str) -> dict[str, Any] | None:
 
 
 def origin_object(origin: str, queue: Row) -> str | None:
-    """The managed object that a field of a queue was inherited from, by the origin that `explain` tells."""
+    """Return the name of the managed object that sets a field of a queue; `origin` is as `explain` returns it. None:
+    a default."""
     host = queue["virtualhost"]
     kind, _, rest = origin.partition(" ")
     if kind == "own":
@@ -209,10 +227,10 @@ def origin_object(origin: str, queue: Row) -> str | None:
 
 def _stop(stop: Mapping[str, Any], now: int) -> dict[str, Any]:
     until, below = stop.get("until"), stop.get("below") or 0
-    ends = [f"when its queues are down to {below} % of their capacity"] if below else []
+    ends = f"the stop ends when its queues are at or below {below}% of their capacity"
     return {
         "kind": "stop",
-        "holds": True,
+        **_blocks(True),
         "title": (
             f"A staged start halted: the producers of {stop['scope']} are stopped again"
             if stop.get("halted")
@@ -222,7 +240,7 @@ def _stop(stop: Mapping[str, Any], now: int) -> dict[str, Any]:
         "until": until,
         "below": below,
         "resume_ms": max(0, until - now) if until else None,
-        "because": f"the stop ends {ends[0]}" if ends else "it ends when somebody starts them again",
+        "because": ends if below else "the stop ends when an operator starts the producers",
     }
 
 
@@ -231,7 +249,7 @@ def _store_of_host(host: Row) -> dict[str, Any]:
     full = not overfull or used <= (host.get("store_underfull_bytes") or overfull)
     return {
         "kind": "store",
-        "holds": True,
+        **_blocks(True),
         "title": f"The store of virtual host {host['name']} is overfull",
         "object": host["object"],
         "since": None,
@@ -240,17 +258,17 @@ def _store_of_host(host: Row) -> dict[str, Any]:
         "resume": host.get("store_underfull_bytes") or overfull,
         "field": "store_overfull_bytes",
         "resume_ms": None,
-        "because": "the disk has no room for it" if full else "stored messages must be consumed or removed",
+        "because": "the disk is full" if full else "stored messages must be consumed or purged",
     }
 
 
 def _shortage(broker: Row, reason: str) -> dict[str, Any]:
-    """`reason`: as the broker tells it, such as memory-overfull."""
+    """Return the cause for a shortage of the broker; `reason`: as the broker reports it, such as memory-overfull."""
     what = reason.partition("-")[0]
     words = {"store": "stored messages on disk", "memory": "messages in memory", "temp": "spooled messages on disk"}
     return {
         "kind": what,
-        "holds": True,
+        **_blocks(True),
         "title": f"The broker is above its limit for {words.get(what, what)}",
         "object": broker["object"],
         "since": None,
@@ -259,46 +277,46 @@ def _shortage(broker: Row, reason: str) -> dict[str, Any]:
         "resume": broker.get(f"{what}_limit_bytes"),
         "field": f"{what}_limit",
         "resume_ms": None,
-        "because": f"messages must be consumed or removed, in any queue{_origin(broker.get(f'{what}_limit_origin'))}",
+        "because": f"messages must be consumed or purged, in any queue{_origin(broker.get(f'{what}_limit_origin'))}",
     }
 
 
 def _origin(origin: Any) -> str:
-    """Where a limit of the broker comes from, if it says so."""
+    """Return the origin of a limit of the broker in brackets, or nothing if the broker does not report it."""
     return f" (the limit is {origin})" if origin else ""
 
 
-def _says(facts: Facts, causes: Sequence[Mapping[str, Any]], blocked: bool) -> str:
-    """The answer in one sentence."""
+def _summary(facts: Facts, causes: Sequence[Mapping[str, Any]], blocked: bool) -> str:
+    """Return the explanation in one sentence."""
     queue, name = facts.queue, facts.queue["name"]
-    if facts.asked is not None and not blocked:
-        credit = facts.asked.get("credit") or 0
+    if facts.producer is not None and not blocked:
+        credit = facts.producer.get("credit") or 0
         if credit:
-            return f"Nothing blocks this producer: it may send {_messages(credit)} to {name} now."
-        waits_for = facts.asked.get("waits_for")
+            return f"This producer is not blocked: it can send {_messages(credit)} to {name} now."
+        waits_for = facts.producer.get("waits_for")
         if waits_for:
-            return f"Nothing blocks this producer, but it has no credit now: it waits for {waits_for}."
-        return f"Nothing blocks this producer, but it has no credit of {name} now."
-    holding = [cause for cause in causes if cause["holds"]]
-    if not holding:
+            return f"This producer is not blocked, but has no credit: it waits for {waits_for}."
+        return f"This producer is not blocked, but has no credit for {name}."
+    blocking = [cause for cause in causes if cause["blocks"]]
+    if not blocking:
         if causes:
-            return f"Queue {name} is overfull and holds nobody: its mechanism is {causes[0]['mechanism']}."
+            return f"Queue {name} is overfull but blocks no producers: its mechanism is {causes[0]['mechanism']}."
         if queue["blocked_producers"]:
-            return f"Producers of {name} are blocked, and no cause is known to be in force. Look at its events."
+            return f"Producers of {name} are blocked, but no cause is known. Check the events of the queue."
         if waiting := queue.get("waiting_producers"):
-            return f"Nothing blocks the producers of {name}. {_waiting(facts, waiting)}"
-        return f"Nothing blocks the producers of {name}."
-    who = "This producer is" if facts.asked is not None else _producers_are(queue["blocked_producers"])
-    titles = [cause["title"] for cause in holding]
-    return f"{who} held: {'; and '.join(title[0].lower() + title[1:] for title in titles)}."
+            return f"No producers of {name} are blocked. {_waiting(facts, waiting)}"
+        return f"No producers of {name} are blocked."
+    subject = "This producer is" if facts.producer is not None else _producers_are(queue["blocked_producers"])
+    titles = [cause["title"] for cause in blocking]
+    return f"{subject} blocked: {'; and '.join(title[0].lower() + title[1:] for title in titles)}."
 
 
 def _waiting(facts: Facts, waiting: int) -> str:
-    """Who has no credit though nothing blocks them, and for what the first of them waits."""
+    """Return how many unblocked producers have no credit, and what the first of them waits for."""
     first = next((text for producer in facts.producers if (text := producer.get("waits_for"))), "")
-    who = "One has" if waiting == 1 else f"{waiting:,} have"
+    subject = "One producer has" if waiting == 1 else f"{waiting:,} producers have"
     waits = f"{'it waits' if waiting == 1 else 'they wait'} for {first or 'credit'}"
-    return f"{who} no credit now: {waits}."
+    return f"{subject} no credit: {waits}."
 
 
 def _messages(count: int) -> str:
@@ -306,31 +324,33 @@ def _messages(count: int) -> str:
 
 
 def _producers_are(count: int) -> str:
-    return "A producer is" if count == 1 else f"{count:,} producers are" if count else "Whoever publishes is"
+    return "1 producer is" if count == 1 else f"{count:,} producers are" if count else "New producers are"
 
 
-# -- who shares connections -----------------------------------------------------------------------------------------
+# -- shared connections ---------------------------------------------------------------------------------------------
 
 
 def _connections(facts: Facts) -> list[dict[str, Any]]:
-    """The connections of the queue's producers and consumers (or of the producer that was asked about), each with all
-    its links; those with blocked producers of this queue first."""
+    """Return the connections of the queue's producers and consumers (or of the producer to explain), each with all its
+    links; those with blocked producers of this queue first."""
     mine = facts.queue["object"]
     shown = []
     for connection in facts.connections:
         producers = [p for p in facts.sharing_producers if p["connection"] == connection["object"]]
         consumers = [c for c in facts.sharing_consumers if c["connection"] == connection["object"]]
+        blocked = sum(1 for p in producers if p["queue"] == mine and p["state"] == "BLOCKED")
         shown.append(
             {
                 **connection,
-                "held": sum(1 for p in producers if p["queue"] == mine and p["state"] == "BLOCKED"),
+                "blocked_producers": blocked,
+                "held": blocked,
                 "here": [_link(p) for p in producers if p["queue"] == mine],
                 "other_producers": [_link(p) for p in producers if p["queue"] != mine],
                 "consumers_here": [_link(c) for c in consumers if c["queue"] == mine],
                 "other_consumers": [_link(c) for c in consumers if c["queue"] != mine],
             }
         )
-    shown.sort(key=lambda c: (-c["held"], c["id"]))
+    shown.sort(key=lambda c: (-c["blocked_producers"], c["id"]))
     return shown
 
 

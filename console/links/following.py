@@ -139,9 +139,9 @@ class Following:
             return
         queue = queue_of(event)
         if queue is not None and event.kind == "queue-overfull":
-            self._state.standing.became_overfull(text_of(queue), event.at)
+            self._state.active_conditions.became_overfull(text_of(queue), event.at)
         elif queue is not None and event.kind == "producer-detached":
-            self._state.standing.broke_flow_control(text_of(queue), event.at, event.text)
+            self._state.active_conditions.broke_flow_control(text_of(queue), event.at, event.text)
         elif event.kind in STORES:
             self._hosts_due.set()
         if queue is not None and not self._state.table.merge(queue, queue_values(event)):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from brokers.model import ObjectName
 from brokers.steady_clock import SteadyClock
-from console.conditions.detectors import of_broker, of_host
-from console.conditions.standing import Condition, Standing
+from console.conditions.active import ActiveConditions, Condition
+from console.conditions.detectors import broker_findings, host_findings
 from console.conditions.trends import Rates, Trends
 from console.links.event_window import EventWindow, Tail
 from console.links.queue_table import QueueTable, Row
@@ -67,7 +67,7 @@ class BrokerState:
         self.clock = clock or SteadyClock()
         self.table = QueueTable(self.clock.now)
         self.trends = Trends()
-        self.standing = Standing()
+        self.active_conditions = ActiveConditions()
         self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
         self._broker_ahead: int | None = None  # the broker's clock less ours, ms; None: no sample has told it yet
         self._broker: Row | None = None
@@ -150,7 +150,7 @@ class BrokerState:
 
     def conditions(self, name: str = "") -> list[Condition]:
         """What looks wrong now, trouble first; of one object only, if the text of its name is given."""
-        return [c for c in self.standing.told if name in ("", c.finding.object)]
+        return [c for c in self.active_conditions.conditions if name in ("", c.finding.object)]
 
     def recent_events(self, after: int) -> Tail:
         """What this link has of the events after `after`; see `events_after` for older ones."""
@@ -188,7 +188,7 @@ class BrokerState:
         known, self._broker_ahead = self._broker_ahead, at - self.clock.now()
         if known is not None and abs(by := self._broker_ahead - known) >= STEP:
             self.trends.shift(by)
-            self.standing.shift(by)
+            self.active_conditions.shift(by)
 
     def answered(self, asked: int) -> None:
         """The broker has answered what was asked at `asked`, ms by `clock`; see `as_of`."""
@@ -199,12 +199,12 @@ class BrokerState:
         if self._answered is not None and self.clock.now() - self._answered > SILENT:
             return
         broker = self._broker or {}
-        others = [*of_broker(broker), *(found for host in self.hosts.values() for found in of_host(host))]
+        others = [*broker_findings(broker), *(found for host in self.hosts.values() for found in host_findings(host))]
         short = bool(broker.get("shortages"))
         now = self.broker_now
         with self.lock:
             rows = self.table.rows()
-        changed = self.standing.look(
+        changed = self.active_conditions.update(
             rows,
             lambda queue: self.trends.of(queue, now),
             now,

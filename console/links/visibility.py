@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotAllowed, NotFound, Page, Samples
 from brokers.model import TYPES, Kind, ManagedType, ObjectName, object_name
-from console.conditions.standing import Condition
+from console.conditions.active import Condition
 from console.conditions.trends import NO_RATES, Rates
 from console.links.event_window import Tail
 from console.links.link import BrokerLink

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from console.conditions.standing import Condition
+from console.conditions.active import Condition
 
 #: Conditions on one page, unless it asks for fewer or more, and at most.
 USUAL, MOST = 50, 500
@@ -39,6 +39,6 @@ def conditions_page(
         "count": len(found),
         "page": page,
         "page_size": size,
-        "results": [condition.shown() for condition in found[(page - 1) * size : page * size]],
+        "results": [condition.as_json() for condition in found[(page - 1) * size : page * size]],
         "kinds": dict(Counter(condition.finding.kind for condition in conditions)),
     }

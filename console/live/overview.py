@@ -15,7 +15,7 @@ from typing import Any
 
 from brokers.admin import SAMPLED
 from brokers.model import TYPES
-from console.conditions.standing import Condition
+from console.conditions.active import Condition
 from console.links.queue_filter import matching, searched_text
 from console.links.queue_table import Row
 
@@ -106,7 +106,7 @@ class View:
             "page": page,
             "page_size": size,
             "stops": self.totals.get("stops", []),
-            "conditions": [condition.shown() for condition in self.conditions[:MOST_CONDITIONS]],
+            "conditions": [condition.as_json() for condition in self.conditions[:MOST_CONDITIONS]],
             "conditions_total": len(self.conditions),
         }
 

@@ -185,7 +185,7 @@ def _with_conditions(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:
     if not data.get("queue"):
         return data
     found = link.conditions(data["queue"]["object"])
-    return {**data, "conditions": [condition.shown() for condition in found]}
+    return {**data, "conditions": [condition.as_json() for condition in found]}
 
 
 def _with_rest(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:

@@ -39,13 +39,13 @@ async def test_blocked_number_leads_to_the_whole_chain_which_stays_live(people: 
     await row(page, "orders").get_by_role("link", name="1 of 1 producers blocked").click()
     await expect(page.locator("#connection-text")).to_have_text("Live")
     await page.evaluate("window.notReloaded = true")
-    await expect(page.locator("#verdict")).to_have_text("A producer is held: queue orders is overfull.")
-    await expect(page.locator("#when")).to_contain_text("nobody consumes from it")
+    await expect(page.locator("#verdict")).to_have_text("1 producer is blocked: queue orders is overfull.")
+    await expect(page.locator("#when")).to_contain_text("the queue has no consumers")
     await expect(page.locator(".chain .binds")).to_contain_text("10 messages")
     await expect(page.locator(".cause")).to_contain_text("capacity_messages 10 from pattern orders")
     await expect(page.locator("#consumers-empty")).to_contain_text("No consumer is attached: 11 messages wait")
     await page.locator("#producers th a").click()
-    await expect(page.locator("#verdict")).to_have_text("This producer is held: queue orders is overfull.")
+    await expect(page.locator("#verdict")).to_have_text("This producer is blocked: queue orders is overfull.")
     await expect(page.locator(".chain .link")).to_contain_text("blocked: no credit")
     await page.locator("#queue-page").click()
     await page.locator("#why").click()
@@ -110,7 +110,7 @@ async def test_filter_is_stopped_as_it_was_previewed_and_lifted_from_the_banner(
 async def test_viewer_sees_why_and_cannot_act_on_it(people: People, broker: Broker) -> None:
     broker.do(overfull)
     page = await opened(await people.page("vic", "viewers"), f"/why/?object={ORDERS}")
-    await expect(page.locator("#verdict")).to_have_text("A producer is held: queue orders is overfull.")
+    await expect(page.locator("#verdict")).to_have_text("1 producer is blocked: queue orders is overfull.")
     await page.get_by_role("button", name="Stop producers").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("the role of")
     await page.goto("/?search=orders")
@@ -130,11 +130,13 @@ async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(p
         broker.do(lambda memory: memory.attach_producer("another"))  # something changes, so that time is told
         broker.sample()
     condition = page.locator("#conditions .condition")
-    await expect(condition).to_contain_text("Blocked, and no consumer orders")
+    await expect(condition).to_contain_text("Blocked without consumers orders")
     await expect(condition).to_contain_text("Start a consumer.")
     await page.get_by_role("button", name="Show", exact=True).click()
     await condition.get_by_role("link", name="orders", exact=True).click()
-    await expect(page.locator("#conditions .condition")).to_contain_text("nobody consumes: 11 messages wait")
+    await expect(page.locator("#conditions .condition")).to_contain_text(
+        "the queue has no consumers. Depth: 11 messages."
+    )
     broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
     broker.do(lambda memory: memory.advance(9000, step=500))
     broker.sample()
@@ -162,7 +164,7 @@ async def test_conditions_that_come_and_go_move_nothing_below_them(
     await page.evaluate("document.fonts.ready")
     quiet = await place()
     broker.do(overfull)
-    worst = "Blocked, and no consumer orders" if path == "/" else "Blocked, and no consumer"
+    worst = "Blocked without consumers orders" if path == "/" else "Blocked without consumers"
     for _ in range(3):
         broker.do(lambda memory: memory.advance(3000, step=500))
         broker.do(lambda memory: memory.attach_producer("another"))  # something changes, so that time is told

@@ -102,7 +102,7 @@ def test_list_tells_queues_as_a_table_and_as_json(olga: Terminal) -> None:
 
 
 def test_why_tells_the_limit_and_where_it_comes_from(olga: Terminal, broker: Broker) -> None:
-    assert "Nothing blocks" in ok(olga.run("why", "bills"))
+    assert "No producers of bills are blocked" in ok(olga.run("why", "bills"))
     limited(olga, broker)
     said = ok(olga.run("why", "orders"))
     assert "capacity_messages = 2 from own" in said
@@ -117,7 +117,10 @@ def test_why_tells_the_limit_and_where_it_comes_from(olga: Terminal, broker: Bro
         ({"resume_ms": 8000, "because": ""}, "resumes in about 8 s"),
         ({"resume_ms": 8000, "because": "it is drained"}, "resumes in about 8 s: it is drained"),
         ({"resume_ms": 0, "because": ""}, "resumes in about 0 s"),
-        ({"resume_ms": None, "because": "nobody consumes"}, "when it resumes is unknown: nobody consumes"),
+        (
+            {"resume_ms": None, "because": "the queue has no consumers"},
+            "when it resumes is unknown: the queue has no consumers",
+        ),
         ({"resume_ms": None, "because": None}, "when it resumes is unknown"),
     ],
 )

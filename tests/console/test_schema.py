@@ -74,3 +74,22 @@ def test_conditions_have_the_declared_choices(description: dict[str, Any]) -> No
 def test_description_is_served_to_who_is_signed_in(as_viewer: APIClient) -> None:
     assert as_viewer.get("/api/schema/?format=json").json()["info"]["title"] == "Headgate"
     assert APIClient().get("/api/schema/?format=json").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("schema", "old", "new"),
+    [("TimelineEntry", "told_by", "source"), ("Why", "asked", "object"), ("Why", "says", "summary")],
+)
+def test_renamed_field_is_described_beside_its_deprecated_name(
+    description: dict[str, Any], schema: str, old: str, new: str
+) -> None:
+    properties = description["components"]["schemas"][schema]["properties"]
+    assert properties[old]["deprecated"] is True
+    assert "deprecated" not in properties[new]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/timeline/", "/api/v1/timeline/download/"])
+def test_renamed_parameter_is_described_beside_its_deprecated_name(description: dict[str, Any], path: str) -> None:
+    parameters = {each["name"]: each for each in description["paths"][path]["get"]["parameters"]}
+    assert parameters["told_by"]["deprecated"] is True
+    assert not parameters["source"].get("deprecated")

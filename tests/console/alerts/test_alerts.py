@@ -275,7 +275,7 @@ def test_mail_reaches_a_real_server_and_is_tried_again(stuck: Broker, by: Actor,
         tasks.sweep()
         (mail,) = box.mails
         assert mail["To"] == "team@example.org"
-        assert mail["Subject"] == "Firing: Blocked, and no consumer: default/orders (local)"
+        assert mail["Subject"] == "Firing: Blocked without consumers: default/orders (local)"
         assert "Start a consumer." in str(mail.get_payload())
 
 

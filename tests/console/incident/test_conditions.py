@@ -21,25 +21,29 @@ def overfull(memory: InMemoryBroker) -> None:
 
 
 def raised(broker: Broker) -> None:
-    """`orders` is blocked without a consumer, and was for long enough to be told."""
+    """`orders` is blocked without consumers, for long enough that the condition is active."""
     link = broker.connected()
     broker.do(overfull)
     until(lambda: (link.queue(ORDERS) or {}).get("blocked_producers"))
     broker.sample()
-    until(lambda: link.standing._found)
+    until(lambda: link.active_conditions._found)
     broker.do(lambda memory: memory.advance(5000, step=500))
-    broker.do(lambda memory: memory.attach_producer("another"))  # something changed, so that a sample is sent
+    broker.do(lambda memory: memory.attach_producer("another"))  # a change, so that a sample is sent
     broker.sample()
     until(link.conditions)
 
 
-def test_blocked_queue_without_consumer_raises_a_condition_by_itself(broker: Broker, as_viewer: APIClient) -> None:
+def test_blocked_queue_without_consumers_has_an_active_condition(broker: Broker, as_viewer: APIClient) -> None:
     raised(broker)
-    (told,) = as_viewer.get("/api/v1/conditions/").json()["results"]
-    assert (told["kind"], told["object"], told["severity"]) == ("blocked-without-consumer", str(ORDERS), "trouble")
-    assert "1 producer is held and nobody consumes: 11 messages wait." in told["saw"]
-    assert told["advice"].startswith("Start a consumer.")
-    assert as_viewer.get("/api/v1/conditions/", {"object": str(ORDERS)}).json()["results"] == [told]
+    (condition,) = as_viewer.get("/api/v1/conditions/").json()["results"]
+    assert (condition["kind"], condition["object"], condition["severity"]) == (
+        "blocked-without-consumer",
+        str(ORDERS),
+        "trouble",
+    )
+    assert "1 producer is blocked and the queue has no consumers. Depth: 11 messages." in condition["saw"]
+    assert condition["advice"].startswith("Start a consumer.")
+    assert as_viewer.get("/api/v1/conditions/", {"object": str(ORDERS)}).json()["results"] == [condition]
     assert as_viewer.get("/api/v1/conditions/", {"object": "type=Broker"}).json()["count"] == 0
     assert as_viewer.get("/api/v1/conditions/", {"kind": "flapping"}).json()["count"] == 0
     assert as_viewer.get("/api/v1/conditions/", {"kind": "odd"}).status_code == 400
@@ -49,7 +53,7 @@ def test_blocked_queue_without_consumer_raises_a_condition_by_itself(broker: Bro
     assert [each["kind"] for each in queue(broker.link, ORDERS)["conditions"]] == ["blocked-without-consumer"]
 
 
-def test_condition_ends_when_its_cause_has_gone(broker: Broker, as_viewer: APIClient) -> None:
+def test_condition_ends_when_its_cause_ends(broker: Broker, as_viewer: APIClient) -> None:
     raised(broker)
     broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
     broker.sample()
@@ -60,7 +64,7 @@ def test_condition_ends_when_its_cause_has_gone(broker: Broker, as_viewer: APICl
     assert as_viewer.get("/api/v1/conditions/").json()["results"] == []
 
 
-def test_memory_near_its_limit_is_told_of_the_broker(broker: Broker, as_viewer: APIClient) -> None:
+def test_memory_near_its_limit_is_a_condition_of_the_broker(broker: Broker, as_viewer: APIClient) -> None:
     link = broker.connected()
 
     def nearly(memory: InMemoryBroker) -> None:
@@ -71,10 +75,10 @@ def test_memory_near_its_limit_is_told_of_the_broker(broker: Broker, as_viewer: 
 
     broker.do(nearly)
     until(link.conditions)
-    (told,) = as_viewer.get("/api/v1/conditions/").json()["results"]
-    assert (told["kind"], told["object"], told["severity"]) == ("near-limit", "type=Broker", "warning")
-    assert "90 % of its limit (900 of 1,000 bytes)" in told["saw"]
+    (condition,) = as_viewer.get("/api/v1/conditions/").json()["results"]
+    assert (condition["kind"], condition["object"], condition["severity"]) == ("near-limit", "type=Broker", "warning")
+    assert "90% of the limit (900 of 1,000 bytes)" in condition["saw"]
 
 
-def test_strangers_see_no_conditions(db: None, broker: Broker) -> None:
+def test_anonymous_request_for_conditions_is_refused(db: None, broker: Broker) -> None:
     assert APIClient().get("/api/v1/conditions/").status_code == 401

@@ -1,4 +1,4 @@
-"""What looks wrong, as tables: attributes and rates in, the finding or its absence out."""
+"""Detectors as tables: attributes and rates in, the expected findings out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from console.conditions.detectors import DETECTORS, FLAPPING, Finding, Sight, of_broker, of_host, of_queue
-from console.conditions.standing import Standing
+from console.conditions.active import ActiveConditions
+from console.conditions.detectors import (
+    DETECTORS,
+    FLAPPING,
+    Finding,
+    Observation,
+    broker_findings,
+    host_findings,
+    queue_findings,
+)
 from console.conditions.trends import NO_RATES, Rates, Trends
 from tests.console.test_overview import row
 
@@ -21,7 +29,7 @@ def rates(into: float = 0, out: float = 0, seen_ms: int = 30_000) -> Rates:
 
 
 def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
-    return [finding.kind for finding in of_queue(row("orders", **values), Sight(NOW, **seen))]
+    return [finding.kind for finding in queue_findings(row("orders", **values), Observation(NOW, **seen))]
 
 
 @pytest.mark.parametrize(
@@ -29,29 +37,29 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
     [
         pytest.param({}, {}, [], id="calm"),
         pytest.param({**LIMITED, "producers": 3, "consumers": 1}, {"rates": rates(50, 50)}, [], id="busy"),
-        # blocked with no consumer
-        pytest.param(OVERFULL, {}, ["blocked-without-consumer"], id="nobody consumes"),
-        pytest.param({**OVERFULL, "consumers": 1}, {}, [], id="somebody consumes"),
-        pytest.param({**OVERFULL, "producers": 0, "blocked_producers": 0}, {}, [], id="nobody is held"),
+        # blocked without consumers
+        pytest.param(OVERFULL, {}, ["blocked-without-consumer"], id="no consumers"),
+        pytest.param({**OVERFULL, "consumers": 1}, {}, [], id="one consumer"),
+        pytest.param({**OVERFULL, "producers": 0, "blocked_producers": 0}, {}, [], id="no blocked producers"),
         pytest.param(
             {**LIMITED, "state": "STOPPED", "producers": 1, "blocked_producers": 1, "depth_messages": 5},
             {},
             [],
-            id="an operator stopped it",
+            id="stopped by an operator",
         ),
         pytest.param({**OVERFULL, "state": "OVERFULL_STOPPED"}, {}, ["blocked-without-consumer"], id="both"),
-        # underfull yet blocked
+        # blocked although underfull
         pytest.param(
             {**LIMITED, "producers": 1, "blocked_producers": 1, "depth_messages": 5},
             {},
             ["underfull-yet-blocked"],
-            id="normal yet blocked",
+            id="blocked although normal",
         ),
         pytest.param(
             {**LIMITED, "producers": 1, "blocked_producers": 1, "depth_messages": 5},
             {"short": True},
             [],
-            id="the broker is short of memory",
+            id="memory shortage",
         ),
         pytest.param(
             {**OVERFULL, "depth_messages": 80, "consumers": 1}, {}, ["underfull-yet-blocked"], id="at its resume level"
@@ -62,11 +70,16 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
             ["underfull-yet-blocked"],
             id="between the levels, and stuck",
         ),
-        pytest.param({**OVERFULL, "depth_messages": 90, "consumers": 1}, {"rates": rates(0, 5)}, [], id="coming down"),
         pytest.param(
-            {**OVERFULL, "depth_messages": 90, "consumers": 1}, {"rates": rates(seen_ms=1000)}, [], id="just opened"
+            {**OVERFULL, "depth_messages": 90, "consumers": 1},
+            {"rates": rates(0, 5)},
+            [],
+            id="draining between the levels",
         ),
-        # full soon
+        pytest.param(
+            {**OVERFULL, "depth_messages": 90, "consumers": 1}, {"rates": rates(seen_ms=1000)}, [], id="no trend yet"
+        ),
+        # filling up
         pytest.param(
             {**LIMITED, "depth_messages": 40, "producers": 1},
             {"rates": rates(2, 1)},
@@ -79,7 +92,10 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
         pytest.param({**LIMITED, "depth_messages": 40}, {"rates": rates(1, 2)}, [], id="draining"),
         pytest.param({**LIMITED, "depth_messages": 2}, {"rates": rates(20, 1)}, [], id="a burst into an empty queue"),
         pytest.param(
-            {**LIMITED, "depth_messages": 40, "overflow": "ring"}, {"rates": rates(2, 1)}, [], id="a ring holds nobody"
+            {**LIMITED, "depth_messages": 40, "overflow": "ring"},
+            {"rates": rates(2, 1)},
+            [],
+            id="a ring blocks no producers",
         ),
         pytest.param(
             {"effective_stop_bytes": 10_000, "effective_capacity_bytes": 10_000, "depth_bytes": 5000},
@@ -91,7 +107,7 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
             {**LIMITED, "depth_messages": 100},
             {"rates": rates(0.01)},
             [],
-            id="at its level, and what is left of a rate",
+            id="at its stop level, with a decayed rate",
         ),
         pytest.param(
             {**LIMITED, "depth_messages": 40},
@@ -105,7 +121,7 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
         ),
         pytest.param(LIMITED, {"overfull": [NOW - n * 60_000 for n in range(3)]}, [], id="three times"),
         pytest.param(LIMITED, {"overfull": [NOW - FLAPPING - 1 - n for n in range(4)]}, [], id="four times, long ago"),
-        # outside flow control
+        # flow control bypassed
         pytest.param(
             {"effective_capacity_messages": 100, "depth_messages": 150, "producers": 1},
             {},
@@ -113,33 +129,42 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
             id="flow control is off",
         ),
         pytest.param(
-            {"effective_capacity_messages": 100, "depth_messages": 50, "producers": 1}, {}, [], id="off, and not full"
+            {"effective_capacity_messages": 100, "depth_messages": 50, "producers": 1},
+            {},
+            [],
+            id="flow control is off, depth below capacity",
         ),
         pytest.param(
             {**OVERFULL, "depth_messages": 150, "consumers": 1},
             {"rates": rates(5, 1)},
             ["outside-flow-control"],
-            id="above its level, and growing",
+            id="above its stop level, and growing",
         ),
         pytest.param(
-            {**OVERFULL, "depth_messages": 150, "consumers": 1}, {"rates": rates(1, 5)}, [], id="above, and draining"
+            {**OVERFULL, "depth_messages": 150, "consumers": 1},
+            {"rates": rates(1, 5)},
+            [],
+            id="above its stop level, and draining",
         ),
         pytest.param(
-            LIMITED, {"broken": [(NOW - 1000, "transfer-limit-exceeded")]}, ["outside-flow-control"], id="broke it"
+            LIMITED,
+            {"broken": [(NOW - 1000, "transfer-limit-exceeded")]},
+            ["outside-flow-control"],
+            id="recent violation",
         ),
-        pytest.param(LIMITED, {"broken": [(NOW - 3_600_000, "x")]}, [], id="broke it an hour ago"),
+        pytest.param(LIMITED, {"broken": [(NOW - 3_600_000, "x")]}, [], id="violation an hour ago"),
         pytest.param(
             {"depth_messages": 5000, "producers": 1},
             {"rates": rates(9, 1)},
             ["outside-flow-control"],
-            id="no limit at all, and growing",
+            id="no limit, and growing",
         ),
         pytest.param(
             {"depth_messages": 500, "producers": 1}, {"rates": rates(9, 1)}, [], id="no limit, and few messages"
         ),
     ],
 )
-def test_queue_is_found_for_what_it_is(values: dict[str, Any], seen: dict[str, Any], expected: list[str]) -> None:
+def test_queue_has_the_expected_findings(values: dict[str, Any], seen: dict[str, Any], expected: list[str]) -> None:
     assert kinds(values, **seen) == expected
 
 
@@ -155,28 +180,30 @@ def test_queue_is_found_for_what_it_is(values: dict[str, Any], seen: dict[str, A
     ],
 )
 def test_broker_near_a_limit_is_found(broker: dict[str, Any], severity: str | None) -> None:
-    assert [finding.severity for finding in of_broker(broker)] == ([severity] if severity else [])
+    assert [finding.severity for finding in broker_findings(broker)] == ([severity] if severity else [])
 
 
 @pytest.mark.parametrize(
     ("host", "severity", "words"),
     [
         ({"store_used_bytes": 500}, None, ""),
-        ({"store_used_bytes": 80, "store_overfull_bytes": 100}, "warning", "80 %"),
-        ({"store_used_bytes": 120, "store_overfull_bytes": 100, "store_overfull": True}, "trouble", "120 %"),
-        ({"store_used_bytes": 500, "store_overfull": True}, "trouble", "disk refuses"),
+        ({"store_used_bytes": 80, "store_overfull_bytes": 100}, "warning", "80%"),
+        ({"store_used_bytes": 120, "store_overfull_bytes": 100, "store_overfull": True}, "trouble", "120%"),
+        ({"store_used_bytes": 500, "store_overfull": True}, "trouble", "disk has no space"),
     ],
 )
 def test_store_near_its_limit_is_found(host: dict[str, Any], severity: str | None, words: str) -> None:
-    found = list(of_host({"name": "default", "object": "type=VirtualHost,name=default", **host}))
+    found = list(host_findings({"name": "default", "object": "type=VirtualHost,name=default", **host}))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
     assert all(words in finding.saw for finding in found)
 
 
-def test_every_finding_says_what_it_saw_and_what_to_do() -> None:
+def test_every_finding_has_a_problem_and_an_advice() -> None:
     found = [
-        *of_queue(row("orders", **OVERFULL), Sight(NOW, overfull=[NOW] * 4, broken=[(NOW, "it sent")])),
-        *of_broker({"memory_used_bytes": 80, "memory_limit_bytes": 100}),
+        *queue_findings(
+            row("orders", **OVERFULL), Observation(NOW, overfull=[NOW] * 4, broken=[(NOW, "transfer-limit-exceeded")])
+        ),
+        *broker_findings({"memory_used_bytes": 80, "memory_limit_bytes": 100}),
     ]
     assert {finding.kind for finding in found} == {
         "blocked-without-consumer",
@@ -185,7 +212,7 @@ def test_every_finding_says_what_it_saw_and_what_to_do() -> None:
         "near-limit",
     }
     for finding in found:
-        assert finding.saw.endswith((".", "it sent"))
+        assert finding.saw.endswith((".", "transfer-limit-exceeded"))
         assert finding.advice.endswith(".")
         assert finding.kind in DETECTORS
 
@@ -193,78 +220,79 @@ def test_every_finding_says_what_it_saw_and_what_to_do() -> None:
 # -- how long it must last ------------------------------------------------------------------------------------------
 
 
-def looked(standing: Standing, values: dict[str, Any], at: int, **more: Any) -> list[tuple[str, int]]:
-    standing.look([row("orders", **values)], lambda queue: NO_RATES, at, **more)
-    return [(condition.finding.kind, condition.since) for condition in standing.told]
+def updated(conditions: ActiveConditions, values: dict[str, Any], at: int, **more: Any) -> list[tuple[str, int]]:
+    conditions.update([row("orders", **values)], lambda queue: NO_RATES, at, **more)
+    return [(condition.finding.kind, condition.since) for condition in conditions.conditions]
 
 
-def test_finding_is_told_when_it_has_lasted_and_as_of_when_it_was_first_seen() -> None:
-    standing = Standing()
-    assert looked(standing, OVERFULL, NOW) == []
-    assert looked(standing, OVERFULL, NOW + 3000) == []
-    assert looked(standing, OVERFULL, NOW + 4000) == [("blocked-without-consumer", NOW)]
+def test_finding_that_lasts_becomes_a_condition_since_it_was_first_found() -> None:
+    conditions = ActiveConditions()
+    assert updated(conditions, OVERFULL, NOW) == []
+    assert updated(conditions, OVERFULL, NOW + 3000) == []
+    assert updated(conditions, OVERFULL, NOW + 4000) == [("blocked-without-consumer", NOW)]
 
 
-def test_finding_that_passes_quickly_is_never_told() -> None:
-    standing = Standing()
-    looked(standing, OVERFULL, NOW)
-    assert looked(standing, LIMITED, NOW + 1000) == []
-    assert looked(standing, OVERFULL, NOW + 4500) == []
+def test_short_finding_never_becomes_a_condition() -> None:
+    conditions = ActiveConditions()
+    updated(conditions, OVERFULL, NOW)
+    assert updated(conditions, LIMITED, NOW + 1000) == []
+    assert updated(conditions, OVERFULL, NOW + 4500) == []
 
 
-def test_condition_outlives_a_flicker_and_ends_after_it() -> None:
-    standing = Standing()
-    looked(standing, OVERFULL, NOW)
-    looked(standing, OVERFULL, NOW + 5000)
-    assert looked(standing, LIMITED, NOW + 6000) == [("blocked-without-consumer", NOW)]
-    assert looked(standing, OVERFULL, NOW + 6500) == [("blocked-without-consumer", NOW)]
-    assert looked(standing, LIMITED, NOW + 8600) == []
+def test_condition_survives_a_short_interruption_and_ends_after_a_longer_one() -> None:
+    conditions = ActiveConditions()
+    updated(conditions, OVERFULL, NOW)
+    updated(conditions, OVERFULL, NOW + 5000)
+    assert updated(conditions, LIMITED, NOW + 6000) == [("blocked-without-consumer", NOW)]
+    assert updated(conditions, OVERFULL, NOW + 6500) == [("blocked-without-consumer", NOW)]
+    assert updated(conditions, LIMITED, NOW + 8600) == []
 
 
-def test_clock_that_is_set_back_counts_as_no_time() -> None:
-    standing = Standing()
-    looked(standing, OVERFULL, NOW + 3_600_000)
-    assert looked(standing, OVERFULL, NOW) == []
-    assert looked(standing, OVERFULL, NOW + 4000) == [("blocked-without-consumer", NOW)]
+def test_no_time_passes_for_a_finding_while_the_clock_is_set_back() -> None:
+    conditions = ActiveConditions()
+    updated(conditions, OVERFULL, NOW + 3_600_000)
+    assert updated(conditions, OVERFULL, NOW) == []
+    assert updated(conditions, OVERFULL, NOW + 4000) == [("blocked-without-consumer", NOW)]
 
 
-def test_row_that_did_not_change_is_still_looked_at_while_something_is_found() -> None:
-    standing = Standing()
+def test_unchanged_row_with_a_finding_is_still_evaluated() -> None:
+    conditions = ActiveConditions()
     same = row("orders", **OVERFULL)
     for at in (0, 4000):
-        standing.look([same], lambda queue: NO_RATES, NOW + at)
-    assert len(standing.told) == 1
+        conditions.update([same], lambda queue: NO_RATES, NOW + at)
+    assert len(conditions.conditions) == 1
 
 
-def test_queue_that_has_gone_takes_its_conditions_with_it() -> None:
-    standing = Standing()
-    looked(standing, OVERFULL, NOW)
-    looked(standing, OVERFULL, NOW + 5000)
-    assert standing.look([], lambda queue: NO_RATES, NOW + 5100) is True
-    assert standing.told == ()
+def test_deleted_queue_has_no_conditions() -> None:
+    conditions = ActiveConditions()
+    updated(conditions, OVERFULL, NOW)
+    updated(conditions, OVERFULL, NOW + 5000)
+    assert conditions.update([], lambda queue: NO_RATES, NOW + 5100) is True
+    assert conditions.conditions == ()
 
 
-def test_flapping_is_told_from_events_and_forgotten_with_time() -> None:
-    standing = Standing()
+def test_flapping_is_detected_from_events_and_ends_with_time() -> None:
+    conditions = ActiveConditions()
     name = row("orders")["object"]
     for n in range(4):
-        standing.became_overfull(name, NOW + n * 1000)
-    assert looked(standing, LIMITED, NOW + 4000) == [("flapping", NOW + 4000)]
-    assert looked(standing, LIMITED, NOW + 3000 + FLAPPING + 10_000) == []
+        conditions.became_overfull(name, NOW + n * 1000)
+    assert updated(conditions, LIMITED, NOW + 4000) == [("flapping", NOW + 4000)]
+    assert updated(conditions, LIMITED, NOW + 3000 + FLAPPING + 10_000) == []
 
 
 def test_trouble_comes_before_warnings() -> None:
-    standing = Standing()
+    conditions = ActiveConditions()
     warning = Finding("near-limit", "type=Broker", "warning", "near.", "act.")
-    looked(standing, OVERFULL, NOW, others=[warning])
-    told = looked(standing, OVERFULL, NOW + 5000, others=[warning])
-    assert [kind for kind, _ in told] == ["blocked-without-consumer", "near-limit"]
-    assert looked(standing, LIMITED, NOW + 20_000) == []
+    updated(conditions, OVERFULL, NOW, others=[warning])
+    found = updated(conditions, OVERFULL, NOW + 5000, others=[warning])
+    assert [kind for kind, _ in found] == ["blocked-without-consumer", "near-limit"]
+    assert updated(conditions, LIMITED, NOW + 20_000) == []
 
 
 def watched(samples: list[tuple[int, int]], until: int) -> dict[int, list[str]]:
-    """What is shown in each second of a queue of capacity 8 that had sent so many messages (ms, total) by then."""
-    trends, standing, shown = Trends(), Standing(), {}
+    """Return the kinds of conditions in each second, of a queue of capacity 8. `samples`: (time in ms, enqueued
+    messages in total)."""
+    trends, conditions, shown = Trends(), ActiveConditions(), {}
     sent = 0
     for second in range(until + 1):
         now = NOW + second * 1000
@@ -275,27 +303,27 @@ def watched(samples: list[tuple[int, int]], until: int) -> dict[int, list[str]]:
                 trends.take("type=Queue,virtualhost=default,name=q", now, counters)
         limits = {f"effective_{what}_messages": 8 for what in ("capacity", "stop", "resume")}
         here = row("q", depth_messages=sent, state="OVERFULL" if sent > 8 else "NORMAL", **limits)
-        standing.look([here], lambda name, now=now: trends.of(name, now), now)
-        shown[second] = [c.finding.kind for c in standing.told]
+        conditions.update([here], lambda name, now=now: trends.of(name, now), now)
+        shown[second] = [c.finding.kind for c in conditions.conditions]
     return shown
 
 
-def test_queue_that_got_two_bursts_and_nothing_since_is_not_filling_up() -> None:
+def test_queue_without_inflow_after_two_bursts_is_not_filling_up() -> None:
     shown = watched([(0, 0), (10_000, 4), (14_000, 8)], 90)
     assert all(shown[second] == [] for second in range(25, 91)), {s: k for s, k in shown.items() if k}
 
 
-def test_filling_up_ends_in_the_moment_in_which_the_queue_is_overfull() -> None:
+def test_filling_up_ends_when_the_queue_becomes_overfull() -> None:
     shown = watched([(second * 1000, second // 2) for second in range(20)], 20)
     assert "full-soon" in shown[17]
     assert shown[18] == [], "9 messages of 8"
 
 
-def test_rates_have_the_unit_of_what_they_stand_beside() -> None:
+def test_rates_in_a_sentence_have_units() -> None:
     full = {"effective_stop_bytes": 10_000, "effective_capacity_bytes": 10_000, "depth_bytes": 5000}
-    (found,) = of_queue(row("orders", **full), Sight(NOW, rates(3.1, 1)))
+    (found,) = queue_findings(row("orders", **full), Observation(NOW, rates(3.1, 1)))
     assert found.saw == (
-        "Full in about 24 s at the present rates: 5,000 of 10,000 bytes, growing by 210 bytes/s;"
+        "Full in about 24 s at current rates: 5,000 of 10,000 bytes, growing by 210 bytes/s;"
         " 3.1 messages/s in, 1.0 messages/s out."
     )
     assert DETECTORS[found.kind].title == "Filling up"

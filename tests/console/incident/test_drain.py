@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from console.conditions.trends import NO_RATES, Rates
-from console.incident.drain import doing, estimate
+from console.incident.drain import activity, estimate
 
-TAKER = {"browsing": False, "credit": 10, "unacknowledged_messages": 0}
+CONSUMER = {"browsing": False, "credit": 10, "unacknowledged_messages": 0}
 
 
 def queue(**values: Any) -> dict[str, Any]:
@@ -28,47 +28,59 @@ def queue(**values: Any) -> dict[str, Any]:
     }
 
 
-def test_estimate_is_what_is_left_at_the_rate_it_goes() -> None:
-    left = estimate(queue(), Rates(messages_out=10, seen_ms=10_000), [TAKER])
-    assert dict(left.to_go) == {"messages": 20}
+def test_estimate_is_the_remaining_depth_at_the_drain_rate() -> None:
+    left = estimate(queue(), Rates(messages_out=10, seen_ms=10_000), [CONSUMER])
+    assert dict(left.to_drain) == {"messages": 20}
     assert left.ms == 2000
 
 
-def test_estimate_waits_for_the_slower_of_messages_and_bytes() -> None:
+def test_estimate_is_that_of_the_slower_of_messages_and_bytes() -> None:
     both = queue(effective_stop_bytes=9000, effective_resume_bytes=5000)
-    left = estimate(both, Rates(messages_out=10, seen_ms=10_000), [TAKER])
-    assert dict(left.to_go) == {"messages": 20, "bytes": 5000}
+    left = estimate(both, Rates(messages_out=10, seen_ms=10_000), [CONSUMER])
+    assert dict(left.to_drain) == {"messages": 20, "bytes": 5000}
     assert left.ms == 5000  # at 100 bytes a message
 
 
-def test_what_came_in_before_the_producers_were_held_does_not_count() -> None:
+def test_inflow_before_the_producers_were_blocked_does_not_count() -> None:
     just_full = Rates(messages_in=45, messages_out=5, seen_ms=10_000)
-    assert estimate(queue(rate_in=0.0), just_full, [TAKER]).ms == 4000
+    assert estimate(queue(rate_in=0.0), just_full, [CONSUMER]).ms == 4000
 
 
 def test_estimate_without_history_uses_the_brokers_own_rates() -> None:
-    assert estimate(queue(rate_out=5.0), NO_RATES, [TAKER]).ms == 4000
+    assert estimate(queue(rate_out=5.0), NO_RATES, [CONSUMER]).ms == 4000
 
 
 @pytest.mark.parametrize(
     ("values", "consumers", "because"),
     [
-        ({}, [], "nobody consumes from it"),
-        ({}, [{"browsing": True, "credit": 10}], "nobody consumes from it"),
-        ({}, [{"credit": 0, "unacknowledged_messages": 7}], "hold 7 messages that they have not acknowledged"),
-        ({}, [{"credit": 0, "unacknowledged_messages": 0}], "no consumer asks for messages"),
-        ({}, [{"credit": 5, "unacknowledged_messages": 100}], "all of its 100 messages are with consumers"),
-        ({"rate_in": 8.0, "rate_out": 8.0}, [TAKER], "at least as much comes in as goes out"),
-        ({"uncommitted_messages": 100}, [TAKER], "transactions that have not been committed"),
-        ({}, [TAKER], "nothing has left it for some seconds"),
-        ({"delayed_messages": 100, "delayed_bytes": 10_000}, [TAKER], "100 of its messages wait for their delivery"),
-        ({"delayed_messages": 100, "delayed_bytes": 10_000}, [], "100 of its messages wait for their delivery time"),
-        ({"delayed_messages": 81, "next_delivery_time": 1_700_000_000_000}, [TAKER], "at 2023-11-14 22:13:20 UTC: no"),
-        ({"delayed_messages": 81, "rate_out": 9.0}, [TAKER], "81 of its messages wait"),
-        ({"delayed_messages": 79}, [TAKER], "nothing has left it for some seconds"),
-        ({"delayed_messages": 79}, [{"credit": 5, "unacknowledged_messages": 21}], "79 of its messages wait"),
-        ({"delayed_messages": 1, "effective_resume_messages": 0}, [TAKER], "1 of its messages waits for its delivery"),
-        ({"delayed_messages": 100, "next_delivery_time": 253_370_764_800_000}, [TAKER], "next at 9999-01-01 00:00:00"),
+        ({}, [], "the queue has no consumers"),
+        ({}, [{"browsing": True, "credit": 10}], "the queue has no consumers"),
+        (
+            {},
+            [{"credit": 0, "unacknowledged_messages": 7}],
+            "its consumers have 7 messages unacknowledged and grant no credit",
+        ),
+        ({}, [{"credit": 0, "unacknowledged_messages": 0}], "its consumers grant no credit"),
+        ({}, [{"credit": 5, "unacknowledged_messages": 100}], "all 100 messages are delivered but not acknowledged"),
+        ({"rate_in": 8.0, "rate_out": 8.0}, [CONSUMER], "the inflow is at least as high as the outflow"),
+        ({"uncommitted_messages": 100}, [CONSUMER], "all its messages belong to uncommitted transactions"),
+        ({}, [CONSUMER], "no message has left the queue for some seconds"),
+        ({"delayed_messages": 100, "delayed_bytes": 10_000}, [CONSUMER], "100 messages wait for their delivery"),
+        ({"delayed_messages": 100, "delayed_bytes": 10_000}, [], "100 messages wait for their delivery time"),
+        (
+            {"delayed_messages": 81, "next_delivery_time": 1_700_000_000_000},
+            [CONSUMER],
+            "the next at 2023-11-14 22:13:20 UTC",
+        ),
+        ({"delayed_messages": 81, "rate_out": 9.0}, [CONSUMER], "81 messages wait"),
+        ({"delayed_messages": 79}, [CONSUMER], "no message has left the queue for some seconds"),
+        ({"delayed_messages": 79}, [{"credit": 5, "unacknowledged_messages": 21}], "79 messages wait"),
+        ({"delayed_messages": 1, "effective_resume_messages": 0}, [CONSUMER], "1 message waits for its delivery"),
+        (
+            {"delayed_messages": 100, "next_delivery_time": 253_370_764_800_000},
+            [CONSUMER],
+            "next at 9999-01-01 00:00:00",
+        ),
     ],
 )
 def test_queue_that_does_not_drain_says_why(
@@ -83,24 +95,24 @@ def test_queue_that_does_not_drain_says_why(
     ("consumer", "words", "stuck"),
     [
         ({"browsing": True, "credit": 5}, "browses", False),
-        ({"credit": 0, "unacknowledged_messages": 1}, "holds 1 message unacknowledged", True),
-        ({"credit": 0}, "asks for no messages", True),
-        ({"credit": 3, "unacknowledged_messages": 2}, "2 not acknowledged yet, room for 3 more", False),
-        ({"credit": 3}, "takes messages as they come", False),
+        ({"credit": 0, "unacknowledged_messages": 1}, "has 1 message unacknowledged and no credit", True),
+        ({"credit": 0}, "is attached but grants no credit", True),
+        ({"credit": 3, "unacknowledged_messages": 2}, "2 unacknowledged, credit for 3 more", False),
+        ({"credit": 3}, "is consuming, credit for 3", False),
     ],
 )
-def test_what_a_consumer_does_is_told_from_its_credit_and_what_it_holds(
+def test_activity_of_a_consumer_follows_from_its_credit_and_unacknowledged_messages(
     consumer: dict[str, Any], words: str, stuck: bool
 ) -> None:
-    said, is_stuck = doing(consumer, queue())
-    assert words in said
+    text, is_stuck = activity(consumer, queue())
+    assert words in text
     assert is_stuck is stuck
 
 
-def test_what_waits_for_its_delivery_time_is_not_there_to_be_taken() -> None:
-    assert doing({"credit": 3}, queue(delayed_messages=100))[0] == "waits for messages, room for 3"
-    assert estimate(queue(delayed_messages=80, rate_out=5.0), NO_RATES, [TAKER]).ms == 4000
+def test_delayed_messages_are_not_available_to_consumers() -> None:
+    assert activity({"credit": 3}, queue(delayed_messages=100))[0] == "waits for messages, credit for 3"
+    assert estimate(queue(delayed_messages=80, rate_out=5.0), NO_RATES, [CONSUMER]).ms == 4000
 
 
 def test_consumer_of_an_empty_queue_waits() -> None:
-    assert doing({"credit": 3}, queue(depth_messages=0))[0] == "waits for messages, room for 3"
+    assert activity({"credit": 3}, queue(depth_messages=0))[0] == "waits for messages, credit for 3"

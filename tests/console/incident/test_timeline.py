@@ -1,4 +1,4 @@
-"""One stream of what the broker told and what people did: searched, paged, live, taken away."""
+"""The timeline of events and audit rows: search, pages, new entries, export."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def happened(broker: Broker, as_operator: APIClient, as_viewer: APIClient) -> Br
     return broker
 
 
-def asked(client: APIClient, **query: Any) -> Any:
+def search(client: APIClient, **query: Any) -> Any:
     answer = client.get("/api/v1/timeline/", query)
     assert answer.status_code == 200, answer.content
     return answer.json()
 
 
 def kinds(client: APIClient, **query: Any) -> list[str]:
-    return [entry["kind"] for entry in asked(client, **query)["entries"]]
+    return [entry["kind"] for entry in search(client, **query)["entries"]]
 
 
-def test_events_and_what_people_did_are_one_stream_the_newest_first(happened: Broker, as_viewer: APIClient) -> None:
-    answer = asked(as_viewer)
+def test_events_and_audit_rows_are_one_stream_the_newest_first(happened: Broker, as_viewer: APIClient) -> None:
+    answer = search(as_viewer)
     entries = answer["entries"]
-    assert {entry["told_by"] for entry in entries} == {"broker", "people"}
+    assert {entry["source"] for entry in entries} == {"broker", "people"}
     assert [entry["at"] for entry in entries] == sorted((entry["at"] for entry in entries), reverse=True)
     assert answer["more"] is False
     assert len({entry["id"] for entry in entries}) == len(entries)
@@ -63,20 +63,20 @@ def test_events_and_what_people_did_are_one_stream_the_newest_first(happened: Br
 
 def test_search_by_queue_actor_kind_producer_and_text(happened: Broker, as_viewer: APIClient) -> None:
     assert kinds(as_viewer, kind="queue-overfull", queue="stock") == ["queue-overfull"]
-    by_olga = asked(as_viewer, actor="OLGA")["entries"]
-    assert sorted((entry["told_by"], entry["kind"]) for entry in by_olga) == [
+    by_olga = search(as_viewer, actor="OLGA")["entries"]
+    assert sorted((entry["source"], entry["kind"]) for entry in by_olga) == [
         ("broker", "producers-started"),
         ("broker", "producers-stopped"),
         ("people", "start-producers"),
         ("people", "stop-producers"),
     ]
-    of_orders = asked(as_viewer, queue=str(ORDERS))["entries"]
+    of_orders = search(as_viewer, queue=str(ORDERS))["entries"]
     assert {entry["queue"] for entry in of_orders} == {str(ORDERS)}
     assert "producer-blocked" in [entry["kind"] for entry in of_orders]
     assert set(kinds(as_viewer, producer="sender")) <= {"producer-blocked", "producer-released"}
     assert kinds(as_viewer, producer="sender")
-    assert kinds(as_viewer, search="INCIDENT 7", told_by="broker") == ["producers-started", "producers-stopped"]
-    refused = asked(as_viewer, actor="vera")["entries"]
+    assert kinds(as_viewer, search="INCIDENT 7", source="broker") == ["producers-started", "producers-stopped"]
+    refused = search(as_viewer, actor="vera")["entries"]
     assert [(entry["kind"], entry["outcome"]) for entry in refused] == [("stop-producers", "refused")]
     assert kinds(as_viewer, kind=["queue-overfull", "queue-created"], queue="orders") == [
         "queue-overfull",
@@ -86,35 +86,35 @@ def test_search_by_queue_actor_kind_producer_and_text(happened: Broker, as_viewe
 
 
 def test_entry_of_a_blocked_producer_has_its_reasons(happened: Broker, as_viewer: APIClient) -> None:
-    blocked = asked(as_viewer, kind="producer-blocked", search="orders")["entries"]
+    blocked = search(as_viewer, kind="producer-blocked", search="orders")["entries"]
     assert [entry["reason"] for entry in blocked if "(Queue orders)" in entry["text"]] == ["queue-overfull:orders"]
 
 
 def test_search_by_time(happened: Broker, as_viewer: APIClient) -> None:
-    entries = asked(as_viewer)["entries"]
-    people = [entry for entry in entries if entry["told_by"] == "people"]
+    entries = search(as_viewer)["entries"]
+    people = [entry for entry in entries if entry["source"] == "people"]
     first = people[-1]["at"]
-    assert {e["told_by"] for e in asked(as_viewer, **{"from": first})["entries"]} == {"people"}
-    assert {e["told_by"] for e in asked(as_viewer, until=first - 1000)["entries"]} == {"broker"}
+    assert {e["source"] for e in search(as_viewer, **{"from": first})["entries"]} == {"people"}
+    assert {e["source"] for e in search(as_viewer, until=first - 1000)["entries"]} == {"broker"}
     named = dt.datetime.fromtimestamp(first / 1000, dt.UTC).isoformat()
-    before, since = (asked(as_viewer, **{side: named})["entries"] for side in ("until", "from"))
+    before, since = (search(as_viewer, **{side: named})["entries"] for side in ("until", "from"))
     assert since + before == entries
     assert people[-1] in since
     assert all(entry["at"] < first for entry in before)
 
 
-def test_time_that_is_none_is_refused_by_its_name(broker: Broker, as_viewer: APIClient) -> None:
+def test_invalid_time_is_refused_with_an_example(broker: Broker, as_viewer: APIClient) -> None:
     refused = as_viewer.get("/api/v1/timeline/", {"until": "noon"})
     assert refused.status_code == 400
     assert "2026-03-14T12:00:00Z" in refused.json()["until"][0]
 
 
-def test_pages_tell_every_entry_once(happened: Broker, as_viewer: APIClient) -> None:
-    whole = [entry["id"] for entry in asked(as_viewer)["entries"]]
+def test_pages_contain_every_entry_once(happened: Broker, as_viewer: APIClient) -> None:
+    whole = [entry["id"] for entry in search(as_viewer)["entries"]]
     paged: list[str] = []
     position: dict[str, int] = {}
     for _ in range(len(whole) + 2):
-        answer = asked(as_viewer, count=3, **position)
+        answer = search(as_viewer, count=3, **position)
         paged += [entry["id"] for entry in answer["entries"]]
         if not answer["more"]:
             break
@@ -122,7 +122,7 @@ def test_pages_tell_every_entry_once(happened: Broker, as_viewer: APIClient) -> 
     assert paged == whole
 
 
-def test_search_that_gives_up_says_how_far_it_came_and_goes_on_from_there(
+def test_search_that_uses_up_its_budget_continues_from_its_position(
     happened: Broker, as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline, "_CHUNK", 2)
@@ -130,7 +130,7 @@ def test_search_that_gives_up_says_how_far_it_came_and_goes_on_from_there(
     found: list[str] = []
     position: dict[str, int] = {}
     for _ in range(50):
-        answer = asked(as_viewer, kind="queue-created", **position)
+        answer = search(as_viewer, kind="queue-created", **position)
         found += [entry["object"] for entry in answer["entries"]]
         if not answer["more"]:
             break
@@ -139,10 +139,10 @@ def test_search_that_gives_up_says_how_far_it_came_and_goes_on_from_there(
     assert found == [str(STOCK), str(ORDERS)]
 
 
-def test_what_came_since_is_told_by_the_same_search(happened: Broker, as_viewer: APIClient) -> None:
-    answer = asked(as_viewer, kind="queue-overfull")
+def test_new_entries_match_the_same_search(happened: Broker, as_viewer: APIClient) -> None:
+    answer = search(as_viewer, kind="queue-overfull")
     position = {"after_event": answer["newest_event"], "after_audit": answer["newest_audit"]}
-    assert asked(as_viewer, kind="queue-overfull", **position)["entries"] == []
+    assert search(as_viewer, kind="queue-overfull", **position)["entries"] == []
     name = object_name("Queue", virtualhost="default", name="late")
 
     def later(memory: InMemoryBroker) -> None:
@@ -151,7 +151,7 @@ def test_what_came_since_is_told_by_the_same_search(happened: Broker, as_viewer:
 
     happened.do(later)
     until(lambda: happened.link.window.last == happened.do(lambda memory: memory.engine.last_event))
-    fresh = asked(as_viewer, kind="queue-overfull", **position)
+    fresh = search(as_viewer, kind="queue-overfull", **position)
     assert [entry["object"] for entry in fresh["entries"]] == [str(name)]
     assert fresh["newest_event"] > answer["newest_event"]
 
@@ -174,32 +174,36 @@ def test_events_older_than_memory_come_from_the_journal(
     assert kinds(as_viewer, kind="queue-created") == ["queue-created"]
 
 
-def test_download_has_every_entry_that_matches(happened: Broker, as_viewer: APIClient) -> None:
-    entries = asked(as_viewer, queue="orders")["entries"]
+def test_export_has_every_entry_that_matches(happened: Broker, as_viewer: APIClient) -> None:
+    entries = search(as_viewer, queue="orders")["entries"]
     answer = as_viewer.get("/api/v1/timeline/download/", {"queue": "orders", "as": "json"})
     assert answer["Headgate-More"] == "false"
     assert "attachment" in answer["Content-Disposition"]
-    told = answer.json()
-    assert (told["more"], told["stale"], told["entries"]) == (False, False, entries)
-    assert answer["Headgate-As-Of"] == str(told["as_of"])
+    exported = answer.json()
+    assert (exported["more"], exported["stale"], exported["entries"]) == (False, False, entries)
+    assert answer["Headgate-As-Of"] == str(exported["as_of"])
     text = as_viewer.get("/api/v1/timeline/download/", {"queue": "orders", "as": "csv"}).content.decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["id"] for row in rows] == [entry["id"] for entry in entries]
     assert rows[0]["time"].endswith("+00:00")
 
 
-def test_download_runs_no_formula_that_a_client_chose() -> None:
+def test_export_does_not_contain_formulas_of_clients() -> None:
     entry = dict.fromkeys(timeline.COLUMNS, "") | {"at": 0, "reason": "=HYPERLINK(1)"}
     assert "'=HYPERLINK(1)" in timeline.as_csv([entry])
 
 
-@pytest.mark.parametrize("query", [{"told_by": "somebody"}, {"from": "yesterday"}, {"count": "0"}])
-def test_what_makes_no_sense_is_refused(broker: Broker, as_viewer: APIClient, query: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "query", [{"source": "operator"}, {"told_by": "operator"}, {"from": "yesterday"}, {"count": "0"}]
+)
+def test_invalid_parameters_are_refused(broker: Broker, as_viewer: APIClient, query: dict[str, str]) -> None:
     assert as_viewer.get("/api/v1/timeline/", query).status_code == 400
     assert as_viewer.get("/api/v1/timeline/download/", {**query, "as": "pdf"}).status_code == 400
 
 
-def test_what_makes_no_sense_is_refused_also_while_the_broker_is_away(broker: Broker, as_viewer: APIClient) -> None:
+def test_invalid_parameters_are_refused_also_while_the_broker_is_disconnected(
+    broker: Broker, as_viewer: APIClient
+) -> None:
     broker.connected()
     broker.lose()
     for name in ("count", "before_event", "before_audit", "after_event"):
@@ -207,6 +211,12 @@ def test_what_makes_no_sense_is_refused_also_while_the_broker_is_away(broker: Br
         assert (answer.status_code, list(answer.json())) == (400, [name])
 
 
-def test_strangers_see_nothing(db: None, broker: Broker) -> None:
+def test_deprecated_name_of_the_source_still_works(happened: Broker, as_viewer: APIClient) -> None:
+    by_old_name = search(as_viewer, told_by="people")["entries"]
+    assert by_old_name == search(as_viewer, source="people")["entries"]
+    assert {(entry["source"], entry["told_by"]) for entry in by_old_name} == {("people", "people")}
+
+
+def test_anonymous_request_for_the_timeline_is_refused(db: None, broker: Broker) -> None:
     assert APIClient().get("/api/v1/timeline/").status_code == 401
     assert APIClient().get("/api/v1/timeline/download/", {"as": "csv"}).status_code == 401

@@ -1,4 +1,4 @@
-"""Rates that say what "at the present rates" means."""
+"""Smoothed rates of queues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ START = 1_700_000_000_000
 
 
 def seconds(trends: Trends, count: int, into: int, out: int) -> int:
-    """So many seconds of samples; returns the time after them."""
+    """Process a sample per second; return the time of the last one. `into`, `out`: messages per second."""
     for n in range(count + 1):
         trends.take(
             "q",
@@ -24,11 +24,11 @@ def seconds(trends: Trends, count: int, into: int, out: int) -> int:
     return START + count * 1000
 
 
-def test_queue_never_seen_has_no_rates() -> None:
+def test_unknown_queue_has_no_rates() -> None:
     assert Trends().of("q", START) == NO_RATES
 
 
-def test_steady_traffic_is_told_as_it_is() -> None:
+def test_steady_traffic_has_its_exact_rates() -> None:
     trends = Trends()
     now = seconds(trends, 10, into=30, out=10)
     rates = trends.of("q", now)
@@ -38,28 +38,28 @@ def test_steady_traffic_is_told_as_it_is() -> None:
     assert rates.seen_ms == 10_000
 
 
-def test_silence_means_that_nothing_moves() -> None:
+def test_rates_decay_without_samples() -> None:
     trends = Trends()
     now = seconds(trends, 10, into=30, out=10)
     assert trends.of("q", now + 1000).messages_in == pytest.approx(30)
     assert trends.of("q", now + 60_000).messages_in < 0.1
 
 
-def test_burst_after_silence_is_the_last_second_not_spread_over_the_silence() -> None:
+def test_burst_after_a_pause_counts_for_one_second_only() -> None:
     trends = Trends()
     now = seconds(trends, 10, into=0, out=0)
     trends.take("q", now + 60_000, {"enqueued_messages": 80, "dequeued_messages": 0, "depth_bytes": 0})
     assert 5 < trends.of("q", now + 60_000).messages_in < 80
 
 
-def test_counters_that_begin_anew_are_no_traffic() -> None:
+def test_restarted_counters_reset_the_rates() -> None:
     trends = Trends()
     now = seconds(trends, 10, into=30, out=10)
     trends.take("q", now + 1000, {"enqueued_messages": 5, "dequeued_messages": 1, "depth_bytes": 400})
     assert trends.of("q", now + 1000) == NO_RATES
 
 
-def test_dropped_queue_is_forgotten() -> None:
+def test_dropped_queue_has_no_rates() -> None:
     trends = Trends()
     now = seconds(trends, 10, into=30, out=10)
     trends.drop("q")

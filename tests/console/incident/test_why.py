@@ -1,4 +1,4 @@
-"""The chain from a blocked producer to the limit that binds, and everybody it concerns."""
+"""Explanations of why a queue or a producer is blocked: causes, effective limits and shared connections."""
 
 from __future__ import annotations
 
@@ -37,23 +37,21 @@ def overfull(memory: InMemoryBroker) -> None:
     memory._end_turn()
 
 
-def asked(client: APIClient, name: Any) -> Any:
+def explained(client: APIClient, name: Any) -> Any:
     answer = client.get("/api/v1/why/", {"object": str(name)})
     assert answer.status_code == 200, answer.content
     return answer.json()
 
 
-def test_overfull_queue_tells_the_limit_that_binds_and_where_it_comes_from(
-    broker: Broker, as_viewer: APIClient
-) -> None:
+def test_overfull_queue_shows_its_effective_limit_and_the_origin_of_that(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
     broker.do(overfull)
-    why = asked(as_viewer, ORDERS)
+    why = explained(as_viewer, ORDERS)
     assert why["blocked"] is True
-    assert why["says"] == "A producer is held: queue orders is overfull."
+    assert why["summary"] == "1 producer is blocked: queue orders is overfull."
     (cause,) = why["causes"]
     (limit,) = cause["limits"]
-    assert (limit["unit"], limit["depth"], limit["stop"], limit["resume"], limit["binds"]) == (
+    assert (limit["unit"], limit["depth"], limit["stop"], limit["resume"], limit["effective"]) == (
         "messages",
         11,
         10,
@@ -63,28 +61,37 @@ def test_overfull_queue_tells_the_limit_that_binds_and_where_it_comes_from(
     capacity = next(field for field in limit["fields"] if field["field"] == "capacity_messages")
     assert capacity["origin"] == "pattern orders"
     assert capacity["origin_object"] == "type=Policy,virtualhost=default,pattern=orders"
-    assert cause["to_go"] == {"messages": 6}
-    assert (cause["resume_ms"], cause["because"]) == (None, "nobody consumes from it")
+    assert cause["to_drain"] == {"messages": 6}
+    assert (cause["resume_ms"], cause["because"]) == (None, "the queue has no consumers")
     assert cause["since"] is not None
 
 
-def test_producer_tells_its_client_connection_link_and_who_shares_the_connection(
-    broker: Broker, as_viewer: APIClient
-) -> None:
+def test_deprecated_names_in_an_explanation_have_the_same_values(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
     broker.do(overfull)
-    held = asked(as_viewer, ORDERS)["producers"][0]
-    why = asked(as_viewer, held["object"])
-    assert why["says"] == "This producer is held: queue orders is overfull."
+    why = explained(as_viewer, ORDERS)
+    (cause,), (connection,) = why["causes"], why["connections"]
+    assert (why["asked"], why["says"]) == (why["object"], why["summary"]) == (str(ORDERS), why["summary"])
+    assert (cause["holds"], cause["to_go"]) == (cause["blocks"], cause["to_drain"]) == (True, {"messages": 6})
+    assert cause["limits"][0]["binds"] is cause["limits"][0]["effective"] is True
+    assert connection["held"] == connection["blocked_producers"] == 1
+
+
+def test_explanation_of_a_producer_has_the_other_links_of_its_connection(broker: Broker, as_viewer: APIClient) -> None:
+    broker.connected()
+    broker.do(overfull)
+    blocked = explained(as_viewer, ORDERS)["producers"][0]
+    why = explained(as_viewer, blocked["object"])
+    assert why["summary"] == "This producer is blocked: queue orders is overfull."
     assert why["producer"]["link"] == "sender"
     (connection,) = why["connections"]
-    assert connection["object"] == held["connection"]
-    assert connection["held"] == 1
+    assert connection["object"] == blocked["connection"]
+    assert connection["blocked_producers"] == 1
     assert [link["link"] for link in connection["other_producers"]] == ["audit-sender"]
     assert [link["link"] for link in connection["other_consumers"]] == ["audit-receiver"]
 
 
-def test_queue_held_by_everything_at_once_tells_every_cause(broker: Broker, as_viewer: APIClient) -> None:
+def test_queue_blocked_by_several_causes_shows_all_of_them(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
 
     def everything(memory: InMemoryBroker) -> None:
@@ -96,7 +103,7 @@ def test_queue_held_by_everything_at_once_tells_every_cause(broker: Broker, as_v
         memory._end_turn()
 
     broker.do(everything)
-    why = asked(as_viewer, ORDERS)
+    why = explained(as_viewer, ORDERS)
     assert [cause["kind"] for cause in why["causes"]] == ["queue", "stop", "memory"]
     stop, memory_cause = why["causes"][1:]
     assert (stop["scope"], stop["reason"], stop["actor"]) == ("broker", "incident 7", "ann")
@@ -105,7 +112,7 @@ def test_queue_held_by_everything_at_once_tells_every_cause(broker: Broker, as_v
     assert why["resume_ms"] is None
 
 
-def test_draining_queue_tells_when_it_resumes(broker: Broker, as_viewer: APIClient) -> None:
+def test_draining_queue_shows_when_it_resumes(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
 
     def limited(memory: InMemoryBroker) -> Consumer:
@@ -117,14 +124,14 @@ def test_draining_queue_tells_when_it_resumes(broker: Broker, as_viewer: APIClie
     for _ in range(5):
         broker.do(lambda memory: memory.consume(consumer, 10))
         broker.sample()
-    why = asked(as_viewer, ORDERS)
+    why = explained(as_viewer, ORDERS)
     (cause,) = why["causes"]
-    assert cause["to_go"] == {"messages": 41}
+    assert cause["to_drain"] == {"messages": 41}
     assert why["drain"]["messages"] == pytest.approx(10, rel=0.3)
     assert why["resume_ms"] == pytest.approx(4100, rel=0.4)
 
 
-def test_queue_that_is_full_of_delayed_messages_says_so(broker: Broker, as_viewer: APIClient) -> None:
+def test_queue_full_of_delayed_messages_shows_that_as_the_reason(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
 
     def delayed(memory: InMemoryBroker) -> None:
@@ -134,47 +141,45 @@ def test_queue_that_is_full_of_delayed_messages_says_so(broker: Broker, as_viewe
         memory.attach_consumer("orders").credit = 10
 
     broker.do(delayed)
-    why = asked(as_viewer, ORDERS)
+    why = explained(as_viewer, ORDERS)
     (cause,) = why["causes"]
-    assert "11 of its messages wait for their delivery time, the next at " in cause["because"]
+    assert "11 messages wait for their delivery time, the next at " in cause["because"]
     assert (cause["resume_ms"], why["queue"]["delayed_messages"]) == (None, 11)
-    assert why["consumers"][0]["doing"] == "waits for messages, room for 10"
+    assert why["consumers"][0]["doing"] == "waits for messages, credit for 10"
 
 
-def test_queue_that_nothing_holds_says_so(broker: Broker, as_viewer: APIClient) -> None:
+def test_queue_without_blocked_producers_says_so(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
     broker.do(lambda memory: memory.attach_producer("orders"))
-    why = asked(as_viewer, ORDERS)
+    why = explained(as_viewer, ORDERS)
     assert (why["blocked"], why["causes"]) == (False, [])
-    assert why["says"] == "Nothing blocks the producers of orders."
+    assert why["summary"] == "No producers of orders are blocked."
 
 
 def crowded(memory: InMemoryBroker) -> None:
-    """Two producers hold all the credit that there is room for and never send; a third has none."""
+    """Two producers have all the credit that the capacity allows and never send; a third has none."""
     memory.management.create(ORDERS, {"capacity_messages": 1})
     for _ in range(3):
         memory.attach_producer("orders")
 
 
 @pytest.mark.domain("3 never without a reason")
-def test_producer_without_credit_that_nothing_blocks_is_said_to_wait_and_for_what(
-    broker: Broker, as_viewer: APIClient
-) -> None:
+def test_unblocked_producer_without_credit_shows_what_it_waits_for(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
     broker.do(crowded)
     turn = "its turn: the room left in queue orders is reserved for credit that other producers hold"
-    why = asked(as_viewer, ORDERS)
+    why = explained(as_viewer, ORDERS)
     assert (why["blocked"], why["causes"]) == (False, [])
-    assert why["says"] == f"Nothing blocks the producers of orders. One has no credit now: it waits for {turn}."
+    assert why["summary"] == f"No producers of orders are blocked. One producer has no credit: it waits for {turn}."
     holder, _, waiting = sorted(why["producers"], key=lambda producer: producer["id"])
     assert (holder["credit"], holder["waits_for"]) == (1, "")
-    says = asked(as_viewer, waiting["object"])["says"]
-    assert says == f"Nothing blocks this producer, but it has no credit now: it waits for {turn}."
-    says = asked(as_viewer, holder["object"])["says"]
-    assert says == "Nothing blocks this producer: it may send 1 message to orders now."
+    summary = explained(as_viewer, waiting["object"])["summary"]
+    assert summary == f"This producer is not blocked, but has no credit: it waits for {turn}."
+    summary = explained(as_viewer, holder["object"])["summary"]
+    assert summary == "This producer is not blocked: it can send 1 message to orders now."
 
 
-def test_queue_that_rejects_holds_nobody(broker: Broker, as_viewer: APIClient) -> None:
+def test_queue_with_mechanism_reject_blocks_no_producers(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
 
     def rejecting(memory: InMemoryBroker) -> None:
@@ -182,7 +187,7 @@ def test_queue_that_rejects_holds_nobody(broker: Broker, as_viewer: APIClient) -
         memory.fill("orders", 20)
 
     broker.do(rejecting)
-    assert "its mechanism is reject" in asked(as_viewer, ORDERS)["says"]
+    assert "its mechanism is reject" in explained(as_viewer, ORDERS)["summary"]
 
 
 @pytest.mark.parametrize(
@@ -195,12 +200,14 @@ def test_queue_that_rejects_holds_nobody(broker: Broker, as_viewer: APIClient) -
         ("type=Producer,virtualhost=default,id=999", 404),
     ],
 )
-def test_what_is_no_queue_or_producer_is_refused(broker: Broker, as_viewer: APIClient, name: str, status: int) -> None:
+def test_object_that_is_no_queue_or_producer_is_refused(
+    broker: Broker, as_viewer: APIClient, name: str, status: int
+) -> None:
     broker.connected()
     assert as_viewer.get("/api/v1/why/", {"object": name}).status_code == status
 
 
-def test_broker_away_is_503(broker: Broker, as_viewer: APIClient) -> None:
+def test_unreachable_broker_is_503(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
     broker.lose()
     assert as_viewer.get("/api/v1/why/", {"object": str(ORDERS)}).status_code == 503
@@ -220,7 +227,7 @@ async def page(broker: Broker) -> AsyncIterator[WebSocket]:
         await made.leave()
 
 
-async def test_page_is_told_when_a_stop_joins_the_causes(broker: Broker, page: WebSocket) -> None:
+async def test_watching_page_receives_a_new_stop_as_a_cause(broker: Broker, page: WebSocket) -> None:
     await asyncio.to_thread(broker.do, overfull)
     await page.tell(watch="why", object=str(ORDERS))
     first = await page.frame_of("snapshot")
@@ -238,11 +245,11 @@ async def test_page_is_told_when_a_stop_joins_the_causes(broker: Broker, page: W
             pass
 
 
-async def test_why_watch_of_something_else_is_an_error(page: WebSocket) -> None:
+async def test_watch_of_an_object_of_another_type_is_an_error(page: WebSocket) -> None:
     await page.tell(watch="why", object="type=Broker")
     assert "queue or a producer" in (await page.frame_of("error"))["detail"]
 
 
-async def test_why_watch_of_what_is_not_there_is_gone(page: WebSocket) -> None:
+async def test_watch_of_a_producer_that_does_not_exist_reports_it_as_gone(page: WebSocket) -> None:
     await page.tell(watch="why", object="type=Producer,virtualhost=default,id=77")
     assert (await page.frame_of("snapshot"))["data"] == {"gone": True}

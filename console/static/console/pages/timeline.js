@@ -15,7 +15,7 @@ import { reasonInWords } from "../widgets/values.js";
 
 const MOST = 2000; // entries kept in the page
 const form = byId("filters");
-const FIELDS = ["search", "queue", "producer", "actor", "kind", "told_by", "from", "until"];
+const FIELDS = ["search", "queue", "producer", "actor", "kind", "source", "from", "until"];
 const TIMES = new Set(["from", "until"]);
 
 /** @type {any} */
@@ -30,6 +30,7 @@ const moments = Object.fromEntries([...TIMES].map((name) => [name, new MomentFie
 byId("zone").append(zoneElement());
 
 const given = new URLSearchParams(location.search);
+if (given.has("told_by")) given.set("source", given.get("told_by") ?? ""); // addresses of earlier releases
 for (const name of FIELDS) {
   const value = given.get(name);
   if (!value) continue;
@@ -203,7 +204,7 @@ function about(entry) {
  * @param {any} entry
  */
 function reasonOf(entry) {
-  if (entry.told_by === "people" || !entry.kind.startsWith("producer-")) return entry.reason;
+  if (entry.source === "people" || !entry.kind.startsWith("producer-")) return entry.reason;
   return entry.reason
     .split(/, (?=[a-z]+-[a-z-]+(?::|$))/)
     .filter(Boolean)
@@ -213,12 +214,12 @@ function reasonOf(entry) {
 
 /** @param {any} entry */
 function line(entry) {
-  const people = entry.told_by === "people";
+  const people = entry.source === "people";
   const why = reasonOf(entry);
   const bad = people && entry.outcome !== "done";
   return h(
     "li",
-    { class: "event", data: { kind: entry.kind, toldBy: entry.told_by } },
+    { class: "event", data: { kind: entry.kind, source: entry.source } },
     h("time", { class: "clock", datetime: new Date(entry.at).toISOString(), title: moment(entry.at) }, clock(entry.at)),
     h("span", { class: "event-icon" }, icon(people ? (MINE[entry.kind] ?? "user") : (SHAPES[entry.kind] ?? "info"))),
     h(

@@ -65,9 +65,9 @@ const becauseOf = (cause) => cause.because;
 
 /** @param {any} data */
 function showVerdict(data) {
-  setText(byId("verdict"), data.says);
+  setText(byId("verdict"), data.summary);
   byId("verdict-card").dataset.blocked = String(data.blocked);
-  const holding = data.causes.filter((/** @type {any} */ cause) => cause.holds);
+  const holding = data.causes.filter((/** @type {any} */ cause) => cause.blocks);
   let when = "";
   if (holding.length) {
     const never = holding.filter((/** @type {any} */ cause) => cause.resume_ms === null);
@@ -159,7 +159,7 @@ function causeStep(cause) {
     return ["limit binds", "Operator's stop", cause.actor || "somebody", cause.reason || "no reason given"];
   if (cause.kind !== "queue")
     return ["limit binds", words(cause.kind), `${bytes(cause.used)} of ${bytes(cause.limit)}`, "limit of everybody"];
-  const binding = cause.limits.find((/** @type {any} */ limit) => limit.binds) ?? cause.limits[0];
+  const binding = cause.limits.find((/** @type {any} */ limit) => limit.effective) ?? cause.limits[0];
   if (!binding) return ["limit binds", "Limit", "unknown", ""];
   const source =
     binding.fields.find((/** @type {any} */ field) => field.field.startsWith("capacity_") && field.value) ??
@@ -253,10 +253,10 @@ function updateCause(node, cause) {
     showFacts(facts, [
       [
         "To go",
-        Object.entries(cause.to_go)
+        Object.entries(cause.to_drain)
           .map(([unit, n]) => amount(n, unit))
           .join(" and ") || "nothing",
-        Object.entries(cause.to_go)
+        Object.entries(cause.to_drain)
           .map(([unit, n]) => exactAmount(n, unit))
           .join(", "),
       ],
@@ -270,7 +270,7 @@ function updateCause(node, cause) {
               ? "at once"
               : `in about ${duration(cause.resume_ms)}`,
       ],
-      cause.holds ? null : ["Mechanism", `${cause.mechanism}: it holds no producer`],
+      cause.blocks ? null : ["Mechanism", `${cause.mechanism}: it holds no producer`],
     ]);
     return;
   }
@@ -326,7 +326,7 @@ function updateLimit(node, limit) {
   fillOnce(now, JSON.stringify(limit), () => [
     h("strong", {}, amount(limit.depth, limit.unit)),
     ` of ${amount(limit.stop, limit.unit)} (${percent(limit.depth, limit.stop)}). `,
-    limit.binds
+    limit.effective
       ? `Resumes at ${amount(limit.resume, limit.unit)} or fewer.`
       : `Below its resume level of ${amount(limit.resume, limit.unit)}: this one does not hold it.`,
   ]);
@@ -336,7 +336,7 @@ function updateLimit(node, limit) {
     `${exactAmount(limit.depth, limit.unit)}; stop level ${exact(limit.stop)}, resume level ${exact(limit.resume)}`,
   );
   bar.firstChild.style.inlineSize = `${(100 * limit.depth) / top}%`;
-  bar.firstChild.dataset.level = limit.binds ? "over" : "";
+  bar.firstChild.dataset.level = limit.effective ? "over" : "";
   bar.lastChild.style.insetInlineStart = `${(100 * limit.resume) / top}%`;
   fillOnce(origins, JSON.stringify(limit.fields), () =>
     limit.fields
@@ -448,7 +448,7 @@ function updateConnection(node, connection) {
     about,
     `Connection ${connection.id}, container ` +
       `${connection.container_id}` +
-      `${connection.held ? `; ${plural(connection.held, "producer")} held here` : ""}`,
+      `${connection.blocked_producers ? `; ${plural(connection.blocked_producers, "producer")} held here` : ""}`,
   );
   const lines = [
     ...connection.other_producers.map((/** @type {any} */ link) => ({ ...link, says: "publishes to" })),

@@ -1,7 +1,7 @@
-"""Which conditions are in force at a broker, and since when. Pure: who calls it brings the time.
+"""The active conditions of a broker, and since when they are active. Pure: the caller supplies the time.
 
-Looked at once a second. Rows are replaced and never changed, so that of ten thousand queues only those cost something
-that changed since the last look, or in which something has been found.
+Updated once a second. Rows are replaced and never mutated, so an update processes only queues whose row changed or
+that have findings.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console.conditions.detectors import BROKEN, DETECTORS, FLAPPING, FLAPS, Finding, Row, Sight, of_queue
+from console.conditions.detectors import BROKEN, DETECTORS, FLAPPING, FLAPS, Finding, Observation, Row, queue_findings
 from console.conditions.trends import Rates
 
-#: Trouble before warnings, and within them the kinds in the order of `DETECTORS`.
+#: Order of kinds of the same severity.
 _ORDER = {kind: place for place, kind in enumerate(DETECTORS)}
 _REMEMBERED = 2 * FLAPS
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A finding that has lasted. `since`: when it was first seen, ms since the epoch, by the broker's clock."""
+    """A finding that has lasted long enough. `since`: when it was first found, ms since the epoch, by the broker's
+    clock."""
 
     finding: Finding
     since: int
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
+        """Return the condition as the API and pages show it."""
         finding = self.finding
         return {
             "kind": finding.kind,
@@ -46,35 +48,35 @@ class _Seen:
     last: int
 
 
-class Standing:
-    """The conditions of one broker. `told` ascends by importance."""
+class ActiveConditions:
+    """The conditions of one broker. `conditions`: sorted, the most severe first."""
 
     def __init__(self) -> None:
-        self.told: tuple[Condition, ...] = ()
+        self.conditions: tuple[Condition, ...] = ()
         self._rows: dict[str, Row] = {}
         self._found: dict[str, dict[str, _Seen]] = {}
         self._overfull: dict[str, deque[int]] = {}
         self._broken: dict[str, deque[tuple[int, str]]] = {}
 
     def became_overfull(self, queue: str, at: int) -> None:
-        """An event told so; `queue` is the text of its name."""
+        """Process an event that a queue became overfull; `queue` is the text of its name."""
         self._overfull.setdefault(queue, deque(maxlen=_REMEMBERED)).append(at)
 
-    def broke_flow_control(self, queue: str, at: int, said: str) -> None:
-        """An event told that the broker ended a link of this queue."""
-        self._broken.setdefault(queue, deque(maxlen=_REMEMBERED)).append((at, said))
+    def broke_flow_control(self, queue: str, at: int, text: str) -> None:
+        """Process an event that the broker closed a link to this queue; `text`: that of the event."""
+        self._broken.setdefault(queue, deque(maxlen=_REMEMBERED)).append((at, text))
 
     def shift(self, by: int) -> None:
-        """The broker's clock was set by so many ms, and with it what is remembered."""
+        """Move stored times by `by` ms, after the broker's clock was set."""
         for kinds in self._found.values():
             for seen in kinds.values():
                 seen.first, seen.last = seen.first + by, seen.last + by
         for queue, times in self._overfull.items():
             self._overfull[queue] = deque((at + by for at in times), maxlen=_REMEMBERED)
         for queue, broken in self._broken.items():
-            self._broken[queue] = deque(((at + by, said) for at, said in broken), maxlen=_REMEMBERED)
+            self._broken[queue] = deque(((at + by, text) for at, text in broken), maxlen=_REMEMBERED)
 
-    def look(
+    def update(
         self,
         rows: Iterable[Row],
         rates: Callable[[str], Rates],
@@ -83,7 +85,8 @@ class Standing:
         others: Iterable[Finding] = (),
         short: Callable[[Row], bool] = lambda row: False,
     ) -> bool:
-        """Take in how things are: rows of all queues, and `others`, what was found besides. True: `told` changed."""
+        """Process the current rows of all queues, and `others`, findings about other objects. Return whether
+        `conditions` changed."""
         self._forget_old(now)
         here = set()
         for row in rows:
@@ -93,39 +96,39 @@ class Standing:
             if self._rows.get(name) is row and not special:
                 continue
             self._rows[name] = row
-            sight = Sight(
+            seen = Observation(
                 now,
                 rates(name),
                 self._overfull.get(name, ()),
                 self._broken.get(name, ()),
                 short(row),
             )
-            self._take(name, {finding.kind: finding for finding in of_queue(row, sight)}, now, row)
+            self._take(name, {finding.kind: finding for finding in queue_findings(row, seen)}, now, row)
         for name in self._rows.keys() - here:
-            for kept in (self._rows, self._found, self._overfull, self._broken):
-                kept.pop(name, None)
+            for by_queue in (self._rows, self._found, self._overfull, self._broken):
+                by_queue.pop(name, None)
         elsewhere: dict[str, dict[str, Finding]] = {}
         for finding in others:
             elsewhere.setdefault(finding.object, {})[finding.kind] = finding
         for name in {*elsewhere, *(self._found.keys() - self._rows.keys())}:
             self._take(name, elsewhere.get(name, {}), now)
-        before, self.told = self.told, self._standing(now)
-        return before != self.told
+        before, self.conditions = self.conditions, self._lasting(now)
+        return before != self.conditions
 
     def _take(self, name: str, found: Mapping[str, Finding], now: int, row: Row | None = None) -> None:
         seen = self._found.setdefault(name, {})
         for kind, finding in found.items():
             known = seen.get(kind)
-            # A clock that was set back counts as no time.
+            # No time passes for a finding while the clock is set back.
             seen[kind] = _Seen(finding, now if known is None else min(known.first, now), now)
         for kind in [k for k in seen if k not in found]:
             ended = row is not None and DETECTORS[kind].ended(row)
-            if ended or now - seen[kind].last >= _keep(kind, seen[kind]):
+            if ended or now - seen[kind].last >= _retention(kind, seen[kind]):
                 del seen[kind]
         if not seen:
             del self._found[name]
 
-    def _standing(self, now: int) -> tuple[Condition, ...]:
+    def _lasting(self, now: int) -> tuple[Condition, ...]:
         lasting = [
             Condition(seen.finding, seen.first)
             for kinds in self._found.values()
@@ -142,7 +145,7 @@ class Standing:
             del self._broken[name]
 
 
-def _keep(kind: str, seen: _Seen) -> int:
-    """What was never told need not be kept."""
+def _retention(kind: str, seen: _Seen) -> int:
+    """Return how long a finding stays after it was last found, ms; 0 if it never became a condition."""
     detector = DETECTORS[kind]
-    return detector.keep if seen.last - seen.first >= detector.after else 0
+    return detector.retain if seen.last - seen.first >= detector.after else 0
