@@ -146,7 +146,7 @@ class EventPage(Snapshot):
 class TimelineEntry(serializers.Serializer[Any]):
     id = text_field("e and the number of an event, or a and that of an audit row.")
     number = number_field("That number.")
-    source = serializers.ChoiceField(
+    source = serializers.ChoiceField(  # type: ignore[assignment]  # a serializer's class has no attribute of a field
         choices=["broker", "people"], help_text="broker: an event; people: a row of the audit trail."
     )
     told_by = serializers.ChoiceField(choices=["broker", "people"], help_text="Deprecated: use source.")

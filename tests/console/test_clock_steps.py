@@ -87,21 +87,21 @@ def test_a_condition_that_stands_goes_on_and_ends_in_time(machine: Machine, by: 
 
 @BOTH_WAYS
 def test_what_happened_lately_happened_lately_and_rates_go_on(machine: Machine, by: int) -> None:
-    trends, standing = machine.state.trends, machine.state.standing
+    trends, conditions = machine.state.trends, machine.state.active_conditions
     count = 0
     for _ in range(10):
         machine.passes(1000)
         count += 50
         machine.state.clock_shows(machine.day)
         trends.take("orders", machine.day, sample(count))
-    standing.became_overfull("orders", machine.day)
-    standing.broke_flow_control("orders", machine.day, "said")
+    conditions.became_overfull("orders", machine.day)
+    conditions.broke_flow_control("orders", machine.day, "said")
     before = trends.of("orders", machine.state.broker_now)
     machine.set_clock(by)
     assert trends.of("orders", machine.state.broker_now) == before, "the broker has not told its time yet"
     machine.state.clock_shows(machine.day)
     assert trends.of("orders", machine.state.broker_now) == before
-    assert (standing._overfull["orders"][0], standing._broken["orders"][0]) == (machine.day, (machine.day, "said"))
+    assert (conditions._overfull["orders"][0], conditions._broken["orders"][0]) == (machine.day, (machine.day, "said"))
     machine.passes(1000)
     machine.state.clock_shows(machine.day)
     trends.take("orders", machine.day, sample(count + 50))
@@ -132,7 +132,8 @@ def test_the_age_of_what_is_shown_is_how_long_ago_the_broker_answered(machine: M
 def test_a_broker_that_has_just_answered_is_not_taken_for_silent_and_a_silent_one_is(machine: Machine, by: int) -> None:
     blocked(machine)
     looks: list[int] = []
-    machine.state.standing.look = lambda *a, **k: bool(looks.append(1))  # type: ignore[method-assign,func-returns-value]
+    conditions = machine.state.active_conditions
+    conditions.update = lambda *a, **k: bool(looks.append(1))  # type: ignore[method-assign,func-returns-value]
     machine.set_clock(by)
     machine.state.look()
     assert len(looks) == 1
