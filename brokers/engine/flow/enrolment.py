@@ -1,4 +1,4 @@
-"""What flow control asks of a transaction: to know where its messages wait, and what becomes of them."""
+"""What flow control needs of a transaction: it records where its messages wait, and their outcomes."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ class Place(Protocol):
     """Where a message of a transaction may wait."""
 
     def abandon(self, transaction: Transaction) -> None:
-        """The transaction is rolled back: its messages there have their outcome, and nothing more is said of them."""
+        """Drop the messages of a transaction that is rolled back."""
         ...
 
 
 class Transaction(Protocol):
-    """`committing_since`: when its client asked for the commit, ms; None: it has not."""
+    """`committing_since`: when its client requested the commit, ms; None: not yet."""
 
     committing_since: int | None
 
     def wait(self, place: Place) -> None:
-        """A message of it waits there."""
+        """Record that one of its messages waits there."""
         ...
 
     def arrived(self, place: Place) -> None:
-        """A message waits there no longer."""
+        """Record that one of its messages no longer waits there."""
         ...
 
     def add_published(self, queue: Any, body: bytes) -> None:
-        """A message of it counts in the queue from now on; its commit or rollback goes there."""
+        """Record one of its messages, which counts in the queue until the commit or rollback."""
         ...
 
     def takes_from(self, place: Place) -> bool:
-        """Whether its commit takes messages out of the queue behind this gate."""
+        """Return whether its commit removes messages from the queue of this gate."""
         ...
 
 
@@ -42,9 +42,9 @@ class Enrolment(Protocol):
     def transaction(self) -> Transaction: ...
 
     def refused(self, place: Place | None = None) -> None:
-        """The message was not taken; `place`: where it waited."""
+        """Record that the message was rejected; `place`: where it waited."""
         ...
 
     def lost(self) -> None:
-        """The message has gone, and its client does not know."""
+        """Fail the transaction: the message is lost, and its client cannot know."""
         ...

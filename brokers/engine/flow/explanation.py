@@ -1,4 +1,4 @@
-"""What people read of a gate: how full its queue is, how long producers have waited, and what would end that."""
+"""A gate explained to people: how full its queue is, how long producers have waited, and what would unblock them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from brokers.engine.values.limits import UNLIMITED
 
 
 def longest_wait(gate: FlowGate, now: int) -> int:
-    """The longest that a producer or a message has waited for room, ms, those that still do included."""
+    """Return the longest time that a producer or message has waited for room, ms, including those that still wait."""
     since = [parked.first.since for parked in (gate.parked, gate.awaiting) if parked]
     if gate.overfull_since is not None and gate.overflow.blocks and gate.ledger.members:
         since.append(gate.overfull_since)
@@ -18,7 +18,7 @@ def longest_wait(gate: FlowGate, now: int) -> int:
 
 
 def percent_used(gate: FlowGate) -> float | None:
-    """Of its capacity, in messages or bytes, whichever is used more; None if it has none."""
+    """Return the used percentage of the capacity, of messages or bytes, the higher one; None without a capacity."""
     limits = gate.limits
     used = [
         100 * depth / (capacity or stop)
@@ -32,7 +32,7 @@ def percent_used(gate: FlowGate) -> float | None:
 
 
 def resume_condition(gate: FlowGate) -> str:
-    """What would end overfull, in words, from the depth now."""
+    """Say at which depth the queue becomes underfull, and how deep it is now."""
     limits, left = gate.limits, []
     for unit, depth, resume in (
         ("messages", gate.depth_messages, limits.resume_messages),
@@ -46,13 +46,13 @@ def resume_condition(gate: FlowGate) -> str:
 
 
 def _in_transactions(gate: FlowGate) -> str:
-    """In words, which of its messages consumers cannot have yet; "" if there are none."""
+    """Say how many of the queue's messages are in open transactions; "" if none."""
     count = gate.uncommitted_messages
     return f", {count:,} of them in open transactions" if count else ""
 
 
 def turn_condition(gate: FlowGate, now: int) -> str:
-    """What a producer waits for that has no credit, though nothing blocks it, in words. `now` in ms."""
+    """Say what an unblocked producer without credit waits for. `now` in ms."""
     rates = ((str(scope), stop.stage.rate_at(now)) for scope, stop in gate.staged.items() if stop.stage)
     slowest = min(((rate, scope) for scope, rate in rates if rate is not None), default=None)
     if slowest is None:
@@ -62,12 +62,12 @@ def turn_condition(gate: FlowGate, now: int) -> str:
 
 
 def shortage_reasons(gate: FlowGate) -> list[str]:
-    """The reasons of the shortages for which a message is rejected; none if the queue is overfull as well."""
+    """Return the shortages that cause rejections; empty if the queue is overfull as well."""
     return [] if gate.state.overfull else list(dict.fromkeys(usage.reason for usage in gate.shortages))
 
 
 def release_conditions(gate: FlowGate, reasons: Collection[str]) -> Iterator[str]:
-    """What would end each of these reasons to block, in words."""
+    """Say for each of these reasons what would end it."""
     for reason in reasons:
         for scope, stop in gate.stops.items():
             if reason == stop_reason(str(scope)):

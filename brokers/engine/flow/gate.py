@@ -615,7 +615,7 @@ class FlowGate:
         drain, changed = ledger.sweep(turn.now, self.enqueued, contended=contended, most=most)
         turn.effects.extend(Drain(p.handle) for p in drain)
         turn.effects.extend(CreditChanged(p.handle) for p in changed)
-        waiting = self._reject_expired() | scarcity.passed(self)
+        waiting = self._reject_expired() | scarcity.reject_expired(self)
         # They get their probes, and more than those, from `grant`.
         idle = self.open and (bool(ledger.idle) or self._may_raise())
         if drain or changed or waiting or idle or self.staged or ledger.reserved != before:

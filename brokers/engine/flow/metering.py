@@ -1,13 +1,13 @@
-"""What queues and links use of each limited resource, counted as it happens, and what credit pledges of it.
+"""What queues and links use of each limited resource, and what outstanding credit may add.
 
-A `Meter` counts for one virtual host into the usages of the broker and of its own store. A `Footprint` is what one
-queue, or one link to several, takes up of them: it is weighed once a turn, in constant time, however many messages came
-in the turn. Those came on credit, and credit is given for bytes: each producer may have one message outstanding, and
-more only while all that is outstanding, at the largest size seen lately, fits into what is left of every limit that its
-messages may use. So the overshoot of a limit is one message a producer at most, and a producer that does not use its
-credit leaves the others one message each.
+A `Meter` counts the usage of one virtual host, for the limits of the broker and of the host's own store. A `Footprint`
+is the usage of one queue or fan-out: it is measured once a turn, in constant time. Messages that arrive in the turn
+came on credit, and credit is granted by bytes: each producer may have one message outstanding, and more only while
+everything outstanding, at the largest recent message size, fits into the rest of every limit that its messages use. So
+a limit is exceeded by one message per producer at most, and a producer that does not use its credit leaves one message
+to each of the others.
 
-What a store takes on disk is measured by its owner, every so often; what was put into it since then is added to that.
+The owner of a store measures its size on disk from time to time; the meter adds what was written since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from brokers.engine.values.limits import UNLIMITED
 
 class Meter:
     """`memory`, `store`, `temp`: the broker's usages; `quota`: that of the virtual host's store. `exceeded` is called
-    with a usage that has come above its limit, at once."""
+    at once with a usage that exceeds its limit."""
 
     __slots__ = ("exceeded", "memory", "quota", "store", "temp")
 
@@ -37,7 +37,7 @@ class Meter:
         self.exceeded = exceeded
 
     def count_memory(self, used: int, waiting: int) -> None:
-        """So many bytes more are in memory, and so many more of them wait outside queues."""
+        """Add bytes to the usage of memory. `waiting`: the part of them that is parked or waits in fan-outs."""
         memory = self.memory
         memory.used += used
         memory.waiting += waiting
@@ -45,7 +45,7 @@ class Meter:
             self.exceeded(memory)
 
     def count_store(self, store: Store) -> None:
-        """The store of the virtual host may have changed."""
+        """Count what the store of the virtual host uses now."""
         used = store.used_bytes + store.pending_bytes
         if used != self.quota.used:
             self.store.used += used - self.quota.used
@@ -55,17 +55,17 @@ class Meter:
                 self.exceeded(usage)
 
     def count_temp(self, store: Store) -> None:
-        """The temp store may have changed."""
+        """Count what the temp store uses now."""
         self.temp.used = store.used_bytes + store.pending_bytes
         if self.temp.exceeded:
             self.exceeded(self.temp)
 
 
 class Footprint:
-    """See the module. `usages`: of all that its messages may use;
-    `transient`: of what those may use that are not stored. `size`: the bytes that a message is reckoned with."""
+    """See the module. `usages`: those that its messages may affect; `transient`: those that messages affect which are
+    not stored. `size`: the assumed size of a message, in bytes. `pledged`: bytes that outstanding credit may add."""
 
-    __slots__ = ("_gone", "memory", "meter", "pledged", "size", "transient", "usages", "waiting")
+    __slots__ = ("_cleared", "memory", "meter", "pledged", "size", "transient", "usages", "waiting")
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
@@ -75,36 +75,36 @@ class Footprint:
         self.waiting = 0
         self.pledged = 0
         self.size = 0
-        self._gone = False
+        self._cleared = False
 
     def use(self, meter: Meter, transient: tuple[Usage, ...], stored: tuple[Usage, ...]) -> None:
-        """Count there from now on, with a meter that nothing has been counted by, or with the same one."""
+        """Count by this meter, which has counted nothing yet or is the present one."""
         pledged = self.pledged
         self.pledge(0, self.size)
         self.meter, self.transient, self.usages = meter, transient, transient + stored
         self.pledge(pledged, 1)
 
     def weigh(self, queued: int, waiting: int) -> None:
-        """So many bytes are in memory now, in the queue and outside it."""
+        """Set the bytes in memory: `queued` in the queue, `waiting` outside it."""
         used = queued + waiting
         if used != self.memory or waiting != self.waiting:
-            if self._gone:
+            if self._cleared:
                 return
             more, longer = used - self.memory, waiting - self.waiting
             self.memory, self.waiting = used, waiting
             self.meter.count_memory(more, longer)
 
     def pledge(self, messages: int, size: int) -> None:
-        """So many messages may still come on credit, of so many bytes each."""
+        """Set what may still arrive on credit: `messages` of `size` bytes each."""
         self.size = size
         pledged = messages * size
-        if pledged != self.pledged and not self._gone:
+        if pledged != self.pledged and not self._cleared:
             for usage in self.usages:
                 usage.pledged += pledged - self.pledged
             self.pledged = pledged
 
     def left(self, usages: tuple[Usage, ...] | None = None) -> int:
-        """Bytes that are not used, and not pledged, of the limit that has the fewest; UNLIMITED if there is none."""
+        """Return the bytes left of the tightest limit, neither used nor pledged; UNLIMITED without a limit."""
         left = UNLIMITED
         for usage in self.usages if usages is None else usages:
             if usage.levels.overfull:
@@ -112,7 +112,7 @@ class Footprint:
         return left
 
     def clear(self) -> None:
-        """Its queue or link is gone."""
+        """Count nothing any more: the queue or fan-out is deleted."""
         self.weigh(0, 0)
         self.pledge(0, 0)
-        self._gone = True
+        self._cleared = True

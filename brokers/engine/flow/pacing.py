@@ -1,28 +1,28 @@
-"""The credit of one queue during a staged start: never more than its rate allows (`values/stage.py`).
+"""The credit of one queue during a staged start: granted at the rate of the stage (`values/stage.py`).
 
-So what comes in follows the rate, whatever the number of producers.
+So messages arrive at that rate, whatever the number of producers.
 """
 
 from __future__ import annotations
 
-#: Credit that is not used is not saved up for longer than this, ms.
+#: Unused allowance accumulates for this time at most, ms.
 _SAVED_MS = 250
 
 
 class Pacer:
-    """The credit that one queue may give out now. `granted` was when the ledger had given that much in all."""
+    """The credit that one queue may grant now. `granted`: the ledger's total when the staged start began."""
 
-    __slots__ = ("_at", "_saved", "_seen")
+    __slots__ = ("_at", "_granted", "_saved")
 
-    def __init__(self, now: int, given: int) -> None:
+    def __init__(self, now: int, granted: int) -> None:
         self._at = now
         self._saved = 1.0
-        self._seen = given
+        self._granted = granted
 
-    def allowance(self, rate: int, now: int, given: int) -> int:
-        """How many messages' credit may be given at a rate a second, of which the ledger has given `given` so far."""
+    def allowance(self, rate: int, now: int, granted: int) -> int:
+        """Return the credit that may be granted now, at `rate` messages a second. `granted`: the ledger's total."""
         passed = max(0, now - self._at)
         most = max(1.0, rate * _SAVED_MS / 1000)
-        self._saved = min(most, self._saved - (given - self._seen) + rate * passed / 1000)
-        self._at, self._seen = now, given
+        self._saved = min(most, self._saved - (granted - self._granted) + rate * passed / 1000)
+        self._at, self._granted = now, granted
         return max(0, int(self._saved))

@@ -1,4 +1,4 @@
-"""Messages parked outside a queue, unsettled, in the order in which they came, and the bytes that they take."""
+"""Messages parked outside a queue, unsettled, in order of arrival, and their size in bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from brokers.engine.flow.producer import Producer, Receipt
 
 @dataclass(slots=True, eq=False)
 class ParkedMessage:
-    """A message that is parked until `deadline` (ms). `enrolment`: in a transaction, if it is in one."""
+    """A message that has been parked `since` (ms), until `deadline` (ms) at most. `enrolment`: its part in a
+    transaction, None outside one."""
 
     receipt: Receipt
     body: bytes
@@ -26,7 +27,7 @@ class ParkedMessage:
 
 
 class Parked:
-    """`bytes`: of their bodies, all of which are in memory."""
+    """`bytes`: the size of their bodies, all of which are in memory."""
 
     __slots__ = ("_messages", "bytes")
 
@@ -58,7 +59,7 @@ class Parked:
         self.bytes -= len(message.body)
 
     def take(self, wanted: Callable[[ParkedMessage], bool]) -> list[ParkedMessage]:
-        """Take out those that are wanted; the others keep their order."""
+        """Remove and return the messages for which `wanted` is true; the others stay in order."""
         taken = [each for each in self._messages if wanted(each)]
         if taken:
             self._messages = deque(each for each in self._messages if not wanted(each))

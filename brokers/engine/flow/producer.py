@@ -1,9 +1,8 @@
-"""A sending link of a client to a queue: its credit account, its receipts, and the set of reasons that blocks it.
+"""A sending link of a client to a queue: its credit, its receipts, and the reasons that block it.
 
-Amounts of credit, all in messages (how they move stands in `credit.py`):
-`credit` it may use now; `withdrawn` was taken back, but messages sent before the client knew may still arrive, so it
-stays reserved for a while; `lapsed` was taken back longer ago than that: nothing is reserved for it any more;
-`doubtful` was taken back while the client was asked to give it back, and it may count it once more.
+Amounts of credit are in messages (`credit.py` has the rules that change them): `credit` may be used now; `withdrawn`
+was withdrawn, but messages in flight may still use it, so it stays reserved for a while; `lapsed` was withdrawn earlier
+and is no longer reserved; `doubtful` was withdrawn during a drain, so the client may use it once more.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from brokers.model import ObjectName, object_name
 
 
 class Destination(Protocol):
-    """What a producer publishes to: the queue, as flow control and the link of a client see it."""
+    """What a producer publishes to: the queue, as flow control and a client's link use it."""
 
     @property
     def name(self) -> str: ...
@@ -29,54 +28,54 @@ class Destination(Protocol):
     def object_name(self) -> ObjectName: ...
 
     def publish(self, producer: Producer, body: bytes) -> Verdict:
-        """Take in a message of the producer, if it has credit and the queue lets it in."""
+        """Publish a message of the producer, which must have credit."""
         ...
 
     def publish_in(self, enrolment: Enrolment, producer: Producer, body: bytes) -> Verdict:
-        """The same in a transaction."""
+        """Publish a message in a transaction."""
         ...
 
     def abort(self, producer: Producer) -> None:
-        """The producer gave up a message half-way."""
+        """Use up the credit of a message that the producer aborted."""
         ...
 
     def refuses(self, body: bytes) -> bool:
-        """A message would be rejected that came now."""
+        """Return whether the message would be rejected now."""
         ...
 
     def credit_returned(self, producer: Producer, count: int) -> None:
-        """The producer's link answered a drain: it gave back so much credit."""
+        """Take back `count` credits that the client returned in answer to a drain."""
         ...
 
     def credit_forgone(self, producer: Producer, count: int) -> None:
-        """The producer's link counts so much of its credit as used, for which no message may come."""
+        """Take back `count` credits that the client used up without sending messages."""
         ...
 
     def detach_producer(self, producer: Producer) -> None:
-        """The producer's link has ended."""
+        """Remove a producer whose link has ended."""
         ...
 
     def event_attributes(self) -> dict[str, Any]:
-        """The attributes that every fact about the queue carries."""
+        """Return the attributes of every event of the queue."""
         ...
 
     def shortage_reasons(self) -> list[str]:
-        """The reasons of the shortages for which a message is rejected; none if the queue is overfull as well."""
+        """Return the shortages that cause rejections; empty if the queue is overfull as well."""
         ...
 
     def turn_condition(self, now: int) -> str:
-        """What a producer waits for that has no credit, though nothing blocks it, in words. `now` in ms."""
+        """Say what an unblocked producer without credit waits for. `now` in ms."""
         ...
 
     def release_conditions(self, reasons: Collection[str]) -> Iterator[str]:
-        """What would end each of these reasons to block, in words."""
+        """Say for each of these reasons what would end it."""
         ...
 
 
 class Receipt:
-    """The outcome of an unsettled delivery, which comes later. The message may wait for its queue to resume, for room,
-    for the store to have it, or for several of these: `pending` things. When nothing is left to wait for, or one of
-    them fails, the delivery has its outcome. A producer's receipts are resolved in the order in which it sent."""
+    """The outcome of an unsettled delivery that is settled later. `pending`: how many conditions are not met yet: the
+    queue resumes, it has room, the store confirms. The delivery has its outcome when all conditions are met or one has
+    failed. A producer's deliveries are settled in the order in which it sent them."""
 
     __slots__ = ("outcome", "pending", "producer")
 
@@ -86,7 +85,7 @@ class Receipt:
         self.outcome = Outcome.ACCEPTED
 
     def resolve(self, outcome: Outcome) -> None:
-        """One of the things has come, with this outcome. What is not accepted waits for nothing more."""
+        """Record that one condition is met, or has failed if the outcome is not ACCEPTED."""
         self.pending -= 1
         if outcome is not Outcome.ACCEPTED and self.outcome is Outcome.ACCEPTED:
             self.outcome = outcome
@@ -99,9 +98,9 @@ class Receipt:
 
 class Producer:
     """`blocked_since` in ms since the epoch, None while it runs; `blocked_ms` counts finished blocks only.
-    `causes` keeps the reasons of its own queue in the order in which they came. `fan_out`: the producers of the same
-    link, itself included, without which no message of it is published; empty if there are none. `siblings`: all
-    producers of its link; empty for a link to a single queue. `handle` belongs to the protocol layer."""
+    `causes`: the reasons of its own queue, oldest first. `fan_out`: the producers of the same link, itself included,
+    that get every message that it gets; empty if there are no others. `siblings`: all producers of its link; empty for
+    a link to a single queue. `handle` belongs to the protocol layer."""
 
     __slots__ = (
         "awaited",
@@ -158,21 +157,19 @@ class Producer:
         self.withdrawn = 0
         self.lapsed = 0
         self.doubtful = 0
-        self.low = 0  # asks for more when its credit falls to this
-        self.receipts: deque[Receipt] = deque()  # of messages whose outcome comes later
-        self.waiting = False  # stands in a line of its queue for credit
-        self.idle = False  # gave credit back without having used it, and has not sent since
-        self.probing = False  # its credit is a probe: one, with nothing reserved for it
-        self.without_since: int | None = (
-            None  # since when it is known to be without credit, ms: also while it is blocked
-        )
-        self.draining = False  # was asked to give its credit back
-        self.mark = -1  # `messages` when it was last looked at, to tell the idle
-        self.touched_at = 0  # when its credit was last taken back or asked back, ms
-        self.inside = False  # what it publishes is in the broker already: it is one queue's producer of several
-        self.denied_credit = False  # gets no credit, since the broker has run short of what its messages use
-        self.awaited: Resource | None = None  # what its messages that wait outside for a shortage to end would use
-        self.stored_at = -1  # `messages` when it last published one for the store
+        self.low = 0  # requests more when its credit falls to this
+        self.receipts: deque[Receipt] = deque()  # of deliveries that are settled later
+        self.waiting = False  # is in a waiting list of its ledger
+        self.idle = False  # returned unused credit, and has not sent since
+        self.probing = False  # its credit is a probe: one credit, not reserved
+        self.without_since: int | None = None  # when it was first found without credit, ms; also while it is blocked
+        self.draining = False  # a drain has not been answered
+        self.mark = -1  # `messages` at the last check whether it is idle
+        self.touched_at = 0  # when its credit was last granted, drained or withdrawn, ms
+        self.inside = False  # a branch of a fan-out: its messages are already in the broker
+        self.denied_credit = False  # because of a shortage of what its messages use
+        self.awaited: Resource | None = None  # what its messages would use that are parked until a shortage ends
+        self.stored_at = -1  # `messages` when it last published a durable message
         self.messages = 0
         self.bytes = 0
         self.causes: dict[str, None] = {}
@@ -185,17 +182,17 @@ class Producer:
 
     @property
     def persistent(self) -> bool:
-        """Its last message was for the store."""
+        """Whether its last message was stored."""
         return self.stored_at == self.messages
 
     @property
     def unsettled(self) -> int:
-        """Messages whose outcome comes later."""
+        """Number of deliveries that are not settled yet."""
         return len(self.receipts)
 
     @property
     def reasons(self) -> Mapping[str, None]:
-        """Every reason why it may not send now, in the order in which each queue's came."""
+        """Every reason that blocks it, those of its own queue first."""
         if not self.fan_out:
             return self.causes
         return {**self.causes, **{reason: None for other in self.fan_out for reason in other.causes}}
@@ -205,14 +202,14 @@ class Producer:
         return bool(self.reasons)
 
     def add_reason(self, reason: str) -> bool:
-        """Add a reason of its queue; True if it is the first, so that this queue blocks the producer from now on."""
+        """Add a reason of its queue. Return True if it is the first."""
         first = not self.causes
         self.causes[reason] = None
         return first
 
     def keep_time(self, now: int) -> int | None:
-        """Begin or end the time that it is blocked, as its reasons say. For how many ms it was blocked if it runs from
-        now on, else None."""
+        """Start or end its blocked time, depending on its reasons. Return for how many ms it was blocked if that ended,
+        else None."""
         if self.reasons:
             if self.blocked_since is None:
                 self.blocked_since = now
@@ -226,11 +223,11 @@ class Producer:
         return lasted
 
     def blocked_for(self, now: int) -> int:
-        """ms since it was blocked; 0 while it runs. A clock that was set back counts as no time."""
+        """Return for how long it has been blocked, in ms; 0 while it runs, and after the clock was set back."""
         return 0 if self.blocked_since is None else max(0, now - self.blocked_since)
 
     def release_condition(self) -> str:
-        """What would release it, in words; empty while it runs."""
+        """Say what would unblock it; empty while it runs."""
         conditions: dict[str, None] = {}
         for producer in self.fan_out or (self,):
             conditions.update(dict.fromkeys(producer.queue.release_conditions(producer.causes)))

@@ -1,17 +1,17 @@
-"""What a queue does while the broker, or its virtual host, has run short of memory, store or temp store.
+"""What a queue does while the broker or its virtual host is short of memory, store or temp store.
 
-A message is held by the resource that it would use, and by no other: the store for one that the queue stores, the temp
-store for one that it spools, else memory. A virtual host's own store blocks every producer of its queues, as it does
-in Qpid's Java broker. While memory is short, a queue that spools takes what comes to the temp store.
+A message waits only for the resource that it would use: the store if the queue stores it, the temp store if the queue
+spools it, else memory. A shortage of a virtual host's own store blocks every producer of its queues, as in Qpid's Java
+broker. While memory is short, a queue that spools puts new messages into the temp store.
 
-A producer is known by its last message. One that has sent nothing yet is blocked only if whatever it may send is held;
-until then it has credit for one message, which shows what it is. A message that comes and is held waits outside the
-queue, unsettled, with those of its producer behind it, and its producer is blocked; with `mechanism` reject and
-reject-after it is rejected, at once or after `reject_after_ms`, as a message for a full queue is.
+The next message of a producer is assumed to be like its last. A producer that has sent nothing yet is blocked only if
+any message it may send would have to wait; otherwise it gets credit for one message. A message that has to wait is
+parked, unsettled, with later messages of its producer behind it, and the producer is blocked; with `mechanism` reject
+or reject-after it is rejected, at once or after `reject_after_ms`, like a message to an overfull queue.
 
-What waits outside is bounded by the credit that was out when the shortage began, reckoned with the sizes seen by then.
-Where it comes to far more, since messages have grown a thousandfold or a client goes on regardless, memory itself would
-run out: then what still comes is rejected, whatever the mechanism (`Usage.exhausted`).
+The number of parked messages is bounded by the credit outstanding when the shortage began. If messages grow far beyond
+the assumed size, or a client ignores its credit, memory itself could run out: then new messages are rejected, whatever
+the mechanism (`Usage.exhausted`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from brokers.engine.values.outcomes import Outcome, Verdict
 
 
 class Contents(Protocol):
-    """The part of `gate.Contents` that decides what a message uses."""
+    """The part of `gate.Contents` that says which resource a message uses."""
 
     @property
     def spooling(self) -> bool: ...
@@ -46,7 +46,7 @@ class Contents(Protocol):
 
 
 class Gate(Protocol):
-    """The part of a `FlowGate` that shortages concern. `awaiting`: messages parked until the end of a shortage."""
+    """The part of a `FlowGate` that shortages need. `awaiting`: messages parked until the end of a shortage."""
 
     turn: Turn
     limits: Limits
@@ -88,23 +88,23 @@ class Gate(Protocol):
 
 
 def blocked_producers(gate: Gate, limits: Limits) -> int:
-    """How many producers the shortages of a queue block with these limits."""
+    """Return how many producers the shortages of a queue block with these limits."""
     return sum(1 for producer in gate.producers if _blocked_by(gate, producer, limits)) if gate.shortages else 0
 
 
 def _blocked_by(gate: Gate, producer: Producer, limits: Limits) -> list[str]:
-    """The reasons for which the shortages of a queue block one of its producers."""
+    """Return the reasons for which the shortages of a queue block one of its producers."""
     if limits.when_short == "reject" or not gate.shortages:
         return []
     wanted = (producer.awaited,) if producer.awaited else gate.contents.resources(producer)
-    holding = [[u for u in gate.shortages if u.resource is each or u.whole] for each in wanted]
-    if not all(holding):
+    short = [[u for u in gate.shortages if u.resource is each or u.whole] for each in wanted]
+    if not all(short):
         return []
-    return list(dict.fromkeys(usage.reason for usages in holding for usage in usages))
+    return list(dict.fromkeys(usage.reason for usages in short for usage in usages))
 
 
 def arrived(gate: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None) -> Verdict | None:
-    """A message has come while there is a shortage. None: the shortage does not concern it."""
+    """Park or reject a message that arrives during a shortage. Return None if the shortage does not concern it."""
     if any(usage.exhausted for usage in gate.shortages):
         return gate.reject()
     resource = gate.contents.resource_of(body)
@@ -120,7 +120,7 @@ def arrived(gate: Gate, producer: Producer, body: bytes, enrolment: Enrolment | 
 
 
 def park(gate: Gate, waiting: ParkedMessage, resource: Resource) -> None:
-    """Park a message that has no outcome yet, until there is enough of the resource or its time is up."""
+    """Park a message until the shortage of the resource ends or the message's deadline passes."""
     producer = waiting.producer
     waiting.deadline = deadline(gate)
     gate.awaiting.append(waiting)
@@ -131,13 +131,13 @@ def park(gate: Gate, waiting: ParkedMessage, resource: Resource) -> None:
 
 
 def deadline(gate: Gate) -> int:
-    """Until when a message may wait that is held now, ms."""
+    """Return until when a message parked now may wait, ms."""
     limits = gate.limits
     return gate.turn.now + limits.reject_after_ms if limits.when_short == "reject-after" else NEVER
 
 
 def review(gate: Gate, producer: Producer) -> None:
-    """Bring up to date whether shortages block a producer, and whether it gets credit meanwhile."""
+    """Update whether shortages block a producer, and whether it gets credit."""
     wanted = _blocked_by(gate, producer, gate.limits)
     for resource in Resource:
         reason = resource.value
@@ -156,7 +156,7 @@ def review(gate: Gate, producer: Producer) -> None:
 
 
 def admit_parked(gate: Gate) -> None:
-    """Enqueue what waits no longer, in the order in which it came from each producer."""
+    """Enqueue parked messages whose shortage has ended, in the order of arrival from each producer."""
     behind: set[Producer] = set()
     for waiting in list(gate.awaiting):
         if not (gate.state is State.NORMAL or (gate.contents.spooling and not gate.state.stopped)):
@@ -171,11 +171,11 @@ def admit_parked(gate: Gate) -> None:
         gate.awaiting.remove(waiting)
         gate.admit_parked(waiting)
         gate.weigh()
-        _went(gate, producer)
+        _unparked(gate, producer)
 
 
-def passed(gate: Gate) -> bool:
-    """Time has passed: reject what has waited for too long. Whether there is more to wait for."""
+def reject_expired(gate: Gate) -> bool:
+    """Reject parked messages whose deadline has passed. Return whether others have a deadline."""
     now = gate.turn.now
     for waiting in gate.awaiting.take(lambda waiting: waiting.deadline <= now):
         gate.waited(now - waiting.since)
@@ -183,12 +183,12 @@ def passed(gate: Gate) -> bool:
         gate.resolve(waiting.receipt, Outcome.REJECTED)
         if waiting.enrolment is not None:
             waiting.enrolment.refused(gate)
-        _went(gate, waiting.producer)
+        _unparked(gate, waiting.producer)
     return any(waiting.deadline != NEVER for waiting in gate.awaiting)
 
 
-def _went(gate: Gate, producer: Producer) -> None:
-    """A message of it waits no longer."""
+def _unparked(gate: Gate, producer: Producer) -> None:
+    """Update a producer of which a message is no longer parked."""
     if not any(waiting.producer is producer for waiting in gate.awaiting):
         producer.awaited = None
         review(gate, producer)

@@ -1,11 +1,11 @@
-"""The flow-control state machine: one table for queues, and the set of reasons that holds a producer.
+"""The flow-control state machine of queues, and the reasons that block their producers.
 
-A queue is overfull or not, and stopped by an operator or not; the two are independent. Inputs say what was found or
-asked; the table says the next state and what changed. A (state, input) that is not in the table changes nothing: every
-input is idempotent. What is *measured* stands in `limits.py`, what follows for credit in `credit.py`.
+A queue is overfull or not, and stopped by an operator or not; the two are independent. The table maps a state and an
+input to the next state and the change. A pair that is not in the table changes nothing, so every input is idempotent.
+`limits.py` has the levels that the depth is compared with, `credit.py` what follows for credit.
 
 A producer is BLOCKED while its set of reasons is not empty (DOMAIN.md section 7). Starting all producers removes the
-operator's reasons, never an overfull queue's.
+operator's reasons, never those of an overfull queue.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ TABLE: dict[tuple[State, Input], tuple[State, Change]] = {
 }
 
 
-def step(state: State, seen: Input) -> tuple[State, Change | None]:
-    """The next state and what changed, None if nothing did."""
-    return TABLE.get((state, seen), (state, None))
+def step(state: State, given: Input) -> tuple[State, Change | None]:
+    """Return the next state and the change, None if nothing changed."""
+    return TABLE.get((state, given), (state, None))
 
 
 def measure(limits: Limits, depth_bytes: int, depth_messages: int) -> Input | None:
-    """What the depth of a queue says; None between resume and stop, where the state stays what it is."""
+    """Compare the depth of a queue with its levels; None between resume and stop level, where the state stays."""
     if depth_bytes > limits.stop_bytes or depth_messages > limits.stop_messages:
         return Input.ABOVE_STOP
     if depth_bytes <= limits.resume_bytes and depth_messages <= limits.resume_messages:

@@ -1,8 +1,8 @@
-"""One turn of the engine: the time it happens at, and what it leaves for its driver to do.
+"""One turn of the engine: its time, and the effects, facts and records that it leaves to its driver.
 
-The server sets `now` before it hands input to the engine, and afterwards takes what has piled up: effects on links,
-facts to journal, records to keep; `queues/agenda.py` has the queues that were touched. The engine never does any of
-these itself. Effects carry ports: the ends of links and connections in the protocol layer.
+The server sets `now` before it calls the engine. Afterwards it takes the effects on links, the facts for the journal
+and the records to persist; `queues/agenda.py` has the queues that the turn touched. The engine performs no input or
+output. Effects carry ports: the protocol layer's ends of links and connections.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from brokers.model import ObjectName
 
 @dataclass(frozen=True, slots=True)
 class CreditChanged:
-    """The producer's credit is another than its client knows."""
+    """The producer's credit has changed, and its client must be sent the new value."""
 
     port: ProducerPort
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Ask the producer to use or give back its credit at once."""
+    """Request that the client uses or returns its credit at once."""
 
     port: ProducerPort
 
@@ -52,7 +52,7 @@ class Close:
 
 @dataclass(slots=True)
 class Settled:
-    """The oldest `count` of the producer's unsettled deliveries have their outcome."""
+    """Settle the oldest `count` unsettled deliveries of the producer with this outcome."""
 
     port: ProducerPort
     count: int
@@ -61,7 +61,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The oldest `count` settlements that the consumer waits to have confirmed are safe."""
+    """Confirm the oldest `count` settlements of the consumer: their messages are removed from the store."""
 
     port: ConsumerPort
     count: int
@@ -69,8 +69,8 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Discharged:
-    """The transaction is over. Acknowledgements in it that were not settled are settled now, or their consumers'
-    again."""
+    """The transaction has ended. Its unsettled acknowledgements are settled after a commit, and void after a
+    rollback."""
 
     port: TransactionPort
     transaction: Any
@@ -81,21 +81,22 @@ Effect = CreditChanged | Drain | Detach | Close | Settled | Removed | Discharged
 
 @dataclass(frozen=True, slots=True)
 class PersistRecord:
-    """A record that must survive a restart; `value` None: forget it."""
+    """Write a record that survives a restart; `value` None: delete it."""
 
     kind: str
     key: str
     value: Mapping[str, Any] | None
 
 
-#: (encoded message, why it was given up, the queue it was in, its failed deliveries, the consumer's words) -> what the
-#: dead-letter queue gets: the message with these in its annotations, and without its time to live.
+#: (encoded message, reason, its queue, its failed deliveries, the consumer's error) -> the message for the dead-letter
+#: queue, with these in its annotations and without its time to live.
 DeadLetter = Callable[[bytes, str, str, int, str], bytes]
 
 
 class Turn:
-    """See the module. `now`: steady time, ms since the epoch as of the start. `ahead`: how much the time of day is
-    ahead of it, ms, since the machine's clock has been set."""
+    """See the module. `now`: steady time in ms, which begins at the epoch time of the start. `ahead`: by how many ms
+    the time of day is ahead of `now`, since the machine's clock was set. `before_facts`: called before the facts are
+    taken, to add facts that sum up a turn."""
 
     __slots__ = (
         "ahead",
@@ -113,16 +114,16 @@ class Turn:
     def __init__(self, now: int) -> None:
         self.now = now
         self.ahead = 0
-        self.temp: Callable[[], Store | None] = lambda: None  # the temp store, opened when it is first used
-        #: What an encoded message asks for; the protocol layer knows.
+        self.temp: Callable[[], Store | None] = lambda: None  # the temp store, opened on first use
+        #: Reads the header of an encoded message; set by the protocol layer.
         self.header: Callable[[bytes], Header] = lambda body: PLAIN
-        #: What a dead-letter queue gets: see `DeadLetter`; the protocol layer writes it.
+        #: See `DeadLetter`; set by the protocol layer.
         self.as_dead_letter: DeadLetter = lambda body, reason, queue, failed, said: body
-        #: (encoded message, ms since the epoch) -> the message that says this time in place of its delay.
+        #: (encoded message, ms since the epoch) -> the message with this delivery time in place of its delay.
         self.at_delivery_time: Callable[[bytes, int], bytes] = lambda body, due: body
         self.effects: list[Effect] = []
         self.facts: list[Fact] = []
-        self.before_facts: dict[Callable[[], None], None] = {}  # state what is stated once a turn
+        self.before_facts: dict[Callable[[], None], None] = {}
         self.records: list[PersistRecord] = []
 
     @property
@@ -140,7 +141,7 @@ class Turn:
         *,
         logged: bool = True,
     ) -> None:
-        """State a fact of now. `logged`: see `Fact`."""
+        """Add a fact with the present time. `logged`: see `Fact`."""
         self.facts.append(Fact(self.time_of_day, kind, name, text(kind, subject, words), attributes, logged))
 
     def take_effects(self) -> list[Effect]:
@@ -148,10 +149,10 @@ class Turn:
         return effects
 
     def take_facts(self) -> list[Fact]:
-        """The facts since the last time, in order; with them, what is stated once a turn."""
+        """Return the facts since the last call, in order."""
         before, self.before_facts = self.before_facts, {}
-        for state in before:
-            state()
+        for add in before:
+            add()
         facts, self.facts = self.facts, []
         return facts
 

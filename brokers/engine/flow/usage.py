@@ -1,12 +1,12 @@
 """Limits on what the whole broker or a virtual host may use: memory, store and temp store.
 
-Two pairs of levels work alike. A virtual host's store has an *overfull* and an *underfull* limit in bytes on disk
-(Qpid's Java broker); the broker has a limit on memory, store and temp store each (ActiveMQ's systemUsage), absolute or
-a percentage of what there is. While one of them is exceeded, every producer that it concerns is blocked, for a reason
-of its own that stands beside an overfull queue's and an operator's (DOMAIN.md section 7).
+A virtual host's store has an *overfull* and an *underfull* limit in bytes on disk (Qpid's Java broker); the broker has
+a limit each on memory, store and temp store (ActiveMQ's systemUsage), absolute or a percentage of the available amount.
+While a limit is exceeded, the producers whose messages use the resource are blocked, for a reason of its own beside
+that of an overfull queue and an operator's (DOMAIN.md section 7).
 
-Pure: usage is measured elsewhere and handed in. Past the limit is *above* it; the condition ends *below* the
-underfull limit, or at it where both are the same.
+Usage is measured elsewhere. A shortage begins *above* the overfull limit; it ends *below* the underfull limit, or at it
+if both are the same.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Value = int | str
 
 
 class Resource(Enum):
-    """What can run short. The value is the reason that a producer is blocked for."""
+    """A limited resource. The value is the reason that blocks producers."""
 
     STORE = "store-overfull"
     MEMORY = "memory-overfull"
     TEMP = "temp-overfull"
 
 
-#: The words of MST-1008 and MST-1009, as Qpid's Java broker has them.
+#: The texts of MST-1008 and MST-1009, as Qpid's Java broker writes them.
 STORE_OVERFULL_WORDS = "Store overfull, flow control will be enforced"
 STORE_UNDERFULL_WORDS = "Store overfull condition cleared"
 
@@ -44,7 +44,7 @@ class Change(Enum):
     OVERFULL_ENDED = "overfull ended"
 
 
-#: (overfull, what was found) -> (overfull, what changed). Whatever is not here changes nothing.
+#: (overfull, input) -> (overfull, change). All other pairs change nothing.
 TABLE: Mapping[tuple[bool, Input], tuple[bool, Change]] = {
     (False, Input.ABOVE): (True, Change.OVERFULL_BEGAN),
     (True, Input.BELOW): (False, Change.OVERFULL_ENDED),
@@ -59,7 +59,7 @@ class Levels:
     underfull: int = 0
 
     def measure(self, used: int) -> Input | None:
-        """What so many bytes in use say; None between the two limits, where nothing changes."""
+        """Compare `used` bytes with the limits; None between the two, where nothing changes."""
         if self.overfull and used > self.overfull:
             return Input.ABOVE
         if used < self.underfull or self.underfull == self.overfull:
@@ -71,11 +71,11 @@ NO_LEVELS = Levels()
 
 
 class Usage:
-    """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, what waits outside queues
-    included; `waiting`: that part of it. `pledged`: bytes that may still come on credit that producers have.
-    `full`: it takes no more, whatever its levels are. `whole`: while it is overfull it blocks every producer,
-    whatever that sends. `arriving`: bytes of messages of which not all frames are here. `most`: bytes above which
-    nothing is kept that comes, reckoned with those; 0: not known."""
+    """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, including `waiting`: messages
+    outside queues. `pledged`: bytes that may still arrive on outstanding credit. `full`: it takes no more data,
+    whatever its levels are. `whole`: while it is overfull it blocks every producer. `arriving`: bytes of messages whose
+    last frame has not arrived. `most`: bytes, including `arriving`, above which new messages are rejected; 0: not
+    known."""
 
     __slots__ = ("arriving", "full", "levels", "most", "overfull", "pledged", "resource", "used", "waiting", "whole")
 
@@ -97,22 +97,22 @@ class Usage:
 
     @property
     def exhausted(self) -> bool:
-        """No message may be kept that comes now, not even outside queues: there may be no room to keep it."""
+        """Whether new messages must be rejected, since there may be no memory even to park them."""
         return self.used + self.arriving > self.most > 0
 
     @property
     def exceeded(self) -> bool:
-        """More is used than its limit, and nothing has followed from it yet."""
+        """Whether more is used than the limit, and the shortage has not begun yet."""
         return self.used > self.levels.overfull > 0 and not self.overfull
 
     @property
     def admits(self) -> bool:
-        """A message that is here already may go into its queue: what is in the queues alone is within the limit. What
-        waits outside them uses memory as well, so memory would never be freed if it had to wait for itself."""
+        """Whether a parked message may be enqueued: the messages in the queues alone are within the limit. Parked
+        messages use memory as well; if they counted, they would wait for each other forever."""
         return not self.overfull or (not self.full and self.levels.measure(self.used - self.waiting) is Input.BELOW)
 
     def update(self, used: int, *, full: bool = False) -> Change | None:
-        """Take in what is used now; what changed by it, None if nothing did."""
+        """Set the present usage. Return what changed, None if nothing did."""
         self.used, self.full = used, full
         seen = Input.ABOVE if full else self.levels.measure(used)
         if seen is None:
@@ -121,7 +121,7 @@ class Usage:
         return change
 
     def release_condition(self) -> str:
-        """What would end it, in words."""
+        """Say what would end the shortage."""
         what = {Resource.STORE: "the store", Resource.MEMORY: "memory", Resource.TEMP: "the temp store"}[self.resource]
         if self.full:
             return "the disk has room for the store again"
@@ -131,8 +131,8 @@ class Usage:
 
 
 def store_levels(overfull: int | None, underfull: int | None) -> Levels:
-    """A virtual host's `store_overfull_bytes` and `store_underfull_bytes`; None or 0: not set. Without the second, it
-    is equal to the first. Raises InvalidPolicy, naming both values."""
+    """Return the levels of a virtual host's `store_overfull_bytes` and `store_underfull_bytes`; None or 0: not set, and
+    the second defaults to the first. Raises InvalidPolicy, naming both values."""
     if not overfull:
         if underfull:
             raise InvalidPolicy(
@@ -154,9 +154,9 @@ def store_levels(overfull: int | None, underfull: int | None) -> Levels:
 
 
 def limit_levels(field: str, limit: Value | None, *, total: int | None, available: int) -> Levels:
-    """A broker's `memory_limit`, `store_limit` or `temp_limit`: bytes, or a percentage such as "80%" of `total` bytes,
-    or where that is not set (None or 0) of the `available` ones; None or 0: no limit. A `total` below the limit is an
-    error that names both, raised as InvalidPolicy. The condition ends at the limit itself, as ActiveMQ has it."""
+    """Return the levels of a broker's `memory_limit`, `store_limit` or `temp_limit`: bytes, or a percentage such as
+    "80%" of `total` bytes, or of `available` bytes if `total` is None or 0; None or 0: no limit. Raises InvalidPolicy,
+    naming both values, if `total` is below the limit. The shortage ends at the limit itself, as in ActiveMQ."""
     if isinstance(limit, str):
         level = int((total or available) * Fraction(limit.rstrip("%")) / 100)
         level = max(level, 1) if Fraction(limit.rstrip("%")) else 0

@@ -1,1 +1,1 @@
-"""Queues: what is in them, in which order, and who gets it."""
+"""Queues: their messages, the order of the messages, storage and dispatch."""

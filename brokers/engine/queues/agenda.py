@@ -1,6 +1,6 @@
-"""What the queues of a broker have in common: the turn, and the sets of queues that have something left to do.
+"""What the queues of a broker share: the turn, and the sets of queues with pending work.
 
-A queue puts itself into a set, and the engine's driver, or the broker when time has passed, takes it out.
+A queue adds itself to a set; the engine's driver, or the broker at an interval, does the work and removes it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ Q = TypeVar("Q")
 
 
 class Agenda(Generic[Q]):
-    """`touched`: have something to dispatch or to grant at the end of the turn. `redispatch`: have more to dispatch, in
-    a turn of its own. `changed`: since the last sample. `watched`: have credit to take back, and are swept by time.
-    `expiring`: have messages that expire; `delayed`: have messages that are not due. `unsafe`: wait for their store;
-    `spooling`: wait for the temp store."""
+    """Sets of queues. `touched`: with messages to dispatch or credit to grant at the end of the turn. `redispatch`:
+    with more messages to dispatch, in a turn of their own. `changed`: since the last sample. `watched`: with credit to
+    take back at an interval. `expiring`: with messages that expire. `delayed`: with messages whose delivery time has
+    not come. `unsafe`: with messages that the store has not confirmed; `spooling`: with bodies that the temp store has
+    not confirmed."""
 
     __slots__ = (
         "changed",
@@ -43,14 +44,14 @@ class Agenda(Generic[Q]):
         self.delayed: set[Q] = set()
         self.unsafe: set[Q] = set()
         self.spooling: set[Q] = set()
-        #: (queue, consumer, message, why, the consumer's words) -> what becomes of a message that consumers give up:
-        #: as `Queue.remove` returns it; None: it must stay in the queue.
+        #: (queue, consumer, message, reason, the consumer's error) -> the result of dead-lettering a message: as
+        #: `Queue.remove` returns it; None: the message must stay in the queue.
         self.dead_letter: Callable[[Q, Any, Message, str, str], int | None] = (
             lambda queue, consumer, message, reason, words: None
         )
 
     def forget(self, queue: Q) -> None:
-        """The queue is gone."""
+        """Remove a deleted queue from all sets."""
         for queues in (
             self.touched,
             self.redispatch,

@@ -1,7 +1,8 @@
-"""The part of a line whose bodies are elsewhere: numbers, sizes and places, in order, 17 bytes for each message.
+"""The part of a priority lane whose bodies are in a store: numbers, sizes and places, in order, 17 bytes per message.
 
-A message that is kept nowhere else may wait among them; its body waits with it. Where messages expire, each has 8 bytes
-more. Those that are due are found a part at a time, the first always, so that a long backlog holds nothing up.
+A message that is in no store may be among them; then the backlog has its body. Where messages expire, each takes 8
+bytes more. Expired messages are searched a part at a time, always those at the front first, so that a long backlog
+delays nothing.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from brokers.engine.values.message import NEVER
 #: Where a body is: in memory, in the message store, in the temp store.
 HERE, STORE, TEMP = 0, 1, 2
 
-#: (number, size in bytes, place, body if it is here, when it expires, ms)
+#: (number, size in bytes, place, body if the place is HERE, expiry in ms)
 Entry = tuple[int, int, int, bytes | None, int]
 
-#: Entries at the front that have been taken, before they are cut off.
+#: Removed entries at the front before the arrays are shortened.
 _SLACK = 8192
 
 
 class Backlog:
-    """`bytes`: of all the bodies that are elsewhere. `soonest`: no message expires before, ms."""
+    """`bytes`: total size of the bodies in stores. `soonest`: no message expires earlier, ms."""
 
     __slots__ = ("_at", "_bodies", "_expiries", "_hand", "_later", "_numbers", "_places", "_sizes", "bytes", "soonest")
 
@@ -33,8 +34,8 @@ class Backlog:
         self._expiries: array[int] | None = None
         self._at = 0
         self._bodies: dict[int, bytes] = {}
-        self._hand = 0  # how far from the front those that are due have been looked for
-        self._later = NEVER  # the soonest of those that were left on the way
+        self._hand = 0  # how many entries from the front have been searched for expired ones
+        self._later = NEVER  # the earliest expiry among the searched entries
         self.soonest = NEVER
         self.bytes = 0
 
@@ -42,7 +43,7 @@ class Backlog:
         return len(self._numbers) - self._at
 
     def append(self, number: int, size: int, place: int, body: bytes | None = None, expires: int = NEVER) -> None:
-        """`number` is above all others. `body`: given if its place is here. `expires`: ms."""
+        """Append a message whose number is above all others. `body`: only if the place is HERE. `expires`: ms."""
         if expires != NEVER and self._expiries is None:
             self._expiries = array("q", [NEVER]) * len(self._numbers)
         self._numbers.append(number)
@@ -58,16 +59,16 @@ class Backlog:
 
     @property
     def first(self) -> int:
-        """The number of the first message; above all numbers if there is none."""
+        """The number of the first message; NEVER, which is above all numbers, if there is none."""
         return self._numbers[self._at] if self._at < len(self._numbers) else NEVER
 
     @property
     def last(self) -> int:
-        """The number of the last message; below all numbers if there is none."""
+        """The number of the last message; -NEVER, which is below all numbers, if there is none."""
         return self._numbers[-1] if self._at < len(self._numbers) else -NEVER
 
     def insert(self, number: int, size: int, place: int, body: bytes | None, expires: int) -> None:
-        """As `append`, amid the others."""
+        """Insert a message at the place of its number."""
         self.append(number, size, place, body, expires)
         at = bisect_left(self._numbers, number, self._at, len(self._numbers) - 1)
         for each in (self._numbers, self._sizes, self._places, self._expiries):
@@ -78,7 +79,7 @@ class Backlog:
             self._later = min(self._later, expires)
 
     def merge(self, entries: list[Entry]) -> None:
-        """As `insert` does with each; they are in the order of their numbers."""
+        """Insert several messages, which are in order of their numbers."""
         start, end = self._at, len(self._numbers)
         cuts = [bisect_left(self._numbers, number, start, end) for number, *_ in entries]
         for number, size, place, body, expires in entries:
@@ -99,7 +100,7 @@ class Backlog:
         self._later = min([self._later, *(expires for *_, expires in entries[:looked_at])])
 
     def moved(self, number: int) -> bool:
-        """The body of a message that was here is in the temp store now. False: the message is no longer there."""
+        """Record that the body of a message has moved to the temp store. Return False if the message is not here."""
         at = self._find(number)
         if at is None:
             return False
@@ -113,11 +114,11 @@ class Backlog:
         return at if at < len(self._numbers) and self._numbers[at] == number else None
 
     def head(self, count: int, most_bytes: int) -> list[Entry]:
-        """The first messages: `count` at most, and as many as `most_bytes` hold, but one in any case."""
+        """Return the first messages: at most `count`, and at most `most_bytes` but at least one message."""
         return self._slice(self._at, count, most_bytes)
 
     def after(self, number: int, count: int, most_bytes: int) -> list[Entry]:
-        """The same, of those above `number`."""
+        """Return the first messages with numbers above `number`, limited like `head`."""
         return self._slice(bisect_right(self._numbers, number, lo=self._at), count, most_bytes)
 
     def _slice(self, start: int, count: int, most_bytes: int) -> list[Entry]:
@@ -135,7 +136,7 @@ class Backlog:
         return number, self._sizes[at], self._places[at], self._bodies.get(number), expires
 
     def drop(self, count: int) -> None:
-        """Forget the first `count` messages."""
+        """Remove the first `count` messages."""
         for at in range(self._at, self._at + count):
             self._forget(at)
         self._at += count
@@ -145,7 +146,7 @@ class Backlog:
             self._at = 0
 
     def pick(self, number: int) -> Entry | None:
-        """Take out the message with this number, if it is there."""
+        """Remove and return the message with this number, if there is one."""
         at = self._find(number)
         if at is None:
             return None
@@ -168,7 +169,7 @@ class Backlog:
             self._expiries, self.soonest, self._hand = None, NEVER, 0
 
     def expired(self, now: int, most: int) -> list[Entry]:
-        """Take out messages that are due, looking at so many at most; those at the front first."""
+        """Remove and return expired messages, first at the front; search at most `most` messages."""
         expiries = self._expiries
         if expiries is None or self.soonest > now:
             return []
@@ -182,7 +183,7 @@ class Backlog:
         return found
 
     def _go_round(self, expiries: array[int], now: int, most: int) -> list[Entry]:
-        """Look at the next `most`, wherever the last look ended."""
+        """Search the next `most` messages, from where the last search ended."""
         start = self._at + self._hand
         end = min(start + most, len(expiries))
         due = [at for at in range(start, end) if expiries[at] <= now]
@@ -195,6 +196,6 @@ class Backlog:
             for each in (self._numbers, self._sizes, self._places, expiries):
                 each[start:end] = array(each.typecode, [each[at] for at in left])
         self._hand += end - start - len(due)
-        if self._at + self._hand >= len(self._numbers):  # once round: what was left says how soon the next is due
+        if self._at + self._hand >= len(self._numbers):  # all searched: the earliest expiry is known
             self.soonest, self._later, self._hand = self._later, NEVER, 0
         return found

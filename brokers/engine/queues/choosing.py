@@ -1,8 +1,8 @@
-"""Consumers with a selector: they get what they want past what they do not, in order.
+"""Dispatch to consumers with a selector: each gets the messages that match, in order.
 
-Each remembers how far it has looked in each lane, and looks at every message once; at one that came back since, again.
-The work of a turn is bounded: what is left is looked at in turns of its own, and meanwhile others may take it. While it
-looks, a consumer with a selector goes before those without.
+A consumer examines each message once, and once more after the message was returned to the queue; it records its
+position in each lane. The work of a turn is bounded; the rest follows in later turns, and meanwhile other consumers may
+get the messages. Consumers with a selector are served before those without.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from brokers.engine.queues.consumer import BATCH, Consumer
 from brokers.engine.queues.lanes import PriorityLanes
 from brokers.engine.values.message import Message
 
-#: Messages that are looked at in one turn, and at a time.
+#: Messages examined in one turn, and at a time.
 LOOKS, LOOK = 256, 64
 
 
 def dispatch_chosen(
     lanes: PriorityLanes, choosers: deque[Consumer], batches: list[tuple[Consumer, list[Message]]]
 ) -> None:
-    """Assign to each consumer that has a selector and credit what it wants, in turns."""
+    """Assign matching messages to the consumers that have a selector and credit, round-robin."""
     looks, busy = LOOKS, True
     most = BATCH if len(choosers) > 1 else LOOKS
     while busy and looks > 0:
@@ -43,7 +43,7 @@ def dispatch_chosen(
 
 
 def _choose(lanes: PriorityLanes, consumer: Consumer, most: int, looks: int) -> tuple[list[Message], int]:
-    """Acquire up to `most` messages; with how many were looked at, about `looks` at most."""
+    """Acquire up to `most` messages. Return them and the number of examined messages, about `looks` at most."""
     chosen: list[Message] = []
     looked = 0
     while consumer.to_revisit and len(chosen) < most and looked < looks:

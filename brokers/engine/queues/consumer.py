@@ -1,4 +1,4 @@
-"""A receiving link of a client, as its queue knows it."""
+"""A receiving link of a client on a queue."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from brokers.engine.ports import ConsumerConnection, ConsumerPort
 from brokers.engine.values.message import Message, number_of, rank_of
 from brokers.model import ObjectName, object_name
 
-#: How many messages one of several consumers gets at a time.
+#: Messages that each of several consumers gets at a time.
 BATCH = 16
 
 
 class Source(Protocol):
-    """What a consumer takes from: the queue, as the link of a client and a transaction see it."""
+    """What a consumer receives from: the queue, as a client's link and a transaction use it."""
 
     @property
     def name(self) -> str: ...
@@ -29,12 +29,12 @@ class Source(Protocol):
 
     @property
     def failed_deliveries(self) -> Mapping[int, int]:
-        """Message number -> failed deliveries, where there were any."""
+        """Message number -> failed deliveries, if not 0."""
         ...
 
     @property
     def expiries(self) -> Mapping[int, int]:
-        """Message number -> when it expires, ms, of those that do."""
+        """Message number -> expiry in ms, for messages that expire."""
         ...
 
     def touch(self) -> None: ...
@@ -57,11 +57,10 @@ class Source(Protocol):
 
 
 class Consumer:
-    """`credit`: messages it will take now. A browsing one gets copies and removes nothing. `selects`: which messages
-    it wants, by their encoded form; None: all. `seen`: of each priority, by its rank, the number of the last message
-    that a browser got, or that was looked at for its selector; `again`: those before it that came since. `handle`
-    belongs to the protocol layer. `oldest`: the sequence number of the oldest message that it has not
-    settled, if the protocol layer says."""
+    """`credit`: messages that may be sent to it now. A browser gets copies and removes nothing. `selects`: whether an
+    encoded message matches; None: all do. `seen`: rank of a priority -> the number of the last message that was sent to
+    a browser or examined for the selector; `to_revisit`: earlier messages to examine again. `oldest`: the sequence
+    number of its oldest unsettled message, if the protocol layer knows it. `handle` belongs to the protocol layer."""
 
     __slots__ = (
         "browsing",
@@ -107,16 +106,16 @@ class Consumer:
         self.name: ObjectName = object_name("Consumer", virtualhost=connection.virtualhost, id=number)
 
     def last_seen(self, rank: int) -> int:
-        """All messages of this rank are before this number that need not be looked at."""
+        """Return the number up to which messages of this rank have been examined."""
         return self.seen.get(rank, number_of(0, 4 - rank))
 
     def revisit_all(self) -> None:
-        """Messages that it has passed over may be for it now."""
+        """Examine all messages again: some that it skipped may be for it now."""
         self.seen.clear()
         self.to_revisit.clear()
 
     def revisit(self, number: int) -> None:
-        """The message is in the queue again, or its delivery time has come: it may have been passed over."""
+        """Examine a message that was returned to the queue, or whose delivery time has come, if it was skipped."""
         if number <= self.last_seen(rank_of(number)):
             at = bisect_left(self.to_revisit, number)
             if self.to_revisit[at : at + 1] != [number]:

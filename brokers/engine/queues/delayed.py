@@ -1,10 +1,10 @@
-"""Messages that are not to be seen before their delivery time: in their queue and its depth, beside its priority lanes.
+"""Messages whose delivery time has not come: they count in the depth of their queue, but are in no priority lane.
 
-A delivery time is one of the clock on the wall, and moves when the machine's clock is set; a delay lasts as long as it
-says. Bodies that are in a store stay there until their time has come. Of messages from an earlier run the store's index
-says no more than that they have a delivery time; which one is read from their bodies, batch by batch.
+A delivery time is a time of day, and moves when the machine's clock is set; a delay is a duration, and does not. Bodies
+in a store stay there until the delivery time. The store's index says of messages from an earlier run only that they
+have a delivery time; the time is read from their bodies, in batches.
 
-Pure; times are the engine's, in ms. Only queues with such messages pay for them: about 400 bytes for each.
+Times are the engine's, in ms. A delayed message takes about 400 bytes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from heapq import heapify, heappop, heappush
 from brokers.engine.queues.backlog import TEMP, Entry
 from brokers.engine.values.message import NEVER
 
-#: So many messages that have gone may be in the heap before it is built from those that are there.
+#: Removed messages that may remain in the heap before it is rebuilt.
 _SLACK = 1024
 
 
 class Delayed:
-    """`arriving`: number -> (delivery time, whether that is a time of day), of messages that count in the queue and
-    that the store has not answered for. `depth_bytes`: of all bodies; `bytes`: of those that are elsewhere. `shown`:
-    place in the sequence of all that came -> when the message was shown; None: nothing asks how old messages are."""
+    """`arriving`: number -> (delivery time, whether that is a time of day), for messages that the store has not
+    confirmed. `depth_bytes`: size of all bodies; `bytes`: size of those in stores. `shown`: sequence number -> when the
+    message became visible; None: not recorded, since nothing needs the age of messages."""
 
     __slots__ = ("_entries", "_heap", "_unread", "arriving", "bytes", "depth_bytes", "shown")
 
@@ -31,7 +31,7 @@ class Delayed:
         self.shown: dict[int, int] | None = None
         self.bytes = 0
         self.depth_bytes = 0
-        #: (when it is due, whether the clock moves that, the message), in the order in which they came.
+        #: (delivery time, whether that is a time of day, message), in order of arrival.
         self._entries: OrderedDict[int, tuple[int, bool, Entry]] = OrderedDict()
         self._heap: list[tuple[int, int]] = []
         self._unread: deque[int] = deque()
@@ -40,7 +40,7 @@ class Delayed:
         return len(self._entries)
 
     def add(self, due: int, entry: Entry, *, of_day: bool) -> None:
-        """Keep a message until `due`. `of_day`: that comes from a time of day."""
+        """Add a message until `due`. `of_day`: its delivery time is a time of day."""
         number = entry[0]
         if number not in self._entries:
             self._count(entry, 1)
@@ -51,7 +51,7 @@ class Delayed:
             heappush(self._heap, (due, number))
 
     def add_unread(self, entry: Entry) -> None:
-        """Keep a message of which its body says when it is due: `add` it again when that has been read."""
+        """Add a message whose body has to be read for its delivery time; `add` it again then."""
         self._entries[entry[0]] = NEVER, True, entry
         self._count(entry, 1)
         self._unread.append(entry[0])
@@ -66,14 +66,15 @@ class Delayed:
         heapify(self._heap)
 
     def clock_set(self, step: int) -> None:
-        """The clock is ahead of the engine's time by so many ms more than before."""
+        """Move the delivery times by `step`, the change in ms by which the time of day is ahead of the engine's
+        time."""
         for number, (due, of_day, entry) in self._entries.items():
             if of_day and due != NEVER:
                 self._entries[number] = due - step, of_day, entry
         self._rebuild()
 
     def moved(self, number: int) -> bool:
-        """The body of a message that was here is in the temp store now. False: the message is no longer there."""
+        """Record that the body of a message has moved to the temp store. Return False if the message is not here."""
         found = self._entries.get(number)
         if found is None:
             return False
@@ -83,7 +84,7 @@ class Delayed:
         return True
 
     def take(self, number: int) -> Entry | None:
-        """Take out the message with this number, if it is there."""
+        """Remove and return the message with this number, if there is one."""
         found = self._entries.pop(number, None)
         if found is None:
             return None
@@ -91,12 +92,12 @@ class Delayed:
         return found[2]
 
     def take_oldest(self) -> Entry | None:
-        """Take out the message that came first."""
+        """Remove and return the message that arrived first."""
         return self.take(next(iter(self._entries))) if self._entries else None
 
     @property
     def soonest(self) -> int:
-        """When the next message is due, as far as that is known; NEVER if it is not."""
+        """The next known delivery time; NEVER if there is none."""
         heap = self._heap
         while heap and not self._is_current(*heap[0]):
             heappop(heap)
@@ -107,8 +108,8 @@ class Delayed:
         return found is not None and found[0] == due
 
     def take_due(self, now: int, most: int, most_bytes: int) -> list[Entry]:
-        """Take out messages that are due: `most` at most, and as many as `most_bytes` hold, but one in any case. By
-        their times, those of the same time by number."""
+        """Remove and return due messages, in order of delivery time and then number: at most `most`, and at most
+        `most_bytes` but at least one message."""
         heap, found = self._heap, list[Entry]()
         while len(found) < most and self.soonest <= now:
             number = heap[0][1]
@@ -126,19 +127,20 @@ class Delayed:
         return bool(self._unread)
 
     def unread(self, most: int, most_bytes: int) -> list[Entry]:
-        """The next messages whose bodies must be read, likewise; `add` or `take` each, or they come again."""
+        """Return the next messages whose bodies must be read, with the same limits. The next call returns those again
+        that were neither added nor taken."""
         unread, found = self._unread, list[Entry]()
         at = 0
         while at < len(unread) and len(found) < most:
-            kept = self._entries.get(unread[at])
-            if kept is None or kept[0] != NEVER:
+            entry = self._entries.get(unread[at])
+            if entry is None or entry[0] != NEVER:
                 if at:
                     break  # the next call begins with it
                 unread.popleft()
                 continue
-            most_bytes -= kept[2][1]
+            most_bytes -= entry[2][1]
             if found and most_bytes < 0:
                 break
-            found.append(kept[2])
+            found.append(entry[2])
             at += 1
         return found

@@ -1,7 +1,7 @@
-"""Who gets which message of a queue: consumers in turns, those with a selector before them, and browsers.
+"""Dispatch of a queue's messages: to consumers round-robin, those with a selector first, and copies to browsers.
 
-What is dispatched is acquired by its consumer; browsers get copies. The work of one turn is bounded: where there is
-more, the queue is dispatched again in a turn of its own, so that other queues have theirs.
+A consumer acquires the messages dispatched to it. The work of one turn is bounded: if there is more, the queue is
+dispatched again in a later turn, so that other queues are served in between.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from brokers.engine.queues.lane import PriorityLane
 from brokers.engine.queues.lanes import PriorityLanes
 from brokers.engine.values.message import Message
 
-#: How often a part of a backlog is loaded in one turn.
+#: Parts of a backlog that are loaded in one turn.
 LOADS = 4
 
 Batches = list[tuple[Consumer, list[Message]]]
 
 
 class Dispatcher:
-    """`consumers`: in turns. `choosers`: consumers with a selector. `groups`: once a consumer has asked for them."""
+    """`consumers`: those without a selector, the next one first. `choosers`: consumers with a selector. `groups`: None
+    until a consumer requests message groups."""
 
     __slots__ = ("browsers", "choosers", "consumers", "groups")
 
@@ -38,14 +39,14 @@ class Dispatcher:
         return len(self.consumers) + len(self.choosers) + len(self.browsers)
 
     def of_kind(self, consumer: Consumer) -> list[Consumer] | deque[Consumer]:
-        """Those of its kind."""
+        """Return the list that the consumer belongs to."""
         if consumer.browsing:
             return self.browsers
         return self.consumers if consumer.selects is None else self.choosers
 
     @property
     def destructive(self) -> list[Consumer]:
-        """The consumers that take messages away: all but those that browse."""
+        """The consumers that remove messages: all but browsers."""
         return [*self.consumers, *self.choosers]
 
     def detach(self, consumer: Consumer) -> None:
@@ -55,19 +56,19 @@ class Dispatcher:
                 chooser.revisit_all()
 
     def revisit(self, number: int) -> None:
-        """The message is in a lane again, or since now: those look at it that may have passed over it."""
+        """Have consumers examine a message that has come into a lane before their position."""
         for consumer in (*self.choosers, *self.browsers):
             consumer.revisit(number)
 
     @property
     def wanted(self) -> bool:
-        """A consumer without a selector could be sent a message."""
+        """Whether a consumer without a selector can be sent a message."""
         return any(c.credit > 0 and c.connection.writable for c in self.consumers)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     def dispatch(self, lanes: PriorityLanes) -> Batches:
-        """Assign messages to consumers that have credit, in turns. What is returned is acquired by them."""
+        """Assign messages to consumers with credit, round-robin. Return them as acquired by these consumers."""
         batches: Batches = []
         if lanes.deadlines.soonest <= lanes.turn.now:
             lanes.expire()
@@ -79,14 +80,14 @@ class Dispatcher:
         for lane in lanes.lanes:
             self._serve(lanes, lane, batches)
             if lane.deep and not lane.ready and self.wanted and not self._serve_backlog(lanes, lane, batches):
-                break  # there are more to come, before those of lower priority
+                break  # the rest of this lane goes before lower priorities
         return batches
 
     def _serve_backlog(self, lanes: PriorityLanes, lane: PriorityLane, batches: Batches) -> bool:
-        """Assign messages of the backlog of a lane. False: there are more of them than can be assigned now."""
+        """Assign messages of the backlog of a lane. Return False if more remain than can be assigned now."""
         for _ in range(LOADS):
             if not lanes.load(lane):
-                lanes.agenda.watched.add(lanes.queue)  # it is tried again by time
+                lanes.agenda.watched.add(lanes.queue)  # retried by the sweep
                 return False
             self._serve(lanes, lane, batches)
             if not lane.deep or lane.ready or not self.wanted:
@@ -95,7 +96,7 @@ class Dispatcher:
         return False
 
     def _serve(self, lanes: PriorityLanes, lane: PriorityLane, batches: Batches) -> None:
-        """Assign those messages of a lane whose bodies are in memory."""
+        """Assign the messages of a lane whose bodies are in memory."""
         if lane.returned:
             self._serve_returned(lanes, lane, batches)
         ready, consumers, excluded = lane.ready, self.consumers, lanes.excluded
@@ -128,14 +129,14 @@ class Dispatcher:
         return None
 
     def _serve_returned(self, lanes: PriorityLanes, lane: PriorityLane, batches: Batches) -> None:
-        """Messages that came back go first, one by one, past consumers that must not have them."""
+        """Assign returned messages, one by one, before all others, and not to consumers that are barred from them."""
         waiting: list[Message] = []
         for index, message in enumerate(lane.returned):
             barred = lanes.excluded.get(message[0], ())
             consumer = next(
                 (c for c in self.consumers if c.credit > 0 and c.connection.writable and c not in barred), None
             )
-            if consumer is None and not barred:  # no consumer is ready, and none will be for those after it
+            if consumer is None and not barred:  # no consumer has credit
                 if index == 0:
                     return
                 waiting.extend(lane.returned[index:])
@@ -153,8 +154,8 @@ class Dispatcher:
 
 
 def _browse(lanes: PriorityLanes, browser: Consumer) -> list[Message]:
-    """Copies of messages after the last that the browser saw of each priority, for its credit, and of those before
-    whose delivery time has come since. What a consumer has is passed over, and not shown if it comes back."""
+    """Return copies for the browser's credit: messages after the last one of each priority that it got, and earlier
+    ones whose delivery time has come since. Acquired messages are skipped, also if they are returned later."""
     shown: list[Message] = []
     while browser.to_revisit and len(shown) < browser.credit:
         number = browser.to_revisit.pop(0)
@@ -174,5 +175,5 @@ def _browse(lanes: PriorityLanes, browser: Consumer) -> list[Message]:
             browser.messages += len(copies)
             shown += copies
         if lane.backlog.last > browser.last_seen(lane.rank):
-            break  # there is more to come, before those of lower priority
+            break  # the rest of this lane goes before lower priorities
     return shown

@@ -1,9 +1,8 @@
-"""The storage of a durable queue: its durable messages are in a store before they are accepted or seen, and out of it
-when settled.
+"""The storage of a durable queue: durable messages are stored before they are accepted and visible, until settled.
 
-A message goes through `unsafe` (buffered, not on disk yet; consumers cannot have it) to its lane, or once that is deep
-to the backlog, whose bodies stay in the store until their turn comes. Messages that are not durable never touch the
-store, and have a `TransientStorage`; they keep their place in the lane. What the store answers comes in by `committed`.
+A message is first in `unsafe` (buffered, not on disk, invisible), then in its lane, or in the backlog if the lane is
+deep; bodies of the backlog stay in the store until they are dispatched. Messages that are not durable are never stored;
+their `TransientStorage` has them, in the order of the lane. The store confirms changes through `committed`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from brokers.engine.queues.transient_storage import TransientStorage
 from brokers.engine.values.message import DELAYED, NEVER, Header, Message, sequence_of
 from brokers.engine.values.outcomes import Outcome, Verdict
 
-#: Above so many messages ready, or bytes in memory, further bodies stay in the store.
+#: Above this number of ready messages, or of bytes in memory, further bodies stay in the store.
 READY_MESSAGES = 4096
 READY_BYTES = 4 << 20
 
 
 class DurableStorage:
-    """See `storage.Storage`. `store_id`: what the store knows the queue by."""
+    """See `storage.Storage`. `store_id`: the number of the queue in the store."""
 
     __slots__ = ("_gate", "_lanes", "_transient", "_turn", "removing", "store", "store_id", "stored", "unsafe")
 
@@ -40,7 +39,7 @@ class DurableStorage:
         self._gate = lanes.gate
         self._turn = lanes.turn
         self._transient = TransientStorage(lanes, temp_id)
-        self.removing: deque[tuple[int, Consumer]] = deque()  # settled, and not confirmed to their consumers yet
+        self.removing: deque[tuple[int, Consumer]] = deque()  # settled, not confirmed to their consumers yet
         self.store = store
         self.store_id = store_id
         self.stored = 0
@@ -77,7 +76,7 @@ class DurableStorage:
     # -- messages in --------------------------------------------------------------------------------------------
 
     def keeps(self, body: bytes) -> bool:
-        """Whether the message goes to, or is in, the store."""
+        """Return whether the message is durable, and so is or will be in the store."""
         return self._turn.header(body).durable
 
     def place(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
@@ -103,16 +102,15 @@ class DurableStorage:
         return Verdict.PENDING
 
     def _adopt(self, body: bytes, queue: int, number: int) -> int:
-        """Take over a stored message of another queue of the same store; its body may have changed. Returns the
-        ticket."""
+        """Move a message of another queue in the same store to this one; its body may change. Return the ticket."""
         place = self._lanes.count(self._turn.header(body), body)
         ticket = self.store.move((queue, number), (self.store_id, place), body, self._expiry(place))
         self._wait(Unsafe(place, body, ticket, stored=True, moved=True))
         return ticket
 
     def commit(self, body: bytes, ticket: int, transaction: int) -> None:
-        """The message's transaction goes to the store, in the group with this ticket: the message is seen, or
-        forgotten, when the store has answered."""
+        """Store a message of a transaction, in the group with this ticket. It becomes visible, or is dropped, when the
+        store has answered."""
         self._gate.count_uncommitted(-1, -len(body))
         header, body = self._lanes.timed(self._turn.header(body), body)
         number = self._lanes.count(header, body)
@@ -127,14 +125,14 @@ class DurableStorage:
         self._gate.check_depth()
 
     def _expiry(self, number: int) -> int:
-        """For the store, where the time of day counts: the next start begins with that. With DELAYED where there is a
-        delivery time."""
+        """Return the expiry for the store, as a time of day, since the next start begins with it; with DELAYED for a
+        message with a delivery time."""
         at = self._lanes.deadlines.at.get(number)
         delayed = DELAYED if number in self._lanes.delayed.arriving else 0
         return delayed if at is None else delayed | max(1, at + self._turn.ahead)
 
     def recover(self, number: int, size: int, failed: int, expires: int) -> None:
-        """Take up a stored message of an earlier run; in the order of their numbers. The caller measures afterwards."""
+        """Add a stored message of an earlier run, in order of the numbers. The caller checks the depth afterwards."""
         gate, lanes = self._gate, self._lanes
         gate.enqueued = max(gate.enqueued, sequence_of(number))
         gate.depth_messages += 1
@@ -155,17 +153,17 @@ class DurableStorage:
         if expires:
             lanes.agenda.expiring.add(lanes.queue)
 
-    # -- what the stores answer ---------------------------------------------------------------------------------
+    # -- confirmations of the stores ----------------------------------------------------------------------------
 
     def committed(self, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()) -> bool:
-        """What became of the changes with this ticket: whether its messages are stored, whether all changes up to it
-        are safe, and which transactions the store refused. False: nothing is left to wait for."""
-        unsafe, lost, kept = self.unsafe, False, list[Unsafe]()
+        """Handle the store's answer for all changes up to this ticket: whether messages are stored, whether other
+        changes are safe, and which transactions were refused. Return False if no change is left to confirm."""
+        unsafe, lost, pending = self.unsafe, False, list[Unsafe]()
         while unsafe and unsafe[0].ticket <= ticket:
             each = unsafe.popleft()
             if each.moved and not removed:
-                each.late = True  # the store goes on trying
-                kept.append(each)
+                each.late = True  # the store retries
+                pending.append(each)
                 continue
             if each.transaction in refused if each.transaction else each.stored and not (each.moved or stored):
                 self._lose(each)
@@ -174,7 +172,7 @@ class DurableStorage:
             self._make_visible(each)
             if each.receipt is not None:
                 self._gate.resolve(each.receipt, Outcome.ACCEPTED)
-        unsafe.extendleft(reversed(kept))
+        unsafe.extendleft(reversed(pending))
         if lost:
             self._gate.measure()
         if removed:
@@ -197,10 +195,10 @@ class DurableStorage:
         else:
             lanes.show(number, body)
         if expires <= self._turn.now:
-            lanes.expires(number, expires)  # it fell due while it waited
+            lanes.expires(number, expires)  # expired meanwhile
 
     def _lose(self, each: Unsafe) -> None:
-        """The store did not take it, so neither does the queue."""
+        """Drop a message that the store has refused."""
         self._gate.depth_messages -= 1
         self._gate.depth_bytes -= len(each.body)
         self.stored -= each.stored
@@ -251,39 +249,39 @@ class DurableStorage:
             self.store.remove(self.store_id, entry[0])
 
     def remove(self, message: Message) -> int:
-        """A message has gone. Returns the ticket of the change that must be safe first; 0: it was not stored."""
+        """Remove a message. Return the ticket of the change that must be safe first; 0: it was not stored."""
         if not self.stored or not self.keeps(message[1]):
             return 0
         self.stored -= 1
         return self.store.remove(self.store_id, message[0])
 
     def confirm(self, consumer: Consumer, ticket: int) -> None:
-        """State by a Removed effect when the removal with this ticket is safe."""
+        """Leave a Removed effect once the removal with this ticket is safe."""
         self.removing.append((ticket, consumer))
         self._lanes.agenda.unsafe.add(self._lanes.queue)
 
     def buffer_removal(self, message: Message) -> None:
-        """Buffer the removal of a consumer's message, as a part of a transaction; `retire` follows if it is done."""
+        """Buffer the removal of an acquired message, as part of a transaction; `retire` follows the commit."""
         if self.stored and self.keeps(message[1]):
             self.store.remove(self.store_id, message[0])
 
     def retire(self, message: Message) -> None:
-        """A transaction has removed a consumer's message for good."""
+        """Count the removal of an acquired message by a committed transaction."""
         self.stored -= bool(self.stored and self.keeps(message[1]))
 
     def fail(self, message: Message, count: int) -> None:
-        """So many deliveries of a message have failed."""
+        """Store the number of failed deliveries of a message."""
         if self.keeps(message[1]):
             self.store.fail(self.store_id, message[0], count)
 
     def move(self, message: Message, target: DurableStorage, body: bytes) -> int:
-        """Make a stored message, which a consumer has, another queue's, with another body, in one change of the store.
-        Returns the ticket."""
+        """Move an acquired message to another queue, with another body, in one change of the store. Return the
+        ticket."""
         self.stored -= 1
         return target._adopt(body, self.store_id, message[0])
 
     def drop_all(self) -> None:
-        """Those who wait for its messages wait in vain: their links are gone."""
+        """Remove all messages; the links that would get their outcomes are detached."""
         self.store.drop_queue(self.store_id)
         self.unsafe.clear()
         self.removing.clear()

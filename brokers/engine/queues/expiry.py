@@ -1,8 +1,8 @@
 """When messages expire: those whose bodies are in memory, by number. Only messages with a TTL cost anything.
 
-An expired message is never dispatched or browsed: the queue looks here first. It goes away by time, too, within a
-second or so, consumers or not; one that a consumer holds is the consumer's until it comes back. In a backlog the expiry
-waits with the message (`backlog.py`).
+An expired message is never dispatched or browsed: the queue removes it before. It is also removed about a second after
+its expiry, with or without consumers; one that a consumer has acquired stays until it is returned. For messages in a
+backlog, the backlog has the expiry (`backlog.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from heapq import heapify, heappop, heappush
 
 from brokers.engine.values.message import NEVER
 
-#: So many messages that have gone may be in the heap before it is made anew.
+#: Removed messages that may remain in the heap before it is rebuilt.
 _SLACK = 1024
 
 
 class Deadlines:
-    """`at`: number -> when the message expires, ms. `soonest`: none of those expires before that have not been told as
-    due."""
+    """`at`: number -> expiry of the message, ms. `soonest`: no message that `due` has not returned expires earlier."""
 
     __slots__ = ("_heap", "at", "soonest")
 
@@ -36,11 +35,11 @@ class Deadlines:
         self.soonest = self._heap[0][0]
 
     def forget(self, number: int) -> int:
-        """The message has gone, or waits in a backlog. When it would have expired."""
+        """Remove a message that has left the queue or is in a backlog. Return its expiry."""
         return self.at.pop(number, NEVER)
 
     def due(self, now: int) -> list[int]:
-        """The numbers of messages that have expired since the last call. They are still in `at`."""
+        """Return the numbers of messages that have expired since the last call. They stay in `at`."""
         heap, found = self._heap, []
         while heap and heap[0][0] <= now:
             at, number = heappop(heap)

@@ -1,6 +1,7 @@
-"""The messages of one priority in a queue, first in first out; a queue has a lane for each priority that has come.
+"""The messages of one priority in a queue, first in, first out; a queue has a lane for each priority in use.
 
-In order: what came back from consumers, what is ready, and, in a deep queue, the backlog whose bodies are elsewhere.
+In order: messages returned by consumers, messages that are ready, and in a deep lane the backlog, with bodies in
+stores.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ def _number(message: Message) -> int:
 
 
 class PriorityLane:
-    """`deep`: what comes is put behind the backlog. `rank`: see `message.rank_of`."""
+    """`deep`: new messages are appended to the backlog. `rank`: see `message.rank_of`."""
 
     __slots__ = ("backlog", "deep", "rank", "ready", "returned")
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.ready: deque[Message] = deque()
-        self.returned: list[Message] = []  # came back from a consumer; sorted, all before those in `ready`
+        self.returned: list[Message] = []  # by consumers; sorted, all before those in `ready`
         self.backlog = Backlog()
         self.deep = False
 
@@ -32,19 +33,19 @@ class PriorityLane:
         return len(self.returned) + len(self.ready) + len(self.backlog)
 
     def drop_head(self, count: int) -> None:
-        """Forget the first `count` messages of the backlog."""
+        """Remove the first `count` messages of the backlog."""
         self.backlog.drop(count)
         self.deep = len(self.backlog) > 0
 
     def put_back(self, message: Message) -> None:
-        """It takes its old place. It may be amid those that are ready, if a consumer had chosen it there."""
+        """Put a message at its former place; among the ready ones if a consumer had selected it there."""
         if self.ready and message[0] > self.ready[0][0]:
             self.ready.insert(self._place(message[0]), message)
         else:
             insort(self.returned, message, key=_number)
 
     def take_in(self, messages: list[Message]) -> None:
-        """Messages take their places, which may be amid the others. They are in the order of their numbers."""
+        """Put messages, in order of their numbers, at their places among the others."""
         ready, returned = self.ready, self.returned
         if returned:
             early = bisect_left(messages, returned[-1][0], key=_number)
@@ -65,7 +66,7 @@ class PriorityLane:
             ready.extend(merged)
 
     def cut(self, number: int) -> list[Message]:
-        """Take out those whose bodies are here and whose numbers are not below this one, in order."""
+        """Remove and return, in order, the messages in memory with this number or above."""
         found: list[Message] = []
         while self.ready and self.ready[-1][0] >= number:
             found.append(self.ready.pop())
@@ -77,20 +78,20 @@ class PriorityLane:
 
     @property
     def first_number(self) -> int:
-        """Of the first message; there must be one."""
+        """The number of the first message; there must be one."""
         for each in (self.returned, self.ready):
             if each:
                 return each[0][0]
         return self.backlog.first
 
     def first(self) -> Message | None:
-        """Take out the first whose body is here."""
+        """Remove and return the first message in memory, if there is one."""
         if self.returned:
             return self.returned.pop(0)
         return self.ready.popleft() if self.ready else None
 
     def after(self, number: int, count: int) -> list[Message]:
-        """The first `count` whose bodies are here, of those with numbers above `number`."""
+        """Return the first `count` messages in memory with numbers above `number`."""
         ready, returned = self.ready, self.returned
         found: list[Message] = []
         if returned:
@@ -102,16 +103,16 @@ class PriorityLane:
         return found
 
     def _place(self, number: int) -> int:
-        """Where in `ready` the first message is that has this number or a higher one."""
+        """Return the index in `ready` of the first message with this number or above."""
         ready = self.ready
-        # Numbers ascend, mostly without gaps: the place can be told, or is before that.
+        # Numbers ascend, mostly without gaps: the index is at or before this one.
         place = min(len(ready), max(0, number - ready[0][0]))
         if place and ready[place - 1][0] >= number:
             place = bisect_left(ready, number, 0, place, key=_number)
         return place
 
     def pick(self, number: int) -> Message | None:
-        """Take out the message with this number; None if its body is not here."""
+        """Remove and return the message with this number; None if its body is not in memory."""
         ready, returned = self.ready, self.returned
         if returned:
             at = bisect_left(returned, number, key=_number)

@@ -1,7 +1,7 @@
-"""What a queue asks of its storage: where the bodies of its messages are, and when a message is safe.
+"""The storage of a queue: where the bodies of its messages are, and when a message is safe.
 
-Bodies are in memory (HERE), in the message store (STORE) or in the broker's temp store (TEMP). `TransientStorage` keeps
-messages that need not survive a restart, `DurableStorage` those that must; each queue has one of the two.
+Bodies are in memory (HERE), in the message store (STORE) or in the broker's temp store (TEMP). `TransientStorage` is
+for messages that need not survive a restart, `DurableStorage` for durable ones; each queue has one of the two.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from brokers.engine.values.outcomes import Verdict
 
 
 class Unsafe:
-    """A message that is not in the store yet, or not to be stored but behind one that is not. `moved`: it is in the
-    store, as another queue's. `transaction`: the number of the one that it is stored or lost with; 0: it is in none."""
+    """A message that the store has not confirmed, or a transient one behind such a message. `moved`: it is in the store
+    as a message of another queue. `transaction`: the number of its transaction; 0: none."""
 
     __slots__ = ("body", "late", "moved", "number", "receipt", "stored", "ticket", "transaction")
 
@@ -41,80 +41,80 @@ class Unsafe:
         self.receipt = receipt
         self.stored = stored
         self.moved = moved
-        self.late = False  # others that came later are seen already
+        self.late = False  # later messages are visible already
         self.transaction = transaction
 
 
 class Storage(Protocol):
-    """`unsafe`: messages that consumers cannot have before the store has answered. `stored`: how many of its messages
-    are in the message store, or on their way there."""
+    """`unsafe`: messages that are invisible until the store confirms them. `stored`: how many messages are in the
+    message store or being written to it."""
 
     unsafe: deque[Unsafe]
     stored: int
 
     @property
     def spooling(self) -> bool:
-        """What comes now goes to the temp store, unless it is for the message store."""
+        """Whether the bodies of new messages go to the temp store, unless they are durable."""
         ...
 
     # -- what is used -------------------------------------------------------------------------------------------
 
     def usages(self, meter: Meter) -> tuple[tuple[Usage, ...], tuple[Usage, ...]]:
-        """What its messages may use that are not stored, and what those use that are."""
+        """Return the usages that transient messages affect, and those that durable ones affect in addition."""
         ...
 
     def resource_of(self, body: bytes) -> Resource:
-        """What a message would use now."""
+        """Return the resource that a message would use now."""
         ...
 
     def resources(self, producer: Producer) -> tuple[Resource, ...]:
-        """What the producer's next message may use, if that is like its last."""
+        """Return the resources that the producer's next message may use, if it is like the last one."""
         ...
 
     def weigh(self, meter: Meter) -> None:
-        """Count what the stores take now."""
+        """Count what the stores use now."""
         ...
 
     def has_room(self, lane: PriorityLane) -> bool:
-        """Whether bodies may be in memory before a consumer wants them."""
+        """Return whether bodies may be loaded before a consumer has credit for them."""
         ...
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     def place(self, header: Header, body: bytes, producer: Producer | None, receipt: Receipt | None) -> Verdict:
-        """Take in a message, by what its header asks for."""
+        """Add a message with this header."""
         ...
 
     def spool(self, number: int, body: bytes) -> None:
-        """Put the body of a message to the temp store, if the policy of the queue says so."""
+        """Put the body of a message into the temp store, if the queue's policy says so."""
         ...
 
     def entry(self, number: int, body: bytes, expires: int) -> Entry:
-        """A message that was in memory, for the backlog."""
+        """Return the backlog entry of a message that was in memory."""
         ...
 
     def bodies(self, found: list[Entry]) -> dict[int, bytes] | None:
-        """By number; None if a store cannot be read now."""
+        """Return bodies by message number; None if a store cannot be read now."""
         ...
 
     def loaded(self, number: int, place: int) -> None:
-        """The body of a message of the backlog is in memory from now on."""
+        """Record that the body of a message of the backlog is in memory now."""
         ...
 
     def forget(self, message: Message) -> None:
-        """A message goes that no consumer had."""
+        """Remove a message that no consumer has acquired."""
         ...
 
     def forget_entry(self, entry: Entry) -> None:
-        """The same of a message whose body may be elsewhere."""
+        """Remove a message whose body may be in a store."""
         ...
 
     def drop_all(self) -> None:
-        """The queue has been deleted: its messages go with it."""
+        """Remove all messages: the queue is deleted."""
         ...
 
-    # -- what the stores answer ---------------------------------------------------------------------------------
+    # -- confirmations of the stores ----------------------------------------------------------------------------
 
     def spooled(self, ticket: int, *, stored: bool) -> bool:
-        """What became of bodies on their way to the temp store. False: nothing is left to wait for."""
+        """Handle a confirmation of the temp store, up to this ticket. Return False if no body is left to confirm."""
         ...

@@ -1,8 +1,8 @@
-"""The storage of messages that need not survive a restart: in memory, or while the policy says so in the temp store.
+"""The storage of messages that need not survive a restart: in memory, or by policy in the temp store.
 
-With `spool = disk`, what comes while the queue is above its capacity goes to the broker's temp store (ActiveMQ's file
-cursor): its producers are not blocked, and the bodies in memory stay bounded. The temp store is emptied at each start.
-A body leaves memory once the temp store has it, and comes back when its turn comes.
+With `spool = disk`, messages that arrive while the queue is overfull go to the broker's temp store (ActiveMQ's file
+cursor): producers are not blocked, and memory stays bounded. The temp store is emptied at each start. A body is removed
+from memory when the temp store has confirmed it, and is loaded again before it is dispatched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from brokers.engine.values.outcomes import Verdict
 
 
 class TransientStorage:
-    """See `storage.Storage`. `temp_id`: what the temp store knows the queue by."""
+    """See `storage.Storage`. `temp_id`: the number of the queue in the temp store."""
 
     __slots__ = ("_gate", "_lanes", "_spooling", "_temp_id", "_turn", "stored", "unsafe")
 
@@ -30,7 +30,7 @@ class TransientStorage:
         self._gate = lanes.gate
         self._turn = lanes.turn
         self._temp_id = temp_id
-        self._spooling: deque[tuple[int, int]] = deque()  # (ticket, number) of bodies on their way to the temp store
+        self._spooling: deque[tuple[int, int]] = deque()  # (ticket, number) of bodies not confirmed by the temp store
         self.unsafe: deque[Unsafe] = deque()  # always empty
         self.stored = 0
 
@@ -51,7 +51,7 @@ class TransientStorage:
 
     @property
     def resource(self) -> Resource:
-        """What a message would use now."""
+        """The resource that a message would use now."""
         spools = self.spooling or (self._gate.limits.spools and self._lanes.usual.deep)
         return Resource.TEMP if spools else Resource.MEMORY
 
@@ -83,8 +83,8 @@ class TransientStorage:
             self._lanes.agenda.spooling.add(self._lanes.queue)
 
     def entry(self, number: int, body: bytes, expires: int) -> Entry:
-        """The body stays in memory: one that came from the temp store is being removed there, and a store takes each
-        place once."""
+        """Return an entry whose body stays in memory: a message from the temp store is being removed there, and a store
+        takes each number once."""
         return number, len(body), HERE, body, expires
 
     def bodies(self, found: list[Entry]) -> dict[int, bytes] | None:
@@ -103,7 +103,7 @@ class TransientStorage:
             temp.remove(self._temp_id, number)
 
     def forget(self, message: Message) -> None:
-        """Its body was in memory alone."""
+        """Do nothing: the body was only in memory."""
 
     def forget_entry(self, entry: Entry) -> None:
         self.loaded(entry[0], entry[2])
@@ -115,7 +115,7 @@ class TransientStorage:
             temp.drop_queue(self._temp_id)
         self._spooling.clear()
 
-    # -- what the stores answer ---------------------------------------------------------------------------------
+    # -- confirmations of the stores ----------------------------------------------------------------------------
 
     def spooled(self, ticket: int, *, stored: bool) -> bool:
         spooling, temp, lanes = self._spooling, self._turn.temp(), self._lanes
@@ -124,5 +124,5 @@ class TransientStorage:
             if not stored or lanes.lane_of(number).backlog.moved(number) or lanes.delayed.moved(number):
                 continue
             if temp is not None:
-                temp.remove(self._temp_id, number)  # its turn came first
+                temp.remove(self._temp_id, number)  # it was dispatched first
         return bool(spooling)
