@@ -1,1 +1,1 @@
-"""Alerts: rules that tell people, by webhook and e-mail, of conditions that last and of events."""
+"""Alerts: rules that send notifications about lasting conditions and about events, by webhook and e-mail."""

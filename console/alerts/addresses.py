@@ -1,7 +1,6 @@
-"""Which addresses webhooks may reach. Whoever writes a URL makes the console's machine call it, so by default it calls
-public addresses only: not its own loopback, where services trust whoever reaches them, and no private network.
-Administrators allow networks, loopback too; link-local ones (where clouds hand out credentials), multicast and the
-unspecified address nobody can.
+"""Addresses that webhooks may reach, against server-side request forgery. By default only public addresses: no
+loopback, where services trust local clients, and no private network. Administrators can allow further networks, also
+loopback, but never link-local (metadata services of clouds hand out credentials), multicast and unspecified addresses.
 """
 
 from __future__ import annotations
@@ -16,38 +15,38 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class NotAllowed(Exception):
-    """The message is a sentence."""
+    """A webhook must not reach this address. The message is a sentence."""
 
 
 def url_of(text: str) -> SplitResult:
-    """Raises ValueError with a sentence."""
+    """Parse the URL of a webhook. Raises ValueError with a sentence."""
     try:
         url = urlsplit(text)
         port = url.port
     except ValueError as error:
         raise ValueError(f"{text!r} is not a URL: {error}") from None
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"{text!r} is not a URL of a webhook: it must begin with https:// or http:// and name a host")
+        raise ValueError(f"{text!r} is not a URL of a webhook: it must begin with https:// or http:// and have a host")
     if url.username is not None or url.password is not None:
-        raise ValueError("a URL with a user or password is not taken: requests are signed instead")
+        raise ValueError("a URL must not contain a user or password: requests are signed instead")
     if port == 0 or any(ord(c) <= 32 or ord(c) == 127 for c in text):
         raise ValueError(f"{text!r} is not a URL of a webhook")
     return url
 
 
 def network_of(text: str) -> Network:
-    """Raises ValueError with a sentence."""
+    """Parse a network that an administrator may allow. Raises ValueError with a sentence."""
     try:
         network = ipaddress.ip_network(text.strip())
     except ValueError:
         raise ValueError(f"{text!r} is not a network: write it as 10.0.0.0/8, 127.0.0.1/32 or fd00::/8") from None
     if _never(network.network_address) or network.prefixlen == 0:
-        raise ValueError(f"{network} cannot be allowed: link-local, multicast and unspecified addresses never are")
+        raise ValueError(f"{network} cannot be allowed: it has link-local, multicast or unspecified addresses")
     return network
 
 
 def resolved(host: str, port: int, allowed: Iterable[Network]) -> list[Address]:
-    """The addresses of a host that may be connected to. Raises NotAllowed if there is one that may not be, OSError."""
+    """Return the addresses of a host. Raises NotAllowed if any of them is not allowed, OSError if the look-up fails."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in found))
     networks = list(allowed)
@@ -57,16 +56,18 @@ def resolved(host: str, port: int, allowed: Iterable[Network]) -> list[Address]:
 
 
 def check(host: str, address: Address, allowed: Iterable[Network]) -> None:
-    """Raises NotAllowed."""
+    """Check that a webhook may reach the address of this host. Raises NotAllowed."""
     real = _embedded(address)
     shown = str(address) if str(address) == host else f"{host} ({address})"
     if _never(real) or _never(address):
-        raise NotAllowed(f"{shown} is never called: it is link-local, multicast or unspecified")
+        raise NotAllowed(f"{shown} cannot be allowed: it is link-local, multicast or unspecified")
     if real.is_global and address.is_global:
         return
     if any(each.version == network.version and each in network for each in (real, address) for network in allowed):
         return
-    raise NotAllowed(f"{shown} is not a public address: an administrator must allow its network first, under Alerts")
+    raise NotAllowed(
+        f"{shown} is not a public address: an administrator must first add its network to the allowed private networks"
+    )
 
 
 def _never(address: Address) -> bool:
@@ -74,7 +75,7 @@ def _never(address: Address) -> bool:
 
 
 def _embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for."""
+    """Return the IPv4 address that is embedded in an IPv6 address, else the address."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in ipaddress.IPv6Network("64:ff9b::/96"):
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

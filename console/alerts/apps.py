@@ -1,4 +1,4 @@
-"""The application of alerts."""
+"""Django application of alerts."""
 
 from __future__ import annotations
 

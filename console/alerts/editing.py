@@ -1,7 +1,7 @@
-"""Rules, receivers, silences and allowed networks, as people change them: checked, permitted, audited.
+"""Changes to rules, receivers, silences and allowed networks: validated, authorized and audited.
 
-What is given has the types, and is in the ranges, of the serializers in `console/api/alerts_schema.py`; here is checked
-what depends on anything else."""
+The serializers in `console/api/alerts_schema.py` have already checked types and ranges; here follow the checks that
+depend on other data."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from console.alerts.tasks import deliver
 from console.celery import send
 from console.operations.console_changes import Change, console_change, needs_of_scope, slugs
 
-#: Seconds that a rule may wait or a silence may last: a week.
+#: Longest pending period, repeat interval and silence, in seconds: a week.
 LONGEST = 7 * 24 * 3600
-#: Messages that a rule may name.
+#: Largest threshold of depth, in messages.
 DEEPEST = 10**15
-_FIELDS = ("name", "enabled", "broker", "virtualhost", "pattern", "kinds", "holds", "quiet", "depth", "tell_resolved")
-#: What a rule has that is not given.
+_FIELDS = ("name", "enabled", "broker", "virtualhost", "pattern", "kinds", "holds", "quiet", "depth", "send_resolved")
+#: Default values of a rule.
 RULE: dict[str, Any] = {field.name: field.get_default() for field in Rule._meta.fields if field.name in _FIELDS}
 
 
-# -- as they are shown ------------------------------------------------------------------------------------------------
+# -- JSON -------------------------------------------------------------------------------------------------------------
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
@@ -57,6 +57,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
         "id": rule.pk,
         "version": rule.version,
         **{field: getattr(rule, field) for field in _FIELDS},
+        "tell_resolved": rule.send_resolved,  # deprecated
         "receivers": [receiver.pk for receiver in rule.receivers.all()],
         "receiver_names": [receiver.name for receiver in rule.receivers.all()],
         "silenced_until": silence,
@@ -64,7 +65,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 
 
 def receiver_json(receiver: Receiver, *, whole: bool) -> dict[str, Any]:
-    """`whole`: with where it is, for those who may change it; the path of a URL may be a secret of its own."""
+    """`whole`: with URL and recipients, for users who may edit receivers; the path of a URL may contain a secret."""
     url = receiver.url if whole else ""
     return {
         "id": receiver.pk,
@@ -102,7 +103,7 @@ def silence_json(silence: Silence) -> dict[str, Any]:
 
 
 def create_rule(by: Actor, given: Mapping[str, Any]) -> Rule:
-    """Raises PermissionDenied, InvalidValue."""
+    """Create a rule. Raises PermissionDenied, InvalidValue."""
     with _scoped(by, f"alert-rule {given.get('name', '')}", "create", *_where(given)) as this:
         rule = Rule(**_rule_values(given))
         receivers = _receivers(given)
@@ -114,7 +115,7 @@ def create_rule(by: Actor, given: Mapping[str, Any]) -> Rule:
 
 
 def change_rule(by: Actor, rule: Rule, given: Mapping[str, Any], version: int) -> Rule:
-    """Raises PermissionDenied, InvalidValue, StaleVersion."""
+    """Change a rule and return it. Raises PermissionDenied, InvalidValue, StaleVersion, NotFound."""
     with _scoped(by, f"alert-rule {rule.name}", "update", rule.broker, rule.virtualhost) as this:
         this.before = _audited(rule)
         values = _rule_values({**{field: getattr(rule, field) for field in _FIELDS}, **given})
@@ -130,6 +131,7 @@ def change_rule(by: Actor, rule: Rule, given: Mapping[str, Any], version: int) -
 
 
 def delete_rule(by: Actor, rule: Rule) -> None:
+    """Delete a rule with its alerts and silences; its notifications stay in the log. Raises PermissionDenied."""
     with _scoped(by, f"alert-rule {rule.name}", "delete", rule.broker, rule.virtualhost) as this:
         this.before = _audited(rule)
         rule.delete()
@@ -162,7 +164,7 @@ def _receivers(given: Mapping[str, Any]) -> list[Receiver]:
 
 
 def create_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
-    """A webhook's secret is generated. Raises PermissionDenied, InvalidValue."""
+    """Create a receiver, of a webhook with a new secret. Raises PermissionDenied, InvalidValue."""
     with console_change(by, f"alert-receiver {given.get('name', '')}", "create", needs_of_scope()) as this:
         kind = given["kind"]
         receiver = Receiver(kind=kind, **_receiver_values(kind, given))
@@ -175,6 +177,7 @@ def create_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
 
 
 def change_receiver(by: Actor, receiver: Receiver, given: Mapping[str, Any], version: int) -> Receiver:
+    """Change a receiver and return it. Raises PermissionDenied, InvalidValue, StaleVersion, NotFound."""
     with console_change(by, f"alert-receiver {receiver.name}", "update", needs_of_scope()) as this:
         this.before = _receiver_audited(receiver)
         now = {field: getattr(receiver, field) for field in ("name", "url", "recipients", "enabled")}
@@ -187,7 +190,7 @@ def change_receiver(by: Actor, receiver: Receiver, given: Mapping[str, Any], ver
 
 
 def renew_secret(by: Actor, receiver: Receiver) -> str:
-    """The new secret, told this once."""
+    """Generate and return a new secret of a webhook. Raises PermissionDenied, InvalidValue."""
     with console_change(by, f"alert-receiver {receiver.name}", "renew-secret", needs_of_scope()):
         if receiver.kind != Kind.WEBHOOK:
             raise InvalidValue({"kind": "only webhooks have a secret"})
@@ -197,30 +200,33 @@ def renew_secret(by: Actor, receiver: Receiver) -> str:
 
 
 def delete_receiver(by: Actor, receiver: Receiver) -> None:
+    """Delete a receiver; its deliveries stay in the log. Raises PermissionDenied."""
     with console_change(by, f"alert-receiver {receiver.name}", "delete", needs_of_scope()) as this:
         this.before = _receiver_audited(receiver)
         receiver.delete()
 
 
 def send_test(by: Actor, receiver: Receiver) -> Delivery:
-    """Send a test; follow the delivery."""
+    """Queue a test message and return its delivery. Raises PermissionDenied."""
     with console_change(by, f"alert-receiver {receiver.name}", "test", needs_of_scope()):
         now = timezone.now()
-        told = Notification.objects.create(
+        notification = Notification.objects.create(
             at=now, rule_name="", broker=settings.HEADGATE_BROKERS[0]["slug"], phase="test", items=[], count=0
         )
-        made = Delivery.objects.create(notification=told, receiver=receiver, receiver_name=receiver.name, due=now)
-    send(deliver, made.pk)
-    return made
+        delivery = Delivery.objects.create(
+            notification=notification, receiver=receiver, receiver_name=receiver.name, due=now
+        )
+    send(deliver, delivery.pk)
+    return delivery
 
 
 def retry_delivery(by: Actor, delivery: Delivery) -> None:
-    """Try one that was given up again, from the beginning."""
+    """Retry a failed delivery with a full number of attempts. Raises PermissionDenied, InvalidValue."""
     with console_change(by, f"alert-receiver {delivery.receiver_name}", "deliver-again", needs_of_scope()) as this:
         this.detail = f"delivery {delivery.pk}"
         failed = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.FAILED)
         if not failed.update(state=DeliveryState.WAITING, due=timezone.now(), tries=0, finished=None):
-            raise InvalidValue({"detail": f"delivery {delivery.pk} was not given up"})
+            raise InvalidValue({"detail": f"delivery {delivery.pk} has not failed"})
     send(deliver, delivery.pk)
 
 
@@ -241,7 +247,7 @@ def _receiver_values(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     else:
         recipients = given.get("recipients", [])
         if not recipients:
-            wrong["recipients"] = "recipients is empty: name at least one address"
+            wrong["recipients"] = "recipients is empty: give at least one address"
         else:
             for each in recipients:
                 try:
@@ -258,32 +264,33 @@ def _receiver_values(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create_silence(by: Actor, given: Mapping[str, Any]) -> Silence:
-    """For `minutes`. Raises PermissionDenied, InvalidValue."""
+    """Create a silence of a rule or a scope, for `minutes` from now. Raises PermissionDenied, InvalidValue."""
     where = _where(given)
     number = given.get("rule")
-    about = None if number is None else Rule.objects.filter(pk=number).first()
-    if about is not None:
-        where = (about.broker, about.virtualhost)
+    rule = None if number is None else Rule.objects.filter(pk=number).first()
+    if rule is not None:
+        where = (rule.broker, rule.virtualhost)
     with _scoped(by, "alert-silence", "create", *where, reason=given.get("reason", "")) as this:
         wrong: dict[str, str] = {}
         scope = _scope(given, wrong)
-        if number is not None and about is None:
+        if number is not None and rule is None:
             wrong["rule"] = f"there is no rule {number}"
         if wrong:
             raise InvalidValue(wrong)
         silence = Silence.objects.create(
-            rule=about,
+            rule=rule,
             until=timezone.now() + dt.timedelta(minutes=given["minutes"]),
             reason=given.get("reason", "").strip(),
             made_by=by.name,
             **scope,
         )
         this.object = f"alert-silence {silence.pk}"
-        this.after = {"rule": about.name if about else None, **scope, "until": silence.until.isoformat()}
+        this.after = {"rule": rule.name if rule else None, **scope, "until": silence.until.isoformat()}
         return silence
 
 
 def end_silence(by: Actor, silence: Silence) -> None:
+    """End a silence now. Raises PermissionDenied."""
     scope = silence.rule or silence
     with _scoped(by, f"alert-silence {silence.pk}", "delete", scope.broker, scope.virtualhost) as this:
         this.before = {"rule": silence.rule.name if silence.rule else None, "until": silence.until.isoformat()}
@@ -291,7 +298,8 @@ def end_silence(by: Actor, silence: Silence) -> None:
 
 
 def add_network(by: Actor, text: str) -> AllowedNetwork:
-    what = "let webhooks reach networks that are not public"
+    """Allow webhooks to reach a private network. Raises PermissionDenied, InvalidValue."""
+    what = "add allowed networks"
     with console_change(by, f"alert-network {text}", "create", administer=what):
         try:
             network = network_of(text)
@@ -302,16 +310,17 @@ def add_network(by: Actor, text: str) -> AllowedNetwork:
 
 
 def remove_network(by: Actor, network: AllowedNetwork) -> None:
-    what = "decide which networks webhooks may reach"
+    """Remove an allowed network. Raises PermissionDenied."""
+    what = "remove allowed networks"
     with console_change(by, f"alert-network {network.network}", "delete", administer=what):
         network.delete()
 
 
-# -- reading what was given -------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 class _unique:
-    """Tell a name that is taken as a value that is wrong."""
+    """Context manager that turns a violated unique constraint into InvalidValue."""
 
     def __init__(self, field: str, value: str) -> None:
         self._field, self._value = field, value
@@ -320,19 +329,19 @@ class _unique:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, IntegrityError):
-            raise InvalidValue({self._field: f"{self._value!r} is there already"}) from error
+            raise InvalidValue({self._field: f"{self._value!r} already exists"}) from error
 
 
 def _next_version(found: Any, thing: Rule | Receiver, values: Mapping[str, Any]) -> None:
     if not found.update(**values, version=F("version") + 1):
         now = type(thing)._default_manager.filter(pk=thing.pk).first()
         if now is None:
-            raise NotFound(f"{thing.name} was removed")
-        raise StaleVersion(f"{thing.name} was changed meanwhile: read it again", now.version)
+            raise NotFound(f"{thing.name} has been deleted")
+        raise StaleVersion(f"{thing.name} has changed since you read it: read it again", now.version)
 
 
 def _where(given: Mapping[str, Any]) -> tuple[str, str]:
-    """Broker and virtual host; what is no broker is refused later, and means all of them until then."""
+    """Return broker and virtual host. An unknown broker counts as all brokers here; validation refuses it later."""
     slug, host = (given.get(field, "").strip() for field in ("broker", "virtualhost"))
     return slug if slug in slugs() else "", host
 
@@ -354,7 +363,7 @@ def _name(given: Mapping[str, Any], wrong: dict[str, str]) -> str:
 def _scope(given: Mapping[str, Any], wrong: dict[str, str]) -> dict[str, str]:
     scope: dict[str, str] = {field: given.get(field, "").strip() for field in ("broker", "virtualhost", "pattern")}
     if scope["broker"] and scope["broker"] not in slugs():
-        wrong["broker"] = f"there is no broker {scope['broker']!r}: there is {', '.join(slugs())}"
+        wrong["broker"] = f"there is no broker {scope['broker']!r}: brokers are {', '.join(slugs())}"
     if fault := pattern_fault(scope["pattern"]):
         wrong["pattern"] = fault
     return scope

@@ -1,8 +1,8 @@
-"""Rules, who is told (receivers), silences; and what came of them: alerts, notifications, deliveries.
+"""Rules, receivers and silences; alerts, notifications and deliveries.
 
-An `Alert` is the state of one rule about one object; the evaluator alone writes it. A `Notification` is what was told
-at one moment, a `Delivery` the way of it to one receiver: the log, and the list of what is still to be done.
-Times are UTC.
+An `Alert` is the state of one rule for one object; only the evaluator writes it. A `Notification` is a message about
+one or more alerts, and a `Delivery` its transmission to one receiver. Deliveries are both the delivery log and the
+queue of the workers. Times are UTC.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Kind(models.TextChoices):
 
 
 class AlertState(models.TextChoices):
-    """PENDING: seen, and not yet for as long as the rule wants. HAPPENED: an event, which does not last."""
+    """PENDING: the condition has not lasted for the pending period yet. HAPPENED: an event, which has no duration."""
 
     PENDING = "pending", "pending"
     FIRING = "firing", "firing"
@@ -30,7 +30,7 @@ class AlertState(models.TextChoices):
 
 
 class DeliveryState(models.TextChoices):
-    """WAITING: for its first attempt or the next one. FAILED: given up."""
+    """WAITING: for the first or next attempt. FAILED: no more attempts."""
 
     WAITING = "waiting", "waiting"
     DONE = "done", "done"
@@ -38,7 +38,7 @@ class DeliveryState(models.TextChoices):
 
 
 class Receiver(models.Model):
-    """Where notifications go: `url` of a webhook, which is signed with `secret`; or `recipients` of e-mail."""
+    """Target of notifications: a webhook at `url`, signed with `secret`, or e-mail to `recipients`."""
 
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=16, choices=Kind.choices)
@@ -59,7 +59,7 @@ class Receiver(models.Model):
 
 
 class AllowedNetwork(models.Model):
-    """A network that is not public and that webhooks may reach all the same; administrators alone decide."""
+    """A private network that webhooks may reach. Only administrators add and remove them."""
 
     network = models.CharField(max_length=50, unique=True)
     added = models.DateTimeField(auto_now_add=True)
@@ -76,9 +76,9 @@ class AllowedNetwork(models.Model):
 
 
 class Rule(models.Model):
-    """What shall be told to whom. `broker`, `virtualhost`, `pattern`: empty for all. `kinds`: of conditions and events.
-    `holds`: seconds that a condition must last; `quiet`: seconds without another word about the same object. `depth`:
-    messages above which `depth-above` is seen."""
+    """Conditions and events (`kinds`) in a scope, and the receivers of their notifications. `broker`, `virtualhost`,
+    `pattern`: empty for all. `holds`: pending period, seconds that a condition must last; `quiet`: repeat interval,
+    seconds between two notifications about an object. `depth`: threshold of `depth-above`, messages."""
 
     name = models.CharField(max_length=100, unique=True)
     enabled = models.BooleanField(default=True)
@@ -89,11 +89,11 @@ class Rule(models.Model):
     holds = models.PositiveIntegerField(default=0)
     quiet = models.PositiveIntegerField(default=300)
     depth = models.PositiveBigIntegerField(default=0)
-    tell_resolved = models.BooleanField(default=True)
+    send_resolved = models.BooleanField(default=True)
     receivers = models.ManyToManyField(Receiver, related_name="rules", blank=True)
     version = models.PositiveIntegerField(default=1)
-    #: When anything was told of it last: what comes within some seconds is told together.
-    told = models.DateTimeField(null=True)
+    #: Time of the rule's last notification; alerts that follow within seconds are sent together.
+    last_notified = models.DateTimeField(null=True)
 
     objects: ClassVar[models.Manager[Rule]] = models.Manager()
 
@@ -106,7 +106,7 @@ class Rule(models.Model):
 
 
 class Silence(models.Model):
-    """Nothing is told until then: of one rule, or of whatever is within a scope."""
+    """Suppresses notifications of one rule, or of a scope, until a time."""
 
     rule = models.ForeignKey(Rule, on_delete=models.CASCADE, null=True, related_name="silences")
     broker = models.CharField(max_length=64, blank=True)
@@ -125,8 +125,8 @@ class Silence(models.Model):
 
 
 class Alert(models.Model):
-    """One rule about one object. `untold`: something is to be said of it. `count`: of events since the last word.
-    `notified`: the last word."""
+    """State of one rule for one object. `notification_due`: a notification is to be sent. `firing_notified`: one was
+    sent about its firing. `notified`: time of the last notification; `count`: events since then."""
 
     rule = models.ForeignKey(Rule, on_delete=models.CASCADE, related_name="alerts")
     broker = models.CharField(max_length=64)
@@ -137,10 +137,10 @@ class Alert(models.Model):
     saw = models.TextField(blank=True)
     advice = models.TextField(blank=True)
     since = models.DateTimeField()
-    seen = models.DateTimeField()
+    last_seen = models.DateTimeField()
     ended = models.DateTimeField(null=True)
-    untold = models.BooleanField(default=False)
-    told_firing = models.BooleanField(default=False)
+    notification_due = models.BooleanField(default=False)
+    firing_notified = models.BooleanField(default=False)
     silenced = models.BooleanField(default=False)
     notified = models.DateTimeField(null=True)
     count = models.PositiveIntegerField(default=0)
@@ -154,7 +154,7 @@ class Alert(models.Model):
 
 
 class Position(models.Model):
-    """Up to which event of a broker the rules have been applied. `journal`: whose numbers those are."""
+    """The last event of a broker that the rules have processed. `journal`: identity of the journal that numbers it."""
 
     broker = models.CharField(max_length=64, primary_key=True)
     journal = models.CharField(max_length=100)
@@ -167,8 +167,8 @@ class Position(models.Model):
 
 
 class Notification(models.Model):
-    """What was told at one moment by one rule: `phase` is firing, resolved, event or test; `items` name the objects, up
-    to a hundred, `count` tells of how many."""
+    """A message of one rule. `phase`: firing, resolved, event or test. `items`: the affected objects, at most a
+    hundred; `count`: their number."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     at = models.DateTimeField(db_index=True)
@@ -187,8 +187,8 @@ class Notification(models.Model):
 
 
 class Delivery(LeasedRow):
-    """A notification for a receiver. `due`: the next attempt; whoever attempts it has the lease.
-    `attempts`: list of {at, seconds, outcome}, the last ones."""
+    """A notification for a receiver. `due`: time of the next attempt; the worker that attempts it owns the lease.
+    `attempts`: the last attempts, each {at, seconds, outcome}."""
 
     notification = models.ForeignKey(Notification, on_delete=models.CASCADE, related_name="deliveries")
     receiver = models.ForeignKey(Receiver, on_delete=models.SET_NULL, null=True, related_name="deliveries")

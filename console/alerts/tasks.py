@@ -1,7 +1,8 @@
-"""Deliveries in the workers: each is a row, so that a lost message delays it and a doubled one changes nothing.
+"""Celery tasks that deliver notifications. Each delivery is a database row, so that a lost task only delays it and a
+duplicate task has no effect.
 
-Whoever takes a delivery holds its lease; a worker that dies after the receiver's answer and before it is kept tells
-that receiver twice, under the same number, by which it can know.
+A worker owns the delivery's lease while it attempts it. If it dies after the receiver's response and before it saves
+the result, the receiver gets the notification twice, with the same `Headgate-Delivery` number.
 """
 
 from __future__ import annotations
@@ -17,31 +18,31 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from console.alerts.addresses import NotAllowed, network_of
+from console.alerts.messages import payload, subject, text
 from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver, Silence
-from console.alerts.reaching import NO_MAIL_SERVER
+from console.alerts.reachability import NO_MAIL_SERVER
 from console.alerts.webhook import Refused, post
-from console.alerts.wording import payload, subject, text
 from console.celery import app, send
 from console.leases.leased_row import LeasedRows
 
 log = logging.getLogger(__name__)
 
-#: Attempts before it is given up; seconds before the next one, doubled each time up to `LONGEST`: 50 minutes in all.
+#: Attempts before a delivery fails; seconds between them, doubled each time from `FIRST` to `LONGEST`: 50 minutes.
 TRIES, FIRST, LONGEST = 12, 5, 600
 LEASE = dt.timedelta(seconds=60)
-#: Attempts that the log of a delivery keeps.
-KEPT = 12
-#: How long notifications are kept.
+#: Attempts that a delivery retains.
+MAX_LOGGED = 12
+#: Days for which notifications are retained.
 DAYS = 90
 
 
-class Hopeless(Exception):
-    """No further attempt would fare better. The message is a sentence."""
+class PermanentFailure(Exception):
+    """A delivery cannot succeed by further attempts. The message is a sentence."""
 
 
 @app.task(name="alerts.deliver")  # type: ignore[untyped-decorator]
 def deliver(number: int) -> str:
-    """One attempt, if one is due."""
+    """Attempt a delivery if it is due, and return the outcome."""
     now = timezone.now()
     if not _due(now).filter(pk=number).claim(LEASE, now, tries=F("tries") + 1):
         return "not due"
@@ -50,19 +51,19 @@ def deliver(number: int) -> str:
     try:
         said = _attempt(delivery)
         state = DeliveryState.DONE
-    except Hopeless as error:
+    except PermanentFailure as error:
         said, state = str(error), DeliveryState.FAILED
     except (OSError, smtplib.SMTPException, Refused, ValueError) as error:
         said = str(error) or type(error).__name__
         state = DeliveryState.FAILED if delivery.tries >= TRIES else DeliveryState.WAITING
-    except Exception as error:  # a fault of ours must not leave it to be tried for ever
+    except Exception as error:  # a bug must not cause endless attempts
         log.exception("delivery %s failed", number)
         said, state = f"{type(error).__name__}: {error}", DeliveryState.FAILED
     now = timezone.now()
     delivery.attempts = [
         *delivery.attempts,
         {"at": now.isoformat(), "seconds": round(time.monotonic() - began, 3), "outcome": said},
-    ][-KEPT:]
+    ][-MAX_LOGGED:]
     delivery.state = state
     delivery.release()
     delivery.finished = None if state == DeliveryState.WAITING else now
@@ -73,7 +74,7 @@ def deliver(number: int) -> str:
 
 @app.task(name="alerts.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
-    """Send what is due: attempts after the first, and those whose message was lost."""
+    """Queue all due deliveries: retries, and first attempts whose task was lost. Return their number."""
     now = timezone.now()
     due = _due(now).free(now, most=200)
     for number in due:
@@ -83,7 +84,7 @@ def sweep() -> int:
 
 @app.task(name="alerts.forget")  # type: ignore[untyped-decorator]
 def forget() -> int:
-    """Drop notifications that are kept no longer, and silences that were over by then."""
+    """Delete notifications and silences that ended before the retention period. Return the number of deleted rows."""
     since = timezone.now() - dt.timedelta(days=DAYS)
     Silence.objects.filter(until__lt=since).delete()
     old = Notification.objects.filter(at__lt=since)
@@ -91,37 +92,37 @@ def forget() -> int:
 
 
 def _due(now: dt.datetime) -> LeasedRows:
-    """Also what is due later than any attempt is put off: the clock has been set back since."""
+    """Return due deliveries. A time further ahead than any retry means that the clock was set back: due, too."""
     due = Q(due__lte=now) | Q(due__gt=now + dt.timedelta(seconds=2 * LONGEST))
     return Delivery.objects.filter(due, state=DeliveryState.WAITING)
 
 
 def _attempt(delivery: Delivery) -> str:
-    receiver, told = delivery.receiver, delivery.notification
+    receiver, notification = delivery.receiver, delivery.notification
     if receiver is None:
-        raise Hopeless("its receiver was removed")
+        raise PermanentFailure("the receiver has been deleted")
     if receiver.kind == Kind.EMAIL:
         return _mail(receiver, delivery)
     allowed = [network_of(each.network) for each in AllowedNetwork.objects.all()]
     try:
-        status = post(receiver.url, receiver.secret, payload(told), delivery=str(delivery.pk), allowed=allowed)
+        status = post(receiver.url, receiver.secret, payload(notification), delivery=str(delivery.pk), allowed=allowed)
     except NotAllowed as error:
-        raise Hopeless(str(error)) from error
-    return f"it answered {status}"
+        raise PermanentFailure(str(error)) from error
+    return f"HTTP {status}"
 
 
 def _mail(receiver: Receiver, delivery: Delivery) -> str:
     if not settings.EMAIL_HOST:
-        raise Hopeless(NO_MAIL_SERVER)
-    told = delivery.notification
+        raise PermanentFailure(NO_MAIL_SERVER)
+    notification = delivery.notification
     message = EmailMessage(
-        subject=subject(told).replace("\n", " ").replace("\r", " "),
-        body=text(told),
+        subject=subject(notification).replace("\n", " ").replace("\r", " "),
+        body=text(notification),
         from_email=settings.DEFAULT_FROM_EMAIL,
         to=receiver.recipients,
         connection=get_connection(),
-        # A second copy, after a worker died, has the same number.
-        headers={"Message-ID": f"<{told.id}.{delivery.pk}@headgate>", "Auto-Submitted": "auto-generated"},
+        # A duplicate, after a worker died, has the same ID.
+        headers={"Message-ID": f"<{notification.id}.{delivery.pk}@headgate>", "Auto-Submitted": "auto-generated"},
     )
     message.send()
-    return f"{settings.EMAIL_HOST} took it for {', '.join(receiver.recipients)}"
+    return f"{settings.EMAIL_HOST} accepted it for {', '.join(receiver.recipients)}"

@@ -1,4 +1,4 @@
-"""What people see of alerts: of each object that they may see, and of rules and silences whose whole scope they see."""
+"""Visibility of alerts: by object; rules and silences only with permission for their whole scope."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def can_see_rule(rights: Rights, scope: Rule | Silence) -> bool:
 
 
 def can_see_receivers(rights: Rights) -> bool:
-    """Whether URLs and addresses are theirs to see: who may change receivers must be an operator everywhere."""
+    """Return whether the user may see URLs and addresses: editing receivers requires an operator of all brokers."""
     return all(rights.may(Role.OPERATOR, slug) for slug in slugs())
 
 
-def visible_items(rights: Rights, told: Notification) -> list[dict[str, Any]]:
-    return [item for item in told.items if can_see_object(rights, told.broker, item["object"])]
+def visible_items(rights: Rights, notification: Notification) -> list[dict[str, Any]]:
+    return [item for item in notification.items if can_see_object(rights, notification.broker, item["object"])]
 
 
 def can_see_all(rights: Rights) -> bool:
@@ -35,7 +35,7 @@ def can_see_all(rights: Rights) -> bool:
 
 
 def visible_notifications(rights: Rights, rows: Iterable[Notification]) -> Iterator[Notification]:
-    """Notifications that tell something that they see; tests, whoever sees everything."""
-    for told in rows:
-        if visible_items(rights, told) or (told.phase == "test" and can_see_all(rights)):
-            yield told
+    """Yield notifications with a visible item; test messages only for users who can see all scopes."""
+    for notification in rows:
+        if visible_items(rights, notification) or (notification.phase == "test" and can_see_all(rights)):
+            yield notification

@@ -1,4 +1,4 @@
-"""One signed POST: to an address that was checked, within a time limit, without following anybody anywhere."""
+"""Signed POST to a checked address, with a total timeout and without redirects."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 
 from console.alerts.addresses import Address, Network, resolved, url_of
 
-#: Seconds for all of it.
-LIMIT = 10.0
+#: Seconds for the whole request.
+TIMEOUT = 10.0
 
 
 class Refused(Exception):
-    """The receiver answered, and not with success. The message is a sentence."""
+    """The receiver responded with an error. The message is a sentence."""
 
 
 def sign(secret: str, at: int, body: bytes) -> str:
-    """The header that proves who sent it, and when: HMAC-SHA-256, in hex, of `at`, a dot and the body."""
+    """Return the signature header: `at` (s since the epoch), and HMAC-SHA-256 in hex of `at`, a dot and the body."""
     digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={digest}"
 
@@ -37,9 +37,10 @@ def post(
     *,
     delivery: str,
     allowed: Iterable[Network],
-    limit: float = LIMIT,
+    timeout: float = TIMEOUT,
 ) -> int:
-    """The status. Raises NotAllowed, Refused, ValueError, OSError (also for what is no HTTP)."""
+    """Send the payload as JSON and return the status. Raises NotAllowed, Refused, ValueError, OSError (also if the
+    response is not HTTP)."""
     parts = url_of(url)
     assert parts.hostname is not None
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -52,44 +53,44 @@ def post(
         "Headgate-Signature": sign(secret, int(time.time()), body),
         "Connection": "close",
     }
-    connection = _Connection(parts.hostname, port, addresses, tls=parts.scheme == "https", limit=limit)
+    connection = _Connection(parts.hostname, port, addresses, tls=parts.scheme == "https", timeout=timeout)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    # Each read has a time limit, but there may be many reads: who answers byte by byte is cut off all the same.
-    clock = threading.Timer(limit, connection.cut)
-    clock.start()
-    late = f"no answer within {limit:g} s"
+    # Each read has the timeout, but a slow receiver can cause many reads: the timer bounds the whole request.
+    timer = threading.Timer(timeout, connection.abort)
+    timer.start()
+    late = f"no response within {timeout:g} s"
     try:
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         answer.read(1024)
         status = answer.status
     except (http.client.HTTPException, OSError) as error:
-        if connection.was_cut:
+        if connection.timed_out:
             raise OSError(late) from error
         if not isinstance(error, http.client.HTTPException):
             raise
-        raise OSError(f"what answered is no HTTP: {type(error).__name__}") from error
+        raise OSError(f"the response is not HTTP: {type(error).__name__}") from error
     finally:
-        clock.cancel()
+        timer.cancel()
         connection.close()
-    if connection.was_cut:
-        raise OSError(late)  # what there is of an answer looks whole
+    if connection.timed_out:
+        raise OSError(late)  # a truncated response looks complete
     if 300 <= status < 400:
-        raise Refused(f"it answered {status}, a redirect: those are not followed, give the URL it leads to")
+        raise Refused(f"HTTP {status}: redirects are not followed, use the URL that it leads to")
     if not 200 <= status < 300:
-        raise Refused(f"it answered {status} {answer.reason}".strip())
+        raise Refused(f"HTTP {status} {answer.reason}".strip())
     return status
 
 
 class _Connection(http.client.HTTPConnection):
-    """Connects to addresses that were checked; the name is not looked up again, since it may lead elsewhere by then."""
+    """Connects to the checked addresses without another look-up, which could return other addresses."""
 
-    def __init__(self, host: str, port: int, addresses: list[Address], *, tls: bool, limit: float) -> None:
-        super().__init__(host, port, timeout=limit)
+    def __init__(self, host: str, port: int, addresses: list[Address], *, tls: bool, timeout: float) -> None:
+        super().__init__(host, port, timeout=timeout)
         self.default_port = 443 if tls else 80
         self._addresses = addresses
         self._tls = tls
-        self.was_cut = False
+        self.timed_out = False
 
     def connect(self) -> None:
         problem: OSError | None = None
@@ -105,8 +106,8 @@ class _Connection(http.client.HTTPConnection):
             return
         raise problem or OSError(f"{self.host} has no address")
 
-    def cut(self) -> None:
-        self.was_cut = True  # before whoever waits on the socket sees it closed
+    def abort(self) -> None:
+        self.timed_out = True  # before the shutdown wakes the thread that waits on the socket
         if self.sock is not None:
             with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_RDWR)

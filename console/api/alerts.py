@@ -11,10 +11,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import NotFound
+from brokers.admin import InvalidValue, NotFound
 from console.access.actor import Actor
 from console.alerts import editing, visibility
 from console.alerts.editing import receiver_json, rule_json, silence_json
+from console.alerts.messages import short_name, titles
 from console.alerts.models import (
     Alert,
     AlertState,
@@ -26,8 +27,7 @@ from console.alerts.models import (
     Rule,
     Silence,
 )
-from console.alerts.reaching import delivery_warning
-from console.alerts.wording import short, titles
+from console.alerts.reachability import delivery_warning
 from console.api import alerts_schema as shapes
 from console.api import schema
 from console.api.reading import PersonalView, choice_in, number_in
@@ -48,6 +48,17 @@ def find_row(rows: QuerySet[Any], number: object, what: str) -> Any:
     if found is None:
         raise NotFound(f"there is no {what} {number}")
     return found
+
+
+def _current_names(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a rule with `tell_resolved` under its current name. Raises InvalidValue if both are
+    given."""
+    fields = dict(body)
+    if "tell_resolved" in fields:
+        if "send_resolved" in fields:
+            raise InvalidValue({"tell_resolved": "tell_resolved is the former name of send_resolved: give one of them"})
+        fields["send_resolved"] = fields.pop("tell_resolved")
+    return fields
 
 
 def _rules() -> QuerySet[Rule]:
@@ -83,7 +94,7 @@ class AlertsView(PersonalView):
                 "rule_name": alert.rule.name,
                 "broker": alert.broker,
                 "object": alert.object,
-                "name": short(alert.object),
+                "name": short_name(alert.object),
                 "kind": alert.kind,
                 "title": title_of.get(alert.kind, alert.kind),
                 "state": alert.state,
@@ -109,7 +120,7 @@ class RulesView(PersonalView):
         request=shapes.RuleGiven, responses={201: shapes.Rule, **schema.WRITE_REFUSALS}, summary="Create a rule"
     )
     def post(self, request: Request) -> Response:
-        rule = editing.create_rule(actor(request), self.body)
+        rule = editing.create_rule(actor(request), _current_names(self.body))
         return Response(rule_json(find_row(_rules(), rule.pk, "rule")), status=201)
 
 
@@ -124,7 +135,8 @@ class RuleView(PersonalView):
         summary="Change a rule",
     )
     def patch(self, request: Request, number: int) -> Response:
-        rule = editing.change_rule(actor(request), _rule(self, number), *changes_and_version(self.body))
+        changes, version = changes_and_version(_current_names(self.body))
+        rule = editing.change_rule(actor(request), _rule(self, number), changes, version)
         return Response(rule_json(find_row(_rules(), rule.pk, "rule")))
 
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Delete a rule")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from console.alerts import editing
 from console.alerts.editing import RULE
-from console.alerts.wording import titles
+from console.alerts.messages import titles
 from console.api.fields import FlagField, TextField, change_of
 from console.api.schema import VERSION, number_field
 from console.schedules import editing as schedules
@@ -57,6 +58,10 @@ class Alert(serializers.Serializer[Any]):
     silenced = serializers.BooleanField(help_text="Whether a silence suppresses its notifications.")
 
 
+_deprecated = extend_schema_serializer(deprecate_fields=["tell_resolved"])
+
+
+@_deprecated
 class RuleGiven(_Scope):
     name = TextField("Unique, in one line.", max_length=100)
     enabled = FlagField("Whether the rule is evaluated.", default=RULE["enabled"])
@@ -73,16 +78,20 @@ class RuleGiven(_Scope):
         max_value=editing.DEEPEST,
         help_text="Threshold of the condition depth-above, in messages.",
     )
-    tell_resolved = FlagField(default=RULE["tell_resolved"])
+    send_resolved = FlagField("Whether to notify when a condition ends. Default: true.", required=False)
+    tell_resolved = FlagField("Deprecated: former name of `send_resolved`.", required=False)
     receivers = serializers.ListField(
         child=serializers.IntegerField(), default=list, help_text="Numbers of the receivers to notify."
     )
 
 
-RuleChange = change_of("RuleChange", RuleGiven, version=number_field(VERSION))
+RuleChange = _deprecated(change_of("RuleChange", RuleGiven, version=number_field(VERSION)))
 
 
+@_deprecated
 class Rule(RuleGiven):
+    send_resolved = FlagField("Whether to notify when a condition ends.", required=True)
+    tell_resolved = FlagField("Deprecated: former name of `send_resolved`.", required=True)
     id = serializers.IntegerField()
     version = serializers.IntegerField()
     receiver_names = serializers.ListField(child=serializers.CharField())

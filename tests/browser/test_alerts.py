@@ -21,7 +21,7 @@ from console.schedules.models import Schedule
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People
 from tests.browser.test_overview import limited, opened
-from tests.console.alerts.receiving import Received, http_receiver
+from tests.console.alerts.receivers import Received, http_receiver
 from tests.console.conftest import until
 
 pytestmark = [
@@ -50,7 +50,7 @@ async def in_thread(act: Any) -> Any:
 
 
 def evaluate() -> None:
-    Evaluator(links, tasks.deliver.delay).look()
+    Evaluator(links, tasks.deliver.delay).poll()
 
 
 async def stop_producers(broker: Broker, reason: str) -> None:
@@ -131,7 +131,7 @@ async def test_failed_delivery_shows_its_reason_and_can_be_retried(
     await page.locator("dialog").get_by_role("button", name="Create").click()
     await page.locator("dialog").get_by_role("button", name="Close").click()
     await page.locator("#receivers").get_by_role("button", name="Test").click()
-    await expect(page.locator("#log")).to_contain_text("an administrator must allow its network")
+    await expect(page.locator("#log")).to_contain_text("an administrator must first add its network")
     await in_thread(lambda: AllowedNetwork.objects.create(network="127.0.0.0/8", added_by="adele"))
     await page.locator("#log").get_by_role("button", name="Retry").click()
     await expect(page.locator("#log")).to_contain_text("delivered")

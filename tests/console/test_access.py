@@ -24,8 +24,8 @@ from brokers.model import ObjectName, object_name
 from console.access.actor import Actor
 from console.access.models import RoleGrant
 from console.alerts import editing as alerts
+from console.alerts.messages import items
 from console.alerts.models import Alert, AllowedNetwork, Delivery, Notification, Receiver, Rule, Silence
-from console.alerts.wording import items
 from console.api.urls import urlpatterns as api_patterns
 from console.audit.models import AuditEntry
 from console.bulk.editing import Selection, begin_bulk, step

@@ -109,7 +109,7 @@ def test_beat_begins_again_when_the_clock_was_set(monkeypatch: pytest.MonkeyPatc
     set_right: list[dt.datetime] = []
     monkeypatch.setattr(beat, "SteadyClock", Clock)
     monkeypatch.setattr("celery.beat.EmbeddedService", Beat)
-    monkeypatch.setattr("console.alerts.evaluator.begin", lambda over: still)
+    monkeypatch.setattr("console.alerts.evaluator.start", lambda over: still)
     monkeypatch.setattr("console.operations.halted_starts.begin", lambda over: still)
     monkeypatch.setattr("console.management.beat_times.again_in_time", set_right.append)
     assert beat._work(ended, threading.Event())

@@ -61,7 +61,7 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
     """Until it is told to end or has lost the lease. False: a part of it ended by itself."""
     from celery.beat import EmbeddedService
 
-    from console.alerts.evaluator import begin
+    from console.alerts.evaluator import start as start_alerts
     from console.celery import app
     from console.links.registry import close_links
     from console.management.beat_times import again_in_time
@@ -75,7 +75,7 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
 
     over = threading.Event()
     clock = SteadyClock()
-    alerts, halted = begin(over), halted_starts.begin(over)
+    alerts, halted = start_alerts(over), halted_starts.begin(over)
     beat = by_the_clock()
     try:
         while not (ended.is_set() or lost.is_set()):

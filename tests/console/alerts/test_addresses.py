@@ -1,4 +1,4 @@
-"""Which addresses webhooks may reach."""
+"""Addresses that webhooks may reach, and signed requests to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from console.alerts.addresses import NotAllowed, check, network_of, url_of
 from console.alerts.webhook import Refused, _Connection, post, sign
-from tests.console.alerts.receiving import Received, http_receiver
+from tests.console.alerts.receivers import Received, http_receiver
 
 LOOPBACK = [network_of("127.0.0.0/8")]
 
@@ -32,17 +32,17 @@ def hook() -> Iterator[Received]:
         "64:ff9b::7f00:1", "2002:7f00:1::",
     ],
 )  # fmt: skip
-def test_an_address_that_is_not_public_is_refused(address: str) -> None:
+def test_private_address_is_refused(address: str) -> None:
     with pytest.raises(NotAllowed):
         check("receiver", ipaddress.ip_address(address), [])
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946"])
-def test_a_public_address_is_allowed(address: str) -> None:
+def test_public_address_is_allowed(address: str) -> None:
     check("receiver", ipaddress.ip_address(address), [])
 
 
-def test_a_network_that_was_allowed_is_and_no_other() -> None:
+def test_only_addresses_of_an_allowed_network_are_allowed() -> None:
     check("receiver", ipaddress.ip_address("10.1.2.3"), [network_of("10.0.0.0/8")])
     with pytest.raises(NotAllowed, match="administrator"):
         check("receiver", ipaddress.ip_address("192.168.0.1"), [network_of("10.0.0.0/8")])
@@ -68,19 +68,19 @@ def test_some_networks_cannot_be_allowed(text: str) -> None:
         "http://a/\r\nX: y",
     ],
 )
-def test_what_is_no_url_of_a_webhook_is_refused(url: str) -> None:
+def test_invalid_webhook_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="URL"):
         url_of(url)
 
 
-def test_loopback_is_refused_unless_it_was_allowed(hook: Received) -> None:
+def test_loopback_is_refused_unless_allowed(hook: Received) -> None:
     with pytest.raises(NotAllowed):
         post(hook.url, "secret", {"a": 1}, delivery="1", allowed=[])
     assert not hook.requests
     assert post(hook.url, "secret", {"a": 1}, delivery="1", allowed=LOOPBACK) == 200
 
 
-def test_the_request_is_signed_over_its_time_and_body(hook: Received) -> None:
+def test_signature_covers_time_and_body(hook: Received) -> None:
     post(hook.url, "secret", {"a": "ä"}, delivery="17", allowed=LOOPBACK)
     ((headers, body),) = hook.requests
     at = int(headers["Headgate-Signature"].split(",")[0].removeprefix("t="))
@@ -90,42 +90,42 @@ def test_the_request_is_signed_over_its_time_and_body(hook: Received) -> None:
     assert hook.bodies == [{"a": "ä"}]
 
 
-def test_a_redirect_is_not_followed(hook: Received) -> None:
+def test_redirect_is_not_followed(hook: Received) -> None:
     hook.answers, hook.headers = [307], {"Location": hook.url}
     with pytest.raises(Refused, match="redirect"):
         post(hook.url, "secret", {}, delivery="1", allowed=LOOPBACK)
     assert len(hook.requests) == 1
 
 
-def test_who_never_answers_is_cut_off() -> None:
+def test_request_to_silent_receiver_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        with pytest.raises(OSError, match=r"timed out|no answer"):
-            post(url, "secret", {}, delivery="1", allowed=LOOPBACK, limit=0.2)
+        with pytest.raises(OSError, match=r"timed out|no response"):
+            post(url, "secret", {}, delivery="1", allowed=LOOPBACK, timeout=0.2)
 
 
-def test_who_answers_byte_by_byte_is_cut_off_and_that_is_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = threading.Event()
-    cut = _Connection.cut
+def test_slow_response_times_out_and_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished = threading.Event()
+    abort = _Connection.abort
 
-    def cut_and_still_at_it(self: _Connection) -> None:
-        cut(self)
-        told.wait(20)
+    def abort_while_still_receiving(self: _Connection) -> None:
+        abort(self)
+        finished.wait(20)
 
     def drip(server: socket.socket) -> None:
         connection, _ = server.accept()
         with connection, contextlib.suppress(OSError):
             for byte in b"HTTP/1.1 200 " + b"O" * 1000:
                 connection.send(bytes([byte]))
-                if told.wait(0.05):
+                if finished.wait(0.05):
                     return
 
-    monkeypatch.setattr(_Connection, "cut", cut_and_still_at_it)
+    monkeypatch.setattr(_Connection, "abort", abort_while_still_receiving)
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as others:
         others.submit(drip, server)
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         try:
-            with pytest.raises(OSError, match="no answer within 1 s"):
-                post(url, "secret", {}, delivery="1", allowed=LOOPBACK, limit=1)
+            with pytest.raises(OSError, match="no response within 1 s"):
+                post(url, "secret", {}, delivery="1", allowed=LOOPBACK, timeout=1)
         finally:
-            told.set()
+            finished.set()

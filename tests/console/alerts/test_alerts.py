@@ -1,4 +1,4 @@
-"""Alerts from the broker to the receiver: rules, deliveries with retries, silences, rights, and restarts."""
+"""Alerts from the broker to the receiver: rules, deliveries with retries, silences, permissions, and restarts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState
 from console.audit.models import AuditEntry
 from console.links.registry import links
 from console.operations import Aim, stop_producers
-from tests.console.alerts.receiving import Received, http_receiver, smtp_receiver
+from tests.console.alerts.receivers import Received, http_receiver, smtp_receiver
 from tests.console.conftest import Broker, until
 
 pytestmark = pytest.mark.django_db
@@ -54,13 +54,13 @@ def by(operator: User) -> Actor:
 
 def evaluator(clock: Clock) -> Evaluator:
     def deliver(number: int) -> None:
-        Delivery.objects.filter(pk=number).update(due=timezone.now())  # the workers' clock has not been set forward
+        Delivery.objects.filter(pk=number).update(due=timezone.now())  # the workers use the real clock
         tasks.deliver.delay(number)
 
     return Evaluator(links, deliver, clock=lambda: clock.seconds, now=clock.now)
 
 
-def ruled(by: Actor, hook: Received, kinds: list[str], **more: Any) -> Rule:
+def create_rule(by: Actor, hook: Received, kinds: list[str], **more: Any) -> Rule:
     AllowedNetwork.objects.get_or_create(network="127.0.0.0/8")
     receiver = editing.create_receiver(by, {"name": "hook", "kind": "webhook", "url": hook.url})
     return editing.create_rule(by, {"name": "rule", "kinds": kinds, "receivers": [receiver.pk], **more})
@@ -68,7 +68,7 @@ def ruled(by: Actor, hook: Received, kinds: list[str], **more: Any) -> Rule:
 
 @pytest.fixture
 def stuck(broker: Broker) -> Broker:
-    """A queue that is overfull, holds its producer, and that nobody consumes from; the condition is told."""
+    """An overfull queue with a blocked producer and no consumer; the condition is detected."""
     broker.memory.management.create(
         object_name("Queue", virtualhost="default", name="orders"), {"capacity_messages": 5}
     )
@@ -78,15 +78,15 @@ def stuck(broker: Broker) -> Broker:
     return broker
 
 
-def test_a_condition_reaches_the_receiver_signed_and_then_its_end(stuck: Broker, by: Actor, hook: Received) -> None:
-    ruled(by, hook, [STUCK], quiet=0)
+def test_receiver_gets_firing_and_resolved_notification(stuck: Broker, by: Actor, hook: Received) -> None:
+    create_rule(by, hook, [STUCK], quiet=0)
     clock = Clock()
-    looking = evaluator(clock)
-    looking.look()
-    (told,) = hook.bodies
-    assert told["phase"] == "firing"
-    assert told["items"][0]["name"] == "default/orders"
-    looking.look()
+    alerts = evaluator(clock)
+    alerts.poll()
+    (notification,) = hook.bodies
+    assert notification["phase"] == "firing"
+    assert notification["items"][0]["name"] == "default/orders"
+    alerts.poll()
     assert len(hook.requests) == 1
     version = stuck.do(lambda memory: memory.management.read(_orders())["version"])
     stuck.do(lambda memory: memory.management.update(_orders(), {"capacity_messages": 50}, version))
@@ -94,7 +94,7 @@ def test_a_condition_reaches_the_receiver_signed_and_then_its_end(stuck: Broker,
     stuck.sample()
     until(lambda: not stuck.link.conditions(str(_orders())))
     clock.seconds = 30
-    looking.look()
+    alerts.poll()
     assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
 
 
@@ -102,58 +102,54 @@ def _orders() -> Any:
     return object_name("Queue", virtualhost="default", name="orders")
 
 
-def test_a_restarted_evaluator_repeats_nothing_and_leaves_no_event_out(
-    broker: Broker, by: Actor, hook: Received
-) -> None:
+def test_restarted_evaluator_neither_repeats_nor_loses_events(broker: Broker, by: Actor, hook: Received) -> None:
     broker.memory.management.create(_orders(), {"capacity_messages": 5})
     broker.connected()
-    ruled(by, hook, ["producers-stopped"], quiet=0)
+    create_rule(by, hook, ["producers-stopped"], quiet=0)
     clock = Clock()
-    evaluator(clock).look()  # from now on
+    evaluator(clock).poll()  # starts at the newest event
     assert not hook.requests
     stop_producers(by, broker.link, Aim(_orders()), reason="one")
     until(lambda: broker.link.newest_event > Position.objects.get().event)
     clock.seconds = 20
-    evaluator(clock).look()
+    evaluator(clock).poll()
     assert [each["items"][0]["kind"] for each in hook.bodies] == ["producers-stopped"]
-    evaluator(clock).look()  # another process, with what is in the database
+    evaluator(clock).poll()  # another process, with the state in the database
     assert len(hook.requests) == 1
-    stop_producers(by, broker.link, Aim(object_name("Broker")), reason="two")  # while nobody looks
+    stop_producers(by, broker.link, Aim(object_name("Broker")), reason="two")  # while no evaluator runs
     until(lambda: broker.link.newest_event > Position.objects.get().event)
     clock.seconds = 40
-    evaluator(clock).look()
+    evaluator(clock).poll()
     assert len(hook.requests) == 2
     assert "two" in hook.bodies[1]["items"][0]["saw"]
 
 
-def test_a_firing_alert_survives_a_restart_and_is_not_told_again(stuck: Broker, by: Actor, hook: Received) -> None:
-    ruled(by, hook, [STUCK], quiet=0)
+def test_firing_alert_survives_a_restart_without_another_notification(stuck: Broker, by: Actor, hook: Received) -> None:
+    create_rule(by, hook, [STUCK], quiet=0)
     clock = Clock()
-    evaluator(clock).look()
+    evaluator(clock).poll()
     clock.seconds = 20
-    evaluator(clock).look()
+    evaluator(clock).poll()
     assert len(hook.requests) == 1
     assert Alert.objects.get().state == "firing"
 
 
-def test_a_broker_that_is_away_is_told(stuck: Broker, by: Actor, hook: Received) -> None:
-    ruled(by, hook, ["broker-unreachable"])
+def test_disconnected_broker_fires_an_alert(stuck: Broker, by: Actor, hook: Received) -> None:
+    create_rule(by, hook, ["broker-unreachable"])
     stuck.lose()
     clock = Clock()
     clock.seconds = 5
-    evaluator(clock).look()
-    assert hook.bodies[0]["items"][0]["title"] == "Broker cannot be reached"
+    evaluator(clock).poll()
+    assert hook.bodies[0]["items"][0]["title"] == "Broker unreachable"
 
 
-def test_a_failing_receiver_is_tried_again_later_and_the_log_tells_each_attempt(
-    stuck: Broker, by: Actor, hook: Received
-) -> None:
+def test_failed_attempt_is_retried_and_each_attempt_is_logged(stuck: Broker, by: Actor, hook: Received) -> None:
     hook.answers = [500, 503]
-    ruled(by, hook, [STUCK])
-    evaluator(Clock()).look()
+    create_rule(by, hook, [STUCK])
+    evaluator(Clock()).poll()
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.tries) == (DeliveryState.WAITING, 1)
-    assert delivery.attempts[0]["outcome"] == "it answered 500 Internal Server Error"
+    assert delivery.attempts[0]["outcome"] == "HTTP 500 Internal Server Error"
     assert tasks.sweep() == 0  # not yet
     for expected in (2, 3):
         Delivery.objects.update(due=timezone.now())
@@ -164,12 +160,12 @@ def test_a_failing_receiver_is_tried_again_later_and_the_log_tells_each_attempt(
     assert len({headers["Headgate-Delivery"] for headers, _ in hook.requests}) == 1
 
 
-def test_after_the_last_attempt_it_is_given_up_and_can_be_sent_again(
+def test_delivery_fails_after_the_last_attempt_and_can_be_retried(
     stuck: Broker, by: Actor, hook: Received, as_operator: APIClient
 ) -> None:
     hook.answers = [500] * tasks.TRIES
-    ruled(by, hook, [STUCK])
-    evaluator(Clock()).look()
+    create_rule(by, hook, [STUCK])
+    evaluator(Clock()).poll()
     for _ in range(tasks.TRIES):
         Delivery.objects.update(due=timezone.now())
         tasks.sweep()
@@ -180,25 +176,23 @@ def test_after_the_last_attempt_it_is_given_up_and_can_be_sent_again(
     assert Delivery.objects.get().state == DeliveryState.DONE
 
 
-def test_a_lost_message_is_found_by_the_sweep_and_a_doubled_one_sends_nothing_twice(
-    stuck: Broker, by: Actor, hook: Received
-) -> None:
-    ruled(by, hook, [STUCK])
+def test_sweep_finds_a_lost_task_and_a_duplicate_task_sends_nothing(stuck: Broker, by: Actor, hook: Received) -> None:
+    create_rule(by, hook, [STUCK])
     lost: list[int] = []
-    looking = evaluator(Clock())
-    looking.deliver = lost.append
-    looking.look()
+    alerts = evaluator(Clock())
+    alerts.deliver = lost.append
+    alerts.poll()
     assert not hook.requests
     assert tasks.sweep() == 1
     assert tasks.deliver(lost[0]) == "not due"
     assert len(hook.requests) == 1
 
 
-def test_a_delivery_whose_worker_died_is_taken_up_after_its_lease(stuck: Broker, by: Actor, hook: Received) -> None:
-    ruled(by, hook, [STUCK])
-    looking = evaluator(Clock())
-    looking.deliver = lambda number: None
-    looking.look()
+def test_delivery_of_a_killed_worker_is_retried_after_its_lease(stuck: Broker, by: Actor, hook: Received) -> None:
+    create_rule(by, hook, [STUCK])
+    alerts = evaluator(Clock())
+    alerts.deliver = lambda number: None
+    alerts.poll()
     Delivery.objects.update(lease_until=timezone.now() + dt.timedelta(seconds=30))
     assert tasks.sweep() == 0
     Delivery.objects.update(lease_until=timezone.now() - dt.timedelta(seconds=1))
@@ -206,14 +200,14 @@ def test_a_delivery_whose_worker_died_is_taken_up_after_its_lease(stuck: Broker,
     assert len(hook.requests) == 1
 
 
-def test_a_private_address_is_refused_until_an_administrator_allows_it(
+def test_private_address_is_refused_until_an_administrator_allows_it(
     broker: Broker, hook: Received, as_operator: APIClient, as_administrator: APIClient
 ) -> None:
     made = post(as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": hook.url})
     assert made.status_code == 201
     assert len(made.json()["secret"]) > 30
     assert made.json()["warning"].startswith(
-        "127.0.0.1 is not a public address: an administrator must allow its network"
+        "127.0.0.1 is not a public address: an administrator must first add its network"
     )
     number = made.json()["id"]
     tested = post(as_operator, f"{API}receivers/{number}/test/", {}).json()
@@ -232,13 +226,13 @@ def test_a_private_address_is_refused_until_an_administrator_allows_it(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"kind": "webhook", "url": "http://169.254.169.254/"}, "169.254.169.254 is never called: it is link-local"),
+        ({"kind": "webhook", "url": "http://169.254.169.254/"}, "169.254.169.254 cannot be allowed: it is link-local"),
         ({"kind": "webhook", "url": "https://[fd00::1]:8443/x"}, "fd00::1 is not a public address"),
         ({"kind": "webhook", "url": "http://no-such-host.invalid/"}, "no-such-host.invalid c"),
         ({"kind": "email", "recipients": ["team@example.org"]}, "no mail server is configured"),
     ],
 )
-def test_what_would_not_reach_a_receiver_is_said_when_it_is_saved(
+def test_saving_an_unreachable_receiver_returns_a_warning(
     broker: Broker, as_operator: APIClient, given: dict[str, Any], said: str
 ) -> None:
     made = post(as_operator, f"{API}receivers/", {"name": "hook", **given}).json()
@@ -247,12 +241,12 @@ def test_what_would_not_reach_a_receiver_is_said_when_it_is_saved(
     assert as_operator.patch(f"{API}receivers/{made['id']}/", again, format="json").json()["warning"].startswith(said)
 
 
-def test_a_name_that_takes_long_to_look_up_holds_up_nobody_who_saves(
+def test_slow_host_look_up_does_not_delay_saving_a_receiver(
     broker: Broker, as_operator: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = threading.Event()
-    monkeypatch.setattr("console.alerts.reaching.PATIENCE", 0.01)
-    monkeypatch.setattr("console.alerts.reaching.resolved", lambda *_: answered.wait(60))
+    monkeypatch.setattr("console.alerts.reachability.LOOKUP_TIMEOUT", 0.01)
+    monkeypatch.setattr("console.alerts.reachability.resolved", lambda *_: answered.wait(60))
     made = post(
         as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": "https://slow.example.org/"}
     )
@@ -260,14 +254,14 @@ def test_a_name_that_takes_long_to_look_up_holds_up_nobody_who_saves(
     assert made.json()["warning"] == "slow.example.org could not be looked up within 0.01 s"
 
 
-def test_mail_reaches_a_real_server_and_is_tried_again(stuck: Broker, by: Actor, settings: Any) -> None:
+def test_mail_is_retried_and_reaches_a_real_server(stuck: Broker, by: Actor, settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with smtp_receiver() as (box, port):
         settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
         box.refuse = 1
         receiver = editing.create_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
         editing.create_rule(by, {"name": "rule", "kinds": [STUCK], "receivers": [receiver.pk]})
-        evaluator(Clock()).look()
+        evaluator(Clock()).poll()
         delivery = Delivery.objects.get()
         assert delivery.state == DeliveryState.WAITING
         assert "come back later" in delivery.attempts[0]["outcome"]
@@ -279,7 +273,7 @@ def test_mail_reaches_a_real_server_and_is_tried_again(stuck: Broker, by: Actor,
         assert "Start a consumer." in str(mail.get_payload())
 
 
-def test_without_a_mail_server_it_says_so_at_once(broker: Broker, by: Actor) -> None:
+def test_mail_without_a_configured_server_fails_at_once(broker: Broker, by: Actor) -> None:
     receiver = editing.create_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
     delivery = editing.send_test(by, receiver)
     delivery.refresh_from_db()
@@ -287,10 +281,23 @@ def test_without_a_mail_server_it_says_so_at_once(broker: Broker, by: Actor) -> 
     assert "HEADGATE_MAIL_HOST" in delivery.attempts[0]["outcome"]
 
 
-# -- the interface ----------------------------------------------------------------------------------------------------
+# -- API --------------------------------------------------------------------------------------------------------------
 
 
-def test_rules_are_made_changed_and_removed_and_each_is_audited(broker: Broker, as_operator: APIClient) -> None:
+def test_former_name_of_send_resolved_still_works(broker: Broker, as_operator: APIClient) -> None:
+    made = post(as_operator, f"{API}rules/", {"name": "stuck", "kinds": [STUCK], "tell_resolved": False}).json()
+    assert (made["send_resolved"], made["tell_resolved"]) == (False, False)
+    url = f"{API}rules/{made['id']}/"
+    changed = as_operator.patch(url, {"version": 1, "tell_resolved": True}, format="json").json()
+    assert (changed["send_resolved"], changed["tell_resolved"]) == (True, True)
+    changed = as_operator.patch(url, {"version": 2, "send_resolved": False}, format="json").json()
+    assert (changed["send_resolved"], changed["tell_resolved"]) == (False, False)
+    assert post(as_operator, f"{API}rules/", {"name": "default", "kinds": [STUCK]}).json()["send_resolved"] is True
+    both = as_operator.patch(url, {"version": 3, "send_resolved": True, "tell_resolved": True}, format="json")
+    assert (both.status_code, list(both.json())) == (400, ["tell_resolved"])
+
+
+def test_creating_changing_and_deleting_a_rule_is_audited(broker: Broker, as_operator: APIClient) -> None:
     made = post(as_operator, f"{API}rules/", {"name": "stuck", "kinds": [STUCK], "pattern": "orders.>", "holds": 60})
     assert made.status_code == 201
     number = made.json()["id"]
@@ -324,16 +331,16 @@ def test_rules_are_made_changed_and_removed_and_each_is_audited(broker: Broker, 
     ],
     ids=str,
 )
-def test_bad_values_of_a_rule_are_named(broker: Broker, as_operator: APIClient, given: Any, field: str) -> None:
+def test_invalid_field_of_a_rule_is_named(broker: Broker, as_operator: APIClient, given: Any, field: str) -> None:
     refused = post(as_operator, f"{API}rules/", {"name": "a", "kinds": [STUCK], **given})
     assert refused.status_code == 400
     assert list(refused.json()) == [field]
 
 
-def test_a_viewer_sees_and_changes_nothing_and_sees_no_whole_url(
+def test_viewer_sees_rules_but_cannot_edit_and_sees_no_url(
     broker: Broker, by: Actor, as_viewer: APIClient, hook: Received
 ) -> None:
-    rule = ruled(by, hook, [STUCK])
+    rule = create_rule(by, hook, [STUCK])
     assert as_viewer.get(f"{API}rules/").status_code == 200
     (shown,) = as_viewer.get(f"{API}receivers/").json()
     assert "hook?" not in shown["url"]
@@ -346,27 +353,27 @@ def test_a_viewer_sees_and_changes_nothing_and_sees_no_whole_url(
     assert AuditEntry.objects.filter(user_name="vera", outcome="refused").count() == 4
 
 
-def test_a_silence_keeps_a_rule_back_until_it_is_ended(
+def test_silence_suppresses_notifications_until_it_ends(
     stuck: Broker, by: Actor, hook: Received, as_operator: APIClient
 ) -> None:
-    rule = ruled(by, hook, [STUCK])
+    rule = create_rule(by, hook, [STUCK])
     made = post(as_operator, f"{API}silences/", {"rule": rule.pk, "minutes": 5, "reason": "release"}).json()
-    evaluator(Clock()).look()
+    evaluator(Clock()).poll()
     assert not hook.requests
     assert as_operator.get(f"{API}").json()[0]["silenced"] is True
     assert as_operator.delete(f"{API}silences/{made['id']}/").status_code == 204
-    evaluator(Clock()).look()
+    evaluator(Clock()).poll()
     assert len(hook.requests) == 1
     assert as_operator.get(f"{API}log/").json()["results"][0]["deliveries"][0]["state"] == "done"
 
 
-def test_the_log_outlives_the_rule_and_the_receiver(
+def test_delivery_log_outlives_the_rule_and_the_receiver(
     stuck: Broker, by: Actor, hook: Received, as_viewer: APIClient
 ) -> None:
-    rule = ruled(by, hook, [STUCK])
-    evaluator(Clock()).look()
+    rule = create_rule(by, hook, [STUCK])
+    evaluator(Clock()).poll()
     editing.delete_rule(by, rule)
     editing.delete_receiver(by, Receiver.objects.get())
-    (told,) = as_viewer.get(f"{API}log/").json()["results"]
-    assert (told["rule_name"], told["deliveries"][0]["receiver_name"]) == ("rule", "hook")
+    (notification,) = as_viewer.get(f"{API}log/").json()["results"]
+    assert (notification["rule_name"], notification["deliveries"][0]["receiver_name"]) == ("rule", "hook")
     assert Notification.objects.count() == 1

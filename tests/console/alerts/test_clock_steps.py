@@ -1,4 +1,4 @@
-"""The clock is set by an hour, either way: alerts fire, are quiet and are silenced for as long as their rules want."""
+"""The clock is set by an hour, forward or back: pending periods, repeat intervals and silences keep their durations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from brokers.model import ObjectName
 from console.access.actor import Actor
 from console.alerts import editing
 from console.alerts.evaluator import Evaluator
-from console.alerts.judging import OVERLOOKED, Seen, judge
 from console.alerts.models import Alert, AlertState, Notification, Rule, Silence
+from console.alerts.transitions import MAX_GAP, Observation, evaluate
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,8 @@ ORDERS = "type=Queue,virtualhost=default,name=orders"
 
 @dataclass
 class World(Evaluator):
-    """An evaluator, the conditions that it finds, the seconds that pass and by how much the clock was set."""
+    """An evaluator with a fake clock. `seconds` have passed, the clock was set by `ahead`; `there`: the condition is
+    active."""
 
     links: Any = list
     deliver: Any = None
@@ -41,102 +42,104 @@ class World(Evaluator):
         self.now = lambda: self.began + dt.timedelta(seconds=self.seconds + self.ahead)
 
     def after(self, seconds: float, *, ahead: float = 0.0) -> list[str]:
-        """What has been told once so many more have passed, looking each second; the clock is set at the beginning."""
+        """Poll each second for `seconds`, after setting the clock, and return the phases of the notifications."""
         self.ahead += ahead
-        told: list[str] = []
+        phases: list[str] = []
         for _ in range(max(1, round(seconds))):
             before = set(Notification.objects.values_list("pk", flat=True))
             self.seconds += seconds / max(1, round(seconds))
-            self._look_at_the_clock()
+            self._check_clock()
             self._silences = list(Silence.objects.filter(until__gt=self.now()).values_list("pk", flat=True))
-            self._judge_all()
-            told += Notification.objects.exclude(pk__in=before).values_list("phase", flat=True)
-        return told
+            self._evaluate_all()
+            phases += Notification.objects.exclude(pk__in=before).values_list("phase", flat=True)
+        return phases
 
-    def _judge_all(self) -> None:
-        seen = [Seen(STUCK, ORDERS, "trouble", "held", "", ObjectName.parse(ORDERS))] if self.there else []
+    def _evaluate_all(self) -> None:
+        conditions = (
+            [Observation(STUCK, ORDERS, "trouble", "blocked", "", ObjectName.parse(ORDERS))] if self.there else []
+        )
         for rule in Rule.objects.all():
-            judged = judge(
+            evaluation = evaluate(
                 rule,
                 "local",
                 list(Alert.objects.filter(rule=rule)),
-                conditions=seen,
+                conditions=conditions,
                 events=(),
                 silences=list(Silence.objects.filter(until__gt=self.now())),
                 now=self.now(),
                 settled=True,
             )
-            self._keep(rule, "local", judged, self.now())
+            self._save(rule, "local", evaluation, self.now())
 
 
 @pytest.fixture
-def by_whom(operator: User) -> Actor:
+def actor(operator: User) -> Actor:
     return Actor(operator, "127.0.0.1")
 
 
-def ruled(by: Actor, **values: Any) -> World:
+def create_rule(by: Actor, **values: Any) -> World:
     editing.create_rule(by, {"name": "rule", "kinds": [STUCK], **values})
     world = World()
-    world._look_at_the_clock()
+    world._check_clock()
     return world
 
 
 @pytest.mark.domain("9 clock steps")
 @BOTH_WAYS
-def test_a_condition_must_last_as_long_as_the_rule_wants(by_whom: Actor, by: int) -> None:
-    world = ruled(by_whom, holds=60)
+def test_pending_period_keeps_its_duration(actor: Actor, by: int) -> None:
+    world = create_rule(actor, holds=60)
     assert world.after(30) == []
     assert world.after(29, ahead=by) == []
     assert world.after(3) == ["firing"]
     alert = Alert.objects.get()
-    assert abs((world.now() - alert.since).total_seconds() - 61) < 2, "since when, by the clock as it is now"
+    assert abs((world.now() - alert.since).total_seconds() - 61) < 2, "start time by the clock after the step"
 
 
 @BOTH_WAYS
-def test_what_was_told_is_not_told_again_and_its_end_is(by_whom: Actor, by: int) -> None:
-    world = ruled(by_whom, quiet=300)
+def test_repeat_interval_keeps_its_duration(actor: Actor, by: int) -> None:
+    world = create_rule(actor, quiet=300)
     assert world.after(20) == ["firing"]
     assert world.after(20, ahead=by) == []
     world.there = False
     assert world.after(20) == ["resolved"]
     world.there = True
-    assert world.after(200, ahead=-by) == [], "it is quiet for 300 seconds"
+    assert world.after(200, ahead=-by) == [], "the repeat interval is 300 seconds"
     assert world.after(110) == ["firing"]
 
 
 @BOTH_WAYS
-def test_a_silence_lasts_as_long_as_was_asked_for(by_whom: Actor, by: int) -> None:
-    world = ruled(by_whom)
+def test_silence_keeps_its_duration(actor: Actor, by: int) -> None:
+    world = create_rule(actor)
     rule = Rule.objects.get()
-    silence = editing.create_silence(by_whom, {"rule": rule.pk, "minutes": 2})
+    silence = editing.create_silence(actor, {"rule": rule.pk, "minutes": 2})
     Silence.objects.filter(pk=silence.pk).update(until=world.now() + dt.timedelta(minutes=2))
     assert world.after(30) == []
     assert world.after(85, ahead=by) == []
     assert world.after(8) == ["firing"]
 
 
-def test_a_silence_that_was_made_after_the_clock_was_set_is_left_as_it_is(by_whom: Actor) -> None:
-    world = ruled(by_whom)
+def test_silence_created_after_the_step_is_not_shifted(actor: Actor) -> None:
+    world = create_rule(actor)
     world.after(5)
     world.ahead += HOUR
-    silence = editing.create_silence(by_whom, {"rule": Rule.objects.get().pk, "minutes": 2})
+    silence = editing.create_silence(actor, {"rule": Rule.objects.get().pk, "minutes": 2})
     Silence.objects.filter(pk=silence.pk).update(until=world.now() + dt.timedelta(minutes=2))
     world.after(1)
     assert Silence.objects.get().until - world.now() < dt.timedelta(minutes=2)
 
 
 @BOTH_WAYS
-def test_set_while_nobody_looked_a_condition_begins_again_and_none_fires_for_it(by_whom: Actor, by: int) -> None:
-    world = ruled(by_whom, holds=60)
+def test_step_while_no_evaluator_ran_restarts_the_pending_period(actor: Actor, by: int) -> None:
+    world = create_rule(actor, holds=60)
     world.after(30)
     again = World(began=world.began, seconds=world.seconds, ahead=world.ahead + by)
     assert again.after(58) == []
     assert again.after(5) == ["firing"]
-    assert OVERLOOKED < HOUR
+    assert MAX_GAP < HOUR
 
 
-def test_set_back_while_nobody_looked_nothing_is_quiet_for_an_hour(by_whom: Actor) -> None:
-    world = ruled(by_whom, quiet=30)
+def test_step_back_while_no_evaluator_ran_does_not_extend_the_repeat_interval(actor: Actor) -> None:
+    world = create_rule(actor, quiet=30)
     assert world.after(10) == ["firing"]
     world.there = False
     assert world.after(12) == ["resolved"]

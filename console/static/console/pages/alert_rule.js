@@ -66,7 +66,7 @@ async function show() {
           holds: 60,
           quiet: 900,
           depth: 0,
-          tell_resolved: true,
+          send_resolved: true,
           receivers: [],
           broker: "",
           virtualhost: "",
@@ -96,8 +96,8 @@ async function show() {
       value: rule.quiet,
       choices: times(rule.quiet, "none"),
     }),
-    plainField("tell_resolved", "Send resolved notification", {
-      value: rule.tell_resolved,
+    plainField("send_resolved", "Send resolved notification", {
+      value: rule.send_resolved,
       choices: [
         ["true", "yes"],
         ["false", "no"],
@@ -156,7 +156,7 @@ async function show() {
       holds: Number(given.holds),
       quiet: Number(given.quiet),
       depth: Number(given.depth),
-      tell_resolved: given.tell_resolved === "true",
+      send_resolved: given.send_resolved === "true",
       kinds: ticked("kind"),
       receivers: ticked("receiver").map(Number),
     };

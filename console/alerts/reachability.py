@@ -1,6 +1,6 @@
-"""Whether a receiver can be told anything as things are now: said when it is saved, and not first when an alert fails.
+"""Check whether a receiver is reachable, when it is saved: a warning then is better than a failed alert later.
 
-It is saved all the same: an administrator may allow a network later, and a name may be known to come.
+It is only a warning: an administrator may allow the network later, and a host name may not be registered yet.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from django.conf import settings
 from console.alerts.addresses import NotAllowed, network_of, resolved, url_of
 from console.alerts.models import AllowedNetwork, Kind, Receiver
 
-#: Seconds to look up a name: who saves waits for it.
-PATIENCE = 2.0
+#: Seconds to look up a host name, while the user who saves the receiver waits.
+LOOKUP_TIMEOUT = 2.0
 
-NO_MAIL_SERVER = "no mail server is configured: set HEADGATE_MAIL_HOST and start the worker again"
+NO_MAIL_SERVER = "no mail server is configured: set HEADGATE_MAIL_HOST and restart the worker"
 
 
 def delivery_warning(receiver: Receiver) -> str:
-    """Why nothing would reach it now, a sentence; empty: nothing is known to be in the way."""
+    """Return why deliveries would fail now, as a sentence; empty if there is no known obstacle."""
     if receiver.kind == Kind.EMAIL:
         return "" if settings.EMAIL_HOST else NO_MAIL_SERVER
     url = url_of(receiver.url)
     assert url.hostname is not None
     allowed = [network_of(each.network) for each in AllowedNetwork.objects.all()]
-    looking = ThreadPoolExecutor(1)
+    executor = ThreadPoolExecutor(1)
     try:
-        looking.submit(resolved, url.hostname, url.port or 443, allowed).result(PATIENCE)
+        executor.submit(resolved, url.hostname, url.port or 443, allowed).result(LOOKUP_TIMEOUT)
     except NotAllowed as error:
         return str(error)
     except (Late, UnicodeError):
-        return f"{url.hostname} could not be looked up within {PATIENCE:g} s"
+        return f"{url.hostname} could not be looked up within {LOOKUP_TIMEOUT:g} s"
     except socket.gaierror as error:
         return f"{url.hostname} cannot be found: {error.strerror}"
     except OSError as error:
         return f"{url.hostname} cannot be looked up: {error}"
     finally:
-        looking.shutdown(wait=False)
+        executor.shutdown(wait=False)
     return ""

@@ -1,7 +1,7 @@
-"""The plain conditions of a queue that a rule may name: overfull, producers blocked, stopped, dead letters, depth.
+"""Conditions of a queue that only rules have: overfull, producers blocked, stopped, dead letters, depth.
 
-Nothing need be wrong with such a queue, so the console does not show them as conditions; a rule says for how long one
-must last before that is too long. Pure: rows in, what is seen out.
+They are normal for a while, so the console does not list them as conditions; a rule's pending period says how long is
+too long. Pure: rows of queues in, observations out.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from brokers.model import ObjectName
-from console.alerts.judging import Seen, within
 from console.alerts.models import Rule
+from console.alerts.transitions import Observation, within
 
 Row = Mapping[str, Any]
 
 OVERFULL, BLOCKED, STOPPED = "overfull", "producers-blocked", "stopped"
 DEAD_LETTERS, DEPTH = "dead-letters", "depth-above"
 
-#: kind -> title for people.
-PLAIN: Mapping[str, str] = {
+#: Title by kind.
+QUEUE_CONDITIONS: Mapping[str, str] = {
     OVERFULL: "Overfull",
     BLOCKED: "Producers blocked",
     STOPPED: "Stopped by an operator",
@@ -29,9 +29,11 @@ PLAIN: Mapping[str, str] = {
 }
 
 
-def of_rule(rule: Rule, broker: str, rows: Iterable[Row], dead_letter_queues: Collection[str]) -> Iterator[Seen]:
-    """What the rule is about in these queues. `dead_letter_queues`: texts of object names."""
-    kinds = [kind for kind in PLAIN if kind in rule.kinds]
+def matching_conditions(
+    rule: Rule, broker: str, rows: Iterable[Row], dead_letter_queues: Collection[str]
+) -> Iterator[Observation]:
+    """Yield the conditions of the rule that these queues meet. `dead_letter_queues`: object names as text."""
+    kinds = [kind for kind in QUEUE_CONDITIONS if kind in rule.kinds]
     if not rule.enabled or not kinds:
         return
     for row in rows:
@@ -43,18 +45,18 @@ def of_rule(rule: Rule, broker: str, rows: Iterable[Row], dead_letter_queues: Co
             about = about or ObjectName.parse(row["object"])
             if within(rule, broker, about):
                 severity, saw, advice, since = found
-                yield Seen(kind, row["object"], severity, saw, advice, about, since)
+                yield Observation(kind, row["object"], severity, saw, advice, about, since)
 
 
-#: Severity, what was seen, what to do, since when (None: since it was seen first).
+#: Severity, evidence, recommended action, start (None: when it is first observed).
 _Found = tuple[str, str, str, dt.datetime | None] | None
 
 
 def _overfull(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
     if not row["state"].startswith("OVERFULL"):
         return None
-    saw = f"It is overfull: {row['depth_messages']:,} messages wait; blocked producers: {row['blocked_producers']:,}."
-    return "trouble", saw, "See why it is blocked, and what its consumers do.", _moment(row.get("overfull_since"))
+    saw = f"The queue is overfull: {row['depth_messages']:,} messages; blocked producers: {row['blocked_producers']:,}."
+    return "trouble", saw, "Check why it is blocked, and its consumers.", _moment(row.get("overfull_since"))
 
 
 def _blocked(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
@@ -62,31 +64,31 @@ def _blocked(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
         return None
     saw = f"Blocked producers: {row['blocked_producers']:,} of {row['producers']:,}."
     since = [at for at in (row.get("overfull_since"), row.get("stopped_since")) if at]
-    return "trouble", saw, "See why they are blocked.", _moment(min(since, default=None))
+    return "trouble", saw, "Check why they are blocked.", _moment(min(since, default=None))
 
 
 def _stopped(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
     if not row["state"].endswith("STOPPED"):
         return None
-    whys = [
+    reasons = [
         f"{s.get('reason') or 'no reason given'} ({s.get('actor') or 'the broker'})" for s in row.get("stops") or ()
     ]
-    saw = f"Its producers are stopped: {'; '.join(whys)}." if whys else "Its producers are stopped."
-    return "warning", saw, "Start them again, unless they are stopped on purpose.", _moment(row.get("stopped_since"))
+    saw = f"Its producers are stopped: {'; '.join(reasons)}." if reasons else "Its producers are stopped."
+    return "warning", saw, "Start them again, unless the stop is intended.", _moment(row.get("stopped_since"))
 
 
 def _dead_letters(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
     if row["object"] not in dead or not row["depth_messages"]:
         return None
-    saw = f"Dead letters wait in it: {row['depth_messages']:,}."
-    return "warning", saw, "Look at the messages: consume them once their cause is mended.", None
+    saw = f"Dead letters in the queue: {row['depth_messages']:,}."
+    return "warning", saw, "Inspect the messages, fix the cause, then consume them.", None
 
 
 def _deep(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
     if row["depth_messages"] <= rule.depth:
         return None
     saw = f"Its depth is {row['depth_messages']:,} messages, above {rule.depth:,}."
-    return "warning", saw, "See whether its consumers keep up.", None
+    return "warning", saw, "Check whether its consumers keep up.", None
 
 
 _FINDERS: Mapping[str, Callable[[Row, Rule, Collection[str]], _Found]] = {
@@ -103,8 +105,8 @@ def _moment(ms: int | None) -> dt.datetime | None:
 
 
 def dead_letter_queues(rows: Iterable[Row], scopes: Iterable[Row]) -> frozenset[str]:
-    """Texts of the names of the queues that are set as the dead-letter queue of a queue, or of a scope that queues
-    inherit from: virtual hosts, patterns, exchanges, the broker. One of the broker is one in every virtual host."""
+    """Return the object names, as text, of queues that are the dead-letter queue of a queue or of a scope that queues
+    inherit from: virtual host, pattern, exchange or broker. The broker's setting applies in every virtual host."""
     named = {(scope.get("virtualhost") or scope.get("host") or "", scope.get("dead_letter_queue")) for scope in scopes}
     listed = list(rows)
     named |= {(row["virtualhost"], row.get("dead_letter_queue")) for row in listed}

@@ -1,4 +1,4 @@
-"""Real receivers on loopback: an HTTP server and an SMTP server that keep what they got."""
+"""Real receivers on loopback: an HTTP server and an SMTP server that record requests and mails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiosmtpd.controller import Controller
 
 @dataclass
 class Received:
-    """`answers`: statuses of the next requests, then 200. `headers`: of the answers."""
+    """Recorded requests. `answers`: statuses of the next responses, then 200. `headers`: of the responses."""
 
     url: str = ""
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)

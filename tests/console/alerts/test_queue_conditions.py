@@ -1,4 +1,4 @@
-"""Rules about plain cases: overfull, blocked, stopped, dead letters, depth; for at least a time, and resolved."""
+"""Rules about queue conditions: overfull, blocked, stopped, dead letters, depth."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from brokers.model import object_name
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import Alert, Notification, Rule
-from console.alerts.plain import PLAIN, dead_letter_queues, of_rule
-from tests.console.alerts.test_judging import ORDERS, T0, World
+from console.alerts.queue_conditions import QUEUE_CONDITIONS, dead_letter_queues, matching_conditions
+from tests.console.alerts.test_transitions import ORDERS, T0, World
 from tests.console.conftest import Broker, until
 
 
@@ -43,44 +43,44 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kind", PLAIN)
-def test_it_fires_when_it_has_lasted_so_long_and_resolves(kind: str) -> None:
+@pytest.mark.parametrize("kind", QUEUE_CONDITIONS)
+def test_condition_fires_after_the_pending_period_and_resolves(kind: str) -> None:
     world = World(kinds=[kind], holds=600, depth=100)
 
-    def seen(bad: bool) -> Any:
+    def observed(bad: bool) -> Any:
         rows = [row(**CASES[kind]) if bad else row()]
-        return of_rule(world.rule, "local", rows, {ORDERS})
+        return matching_conditions(world.rule, "local", rows, {ORDERS})
 
-    assert world.told(*seen(True), at=0) == {}
+    assert world.notified(*observed(True), at=0) == {}
     for at in range(30, 600, 30):
-        assert world.told(*seen(True), at=at) == {}
-    assert world.told(*seen(True), at=600) == {"firing": 1}
-    assert world.told(*seen(True), at=630) == {}
-    assert world.told(*seen(False), at=660) == {"resolved": 1}
+        assert world.notified(*observed(True), at=at) == {}
+    assert world.notified(*observed(True), at=600) == {"firing": 1}
+    assert world.notified(*observed(True), at=630) == {}
+    assert world.notified(*observed(False), at=660) == {"resolved": 1}
 
 
 @pytest.mark.parametrize("kind", ["overfull", "producers-blocked", "stopped"])
-def test_a_forgotten_one_counts_from_when_it_began_and_not_from_the_first_look(kind: str) -> None:
+def test_pending_period_starts_when_the_condition_began(kind: str) -> None:
     world = World(kinds=[kind], holds=3600)
-    assert world.told(*of_rule(world.rule, "local", [row(**CASES[kind])], ()), at=7200) == {"firing": 1}
+    assert world.notified(*matching_conditions(world.rule, "local", [row(**CASES[kind])], ()), at=7200) == {"firing": 1}
 
 
-def test_one_that_ended_and_began_again_between_two_looks_starts_again() -> None:
+def test_condition_that_restarted_between_two_polls_is_pending_again() -> None:
     world = World(kinds=["overfull"], holds=60)
-    world.look(*of_rule(world.rule, "local", [row(**CASES["overfull"])], ()), at=50)
+    world.evaluate(*matching_conditions(world.rule, "local", [row(**CASES["overfull"])], ()), at=50)
     again = row(state="OVERFULL", overfull_since=ms(55))
-    assert world.told(*of_rule(world.rule, "local", [again], ()), at=70) == {}
-    assert world.told(*of_rule(world.rule, "local", [again], ()), at=115) == {"firing": 1}
+    assert world.notified(*matching_conditions(world.rule, "local", [again], ()), at=70) == {}
+    assert world.notified(*matching_conditions(world.rule, "local", [again], ()), at=115) == {"firing": 1}
 
 
-def test_depth_at_the_limit_and_queues_outside_the_scope_are_not_meant() -> None:
+def test_depth_at_the_threshold_and_queues_outside_the_scope_do_not_match() -> None:
     rule = Rule(kinds=["depth-above"], depth=100, pattern="orders.>")
-    assert not list(of_rule(rule, "local", [row(depth_messages=100)], ()))
+    assert not list(matching_conditions(rule, "local", [row(depth_messages=100)], ()))
     bills = row(object="type=Queue,virtualhost=default,name=bills", name="bills", depth_messages=500)
-    assert not list(of_rule(rule, "local", [bills], ()))
+    assert not list(matching_conditions(rule, "local", [bills], ()))
 
 
-def test_dead_letter_queues_are_those_that_a_queue_a_host_or_the_broker_names() -> None:
+def test_dead_letter_queues_of_queues_hosts_and_the_broker_are_found() -> None:
     def queue(name: str, **values: Any) -> dict[str, Any]:
         return row(object=str(object_name("Queue", virtualhost="default", name=name)), name=name, **values)
 
@@ -91,7 +91,7 @@ def test_dead_letter_queues_are_those_that_a_queue_a_host_or_the_broker_names() 
 
 
 @pytest.mark.django_db
-def test_dead_letters_of_a_live_broker_make_an_alert_by_the_policy_that_names_their_queue(broker: Broker) -> None:
+def test_dead_letters_of_a_live_broker_fire_an_alert(broker: Broker) -> None:
     def letters(memory: Any) -> None:
         memory.management.create(
             object_name("Policy", virtualhost="default", pattern="orders.>"), {"dead_letter_queue": "dead"}
@@ -105,7 +105,7 @@ def test_dead_letters_of_a_live_broker_make_an_alert_by_the_policy_that_names_th
     dead = str(object_name("Queue", virtualhost="default", name="dead"))
     until(lambda: (link.queue(dead) or {}).get("depth_messages") == 3)
     Rule.objects.create(name="letters", kinds=["dead-letters"], holds=0)
-    Evaluator(lambda: [link], lambda number: None, now=lambda: T0 + dt.timedelta(days=3650)).look()
+    Evaluator(lambda: [link], lambda number: None, now=lambda: T0 + dt.timedelta(days=3650)).poll()
     alert = Alert.objects.get()
-    assert (alert.kind, alert.object, alert.saw) == ("dead-letters", dead, "Dead letters wait in it: 3.")
+    assert (alert.kind, alert.object, alert.saw) == ("dead-letters", dead, "Dead letters in the queue: 3.")
     assert Notification.objects.get().phase == "firing"
