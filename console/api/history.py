@@ -1,6 +1,6 @@
-"""What the history tells: series, top lists, heat map, episodes, events of an incident; and downloads of rows.
+"""The recorded history: time series, top lists, heat map, episodes, events of an incident; and their downloads.
 
-Read only. Any broker that was recorded or imported may be asked about, whether this console is connected to it or not.
+Read only. It covers every recorded or imported broker, whether this console is connected to it or not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from console.api.history_reading import (
     queue_in,
     range_in,
 )
-from console.api.history_why import shown
+from console.api.history_why import render_events
 from console.api.reading import MAX_PAGE_SIZE, choice_in, choices_in, number_in
 from console.api.strict import StrictAPIView
 from console.history.query import blocked, catalog, episode_list, incident
@@ -36,11 +36,11 @@ _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
 _SORTS = tuple(f"{sign}{name}" for name in episode_list.SORTS for sign in ("", "-"))
 
 
-class KnownView(StrictAPIView):
+class HistoryCatalogView(StrictAPIView):
     @extend_schema(
-        responses={200: shapes.Known, **shapes.REFUSALS},
-        summary="What the history knows of",
-        description="`recorded` is false until the first rows are there; `brokers` is empty then.",
+        responses={200: shapes.HistoryCatalog, **shapes.REFUSALS},
+        summary="List recorded brokers",
+        description="While nothing has been processed, `recorded` is false and `brokers` is empty.",
     )
     def get(self, request: Request) -> Response:
         try:
@@ -51,15 +51,15 @@ class KnownView(StrictAPIView):
         return Response({"recorded": bool(brokers), "landed": landed, "now": now_ms(), "brokers": brokers})
 
 
-class QueuesKnownView(StrictAPIView):
+class HistoryQueuesView(StrictAPIView):
     @extend_schema(
         parameters=[
             shapes.BROKER,
-            schema.parameter("search", "Text that must occur in the queue's name."),
+            schema.parameter("search", "Text in the queue's name."),
             schema.parameter("count", "1 to 500.", int, default=100),
         ],
-        responses={200: shapes.KnownQueue(many=True), **shapes.REFUSALS},
-        summary="Queues that the history knows",
+        responses={200: shapes.RecordedQueue(many=True), **shapes.REFUSALS},
+        summary="List recorded queues",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -74,21 +74,24 @@ class SeriesView(StrictAPIView):
             *shapes.QUEUE,
             *shapes.RANGE,
             schema.parameter(
-                "resolution", "Of the points; `auto`: what fits the range.", enum=_RESOLUTIONS, default="auto"
+                "resolution",
+                "Resolution of the points; `auto`: chosen by the length of the range.",
+                enum=_RESOLUTIONS,
+                default="auto",
             ),
         ],
         responses={200: shapes.Series, **shapes.REFUSALS},
-        summary="One queue over time",
-        description="Depth, levels as they were then, rates, and time overfull and stopped. Null is not known, never 0;"
-        " `unwatched` are the spans in which nobody looked.",
+        summary="Get a queue's time series",
+        description="Depth, limits of that time, rates, overfull time and stopped time. Null means no data, never 0;"
+        " `unwatched` lists the spans that were not recorded.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
         queue = queue_in(query)
         begin, end = range_in(query)
-        asked = choice_in(query, "resolution", _RESOLUTIONS, "auto")
+        resolution = choice_in(query, "resolution", _RESOLUTIONS, "auto")
         try:
-            found = series(history(request), queue, begin, end, asked=asked, now=now_ms())
+            found = series(history(request), queue, begin, end, resolution=resolution, now=now_ms())
         except ValueError as error:
             raise InvalidValue({"resolution": str(error)}) from None
         about = {"broker": queue.broker, "virtualhost": queue.virtualhost, "queue": queue.name}
@@ -100,12 +103,12 @@ class TopView(StrictAPIView):
         parameters=[
             shapes.BROKER,
             *shapes.RANGE,
-            schema.parameter("of", "What is listed.", enum=list(blocked.SUBJECTS), default="queues"),
+            schema.parameter("of", "What to list.", enum=list(blocked.SUBJECTS), default="queues"),
             shapes.MEASURE,
             schema.parameter("count", "1 to 500.", int, default=10),
         ],
         responses={200: shapes.Top, **shapes.REFUSALS},
-        summary="Who lost the most time",
+        summary="List the most blocked queues, producers or virtual hosts",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -129,11 +132,11 @@ class HeatView(StrictAPIView):
             shapes.BROKER,
             *shapes.RANGE,
             shapes.MEASURE,
-            schema.parameter("count", "Queues, those that lost the most: 1 to 100.", int, default=25),
+            schema.parameter("count", "Number of queues, the most blocked first: 1 to 100.", int, default=25),
         ],
         responses={200: shapes.Heat, **shapes.REFUSALS},
-        summary="Blocked time by queue and time",
-        description="A value is the ms lost by the queue in the slot after `at`; null where nobody looked.",
+        summary="Get blocked time by queue and time slot",
+        description="Each value is the queue's ms of the measure in the slot that starts at `at`; null: not recorded.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -171,9 +174,9 @@ def _episodes_in(request: Request) -> episode_list.Wanted:
 _EPISODES = [
     *shapes.MAYBE_QUEUE,
     *shapes.RANGE,
-    schema.parameter("kind", "Only of this kind.", enum=list(episode_list.KINDS)),
-    schema.parameter("search", "Text in the queue, scope, actor, reasons or what released it."),
-    schema.parameter("sort", "By what; - before it for descending.", enum=_SORTS, default="-start"),
+    schema.parameter("kind", "Only episodes of this kind.", enum=list(episode_list.KINDS)),
+    schema.parameter("search", "Text in the queue, scope, actor, reasons or cause of the end."),
+    schema.parameter("sort", "Sort order; `-` for descending.", enum=_SORTS, default="-start"),
 ]
 
 
@@ -181,8 +184,9 @@ class EpisodesView(StrictAPIView):
     @extend_schema(
         parameters=[*_EPISODES, *schema.PAGE],
         responses={200: schema.page_of(shapes.Episode), **shapes.REFUSALS},
-        summary="Episodes: from overfull to underfull, from a stop to its start",
-        description="Those that touch the range. Asked for one queue, operators' stops that covered it are among them.",
+        summary="List episodes",
+        description="An episode lasts from overfull to underfull, or from an operator's stop to the start. Lists"
+        " those that overlap the range; for one queue, operators' stops that covered it, too.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -196,7 +200,7 @@ class EpisodesFileView(StrictAPIView):
     @extend_schema(
         parameters=[*_EPISODES, shapes.FILE],
         responses={(200, "application/octet-stream"): shapes.FILE_ANSWER, **shapes.REFUSALS},
-        summary="Episodes as a file",
+        summary="Export episodes",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         kind = choice_in(request.query_params, "as", FILES, "csv")
@@ -223,9 +227,9 @@ def _events_in(request: Request) -> incident.Wanted:
 _EVENTS = [
     *shapes.MAYBE_QUEUE,
     *shapes.RANGE,
-    schema.parameter("kind", "Only of this kind; several: any of them.", many=True),
-    schema.parameter("group", "Only of this group; several: any of them.", enum=list(incident.GROUPS), many=True),
-    schema.parameter("search", "Text in the line of the log, the object, client, actor or reason."),
+    schema.parameter("kind", "Only events of this kind. May be repeated.", many=True),
+    schema.parameter("group", "Only events of this group. May be repeated.", enum=list(incident.GROUPS), many=True),
+    schema.parameter("search", "Text in the log line, object, client, actor or reason."),
 ]
 
 
@@ -233,13 +237,13 @@ class HistoryEventsView(StrictAPIView):
     @extend_schema(
         parameters=[
             *_EVENTS,
-            schema.parameter("order", "Of time.", enum=["ascending", "descending"], default="ascending"),
+            schema.parameter("order", "Order by time.", enum=["ascending", "descending"], default="ascending"),
             *schema.PAGE,
         ],
         responses={200: shapes.EventPage, **shapes.REFUSALS},
-        summary="What happened in a range, in order",
-        description="Events of flow control, operators' edits and actions, and the broker's own. Asked for one queue,"
-        " what was done to scopes and policies that it lies in is among them. `groups` counts all that match.",
+        summary="List events",
+        description="Events of flow control, operators' edits and actions, and broker events. For one queue, the list"
+        " includes changes of the scopes and policies that apply to it. `groups` counts all matching events.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -247,7 +251,7 @@ class HistoryEventsView(StrictAPIView):
         size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
         order = choice_in(query, "order", ("ascending", "descending"), "ascending")
         found = incident.page(history(request), _events_in(request), number, size, newest_first=order == "descending")
-        results = shown(found["events"])
+        results = render_events(found["events"])
         return Response(
             {"count": found["count"], "groups": found["groups"], "page": number, "page_size": size, "results": results}
         )
@@ -257,7 +261,7 @@ class HistoryEventsFileView(StrictAPIView):
     @extend_schema(
         parameters=[*_EVENTS, shapes.FILE],
         responses={(200, "application/octet-stream"): shapes.FILE_ANSWER, **shapes.REFUSALS},
-        summary="Events as a file",
+        summary="Export events",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         kind = choice_in(request.query_params, "as", FILES, "csv")

@@ -1,4 +1,4 @@
-"""Rows of the history as a file that is sent while it is read: CSV for spreadsheets, Parquet for everything else."""
+"""Streamed export of history rows: CSV for spreadsheets, Parquet for other programs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ KINDS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.pa
 
 
 def download(request: HttpRequest, rows: pa.RecordBatchReader, kind: str, name: str) -> StreamingHttpResponse:
-    """`name`: of the file, without its ending."""
+    """Stream the rows as a file. `kind`: of `KINDS`; `name`: file name without its extension."""
     parts = _csv(rows, rows.schema) if kind == "csv" else _parquet(rows, rows.schema)
     return streamed(request, parts, KINDS[kind], f"{name}.{kind}")
 
 
-class _Taken(io.BytesIO):
-    """What was written since it was last taken."""
+class _DrainedBuffer(io.BytesIO):
+    """A buffer of the bytes written since the last `take`."""
 
     def take(self) -> bytes:
         content = self.getvalue()
@@ -35,16 +35,16 @@ class _Taken(io.BytesIO):
 def _csv(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[bytes]:
     import pyarrow.csv as pacsv
 
-    buffer = _Taken()
+    buffer = _DrainedBuffer()
     with pacsv.CSVWriter(buffer, schema) as writer:
         for batch in batches:
-            writer.write_batch(_harmless(batch))
+            writer.write_batch(_escape_formulas(batch))
             yield buffer.take()
     yield buffer.take()
 
 
-def _harmless(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Texts that a spreadsheet would take for a formula begin with an apostrophe: clients choose their own names."""
+def _escape_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Prefix text that a spreadsheet would run as a formula with an apostrophe: clients choose their own names."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -58,7 +58,7 @@ def _harmless(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _parquet(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
-    sent = _Sent()
+    sent = _ForwardOnlyFile()
     with pq.ParquetWriter(sent, schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
@@ -66,8 +66,8 @@ def _parquet(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[b
     yield sent.take()
 
 
-class _Sent(io.RawIOBase):
-    """A file that is written once from its beginning to its end and keeps only what has not been sent."""
+class _ForwardOnlyFile(io.RawIOBase):
+    """A file written sequentially that buffers only what has not been sent."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What is common to requests about the history: the tables, time ranges, and which queue of which broker."""
+"""Common parts of the history's API calls: access to the tables, and parameters for time range, broker and queue."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from console.history.storage.durations import DAY
 from console.history.storage.queue_key import QueueKey
 from console.history.storage.reader import Reader, reader_of
 
-#: Days and hours are kept for about three years; what is older is not asked for by mistake only.
+#: Hours and days are retained for about three years; a longer range, in ms, is a mistake.
 LONGEST = 1200 * DAY
 _DEFAULT = DAY
-#: A clock that is a little ahead is no mistake.
+#: Tolerance for clocks that are ahead, in ms.
 _AHEAD = 2 * DAY
 
 
 def history(request: Request) -> Reader:
-    """The history of this console, as far as who asks may see it."""
+    """Return a reader of the rows that the user has permission to view."""
     return as_visible(whole_history(), rights_in(request._request))
 
 
 def whole_history() -> Reader:
-    """All of it; its tables are opened once in a process."""
+    """Return the process's shared reader of all rows."""
     return reader_of(settings.HEADGATE_HISTORY_URL)
 
 
@@ -38,36 +38,36 @@ def now_ms() -> int:
 
 
 def range_in(query: Mapping[str, str], *, longest: int = LONGEST, default: int = _DEFAULT) -> tuple[int, int]:
-    """`from` and `until`, ms; left out: the last day. Raises InvalidValue."""
+    """Return `from` and `until`, ms; by default the last day. Raises InvalidValue."""
     return range_of(time_in(query, "from"), time_in(query, "until"), longest=longest, default=default)
 
 
 def range_of(
     begin: int | None, until: int | None, *, longest: int = LONGEST, default: int = _DEFAULT
 ) -> tuple[int, int]:
-    """The range, ms; None: until now, from `default` before its end. Raises InvalidValue."""
+    """Return the range, ms. `until` defaults to now, `begin` to `default` ms before `until`. Raises InvalidValue."""
     now = now_ms()
     until = now if until is None else until
     begin = until - default if begin is None else begin
     if begin >= until:
         raise InvalidValue({"from": f"from is {begin}: it must be before until, {until}"})
     if begin > now + _AHEAD:
-        raise InvalidValue({"from": f"from is {begin}: that is in the future"})
+        raise InvalidValue({"from": f"from is {begin}: it is in the future"})
     if until - begin > longest:
         days, most = (until - begin) // DAY, longest // DAY
-        raise InvalidValue({"from": f"from {begin} to until are {days:,} days: at most {most:,} are answered"})
+        raise InvalidValue({"from": f"the range from {begin} has {days:,} days: the maximum is {most:,}"})
     return begin, until
 
 
 def broker_in(query: Mapping[str, str]) -> str:
-    """The broker's name in the history; imported logs have names that are not configured. Empty: all."""
+    """Return the broker's name in the history, which may be an imported log's; empty: all brokers."""
     return query.get("broker", "").strip()
 
 
 def queue_in(query: Mapping[str, str]) -> QueueKey:
-    """`broker`, `virtualhost` and `queue`; without a broker the first configured one. Raises InvalidValue."""
+    """Return the queue's key; without `broker` that of the first configured broker. Raises InvalidValue."""
     if not query.get("queue"):
-        raise InvalidValue({"queue": "queue is missing: it is the queue's name"})
+        raise InvalidValue({"queue": "queue is required: the queue's name"})
     return queue_of(broker_in(query), query.get("virtualhost", ""), query["queue"])
 
 
@@ -76,5 +76,5 @@ def queue_of(broker: str, virtualhost: str, queue: str) -> QueueKey:
 
 
 def maybe_queue_in(query: Mapping[str, str]) -> QueueKey | None:
-    """As `queue_in`; None if no queue is named."""
+    """As `queue_in`, but None if the request names no queue."""
     return queue_in(query) if query.get("queue") else None

@@ -1,4 +1,4 @@
-"""What if a queue had other limits, and which ones its recorded traffic asks for."""
+"""Simulation of a queue's recorded traffic under other limits, and recommendations derived from it."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class WhatIfLimits(serializers.Serializer[Any]):
 
 
 class WhatIfOutcome(WhatIfLimits):
-    episodes = _count("Times that it would have been overfull.")
-    blocked_ms = _count("How long its producers would have been held.")
-    longest_ms = _count("The longest of those times.")
-    peak_messages = _count("The greatest depth in messages.")
-    peak_bytes = _count("The greatest depth in bytes: the memory or disk that it needs.")
+    episodes = _count("Simulated episodes in which the queue is overfull.")
+    blocked_ms = _count("Simulated overfull time.")
+    longest_ms = _count("The longest simulated episode.")
+    peak_messages = _count("Highest simulated depth in messages.")
+    peak_bytes = _count("Highest simulated depth in bytes: the required memory or disk.")
 
 
 class WhatIfAdvice(serializers.Serializer[Any]):
     kind = serializers.CharField(help_text=f"{', '.join(recommendations.KINDS[:-1])} or {recommendations.KINDS[-1]}.")
-    text = serializers.CharField(help_text="A sentence for people.")
-    limits = WhatIfOutcome(allow_null=True, help_text="What to set instead, and what that would have come to.")
+    text = serializers.CharField(help_text="The recommendation as a sentence.")
+    limits = WhatIfOutcome(allow_null=True, help_text="The recommended limits with their simulated result; null: none.")
 
 
 class WhatIfCandidate(serializers.Serializer[Any]):
@@ -70,11 +70,11 @@ WhatIfRequest = type(
     "WhatIfRequest",
     (serializers.Serializer,),
     {
-        "broker": TextField("Left out: the first configured one.", default="", allow_null=True),
-        "virtualhost": TextField("Left out: default.", default="", allow_null=True),
+        "broker": TextField("Name of the broker; default: the first configured one.", default="", allow_null=True),
+        "virtualhost": TextField("The queue's virtual host; default: `default`.", default="", allow_null=True),
         "queue": TextField("The queue's name."),
-        "from": _moment("As for series; left out: a week before `until`."),
-        "until": _moment("As for series; left out: now."),
+        "from": _moment("ms since the epoch, or ISO 8601 with a zone; default: a week before `until`."),
+        "until": _moment("As `from`; default: now."),
         "candidates": WhatIfCandidate(  # type: ignore[call-arg]  # what takes max_length is the list
             many=True,
             default=list,
@@ -91,11 +91,13 @@ WhatIfAnswer = type(
     {
         "from": _count("Beginning of the range."),
         "until": _count("End of the range."),
-        "source": serializers.CharField(help_text="What was replayed: samples or minutes; none: too little is known."),
-        "observed_ms": _count("Time of which the traffic is known."),
-        "recorded_blocked_ms": _count("How long its producers were held in fact."),
-        "caveat": serializers.CharField(help_text="What these figures are worth."),
-        "current": WhatIfOutcome(allow_null=True, help_text="The limits in force at the end of the range, replayed."),
+        "source": serializers.CharField(help_text="The replayed data: samples or minutes; none: not enough data."),
+        "observed_ms": _count("Time with recorded traffic."),
+        "recorded_blocked_ms": _count("Recorded overfull time."),
+        "caveat": serializers.CharField(help_text="Limitations of these figures."),
+        "current": WhatIfOutcome(
+            allow_null=True, help_text="Simulated result of the limits that were effective at the end of the range."
+        ),
         "candidates": WhatIfOutcome(many=True),
         "advice": WhatIfAdvice(allow_null=True),
     },
@@ -106,8 +108,9 @@ class WhatIfView(StrictAPIView):
     @extend_schema(
         request=WhatIfRequest,
         responses={200: WhatIfAnswer, **shapes.REFUSALS},
-        summary="Replay other limits over a queue's recorded traffic",
-        description="Changes nothing. First the current limits as the replay makes them out, then each candidate.",
+        summary="Simulate limits",
+        description="Replays the queue's recorded traffic with the current limits and with each candidate. Changes"
+        " nothing.",
     )
     def post(self, request: Request) -> Response:
         from console.history.whatif.comparison import CAVEAT, advise, compare
@@ -122,14 +125,14 @@ class WhatIfView(StrictAPIView):
             nothing = {"source": "none", "observed_ms": 0, "recorded_blocked_ms": 0, "current": None, "advice": None}
             return Response({**about, **nothing, "candidates": []})
         outcomes = compare(found.traffic, found.current, candidates)
-        shown = [_shown(*pair) for pair in zip((found.current, *candidates), outcomes, strict=True)]
+        simulated = [_outcome_facts(*pair) for pair in zip((found.current, *candidates), outcomes, strict=True)]
         answer = {
             **about,
             "source": found.source,
             "observed_ms": round(found.traffic.observed_seconds * 1000),
-            "recorded_blocked_ms": round(float(found.traffic.held.sum()) * 1000),
-            "current": shown[0],
-            "candidates": shown[1:],
+            "recorded_blocked_ms": round(float(found.traffic.blocked.sum()) * 1000),
+            "current": simulated[0],
+            "candidates": simulated[1:],
             "advice": _advice(found, advise),
         }
         return Response(answer)
@@ -139,14 +142,15 @@ class AdviceView(StrictAPIView):
     @extend_schema(
         parameters=[
             *shapes.MAYBE_QUEUE,
-            schema.parameter("kind", "Only of this kind.", enum=list(recommendations.KINDS)),
+            schema.parameter("kind", "Only recommendations of this kind.", enum=list(recommendations.KINDS)),
             schema.parameter("search", "Text in the queue's name."),
             *schema.PAGE,
         ],
-        responses={200: schema.page_of(shapes.FleetAdvice), **shapes.REFUSALS},
-        summary="Advice for every queue",
-        description="As the history job last worked it out from each broker's last recorded week, nightly; 404 until it"
-        " has. What-if gives the same for a queue and this range, and for others.",
+        responses={200: schema.page_of(shapes.Recommendation), **shapes.REFUSALS},
+        summary="List recommendations",
+        description="Computed nightly from each broker's last recorded week; 404 before the first run. The simulation"
+        " of"
+        " limits computes the recommendation of one queue for any range.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -167,7 +171,7 @@ class AdviceView(StrictAPIView):
 
 
 def _limits(number: int, given: Mapping[str, int]) -> Any:
-    """Raises InvalidValue for levels that do not fit together."""
+    """Return the candidate's `Limits`. Raises InvalidValue for inconsistent levels."""
     from console.history.whatif.replay import Limits
 
     for unit in ("messages", "bytes"):
@@ -180,13 +184,13 @@ def _limits(number: int, given: Mapping[str, int]) -> Any:
             raise InvalidValue(
                 {
                     "candidates": f"candidate {number}: resume_{unit} {resume:,} is above capacity_{unit} {stop:,}:"
-                    " it would never resume"
+                    " its producers would never be unblocked"
                 }
             )
     return Limits(*(float(given[name]) for name in _LIMITS))
 
 
-def _shown(limits: Any, outcome: Any) -> dict[str, int]:
+def _outcome_facts(limits: Any, outcome: Any) -> dict[str, int]:
     return {
         "capacity_messages": round(limits.stop_messages),
         "resume_messages": round(limits.resume_messages),
@@ -201,6 +205,10 @@ def _shown(limits: Any, outcome: Any) -> dict[str, int]:
 
 
 def _advice(found: Recorded, advise: Any) -> dict[str, Any]:
-    said = advise(found.traffic, found.current, found.peak_messages, found.peak_bytes)
-    limits = _shown(said.limits, said.would) if said.limits is not None and said.would is not None else None
-    return {"kind": said.kind, "text": said.text, "limits": limits}
+    advice = advise(found.traffic, found.current, found.peak_messages, found.peak_bytes)
+    limits = (
+        _outcome_facts(advice.limits, advice.outcome)
+        if advice.limits is not None and advice.outcome is not None
+        else None
+    )
+    return {"kind": advice.kind, "text": advice.text, "limits": limits}

@@ -1,4 +1,4 @@
-"""Why an operator did something: brokers tell who and what; the reason of an edit is in the console's audit trail."""
+"""Reasons of operators' edits: brokers report the actor and the change, the console's audit trail has the reason."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from console.audit.models import AuditEntry, Outcome
 from console.history.storage.reader import moment
 
-#: An event has the broker's time, its audit row the console's, once it is done.
-_APART = dt.timedelta(seconds=15)
-_DONE_BY_PEOPLE = frozenset({"policy-changed", "queue-purged", "queue-created", "queue-deleted"})
+#: An event has the broker's time, its audit row the console's time of completion.
+_TOLERANCE = dt.timedelta(seconds=15)
+_OPERATOR_EVENTS = frozenset({"policy-changed", "queue-purged", "queue-created", "queue-deleted"})
 
 
-def shown(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of `incident.page` as they are answered: edits as maps, and with the reason that the audit trail has."""
+def render_events(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of `incident.page` for the API: edited values as maps, and reasons from the audit trail."""
     events = [{**row, "before": _map(row["before"]), "after": _map(row["after"])} for row in rows]
-    without = [event for event in events if event["kind"] in _DONE_BY_PEOPLE and not event["reason"]]
+    without = [event for event in events if event["kind"] in _OPERATOR_EVENTS and not event["reason"]]
     if without:
         _add_reasons(without)
     return events
@@ -38,7 +38,7 @@ def _add_reasons(events: list[dict[str, Any]]) -> None:
         broker__in={event["broker"] for event in events},
         object__in={event["object"] for event in events if event["object"]},
         outcome__in=(Outcome.DONE, Outcome.UNKNOWN),
-        at__range=(min(times) - _APART, max(times) + _APART),
+        at__range=(min(times) - _TOLERANCE, max(times) + _TOLERANCE),
     ).exclude(reason="")[:2000]
     by_object: dict[tuple[str, str], list[AuditEntry]] = {}
     for entry in entries:
@@ -47,7 +47,7 @@ def _add_reasons(events: list[dict[str, Any]]) -> None:
         near = [
             entry
             for entry in by_object.get((event["broker"], event["object"] or ""), [])
-            if abs(entry.at - at) <= _APART and event["actor"] in (None, "", entry.user_name)
+            if abs(entry.at - at) <= _TOLERANCE and event["actor"] in (None, "", entry.user_name)
         ]
         if near:
             event["reason"] = min(near, key=lambda entry: abs(entry.at - at)).reason

@@ -63,21 +63,19 @@ def queue_figure(unit: Unit) -> dict[str, Any]:
 
 def _depth_traces(unit: Unit) -> list[dict[str, Any]]:
     return [
-        _line(
-            f"{unit}_p95", "95 % of the time below", "var(--chart-depth)", width=1, dash="dash", visible="legendonly"
-        ),
+        _line(f"{unit}_p95", "p95", "var(--chart-depth)", width=1, dash="dash", visible="legendonly"),
         _line(unit, "Depth", "var(--chart-depth)", width=2, fill="tozeroy", fillcolor="var(--chart-depth-fill)"),
         _line(
             f"{unit}_max",
-            "Up to",
+            "Max",
             "var(--chart-depth-fill)",
             width=1,
             fill="tonexty",
             fillcolor="var(--chart-depth-fill)",
         ),
         {
-            # A log tells single moments: what was between two of them is not known, so that no line joins them.
-            **_line(f"told_{unit}", "Depth as the log tells it", "var(--chart-depth)", width=1, dash="dot"),
+            # Log entries are single moments: the depth between two of them is unknown, so no line joins them.
+            **_line(f"logged_{unit}", "Depth from log entries", "var(--chart-depth)", width=1, dash="dot"),
             "mode": "markers",
             "marker": {"size": 5, "color": "var(--chart-depth)"},
         },
@@ -165,13 +163,13 @@ def _queue_layout(unit: Unit) -> dict[str, Any]:
 
 
 def rates_figure() -> dict[str, Any]:
-    """Messages a second in and out, and how many producers were held."""
+    """Messages a second in and out, and the number of blocked producers."""
     traces = [
         _span(*SPANS[0]),
         _line("rate_in", "In, messages/s", "var(--chart-depth)", width=1.5),
         _line("rate_out", "Out, messages/s", "var(--chart-resume)", width=1.5, dash="dash"),
         {
-            **_line("blocked_producers", "Producers held", "var(--chart-stop)", width=1.2),
+            **_line("blocked_producers", "Blocked producers", "var(--chart-stop)", width=1.2),
             "yaxis": "y3",
             "line": {"color": "var(--chart-stop)", "width": 1.2, "shape": "hv"},
         },

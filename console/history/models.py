@@ -12,16 +12,16 @@ __all__ = ["Held", "HistoryRun", "JobRequest"]
 
 
 class JobRequest(models.Model):
-    """A maintenance job that was asked for, by a person or (`asked_by` is empty) by the schedule, until it has run.
+    """A maintenance job that was asked for, by a person or (`requested_by` is empty) by the schedule, until it has run.
 
     `looked`: when its task last looked whether the lease is free; None: no worker has taken it yet. `error`: why it
     failed, the last time."""
 
     work = models.CharField(max_length=20)
-    asked = models.DateTimeField(db_index=True)
-    asked_by = models.CharField(max_length=150, blank=True)
+    requested = models.DateTimeField(db_index=True)
+    requested_by = models.CharField(max_length=150, blank=True)
     address = models.CharField(max_length=64, blank=True)
-    looked = models.DateTimeField(null=True)
+    polled = models.DateTimeField(null=True)
     finished = models.DateTimeField(null=True)
     error = models.TextField(default="", blank=True)
 

@@ -1,4 +1,4 @@
-"""Advice for every queue of the fleet: which limits its recorded traffic asks for."""
+"""The page of the recommendations for all queues."""
 
 from __future__ import annotations
 
@@ -14,5 +14,7 @@ def history_advice(request: HttpRequest) -> HttpResponse:
     from console.history.whatif.comparison import CAVEAT  # loads the compiled replay
 
     return render(
-        request, "console/history_advice.html", history_frame(request, "history-advice", "Advice", caveat=CAVEAT)
+        request,
+        "console/history_advice.html",
+        history_frame(request, "history-advice", "Recommendations", caveat=CAVEAT),
     )

@@ -17,7 +17,7 @@ from console.pages.frame import frame
 _TABS = (
     ("history", "All queues"),
     ("history-incident", "Incident"),
-    ("history-advice", "Advice"),
+    ("history-advice", "Recommendations"),
     ("history-status", "Status"),
 )
 

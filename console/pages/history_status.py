@@ -1,4 +1,4 @@
-"""How the history's pipeline is: what runs, ran, waits and failed, and what to do about it."""
+"""The page of the history pipeline's status."""
 
 from __future__ import annotations
 

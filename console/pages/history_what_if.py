@@ -1,4 +1,4 @@
-"""What if: other limits over the recorded traffic of a queue, beside those in force."""
+"""The page that simulates other limits for a queue from its recorded traffic."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def history_what_if(request: HttpRequest, virtualhost: str, name: str) -> HttpRe
     them there: messages first, then bytes."""
     key = {"broker": history_broker(request), "virtualhost": virtualhost, "queue": name}
     check_sees(request, key["broker"], virtualhost)
-    context = history_frame(request, "history", f"What if, {name}", key=key)
+    context = history_frame(request, "history", f"Simulate limits: {name}", key=key)
     return render(request, "console/history_what_if.html", {**context, "key": key})

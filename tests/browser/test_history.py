@@ -1,4 +1,4 @@
-"""The history in Chromium: from the fleet to a queue to an incident, in the viewer's zone; what if; trouble."""
+"""The history pages in Chromium: all queues, one queue, an incident, simulation, recommendations, status, errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [
 
 expect.set_options(timeout=LIMIT)
 
-#: An hour that is over, whole, and of one day in the zones below.
+#: A past whole hour that is on one day in all time zones below.
 T = (int(time.time() * 1000) // (24 * HOUR) - 1) * 24 * HOUR + 10 * HOUR
 QUEUE = {"object": "type=Queue,virtualhost=default,name=orders", "object_type": "Queue", "queue": "orders"}
 
@@ -48,8 +48,8 @@ def url(tmp_path: Path, settings: Any) -> str:
 
 
 @pytest.fixture
-def told(url: str) -> str:
-    """An hour of `orders`: looked at but for its last ten minutes, overfull for a minute, stopped for a minute."""
+def recorded_hour(url: str) -> str:
+    """One hour of `orders`: recorded except for the last ten minutes, overfull for a minute, stopped for a minute."""
     write(url, "coverage", [coverage(T, T + 50 * MINUTE)])
     levels = {"capacity_messages": 1000, "stop_messages": 1000, "resume_messages": 800}
     samples = []
@@ -117,7 +117,7 @@ def told(url: str) -> str:
     return url
 
 
-async def test_without_a_history_the_pages_say_how_to_get_one(people: People) -> None:
+async def test_pages_without_data_show_how_to_record_or_import(people: People) -> None:
     page = await people.page("ada", "viewers")
     for path in ("/history/", "/history/queues/default/orders/", "/history/incident/", "/history/advice/"):
         await page.goto(path)
@@ -127,30 +127,30 @@ async def test_without_a_history_the_pages_say_how_to_get_one(people: People) ->
         )
 
 
-async def test_pages_say_that_the_first_numbers_are_to_come_and_then_show_them(people: People, url: str) -> None:
+async def test_page_of_a_new_recording_shows_the_first_figures_once_computed(people: People, url: str) -> None:
     page = await people.page("ada", "viewers")
     people.expected.append("404 (Not Found)")
     await page.clock.install()
     land(url, Story("local").watch(0, 60).rows)
     await page.goto("/history/")
-    await expect(page.locator("#nothing")).to_contain_text("The recording has begun")
+    await expect(page.locator("#nothing")).to_contain_text("Recording has started")
     now = int(time.time() * 1000)
     write(url, "coverage", [coverage(now - 40 * MINUTE, now)])
     await page.clock.fast_forward(11_000)
     await expect(page.locator("#history")).to_be_visible()
-    await expect(page.locator("#top-queues")).to_contain_text("are being worked out")
-    # Where nobody has chosen a range, a young history fills it.
+    await expect(page.locator("#top-queues")).to_contain_text("are computed within")
+    # By default the range covers a young history.
     await expect(page.get_by_role("button", name="1 h", exact=True)).to_have_attribute("aria-pressed", "true")
 
 
-async def test_time_that_nobody_recorded_is_not_shown_as_overfull(people: People, url: str) -> None:
+async def test_unrecorded_time_is_not_shown_as_overfull(people: People, url: str) -> None:
     write(url, "coverage", [coverage(T, T + 10 * MINUTE), coverage(T + 40 * MINUTE, T + 60 * MINUTE)])
     write(url, "samples", [sample(T, 1), sample(T + 45 * MINUTE, 1)])
     write(url, "episodes", [episode(T + 5 * MINUTE, T + 45 * MINUTE)])
     write(url, "events", [event(T, "queue-overfull", 1, **QUEUE)])
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/queues/default/orders/?{WHOLE}")
-    await expect(page.locator("#facts")).to_contain_text("10 min 0 s (33.3 % of the time)")
+    await expect(page.locator("#facts")).to_contain_text("10 min 0 s (33.3% of recorded time)")
     widths = await page.evaluate(
         """() => document.querySelector("#chart .js-plotly-plot, #chart.js-plotly-plot").data
             .find((trace) => trace.meta === "overfull").width.map((ms) => ms / 60000)"""
@@ -158,7 +158,9 @@ async def test_time_that_nobody_recorded_is_not_shown_as_overfull(people: People
     assert widths == [5, 5]
 
 
-async def test_worst_queue_leads_to_its_charts_and_a_shorter_range_to_its_samples(people: People, told: str) -> None:
+async def test_most_blocked_queue_links_to_its_charts_and_a_shorter_range_shows_samples(
+    people: People, recorded_hour: str
+) -> None:
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/?{WHOLE}")
     await expect(page.get_by_role("link", name="History", exact=True)).to_have_attribute("aria-current", "page")
@@ -179,15 +181,15 @@ async def test_worst_queue_leads_to_its_charts_and_a_shorter_range_to_its_sample
     await expect(page.locator("#resolution")).to_contain_text("Depth as recorded")
     async with page.expect_response(lambda answer: "/history/series/" in answer.url):
         await page.get_by_role("button", name="Twice as long").click()
-    await expect(page.locator("#resolution")).to_contain_text("one point a minute")
+    await expect(page.locator("#resolution")).to_contain_text("one point per minute")
     await page.go_back()
     await expect(page.locator("#resolution")).to_contain_text("as recorded")
 
 
-async def test_dragging_over_the_chart_asks_for_that_part_in_more_detail(people: People, told: str) -> None:
+async def test_dragging_over_the_chart_zooms_to_a_finer_resolution(people: People, recorded_hour: str) -> None:
     page = await people.page("ada", "viewers", timezone_id="Asia/Kolkata")
     await page.goto(f"/history/queues/default/orders/?from={iso(T - 2 * HOUR)}&until={iso(T + 2 * HOUR)}")
-    await expect(page.locator("#resolution")).to_contain_text("one point a minute")
+    await expect(page.locator("#resolution")).to_contain_text("one point per minute")
     box = await page.locator("#chart .nsewdrag").first.bounding_box()
     assert box is not None
     left, width, middle = box["x"], box["width"], box["y"] + box["height"] / 2
@@ -195,17 +197,17 @@ async def test_dragging_over_the_chart_asks_for_that_part_in_more_detail(people:
     await page.mouse.down()
     await page.mouse.move(left + width * 0.6, middle, steps=4)
     await page.mouse.move(left + width * 0.75, middle, steps=4)
-    async with page.expect_response(lambda answer: "/history/series/" in answer.url) as asked:
+    async with page.expect_response(lambda answer: "/history/series/" in answer.url) as response:
         await page.mouse.up()
-    found = await (await asked.value).json()
-    assert abs(found["from"] - T) < 3 * MINUTE  # half of the way, whatever the viewer's zone
+    found = await (await response.value).json()
+    assert abs(found["from"] - T) < 3 * MINUTE  # the dragged half, in any time zone
     assert abs(found["until"] - (T + HOUR)) < 3 * MINUTE
     await expect(page.locator("#resolution")).to_contain_text("as recorded")
     # 10:00 to 11:00 UTC are 15:30 to 16:30 there.
     await expect(page.locator("#chart .xtick text").filter(has_text="16:00").first).to_be_visible()
 
 
-async def test_incident_has_everything_in_order_with_who_and_why(people: People, told: str) -> None:
+async def test_incident_lists_events_in_order_with_operator_and_reason(people: People, recorded_hour: str) -> None:
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/incident/?{WHOLE}&broker=local&virtualhost=default&queue=orders")
     lines = page.locator("#timeline li")
@@ -255,8 +257,8 @@ def went_well(url: str) -> None:
     Landing(url).publish("coverage", table("coverage", Story("local").watch(0, 1).rows["coverage"]), "recorder~local~1")
 
 
-async def test_a_pipeline_that_fails_is_said_where_people_look_and_its_page_says_what_to_do(
-    people: People, told: str
+async def test_failed_pipeline_is_shown_on_history_pages_and_the_status_page_shows_the_remedy(
+    people: People, recorded_hour: str
 ) -> None:
     await asyncio.to_thread(failed_run, "NoJava: Spark needs Java 17 or newer")
     page = await people.page("ada", "viewers")
@@ -266,20 +268,20 @@ async def test_a_pipeline_that_fails_is_said_where_people_look_and_its_page_says
     first = page.locator("#findings .condition").first
     await expect(first).to_contain_text("NoJava")
     await expect(first).to_contain_text("Install Java 17 or newer")
-    await expect(page.locator("#condition")).to_have_text("Needs you")
+    await expect(page.locator("#condition")).to_have_text("Action required")
     await expect(page.locator("#failures tr")).to_contain_text(["starting Spark"])
     await expect(page.locator("#actions")).to_have_count(0)  # a viewer does not run it
-    await asyncio.to_thread(went_well, told)
-    await expect(page.locator("#condition")).to_have_text("Fine")  # asked again by itself
+    await asyncio.to_thread(went_well, recorded_hour)
+    await expect(page.locator("#condition")).to_have_text("OK")  # the page refreshes
     await expect(page.locator("#findings")).to_be_hidden()
     await expect(page.locator("#last")).to_contain_text("3 events, 1,200 samples in 2 files")
     await expect(page.locator("#last")).to_contain_text("7 s")
     await expect(page.locator("#steps .ranked")).to_contain_text(["Landing", "Minutes"])
-    await expect(page.locator("#brokers tr")).to_contain_text(["follows it"])
+    await expect(page.locator("#brokers tr")).to_contain_text(["recording"])
     await expect(page.locator("#tables tr").filter(has_text="minutes")).to_contain_text("50")
 
 
-async def test_an_operator_runs_the_pipeline_at_once(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_operator_runs_the_pipeline_now(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
     monkeypatch.setattr(app, "send_task", lambda name, **_: sent.append(name))
     page = await people.page("olga")
@@ -290,41 +292,43 @@ async def test_an_operator_runs_the_pipeline_at_once(people: People, monkeypatch
     assert sent == ["history.run"]
 
 
-async def test_candidates_are_replayed_beside_the_limits_in_force(people: People, told: str) -> None:
+async def test_scenarios_are_simulated_beside_the_current_limits(people: People, recorded_hour: str) -> None:
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/what-if/default/orders/?{WHOLE}")
-    await expect(page.locator(".what-if-table tbody tr")).to_have_count(3)  # now, twice and four times as much
+    await expect(page.locator(".what-if-table tbody tr")).to_have_count(3)  # current, twice and four times the limits
     await expect(page.locator("#caveat")).to_contain_text("not a forecast")
     await page.locator("[name=resume_messages]").first.fill("9,000")
-    await page.get_by_role("button", name="Replay").click()
-    await expect(page.locator("#wrong")).to_contain_text("resumes at 9,000 messages, above its capacity of 2,000")
+    await page.get_by_role("button", name="Simulate").click()
+    await expect(page.locator("#wrong")).to_contain_text(
+        "resume level of 9,000 messages is above the capacity of 2,000"
+    )
     await page.locator("[name=capacity_messages]").first.fill("10k")
-    await page.get_by_role("button", name="Replay").click()
+    await page.get_by_role("button", name="Simulate").click()
     await expect(page.locator(".limits-words").nth(1)).to_have_text("10,000 messages, resume at 9,000")
-    assert await outcomes(page) == ["Now", "Candidate 1", "Candidate 2"]
+    assert await outcomes(page) == ["Current", "Scenario 1", "Scenario 2"]
     assert "candidate=10000%3A9000%3A0%3A0" in page.url
 
 
-async def test_the_fleets_advice_leads_to_the_replay_of_the_same_week(people: People, told: str) -> None:
+async def test_recommendation_links_to_the_simulation_of_the_same_week(people: People, recorded_hour: str) -> None:
     about = {"broker": "local", "virtualhost": "default", "begin": T - 6 * 24 * HOUR, "at": T + HOUR}
-    raised = {"kind": "raise-capacity", "text": "A capacity of 1,414 messages would have avoided 95% of it."}
+    raised = {"kind": "raise-capacity", "text": "Recommendation: capacity 1,414 messages."}
     figures = {"recorded_blocked_seconds": 60.0, "observed_seconds": 3000.0, "recommended_blocked_seconds": 0.0}
-    idle = {"kind": "never-reached", "text": "Its capacity was never reached.", "recorded_blocked_seconds": 0.0}
-    fine = {"kind": "none", "text": "It was not overfull.", "recorded_blocked_seconds": 0.0}
+    idle = {"kind": "never-reached", "text": "The capacity was never reached.", "recorded_blocked_seconds": 0.0}
+    fine = {"kind": "none", "text": "The queue was not overfull.", "recorded_blocked_seconds": 0.0}
     rows = [("orders", raised | figures), ("idle", idle), ("fine", fine)]
-    write(told, "advice", [{**about, "queue": queue, **advice} for queue, advice in rows])
+    write(recorded_hour, "advice", [{**about, "queue": queue, **advice} for queue, advice in rows])
     page = await people.page("ada", "viewers")
     await page.goto("/history/advice/")
-    await expect(page.locator("#rows tr")).to_contain_text(["A capacity of 1,414 messages", "never reached"])
+    await expect(page.locator("#rows tr")).to_contain_text(["capacity 1,414 messages", "never reached"])
     await expect(page.locator("#rows tr")).to_have_count(2)
-    await expect(page.locator("#advice-of")).to_contain_text("worked out anew every night")
+    await expect(page.locator("#advice-of")).to_contain_text("updated every night")
     await expect(page.locator("#caveat")).to_contain_text("not a forecast")
-    await page.get_by_label("Kind of advice").select_option("never-reached")
+    await page.get_by_label("Type of recommendation").select_option("never-reached")
     await expect(page.locator("#rows tr")).to_contain_text(["never reached"])
-    await page.get_by_label("Kind of advice").select_option("")
-    async with page.expect_request(lambda asked: "/history/what-if/" in asked.url and asked.method == "POST") as asked:
-        await page.locator("#rows tr").first.get_by_role("link", name="What if…").click()
-    sent = (await asked.value).post_data_json
+    await page.get_by_label("Type of recommendation").select_option("")
+    async with page.expect_request(lambda sent: "/history/what-if/" in sent.url and sent.method == "POST") as request:
+        await page.locator("#rows tr").first.get_by_role("link", name="Simulate limits").click()
+    sent = (await request.value).post_data_json
     assert [moment_of(sent[end]) for end in ("from", "until")] == [about["begin"], about["at"]]
 
 
@@ -332,11 +336,11 @@ def moment_of(given: Any) -> int:
     return given if isinstance(given, int) else round(dt.datetime.fromisoformat(given).timestamp() * 1000)
 
 
-async def test_broken_table_is_told_where_its_data_would_be(people: People, told: str) -> None:
-    people.expected.append("503")  # Chromium reports the refusals
-    spoil(told, "minutes")
+async def test_unreadable_table_is_an_error_only_in_its_part_of_the_page(people: People, recorded_hour: str) -> None:
+    people.expected.append("503")  # Chromium logs the failed requests
+    spoil(recorded_hour, "minutes")
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/?{WHOLE}")
-    await expect(page.locator("#top-queues .trouble")).to_contain_text("This cannot be shown.")
+    await expect(page.locator("#top-queues .trouble")).to_contain_text("Loading failed.")
     await expect(page.locator(".episodes-table tbody tr")).to_have_count(2)  # these are in another table
     await expect(page.locator("#top-queues").get_by_role("button", name="Try again")).to_be_visible()

@@ -97,8 +97,8 @@ def test_bulk_edits_that_are_done_go_with_their_rows_and_their_undo() -> None:
 
 
 def test_requests_of_the_history_that_are_over_go() -> None:
-    kept = JobRequest.objects.create(work="compact", asked=ago(2), finished=ago(2), looked=ago(2))
-    JobRequest.objects.create(work="compact", asked=ago(40), finished=ago(40), looked=ago(40))
-    JobRequest.objects.create(work="compact", asked=ago(40))
+    kept = JobRequest.objects.create(work="compact", requested=ago(2), finished=ago(2), polled=ago(2))
+    JobRequest.objects.create(work="compact", requested=ago(40), finished=ago(40), polled=ago(40))
+    JobRequest.objects.create(work="compact", requested=ago(40))
     forget_old_runs()
     assert list(JobRequest.objects.all()) == [kept]

@@ -1,4 +1,4 @@
-"""The history over HTTP: the tables' numbers, unknown time as unknown, refusals that name the field, downloads."""
+"""The history over HTTP: figures, time without data, errors that name the parameter, exports, simulation."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ T = (int(time.time() * 1000) // HOUR - 24) * HOUR
 
 @pytest.fixture(params=["", "file://"], ids=["folder", "url"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, settings: Any) -> str:
-    """A folder. The console is told of it by its name, or by a URL as an object store has one: then pyarrow reads."""
+    """A folder, configured by path or by URL; for a URL, as of an object store, pyarrow reads the files."""
     settings.HEADGATE_HISTORY_URL = f"{request.param}{tmp_path / 'history'}"
     return str(tmp_path / "history")
 
 
 @pytest.fixture
-def told(url: str) -> str:
-    """An hour of `orders`, looked at but for minutes 40 to 45: overfull from 10:00 to 12:00 and since 50:00."""
+def recorded_hour(url: str) -> str:
+    """One hour of `orders`, recorded except for minutes 40 to 45: overfull from 10:00 to 12:00 and since 50:00."""
     write(url, "coverage", [coverage(T, T + 40 * MINUTE), coverage(T + 45 * MINUTE, T + HOUR)])
     samples = [sample(T + s * SECOND, s // 4) for s in range(0, 40 * 60, 10)]
     samples += [sample(T + s * SECOND, 100) for s in range(45 * 60, 60 * 60, 10)]
@@ -139,9 +139,9 @@ def told(url: str) -> str:
     return url
 
 
-def ask(client: APIClient, what: str, status: int = 200, **query: Any) -> Any:
-    """About that hour, if it is asked about a time at all."""
-    given = ({} if what in ("advice", "queues") else {"from": T, "until": T + HOUR}) | query
+def query(client: APIClient, what: str, status: int = 200, **parameters: Any) -> Any:
+    """Call the API, for that hour where the call has a range."""
+    given = ({} if what in ("advice", "queues") else {"from": T, "until": T + HOUR}) | parameters
     answer = client.get(f"{BASE}{what}/", {name: value for name, value in given.items() if value is not None})
     assert answer.status_code == status, answer.content
     return answer.json()
@@ -150,43 +150,43 @@ def ask(client: APIClient, what: str, status: int = 200, **query: Any) -> Any:
 # -- nothing, and broken tables -----------------------------------------------------------------------------------
 
 
-def test_signed_out_is_refused(told: str) -> None:
+def test_signed_out_is_refused(recorded_hour: str) -> None:
     assert APIClient().get(BASE).status_code == 401
     assert APIClient().get(f"{BASE}episodes/file/").status_code == 401
 
 
-def test_nothing_recorded_is_told_apart_from_nothing_happened(url: str, as_viewer: APIClient) -> None:
+def test_missing_tables_differ_from_an_empty_range(url: str, as_viewer: APIClient) -> None:
     known = as_viewer.get(BASE).json()
     assert (known["recorded"], known["landed"], known["brokers"]) == (False, False, [])
     for what in ("top", "heat", "episodes", "events", "queues"):
-        assert "no table" in ask(as_viewer, what, 404)["detail"]
+        assert "no table" in query(as_viewer, what, 404)["detail"]
 
 
-def test_recording_that_waits_for_the_pipeline_is_told_apart_from_none(url: str, as_viewer: APIClient) -> None:
+def test_unprocessed_landing_files_differ_from_no_recording(url: str, as_viewer: APIClient) -> None:
     story = Story("local").watch(0, 60)
     land(url, story.rows)
     known = as_viewer.get(BASE).json()
     assert (known["recorded"], known["landed"]) == (False, True)
 
 
-def test_broken_table_is_told_in_a_sentence_that_names_it(told: str, as_viewer: APIClient) -> None:
-    assert ask(as_viewer, "episodes")["count"] == 5
-    log = Path(table_url(told, "episodes")) / "_delta_log"
+def test_unreadable_table_is_an_error_that_names_it(recorded_hour: str, as_viewer: APIClient) -> None:
+    assert query(as_viewer, "episodes")["count"] == 5
+    log = Path(table_url(recorded_hour, "episodes")) / "_delta_log"
     (log / "00000000000000000001.json").write_text("{not json")
     from console.api.history_reading import whole_history
 
-    whole_history()._tables["episodes"]._looked = float("-inf")  # a list of files is believed for a second
-    assert "episodes" in ask(as_viewer, "episodes", 503)["detail"]
+    whole_history()._tables["episodes"]._looked = float("-inf")  # the list of files is cached for a second
+    assert "episodes" in query(as_viewer, "episodes", 503)["detail"]
 
 
-def test_lost_file_is_told_in_a_sentence(told: str, as_viewer: APIClient) -> None:
-    for path in Path(table_url(told, "minutes")).rglob("*.parquet"):
+def test_missing_file_is_an_error_with_a_message(recorded_hour: str, as_viewer: APIClient) -> None:
+    for path in Path(table_url(recorded_hour, "minutes")).rglob("*.parquet"):
         path.unlink()
-    assert "cannot be read" in ask(as_viewer, "top", 503)["detail"]
+    assert "cannot be read" in query(as_viewer, "top", 503)["detail"]
 
 
-def test_known_brokers_have_their_first_and_last_moment(told: str, as_viewer: APIClient) -> None:
-    write(told, "coverage", [coverage(T - DAY, T - DAY + HOUR, "old-log", source="log")])
+def test_recorded_brokers_have_their_first_and_last_moment(recorded_hour: str, as_viewer: APIClient) -> None:
+    write(recorded_hour, "coverage", [coverage(T - DAY, T - DAY + HOUR, "old-log", source="log")])
     brokers = {one["broker"]: one for one in as_viewer.get(BASE).json()["brokers"]}
     assert (brokers["local"]["first"], brokers["local"]["last"], brokers["local"]["imported"]) == (T, T + HOUR, False)
     assert brokers["old-log"]["imported"] is True
@@ -195,30 +195,33 @@ def test_known_brokers_have_their_first_and_last_moment(told: str, as_viewer: AP
 # -- series -------------------------------------------------------------------------------------------------------
 
 
-def test_raw_series_holds_each_sample_and_has_a_gap_where_nobody_looked(told: str, as_viewer: APIClient) -> None:
-    found = ask(as_viewer, "series", queue="orders")
+def test_raw_series_extends_each_sample_and_has_a_gap_where_nothing_was_recorded(
+    recorded_hour: str, as_viewer: APIClient
+) -> None:
+    found = query(as_viewer, "series", queue="orders")
     assert (found["resolution"], found["broker"], found["virtualhost"]) == ("raw", "local", "default")
     assert found["unwatched"] == [[T + 40 * MINUTE, T + 45 * MINUTE]]
     points = list(zip(found["at"], found["messages"], strict=True))
     assert points[0] == (T, 0)
     gap = [point for point in points if T + 40 * MINUTE <= point[0] < T + 45 * MINUTE]
-    assert gap == [(T + 40 * MINUTE, 597), (T + 40 * MINUTE, None)]  # up to there the last sample held
+    assert gap == [(T + 40 * MINUTE, 597), (T + 40 * MINUTE, None)]  # the last sample applies up to there
     assert (T + 10 * MINUTE, 1001) in points  # an event's
-    assert found["capacity_messages"][points.index((T + 10 * MINUTE, 1001))] == 1000  # the sample's, which holds
+    assert found["capacity_messages"][points.index((T + 10 * MINUTE, 1001))] == 1000  # the last sample's
 
 
-def test_event_of_a_log_says_nothing_of_the_time_after_it(url: str, as_viewer: APIClient) -> None:
+def test_log_entry_applies_only_at_its_moment(url: str, as_viewer: APIClient) -> None:
     write(url, "coverage", [coverage(T, T + HOUR, source="log")])
     about = {"queue": "orders", "source": "log"}
     write(url, "events", [event(T + m * MINUTE, "queue-overfull", m, **about, depth_messages=5) for m in (1, 2)])
-    found = ask(as_viewer, "series", queue="orders")
+    found = query(as_viewer, "series", queue="orders")
     assert found["messages"] == [5, None, 5, None]
-    assert found["held"] == [False, True, False, True]
+    assert found["continuous"] == [False, True, False, True]
+    assert found["held"] == found["continuous"]  # deprecated name
     assert found["unwatched"] == []
 
 
-def test_rolled_series_has_null_for_what_is_not_known(told: str, as_viewer: APIClient) -> None:
-    found = ask(as_viewer, "series", queue="orders", resolution="minute")
+def test_rolled_up_series_has_null_where_nothing_was_recorded(recorded_hour: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "series", queue="orders", resolution="minute")
     assert found["step_ms"] == MINUTE
     assert found["messages"][39:46] == [39.0, None, None, None, None, None, 45.0]
     assert found["overfull_ms"][9:13] == [0, MINUTE, MINUTE, 0]
@@ -227,28 +230,28 @@ def test_rolled_series_has_null_for_what_is_not_known(told: str, as_viewer: APIC
 @pytest.mark.parametrize(
     ("span", "resolution"), [(15 * MINUTE, "raw"), (24 * HOUR, "minute"), (30 * DAY, "hour"), (365 * DAY, "day")]
 )
-def test_range_is_answered_from_the_rollup_that_fits(
-    told: str, as_viewer: APIClient, span: int, resolution: str
+def test_length_of_the_range_selects_the_resolution(
+    recorded_hour: str, as_viewer: APIClient, span: int, resolution: str
 ) -> None:
     for name, step in (("hours", HOUR), ("days", DAY)):
-        write(told, name, [rollup(T - T % step, messages_mean=4.0)])
-    found = ask(as_viewer, "series", queue="orders", **{"from": T + HOUR - span, "until": T + HOUR})
+        write(recorded_hour, name, [rollup(T - T % step, messages_mean=4.0)])
+    found = query(as_viewer, "series", queue="orders", **{"from": T + HOUR - span, "until": T + HOUR})
     assert found["resolution"] == resolution
     assert found["known"] > 0
     assert len(found["at"]) <= 2200
 
 
-def test_range_whose_samples_are_forgotten_is_answered_from_minutes(url: str, as_viewer: APIClient) -> None:
+def test_range_beyond_the_retention_of_samples_has_minutes(url: str, as_viewer: APIClient) -> None:
     write(url, "coverage", [coverage(T, T + HOUR)])
     write(url, "minutes", [rollup(T, messages_mean=4.0)])
-    assert ask(as_viewer, "series", queue="orders")["resolution"] == "minute"
-    assert ask(as_viewer, "series", queue="orders", resolution="raw")["known"] == 0
+    assert query(as_viewer, "series", queue="orders")["resolution"] == "minute"
+    assert query(as_viewer, "series", queue="orders", resolution="raw")["known"] == 0
 
 
-def test_unknown_queue_and_unwatched_range_are_no_data_and_no_error(told: str, as_viewer: APIClient) -> None:
-    assert ask(as_viewer, "series", queue="nowhere")["known"] == 0
+def test_unknown_queue_and_unrecorded_range_have_no_data_and_no_error(recorded_hour: str, as_viewer: APIClient) -> None:
+    assert query(as_viewer, "series", queue="nowhere")["known"] == 0
     begin = T - 9 * DAY
-    before = ask(as_viewer, "series", queue="orders", **{"from": begin, "until": begin + HOUR})
+    before = query(as_viewer, "series", queue="orders", **{"from": begin, "until": begin + HOUR})
     assert (before["known"], before["unwatched"]) == (0, [[begin, begin + HOUR]])
 
 
@@ -256,7 +259,7 @@ def test_unknown_queue_and_unwatched_range_are_no_data_and_no_error(told: str, a
 
 
 @pytest.mark.parametrize(
-    ("what", "query", "field"),
+    ("what", "parameters", "field"),
     [
         ("series", {}, "queue"),
         ("series", {"queue": "orders", "from": "yesterday"}, "from"),
@@ -279,39 +282,39 @@ def test_unknown_queue_and_unwatched_range_are_no_data_and_no_error(told: str, a
         ("episodes/file", {"as": "exe"}, "as"),
     ],
 )
-def test_bad_parameter_is_refused_by_its_name(
-    told: str, as_viewer: APIClient, what: str, query: dict[str, Any], field: str
+def test_invalid_parameter_is_refused_by_name(
+    recorded_hour: str, as_viewer: APIClient, what: str, parameters: dict[str, Any], field: str
 ) -> None:
-    assert list(ask(as_viewer, what, 400, **query)) == [field]
+    assert list(query(as_viewer, what, 400, **parameters)) == [field]
 
 
-def test_moment_may_be_given_with_a_zone(told: str, as_viewer: APIClient) -> None:
+def test_time_with_a_zone_is_accepted(recorded_hour: str, as_viewer: APIClient) -> None:
     iso = dt.datetime.fromtimestamp(T / 1000, dt.timezone(dt.timedelta(hours=2))).isoformat()
-    found = ask(as_viewer, "series", queue="orders", **{"from": iso})
+    found = query(as_viewer, "series", queue="orders", **{"from": iso})
     assert found["from"] == T
 
 
-def test_name_with_a_quote_is_data_and_no_query(told: str, as_viewer: APIClient) -> None:
-    assert ask(as_viewer, "series", queue="x' OR '1'='1")["known"] == 0
-    assert ask(as_viewer, "episodes", search="%' OR 1=1 --")["count"] == 0
-    assert ask(as_viewer, "episodes", search="{minutes}")["count"] == 0
+def test_quotes_and_braces_in_names_are_data(recorded_hour: str, as_viewer: APIClient) -> None:
+    assert query(as_viewer, "series", queue="x' OR '1'='1")["known"] == 0
+    assert query(as_viewer, "episodes", search="%' OR 1=1 --")["count"] == 0
+    assert query(as_viewer, "episodes", search="{minutes}")["count"] == 0
 
 
 # -- top lists and heat map ---------------------------------------------------------------------------------------
 
 
-def test_top_queues_and_producers_are_those_that_lost_the_most(told: str, as_viewer: APIClient) -> None:
-    rows = ask(as_viewer, "top")["rows"]
+def test_top_lists_the_most_blocked_queues_and_producers(recorded_hour: str, as_viewer: APIClient) -> None:
+    rows = query(as_viewer, "top")["rows"]
     assert [(row["name"], row["blocked_ms"]) for row in rows] == [("orders", 24 * MINUTE), ("invoices", MINUTE)]
-    assert [row["name"] for row in ask(as_viewer, "top", count=1)["rows"]] == ["orders"]
-    [producer] = ask(as_viewer, "top", of="producers")["rows"]
+    assert [row["name"] for row in query(as_viewer, "top", count=1)["rows"]] == ["orders"]
+    [producer] = query(as_viewer, "top", of="producers")["rows"]
     assert (producer["name"], producer["queues"], producer["blocks"]) == ("shop link-1", "orders", 1)
-    assert ask(as_viewer, "top", measure="stopped")["rows"] == []
-    assert ask(as_viewer, "top", broker="other")["rows"] == []
+    assert query(as_viewer, "top", measure="stopped")["rows"] == []
+    assert query(as_viewer, "top", broker="other")["rows"] == []
 
 
-def test_heat_map_has_zero_where_somebody_looked_and_null_where_nobody_did(told: str, as_viewer: APIClient) -> None:
-    found = ask(as_viewer, "heat")
+def test_heat_map_has_zero_for_recorded_and_null_for_unrecorded_time(recorded_hour: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "heat")
     assert found["bucket_ms"] == MINUTE
     assert [queue["name"] for queue in found["queues"]] == ["orders", "invoices"]
     orders = found["values"][0]
@@ -322,28 +325,28 @@ def test_heat_map_has_zero_where_somebody_looked_and_null_where_nobody_did(told:
 # -- episodes -----------------------------------------------------------------------------------------------------
 
 
-def test_episodes_are_searched_sorted_and_in_pages(told: str, as_viewer: APIClient) -> None:
-    assert ask(as_viewer, "episodes", search="LEAK")["results"][0]["id"] == "stop"
-    by_peak = ask(as_viewer, "episodes", kind="overfull", sort="peak_messages")["results"]
+def test_episodes_are_searched_sorted_and_paged(recorded_hour: str, as_viewer: APIClient) -> None:
+    assert query(as_viewer, "episodes", search="LEAK")["results"][0]["id"] == "stop"
+    by_peak = query(as_viewer, "episodes", kind="overfull", sort="peak_messages")["results"]
     assert by_peak[0]["queue"] == "invoices"
-    second = ask(as_viewer, "episodes", sort="start", page=2, page_size=2)
+    second = query(as_viewer, "episodes", sort="start", page=2, page_size=2)
     assert (second["count"], [one["id"] for one in second["results"]]) == (5, ["stop", "stop-all"])
-    assert ask(as_viewer, "episodes", page=9)["results"] == []
-    assert ask(as_viewer, "episodes", page=9)["count"] == 5
+    assert query(as_viewer, "episodes", page=9)["results"] == []
+    assert query(as_viewer, "episodes", page=9)["count"] == 5
 
 
-def test_open_episode_has_no_end_and_is_the_longest(told: str, as_viewer: APIClient) -> None:
-    first = ask(as_viewer, "episodes", sort="-duration")["results"][0]
+def test_ongoing_episode_has_no_end_and_sorts_as_longest(recorded_hour: str, as_viewer: APIClient) -> None:
+    first = query(as_viewer, "episodes", sort="-duration")["results"][0]
     assert (first["start"], first["end"], first["duration_ms"]) == (T + 50 * MINUTE, None, None)
 
 
-def test_episodes_of_a_queue_have_the_stops_that_covered_it(told: str, as_viewer: APIClient) -> None:
-    found = ask(as_viewer, "episodes", queue="orders", sort="start")["results"]
+def test_episodes_of_a_queue_include_the_stops_that_covered_it(recorded_hour: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "episodes", queue="orders", sort="start")["results"]
     assert [one["kind"] for one in found] == ["overfull", "stopped", "overfull"]
     assert found[1]["id"] == "stop-all"  # ord.> does not cover orders
 
 
-def test_episodes_as_csv_have_times_and_no_formula(told: str, as_viewer: APIClient) -> None:
+def test_csv_export_has_times_and_escapes_formulas(recorded_hour: str, as_viewer: APIClient) -> None:
     answer = as_viewer.get(f"{BASE}episodes/file/", {"from": T, "until": T + HOUR, "sort": "start"})
     assert answer.headers["Content-Type"].startswith("text/csv")
     assert 'filename="episodes.csv"' in answer.headers["Content-Disposition"]
@@ -353,13 +356,13 @@ def test_episodes_as_csv_have_times_and_no_formula(told: str, as_viewer: APIClie
     assert rows[3]["actor"] == "'=1+1"
 
 
-def test_episodes_as_parquet_have_the_same_rows(told: str, as_viewer: APIClient) -> None:
+def test_parquet_export_has_the_same_rows(recorded_hour: str, as_viewer: APIClient) -> None:
     answer = as_viewer.get(f"{BASE}episodes/file/", {"from": T, "until": T + HOUR, "as": "parquet", "search": "orders"})
     table = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
     assert table.column("queue").to_pylist() == ["orders", "orders"]
 
 
-async def test_download_is_sent_in_parts_by_the_server_that_runs() -> None:
+async def test_export_is_streamed_under_asgi() -> None:
     schema = pa.schema([("queue", pa.string())])
     batches = [pa.RecordBatch.from_pydict({"queue": [name]}, schema=schema) for name in ("a", "b")]
     request = ASGIRequest({"type": "http", "method": "GET", "path": "/", "headers": []}, io.BytesIO())
@@ -373,23 +376,25 @@ async def test_download_is_sent_in_parts_by_the_server_that_runs() -> None:
 # -- events -------------------------------------------------------------------------------------------------------
 
 
-def test_events_come_in_order_with_what_was_done_to_scopes_around_the_queue(told: str, as_viewer: APIClient) -> None:
-    found = ask(as_viewer, "events", queue="orders")
+def test_events_of_a_queue_are_in_order_and_include_changes_of_its_scopes(
+    recorded_hour: str, as_viewer: APIClient
+) -> None:
+    found = query(as_viewer, "events", queue="orders")
     assert [one["number"] for one in found["results"]] == [1, 2, 3, 4, 6]
     assert found["groups"] == {"flow": 2, "producers": 1, "operators": 2, "broker": 0}
-    assert ask(as_viewer, "events")["count"] == 8
-    newest = ask(as_viewer, "events", order="descending", page_size=1)
+    assert query(as_viewer, "events")["count"] == 8
+    newest = query(as_viewer, "events", order="descending", page_size=1)
     assert (newest["count"], newest["results"][0]["number"]) == (8, 8)
 
 
-def test_groups_narrow_the_events_and_still_count_all_of_them(told: str, as_viewer: APIClient) -> None:
-    found = ask(as_viewer, "events", group="producers")
+def test_group_filters_events_and_counts_cover_all_groups(recorded_hour: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "events", group="producers")
     assert (found["count"], found["groups"]["flow"]) == (1, 2)
     assert [one["kind"] for one in found["results"]] == ["producer-blocked"]
 
 
-def test_edit_has_its_values_and_the_reason_of_the_audit_trail(told: str, as_viewer: APIClient) -> None:
-    for user, reason in (("olga", "the consumers need an hour"), ("somebody else", "no")):
+def test_edit_has_its_values_and_the_reason_from_the_audit_trail(recorded_hour: str, as_viewer: APIClient) -> None:
+    for user, reason in (("olga", "the consumers need an hour"), ("otto", "no")):
         row = AuditEntry(
             user_name=user,
             broker="local",
@@ -399,9 +404,9 @@ def test_edit_has_its_values_and_the_reason_of_the_audit_trail(told: str, as_vie
             reason=reason,
         )
         at = dt.datetime.fromtimestamp((T + 15 * MINUTE + 800) / 1000, dt.UTC)
-        with mock.patch("django.utils.timezone.now", return_value=at):  # nobody changes a row that is kept
+        with mock.patch("django.utils.timezone.now", return_value=at):  # audit rows cannot be changed
             row.save()
-    [edit] = ask(as_viewer, "events", kind="policy-changed", queue="orders")["results"]
+    [edit] = query(as_viewer, "events", kind="policy-changed", queue="orders")["results"]
     assert (edit["before"], edit["after"]) == ({"capacity_messages": 500}, {"capacity_messages": 1000})
     assert edit["reason"] == "the consumers need an hour"
 
@@ -439,7 +444,7 @@ def crossing(url: str) -> str:
     return url
 
 
-def test_candidates_stand_beside_the_current_limits(crossing: str, as_viewer: APIClient) -> None:
+def test_candidates_are_compared_with_the_current_limits(crossing: str, as_viewer: APIClient) -> None:
     found = replay(
         as_viewer,
         candidates=[
@@ -457,13 +462,13 @@ def test_candidates_stand_beside_the_current_limits(crossing: str, as_viewer: AP
     assert found["advice"]["kind"] in ("raise-capacity", "lower-resume")
 
 
-def test_range_without_samples_is_replayed_from_minutes(told: str, as_viewer: APIClient) -> None:
+def test_range_without_samples_is_simulated_from_minutes(recorded_hour: str, as_viewer: APIClient) -> None:
     found = replay(as_viewer, **{"from": T - 3 * DAY})
     assert found["source"] == "minutes"
     assert found["recorded_blocked_ms"] > 0
 
 
-def test_queue_without_traffic_says_so(told: str, as_viewer: APIClient) -> None:
+def test_queue_without_traffic_has_no_simulation(recorded_hour: str, as_viewer: APIClient) -> None:
     found = replay(as_viewer, queue="nowhere")
     assert (found["source"], found["current"], found["advice"]) == ("none", None, None)
 
@@ -478,13 +483,17 @@ def test_queue_without_traffic_says_so(told: str, as_viewer: APIClient) -> None:
         ({"candidates": [{"colour": 1}]}, "colour"),
         ({"candidates": [{}] * 11}, "at most 10"),
         ({"candidates": "all"}, "a list"),
-        ({"from": T - 200 * DAY}, "at most 100"),
+        ({"from": T - 200 * DAY}, "the maximum is 100"),
     ],
 )
-def test_bad_candidate_is_refused_by_its_name(told: str, as_viewer: APIClient, body: dict[str, Any], says: str) -> None:
+def test_invalid_candidate_is_refused_by_name(
+    recorded_hour: str, as_viewer: APIClient, body: dict[str, Any], says: str
+) -> None:
     refused = replay(as_viewer, 400, **body)
     assert says in str(refused)
 
 
-def test_advice_for_the_fleet_is_not_there_before_the_job(told: str, as_viewer: APIClient) -> None:
-    assert "no advice" in ask(as_viewer, "advice", 404)["detail"]
+def test_recommendations_are_not_found_before_the_first_run_of_the_job(
+    recorded_hour: str, as_viewer: APIClient
+) -> None:
+    assert "no recommendations" in query(as_viewer, "advice", 404)["detail"]

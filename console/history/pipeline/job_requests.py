@@ -25,7 +25,7 @@ def waits(now: dt.datetime | None = None) -> bool:
     now = now or timezone.now()
     # Not either one that has looked at a time that is still to come: the clock has been set back since.
     lately = (now - PATIENCE, now + PATIENCE)
-    return JobRequest.objects.filter(finished=None, error="", looked__range=lately).exists()
+    return JobRequest.objects.filter(finished=None, error="", polled__range=lately).exists()
 
 
 def looks(number: int | None, work: str) -> JobRequest:
@@ -33,8 +33,8 @@ def looks(number: int | None, work: str) -> JobRequest:
     now = timezone.now()
     found = JobRequest.objects.filter(pk=number).first() if number is not None else None
     if found is None:
-        return JobRequest.objects.create(work=work, asked=now, looked=now)
-    JobRequest.objects.filter(pk=found.pk).update(looked=now, error="")
+        return JobRequest.objects.create(work=work, requested=now, polled=now)
+    JobRequest.objects.filter(pk=found.pk).update(polled=now, error="")
     return found
 
 
@@ -52,11 +52,11 @@ def done(request: JobRequest) -> None:
 
 def _audit(request: JobRequest, outcome: Outcome, error: str) -> None:
     """What a person asked for is told when it has run, beside the row of the request."""
-    if not request.asked_by:
+    if not request.requested_by:
         return
-    waited = (timezone.now() - request.asked).total_seconds()
+    waited = (timezone.now() - request.requested).total_seconds()
     AuditEntry(
-        user_name=request.asked_by,
+        user_name=request.requested_by,
         source_address=request.address,
         broker="",
         object="history",
@@ -76,11 +76,14 @@ def shown(request: JobRequest | None) -> dict[str, Any] | None:
     elif request.finished is not None:
         state = "done"
     else:
-        state = "queued" if request.looked is None else "waiting"
+        state = "queued" if request.polled is None else "waiting"
+    requested = int(request.requested.timestamp() * 1000)
     return {
         "state": state,
-        "asked": int(request.asked.timestamp() * 1000),
-        "asked_by": request.asked_by,
+        "requested": requested,
+        "requested_by": request.requested_by,
+        "asked": requested,  # deprecated name
+        "asked_by": request.requested_by,  # deprecated name
         "finished": None if request.finished is None else int(request.finished.timestamp() * 1000),
         "error": request.error,
     }

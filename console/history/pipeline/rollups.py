@@ -43,8 +43,9 @@ def minutes(  # noqa: PLR0917 -- each is another table
 ) -> DataFrame:
     """Rows of the table `minutes` within `ranges`: (range_from, range_to), ms, whole hours, apart from each other.
 
-    `samples` and `events`: of the ranges and of `HOLDS_MS` before each. `spans`: `spans.spans` of the ranges
-    and of `HOLDS_MS` before each; `sampled`: the same of samples only. `episodes` and `holds`: all that touch a range.
+    `samples` and `events`: of the ranges and of `SAMPLE_VALIDITY_MS` before each. `spans`: `spans.spans` of the ranges
+    and of `SAMPLE_VALIDITY_MS` before each; `sampled`: the same of samples only. `episodes` and `holds`: all that touch
+    a range.
     `keep`: is given rows that are needed twice, and returns them; else they are worked out twice.
     """
     ranges = F.broadcast(ranges)

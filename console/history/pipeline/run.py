@@ -36,7 +36,7 @@ from console.history.pipeline.cleaning import clean, complete, unknown
 from console.history.pipeline.intervals import as_ranges, joined, moment, portions
 from console.history.pipeline.pending_rollups import Interval, PendingRollups
 from console.history.pipeline.spans import spans
-from console.history.storage.durations import DAY, HOLDS_MS, HOUR, MINUTE
+from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.tables import Tables, schema
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Run:
     def _told(self, landed: Mapping[str, DataFrame]) -> tuple[dict[str, _Told], set[int]]:
         """What the new rows tell, by broker, and the hours (since the epoch) that they are about."""
         ms = F.unix_millis("at")
-        about = F.array(_hour(ms), _hour(ms + HOLDS_MS))
+        about = F.array(_hour(ms), _hour(ms + SAMPLE_VALIDITY_MS))
         no = F.lit(False)
         flags = {
             "events": (
@@ -321,14 +321,14 @@ class Run:
         rows: dict[int, int] = {}
         for file in self.tables.files("samples"):
             day = (file.partition - dt.date(1970, 1, 1)).days
-            rows[day] = rows.get(day, 0) + file.rows * HOLDS_MS // MINUTE
+            rows[day] = rows.get(day, 0) + file.rows * SAMPLE_VALIDITY_MS // MINUTE
         return portions(hours, rows)
 
     def _rollups(self, hours: Sequence[tuple[int, int]]) -> None:
         tables = self.tables
         ranges = as_ranges(hours)
         at_once = self._few and sum(end - begin for begin, end in hours) <= FEW_HOURS * HOUR
-        with_before = [(begin - dt.timedelta(milliseconds=HOLDS_MS), end) for begin, end in ranges]
+        with_before = [(begin - dt.timedelta(milliseconds=SAMPLE_VALIDITY_MS), end) for begin, end in ranges]
         first, last = with_before[0][0], with_before[-1][1]
         frame = self._frame(hours)
         looked = tables.read_touching("coverage", "until", first, last)

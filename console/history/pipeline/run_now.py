@@ -60,12 +60,14 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
             entry.outcome, entry.detail = Outcome.DONE, f"handed to the worker as {task}"
             return
         lately = [timezone.now() + sign * dt.timedelta(seconds=EXPIRES) for sign in (-1, 1)]
-        waiting = Q(asked__range=lately) | Q(looked__range=lately)
+        waiting = Q(requested__range=lately) | Q(polled__range=lately)
         same = JobRequest.objects.filter(waiting, work=work, finished=None).first()
         if same is not None:
             entry.outcome, entry.detail = Outcome.DONE, f"request {same.pk} is queued already"
             return
-        request = JobRequest.objects.create(work=work, asked=timezone.now(), asked_by=by.name, address=by.address)
+        request = JobRequest.objects.create(
+            work=work, requested=timezone.now(), requested_by=by.name, address=by.address
+        )
         try:
             app.send_task(task, kwargs={**arguments, "request": request.pk}, expires=None)
         except (OperationalError, OSError):

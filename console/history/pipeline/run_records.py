@@ -96,4 +96,6 @@ def forget_old_runs() -> None:
     now = timezone.now()
     HistoryRun.objects.filter(finished__lt=now - KEEP_FAILED).delete()
     HistoryRun.objects.filter(finished__lt=now - KEEP_DONE, error="").delete()
-    JobRequest.objects.filter(Q(finished__lt=now - KEEP_FAILED) | Q(asked__lt=now - KEEP_FAILED, looked=None)).delete()
+    JobRequest.objects.filter(
+        Q(finished__lt=now - KEEP_FAILED) | Q(requested__lt=now - KEEP_FAILED, polled=None)
+    ).delete()

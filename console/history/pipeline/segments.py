@@ -1,8 +1,8 @@
 """What is known from moment to moment, cut at minutes: segments of time of queues, and parts of intervals. Pure.
 
-A sample holds until the queue's next one, for `HOLDS_MS` at most and only while somebody looked (`spans.py`). Events
-tell a queue's depth as well and are points like samples are; those of an imported log hold for no time, since nobody
-knows what came after. Episodes and holds are intervals: of them counts what lies within spans.
+A sample holds until the queue's next one, for `SAMPLE_VALIDITY_MS` at most and only while somebody looked (`spans.py`).
+Events tell a queue's depth as well and are points like samples are; those of an imported log hold for no time, since
+nobody knows what came after. Episodes and holds are intervals: of them counts what lies within spans.
 
 `rollups.py` sums up what is cut here.
 """
@@ -15,7 +15,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from console.history.pipeline.spans import by_day
-from console.history.storage.durations import DAY, HOLDS_MS, MINUTE
+from console.history.storage.durations import DAY, MINUTE, SAMPLE_VALIDITY_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -93,7 +93,9 @@ def _points(samples: DataFrame, events: DataFrame) -> DataFrame:
 
 def _held(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame:
     """The time for which each point holds, cut at minutes: `slot` is the minute, `piece_ms` its part of it."""
-    inside = points.join(ranges, (F.col("ms") >= F.col("range_from") - HOLDS_MS) & (F.col("ms") < F.col("range_to")))
+    inside = points.join(
+        ranges, (F.col("ms") >= F.col("range_from") - SAMPLE_VALIDITY_MS) & (F.col("ms") < F.col("range_to"))
+    )
     day = F.expr(f"ms div {DAY}")
     looked = (
         inside.withColumn("day", day)
@@ -115,12 +117,12 @@ def _held(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame
             "end",
             F.when(
                 F.col("holds") & F.col("span_to").isNotNull(),
-                F.least("next_ms", F.col("ms") + HOLDS_MS, "span_to", "range_to"),
+                F.least("next_ms", F.col("ms") + SAMPLE_VALIDITY_MS, "span_to", "range_to"),
             ).otherwise(F.col("ms")),
         )
         .where("ms >= range_from OR end > begin")
     )
-    joined = F.expr(f"last.ms >= ms - {HOLDS_MS} AND last.ms >= span_from")
+    joined = F.expr(f"last.ms >= ms - {SAMPLE_VALIDITY_MS} AND last.ms >= span_from")
     grown = {
         name: F.when(
             joined & (F.col("ms") >= F.col("range_from")),

@@ -1,6 +1,6 @@
-"""How the pipeline is: what runs, what ran, what waits, what failed, how large the tables are. Told without Spark.
+"""Status of the pipeline: current and past runs, backlog, failures, sizes of the tables. Collected without Spark.
 
-Facts only; what they mean and what to do about it is `diagnosis.py`'s. Times are ms since the epoch.
+Facts only: `diagnosis.py` derives problems and remedies. Times are ms since the epoch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from console.history.storage.landing import Landing, LandingError, part
 from console.history.storage.layout import LAYOUTS
 from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader, first_line
 
-#: Runs that are told, newest first; and failures among those that are not.
+#: Maximum number of runs listed, and of failures.
 MOST_RUNS, MOST_FAILURES = 25, 10
-#: A recorder publishes at least every 20 s or so while it follows a broker.
-FOLLOWS = dt.timedelta(seconds=60)
-#: Gaps in the recording are told for so long.
+#: A running recorder publishes at least about every 20 s; without data for longer than this it counts as stopped.
+RECORDER_TIMEOUT = dt.timedelta(seconds=60)
+#: Gaps in the recording are listed for this time, in ms.
 _GAPS_MS = 7 * DAY
 
 Facts = dict[str, Any]
@@ -34,10 +34,10 @@ Facts = dict[str, Any]
 
 @dataclass(slots=True)
 class Status:
-    """`running`: the run that goes on; `runs`: those that have ended, newest first; `first_run`: when the first that is
-    still known began; `failures`: the newest of them that failed; `failed_in_a_row`: runs of the pipeline
-    since the last that went well; `oldest`: when the oldest waiting file landed; `unreadable`: file -> reason;
-    `trouble`: what of all this could not be found out, and why."""
+    """`running`: the current run; `runs`: finished runs, newest first; `first_run`: start of the oldest recorded run;
+    `failures`: the most recent failed runs; `failed_in_a_row`: failed runs of the pipeline since the last successful
+    one; `files`, `oldest`: number of landing files in the backlog, and when the oldest landed; `unreadable`: file ->
+    reason; `trouble`: errors while collecting this status."""
 
     now: int
     running: Facts | None = None
@@ -53,8 +53,8 @@ class Status:
     tables: list[Facts] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
-    def leave_reasons_out(self) -> None:
-        """For those who do not see every broker: reasons and names of files tell of the others."""
+    def redact(self) -> None:
+        """Remove error details and file names, which may name brokers that the user has no permission to view."""
         for run in (*([self.running] if self.running else []), *self.runs, *self.failures):
             run["error"] = run["error"] and run["error"].partition(":")[0]
         for job in self.maintenance:
@@ -66,53 +66,53 @@ class Status:
 
 
 def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mapping[str, Mapping[str, Any]]) -> Status:
-    """`reader`: the history as far as who asks sees it; `brokers`: those of the settings that they see, with `slug` and
-    `title`; `schedule`: Celery beat's."""
+    """Collect the status. `reader`: the history visible to the user; `brokers`: the configured ones visible to the
+    user, with `slug` and `title`; `schedule`: Celery beat's."""
     now = timezone.now()
-    told = Status(_ms(now))
-    _of_runs(told, now)
+    found = Status(_ms(now))
+    _add_runs(found, now)
     landed: Landed = {}
     try:
         landed = Landing(reader.url).landed()
         backlog = find_backlog(reader.url, landed)
-        told.files, told.oldest = backlog.files, None if backlog.oldest is None else _ms(backlog.oldest)
+        found.files, found.oldest = backlog.files, None if backlog.oldest is None else _ms(backlog.oldest)
     except LandingError as error:
-        told.trouble.append(str(error))
+        found.trouble.append(str(error))
     except Exception as error:  # deltalake's have many types
-        told.trouble.append(f"Which files were taken cannot be told: {first_line(error)}")
-    told.tables = [_table(told, reader, name) for name in LAYOUTS]
-    told.brokers = _following(told, reader, brokers, landed, now)
-    told.maintenance = [_job(entry, now) for entry in schedule.values() if _work(entry) in HistoryRun.MAINTENANCE]
-    return told
+        found.trouble.append(f"The list of processed files cannot be read: {first_line(error)}")
+    found.tables = [_table(found, reader, name) for name in LAYOUTS]
+    found.brokers = _recordings(found, reader, brokers, landed, now)
+    found.maintenance = [_job(entry, now) for entry in schedule.values() if _work(entry) in HistoryRun.MAINTENANCE]
+    return found
 
 
 # -- runs -------------------------------------------------------------------------------------------------------
 
 
-def _of_runs(told: Status, now: dt.datetime) -> None:
+def _add_runs(found: Status, now: dt.datetime) -> None:
     rows = list(HistoryRun.objects.all()[: MOST_RUNS + 1])
-    held = Held.objects.filter(name=LEASE, lease_until__gt=now).exists()
+    is_leased = Held.objects.filter(name=LEASE, lease_until__gt=now).exists()
     for row in rows:
-        if row.finished is None and held and told.running is None:
-            told.running = _run(row)
-        elif len(told.runs) < MOST_RUNS:
-            told.runs.append(_run(row))
+        if row.finished is None and is_leased and found.running is None:
+            found.running = _run(row)
+        elif len(found.runs) < MOST_RUNS:
+            found.runs.append(_run(row))
     oldest = HistoryRun.objects.last()
-    told.first_run = None if oldest is None else _ms(oldest.started)
-    told.failures = [_run(row) for row in HistoryRun.objects.exclude(error="")[:MOST_FAILURES]]
+    found.first_run = None if oldest is None else _ms(oldest.started)
+    found.failures = [_run(row) for row in HistoryRun.objects.exclude(error="")[:MOST_FAILURES]]
     of_pipeline = HistoryRun.objects.filter(work=HistoryRun.RUN).exclude(finished=None)
     newest = of_pipeline.first()
     if newest is None:
         return
-    told.unreadable = dict(newest.unreadable)
-    went_well = of_pipeline.filter(error="").first()
+    found.unreadable = dict(newest.unreadable)
+    successful = of_pipeline.filter(error="").first()
     failed = of_pipeline.exclude(error="").exclude(error__in=INTERRUPTED)
-    if went_well is not None:
-        failed = failed.filter(started__gt=went_well.started)
-    told.failed_in_a_row = failed.count()
+    if successful is not None:
+        failed = failed.filter(started__gt=successful.started)
+    found.failed_in_a_row = failed.count()
 
 
-#: A run that was ended from outside is no failure: the next one does its work.
+#: Errors of runs terminated from outside, which are no failures: the next run does their work.
 INTERRUPTED = ("it was stopped", "the process ended in the middle of it")
 
 
@@ -135,10 +135,10 @@ def _run(row: HistoryRun) -> Facts:
     }
 
 
-# -- what lies on the disk --------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------------------
 
 
-def _table(told: Status, reader: Reader, name: str) -> Facts:
+def _table(found: Status, reader: Reader, name: str) -> Facts:
     layout = LAYOUTS[name]
     facts = {"name": name, "files": 0, "rows": 0, "bytes": 0, "first": None, "last": None}
     try:
@@ -146,7 +146,7 @@ def _table(told: Status, reader: Reader, name: str) -> Facts:
     except NothingRecorded:
         return facts | {"keep_days": layout.keep_days}
     except HistoryBroken as error:
-        told.trouble.append(str(error))
+        found.trouble.append(str(error))
         return facts | {"keep_days": layout.keep_days}
     return {
         "name": name,
@@ -159,7 +159,7 @@ def _table(told: Status, reader: Reader, name: str) -> Facts:
     }
 
 
-_LOOKED = """
+_COVERAGE = """
 SELECT broker, epoch_ms(max(until) FILTER (followed)) AS until,
     epoch_ms(max("at") FILTER (NOT followed)) AS gap_from,
     epoch_ms(arg_max(until, "at") FILTER (NOT followed)) AS gap_until,
@@ -168,39 +168,39 @@ FROM {coverage} WHERE epoch_ms(until) > $begin GROUP BY broker ORDER BY broker
 """
 
 
-def _following(
-    told: Status, reader: Reader, brokers: Iterable[Mapping[str, Any]], landed: Landed, now: dt.datetime
+def _recordings(
+    found: Status, reader: Reader, brokers: Iterable[Mapping[str, Any]], landed: Landed, now: dt.datetime
 ) -> list[Facts]:
-    """Every configured broker, then those that the history knows of the last days besides."""
-    known: dict[str, Facts] = {}
+    """Return every configured broker, then other brokers recorded in the last 7 days."""
+    recorded: dict[str, Facts] = {}
     begin = _ms(now) - _GAPS_MS
     try:
-        known = {row["broker"]: row for row in reader.rows(_LOOKED, {"begin": begin}, begin=begin)}
+        recorded = {row["broker"]: row for row in reader.rows(_COVERAGE, {"begin": begin}, begin=begin)}
     except NothingRecorded:
         pass
     except HistoryBroken as error:
-        if str(error) not in told.trouble:
-            told.trouble.append(str(error))
-    found = []
+        if str(error) not in found.trouble:
+            found.trouble.append(str(error))
+    recordings = []
     for broker in brokers:
         slug = broker["slug"]
         prefix = f"recorder~{part(slug)}~"
-        signs = [at for (kind, name), at in landed.items() if kind == "coverage" and name.startswith(prefix)]
-        seen = max(signs, default=None)
-        row = known.pop(slug, {})
-        found.append(
+        published = [at for (kind, name), at in landed.items() if kind == "coverage" and name.startswith(prefix)]
+        last_sign = max(published, default=None)
+        row = recorded.pop(slug, {})
+        recordings.append(
             _broker(slug, broker["title"], row)
             | {
                 "configured": True,
-                "following": seen is not None and now - seen < FOLLOWS,
-                "last_sign": row.get("until") if seen is None else _ms(seen),
+                "following": last_sign is not None and now - last_sign < RECORDER_TIMEOUT,
+                "last_sign": row.get("until") if last_sign is None else _ms(last_sign),
             }
         )
-    for slug, row in known.items():
-        found.append(
+    for slug, row in recorded.items():
+        recordings.append(
             _broker(slug, slug, row) | {"configured": False, "following": None, "last_sign": row["until"]},
         )
-    return found
+    return recordings
 
 
 def _broker(slug: str, title: str, row: Mapping[str, Any]) -> Facts:
@@ -210,7 +210,7 @@ def _broker(slug: str, title: str, row: Mapping[str, Any]) -> Facts:
     return {"broker": slug, "title": title, "readable_until": row.get("until"), "gap": gap}
 
 
-# -- by the clock -----------------------------------------------------------------------------------------------
+# -- maintenance jobs--------------------------------------------------------------------------------------------
 
 
 def _work(entry: Mapping[str, Any]) -> str:
@@ -218,7 +218,7 @@ def _work(entry: Mapping[str, Any]) -> str:
 
 
 def _job(entry: Mapping[str, Any], now: dt.datetime) -> Facts:
-    """`last`: the newest run that has ended; `done`: when one last went well."""
+    """`last`: the most recent finished run; `done`: end of the last successful one."""
     work, schedule = _work(entry), entry["schedule"]
     rows = HistoryRun.objects.filter(work=work).exclude(finished=None)
     last, done = rows.first(), rows.filter(error="").first()

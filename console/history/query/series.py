@@ -1,7 +1,6 @@
-"""One queue over time: its depth, its levels as they were then, its rates, and how long it was overfull and stopped.
+"""Time series of one queue: depth, limits of that time, rates, overfull time and stopped time.
 
-A range is answered from the coarsest rollup that still shows what happened in it: the samples themselves, or minutes,
-hours or days. A time of which nothing is known is null, never 0.
+The length of the range selects the resolution: samples, minutes, hours or days. Time without data is null, never 0.
 """
 
 from __future__ import annotations
@@ -12,17 +11,17 @@ from itertools import pairwise
 from typing import Any
 
 from console.history.query.coverage import Span, gaps, watched
-from console.history.storage.durations import DAY, HOLDS_MS, HOUR, MINUTE
+from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.queue_key import QueueKey
 from console.history.storage.reader import Reader
 
-#: Points of one answer, at most.
+#: Maximum number of points of a series.
 MOST_POINTS = 12_000
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """`step`: ms of one point, 0: as they came. `up_to`: the longest range, in ms, that it is chosen for."""
+    """`step`: ms per point, 0: raw points. `up_to`: the longest range, in ms, that `auto` selects it for."""
 
     name: str
     table: str
@@ -40,7 +39,7 @@ BY_NAME = {resolution.name: resolution for resolution in RESOLUTIONS}
 
 
 LEVELS = tuple(f"{level}_{unit}" for unit in ("messages", "bytes") for level in ("capacity", "stop", "resume"))
-#: The columns of an answer, each with a value for each of `at`.
+#: The columns of a series, each with a value for each of `at`.
 FIELDS = (
     "messages",
     "messages_p95",
@@ -59,7 +58,7 @@ FIELDS = (
     "watched_ms",
 )
 
-_ROLLED = """
+_ROLLED_UP = """
 SELECT epoch_ms("at") AS "at",
     round(messages_mean, 2) AS messages, round(messages_p95, 2) AS messages_p95, messages_max,
     round(bytes_mean, 1) AS bytes, round(bytes_p95, 1) AS bytes_p95, bytes_max,
@@ -74,11 +73,11 @@ ORDER BY "at"
 """
 
 _RAW = """
-SELECT "at", state, holds, depth_messages AS messages, depth_bytes AS bytes, producers, blocked_producers,
+SELECT "at", state, continuous, depth_messages AS messages, depth_bytes AS bytes, producers, blocked_producers,
     rate_in, rate_out,
     capacity_messages, stop_messages, resume_messages, capacity_bytes, stop_bytes, resume_bytes
 FROM (
-    SELECT epoch_ms("at") AS "at", -1 AS sequence, true AS holds, state, depth_messages, depth_bytes, producers,
+    SELECT epoch_ms("at") AS "at", -1 AS sequence, true AS continuous, state, depth_messages, depth_bytes, producers,
         blocked_producers, rate_in, rate_out,
         capacity_messages, stop_messages, resume_messages, capacity_bytes, stop_bytes, resume_bytes
     FROM {samples}
@@ -99,52 +98,55 @@ LIMIT $most
 """
 
 
-def chosen(begin: int, end: int, asked: str = "auto") -> Resolution:
-    """The resolution for a range in ms. Raises ValueError, a sentence, if the one that was asked for is too fine."""
-    if asked == "auto":
+def select_resolution(begin: int, end: int, name: str = "auto") -> Resolution:
+    """Return the resolution for a range in ms. Raises ValueError with a sentence if the named one is too fine."""
+    if name == "auto":
         return next(resolution for resolution in RESOLUTIONS if end - begin <= resolution.up_to)
-    resolution = BY_NAME[asked]
+    resolution = BY_NAME[name]
     points = (end - begin) // (resolution.step or 1000)
     if points > MOST_POINTS:
         raise ValueError(
-            f"resolution is {asked!r}: the range would have {points:,} points of it, and at most {MOST_POINTS:,} are"
-            " answered; ask for a coarser resolution or a shorter range"
+            f"resolution is {name!r}: the range would have {points:,} points, and the maximum is {MOST_POINTS:,};"
+            " request a coarser resolution or a shorter range"
         )
     return resolution
 
 
-def series(reader: Reader, queue: QueueKey, begin: int, end: int, *, asked: str = "auto", now: int) -> dict[str, Any]:
-    """The queue from `begin` to `end`, ms. If the resolution that fits has nothing, because samples and minutes are not
-    kept for ever, the next coarser one that has something is taken, unless one was asked for by name.
+def series(
+    reader: Reader, queue: QueueKey, begin: int, end: int, *, resolution: str = "auto", now: int
+) -> dict[str, Any]:
+    """Return the queue's time series from `begin` to `end`, ms. With `auto`, if the selected resolution has no data,
+    because samples and minutes have a limited retention, use the next coarser one that has.
 
-    `at`: ms, ascending; every other list of `FIELDS` has a value, or null, for each. `held`: whether the values hold
-    until the next point (raw only; a log tells single moments). `unwatched`: spans of which nothing is known.
+    `at`: ms, ascending; every other list of `FIELDS` has a value, or null, for each. `continuous` (`held` is its
+    deprecated name): whether the values apply until the next point; raw points only, values of log entries do not.
+    `unwatched`: spans that were not recorded. Raises ValueError as `select_resolution`, NothingRecorded, HistoryBroken.
     """
-    first = chosen(begin, end, asked)
-    spans = watched(reader, begin - HOLDS_MS, min(end, now), queue.broker).get(queue.broker, [])
-    candidates = RESOLUTIONS[RESOLUTIONS.index(first) :] if asked == "auto" else (first,)
+    first = select_resolution(begin, end, resolution)
+    spans = watched(reader, begin - SAMPLE_VALIDITY_MS, min(end, now), queue.broker).get(queue.broker, [])
+    candidates = RESOLUTIONS[RESOLUTIONS.index(first) :] if resolution == "auto" else (first,)
     answer: dict[str, Any] = {}
-    for resolution in candidates:
-        if resolution.step:
-            found: dict[str, Any] | None = _rolled(reader, queue, begin, end, resolution)
+    for each in candidates:
+        if each.step:
+            found: dict[str, Any] | None = _rolled_up(reader, queue, begin, end, each)
         else:
             found = _raw(reader, queue, begin, min(end, now), spans)
-        if found is None:  # more points than one answer may have
+        if found is None:  # more points than the maximum
             continue
         if not answer or found["known"]:
-            answer = {"resolution": resolution.name, "step_ms": resolution.step, **found}
+            answer = {"resolution": each.name, "step_ms": each.step, **found}
         if found["known"]:
             break
     least = max(answer["step_ms"], 5_000)
     return {"from": begin, "until": end, **answer, "unwatched": gaps(spans, begin, min(end, now), least)}
 
 
-def _rolled(reader: Reader, queue: QueueKey, begin: int, end: int, resolution: Resolution) -> dict[str, Any]:
+def _rolled_up(reader: Reader, queue: QueueKey, begin: int, end: int, resolution: Resolution) -> dict[str, Any]:
     step = resolution.step
     low = begin - begin % step
     rows = reader.rows(
-        _ROLLED % resolution.table,
-        _asked(queue) | {"begin": low, "end": end},
+        _ROLLED_UP % resolution.table,
+        _key_parameters(queue) | {"begin": low, "end": end},
         begin=low,
         end=end,
         where={"broker": queue.broker},
@@ -152,15 +154,16 @@ def _rolled(reader: Reader, queue: QueueKey, begin: int, end: int, resolution: R
     )
     by_time = {row["at"]: row for row in rows}
     times = list(range(low, end, step))
-    return _columns([by_time.get(at, {}) for at in times], times) | {"known": len(rows), "held": None}
+    columns = _columns([by_time.get(at, {}) for at in times], times)
+    return columns | {"known": len(rows), "continuous": None, "held": None}
 
 
 def _raw(reader: Reader, queue: QueueKey, begin: int, end: int, spans: Sequence[Span]) -> dict[str, Any] | None:
-    """None if there are more points than an answer may have."""
-    before = begin - HOLDS_MS
+    """Return the samples and events; None if there are more than `MOST_POINTS`."""
+    before = begin - SAMPLE_VALIDITY_MS
     rows = reader.rows(
         _RAW,
-        _asked(queue) | {"before": before, "end": end, "most": MOST_POINTS + 1},
+        _key_parameters(queue) | {"before": before, "end": end, "most": MOST_POINTS + 1},
         begin=before,
         end=end,
         where={"broker": queue.broker},
@@ -170,30 +173,31 @@ def _raw(reader: Reader, queue: QueueKey, begin: int, end: int, spans: Sequence[
         return None
     points = _with_ends(_filled(rows), begin, end, spans)
     answer = _columns(points, [point["at"] for point in points])
-    return answer | {"known": len(points), "held": [bool(point.get("holds", True)) for point in points]}
+    continuous = [bool(point.get("continuous", True)) for point in points]
+    return answer | {"known": len(points), "continuous": continuous, "held": continuous}
 
 
 def _filled(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """An event tells no levels and rates: those of the sample before it hold."""
-    kept = ("producers", "rate_in", "rate_out", *LEVELS)
+    """Add to each event the levels and rates of the last sample: events have none."""
+    carried = ("producers", "rate_in", "rate_out", *LEVELS)
     filled: list[dict[str, Any]] = []
     last: Mapping[str, Any] = {}
     for row in rows:
-        last = {**row, **{name: row[name] if row[name] is not None else last.get(name) for name in kept}}
+        last = {**row, **{name: row[name] if row[name] is not None else last.get(name) for name in carried}}
         filled.append(dict(last))
     return filled
 
 
 def _with_ends(rows: Sequence[dict[str, Any]], begin: int, end: int, spans: Sequence[Span]) -> list[dict[str, Any]]:
-    """Each point, from `begin` on; and where one stops holding before the next comes, a point there and one that knows
-    nothing, so that no line is drawn across what nobody saw."""
+    """Return the points from `begin` on. Where the validity of one ends before the next, add a last point with its
+    values and an empty one, so that charts draw no line across time without data."""
     points: list[dict[str, Any]] = []
     for row, following in pairwise([*rows, {"at": end}]):
-        until = min(following["at"], _holds_until(row, spans))
+        until = min(following["at"], _valid_until(row, spans))
         if until < begin or until == row["at"] < begin:
             continue
         points.append({**row, "at": max(begin, row["at"])})
-        is_last = following["at"] == end and "holds" not in following
+        is_last = following["at"] == end and "continuous" not in following
         if until > points[-1]["at"] and (is_last or until < following["at"]):
             points.append({**row, "at": until})
         if until < following["at"]:
@@ -201,12 +205,12 @@ def _with_ends(rows: Sequence[dict[str, Any]], begin: int, end: int, spans: Sequ
     return points
 
 
-def _holds_until(row: Mapping[str, Any], spans: Sequence[Span]) -> int:
+def _valid_until(row: Mapping[str, Any], spans: Sequence[Span]) -> int:
     at: int = row["at"]
-    if row["holds"]:
+    if row["continuous"]:
         for a, u in spans:
             if a <= at <= u:
-                return min(u, at + HOLDS_MS)
+                return min(u, at + SAMPLE_VALIDITY_MS)
     return at
 
 
@@ -214,5 +218,5 @@ def _columns(rows: Sequence[Mapping[str, Any]], times: list[int]) -> dict[str, A
     return {"at": times, **{name: [row.get(name) for row in rows] for name in FIELDS}}
 
 
-def _asked(queue: QueueKey) -> dict[str, Any]:
+def _key_parameters(queue: QueueKey) -> dict[str, Any]:
     return {"broker": queue.broker, "virtualhost": queue.virtualhost, "name": queue.name}

@@ -1,6 +1,6 @@
-"""Lengths of time, in ms, that the pipeline and those who read its tables share."""
+"""Durations in ms that the pipeline and the queries share."""
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
-#: How long a sample says what a queue is like. Above the time between two samples of all queues.
-HOLDS_MS = 15 * MINUTE
+#: How long a sample applies to its queue, at most. Longer than the time between two samples of a queue.
+SAMPLE_VALIDITY_MS = 15 * MINUTE

@@ -1,7 +1,7 @@
-"""The recommendation for each queue of the fleet, from the minutes of its last recorded week: the table `advice`.
+"""Compute a recommendation for every queue from its last recorded week of minutes: the table `advice`.
 
-Each queue's minutes go to a Python process of Spark's as one Arrow table and are replayed there, so it takes as many
-processors as the cluster has. Those processes need numpy, numba and pyarrow; our own code is sent along.
+Each queue's minutes go to a Python process of Spark as one Arrow table and are replayed there, so the job uses all
+processors of the cluster. Those processes need numpy, numba and pyarrow; the console's code is sent to them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from console.history.storage.durations import DAY, MINUTE
-from console.history.whatif.comparison import ADVICE, row_of
-from console.history.whatif.minute_traffic import COLUMNS, KNOWN, of_minutes
+from console.history.whatif.comparison import ADVICE, recommendation_row
+from console.history.whatif.minute_traffic import COLUMNS, KNOWN, traffic_of_minutes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DAYS = 7
 _ALWAYS = (dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinfo=dt.UTC))
 
-#: What the replay consists of, as executors need it.
+#: Modules of the replay, for the executors.
 _CODE = (
     "__init__",
     "history/__init__",
@@ -54,9 +54,9 @@ _ROW = pa.schema(
 Week = tuple[int, int]
 
 
-def write_advice(tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> tuple[int, float]:
-    """Put the advice of today in the place of the last one, in one commit; return how many queues have a row, and
-    seconds. Nothing is written while nothing was recorded."""
+def write_recommendations(tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> tuple[int, float]:
+    """Replace the table with today's recommendations, in one commit; return the number of its rows and the duration in
+    seconds. Without recorded data, write nothing."""
     from pyspark.sql import functions as F
 
     began = time.perf_counter()
@@ -66,14 +66,14 @@ def write_advice(tables: Tables, on_step: Callable[[str], None] = lambda _name: 
         return 0, 0.0
     ranges = [(_moment(begin), _moment(end)) for begin, end in weeks.values()]
     send_code(tables.spark)
-    found = fleet_advice(tables.read_ranges("minutes", ranges), weeks)
+    found = fleet_recommendations(tables.read_ranges("minutes", ranges), weeks)
     rows = found.withColumns({name: F.timestamp_millis(f"{name}_ms") for name in ("begin", "at")}).localCheckpoint()
     tables.replace("advice", [_ALWAYS], rows, at_once=True)
     return rows.count(), round(time.perf_counter() - began, 3)
 
 
 def last_weeks(tables: Tables) -> dict[str, Week]:
-    """Of each broker: the week up to the last moment that somebody looked at it, in whole minutes."""
+    """Return each broker's week up to its last recorded moment, in whole minutes."""
     from pyspark.sql import functions as F
 
     followed = tables.read("coverage").where("followed")
@@ -82,8 +82,8 @@ def last_weeks(tables: Tables) -> dict[str, Week]:
     return {broker: (end - DAYS * DAY, end) for broker, end in ends.items()}
 
 
-def fleet_advice(minutes: DataFrame, weeks: Mapping[str, Week]) -> DataFrame:
-    """A row of `_ROW` for each queue of which enough is known in its broker's week. Pure."""
+def fleet_recommendations(minutes: DataFrame, weeks: Mapping[str, Week]) -> DataFrame:
+    """Return a row of `_ROW` for each queue with enough data in its broker's week. Pure."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -98,24 +98,24 @@ def fleet_advice(minutes: DataFrame, weeks: Mapping[str, Week]) -> DataFrame:
         .where("ms >= begin_ms AND ms < at_ms")
         .select(*_KEY, "begin_ms", "at_ms", "ms", *COLUMNS)
     )
-    return known.groupBy(*_KEY).applyInArrow(advice_of_queue, from_arrow_schema(_ROW))
+    return known.groupBy(*_KEY).applyInArrow(recommendation_of_queue, from_arrow_schema(_ROW))
 
 
-def advice_of_queue(minutes: pa.Table) -> pa.Table:
-    """The minutes of one queue, in any order, to its row of `_ROW`, or to none."""
+def recommendation_of_queue(minutes: pa.Table) -> pa.Table:
+    """Return the row of `_ROW` for the minutes of one queue, in any order; no row if there is not enough data."""
     minutes = minutes.sort_by("ms")
     got = {name: minutes[name].cast(pa.float64()).to_numpy() for name in ("ms", *COLUMNS)}
-    found = of_minutes(got)
+    found = traffic_of_minutes(got)
     if found is None:
         return _ROW.empty_table()
     first: dict[str, Any] = {name: minutes[name][0].as_py() for name in (*_KEY, "begin_ms", "at_ms")}
     first["queue"] = first.pop("name")
-    advice = row_of(found.traffic, found.current, found.peak_messages, found.peak_bytes)
-    return pa.Table.from_pylist([first | advice], schema=_ROW)
+    recommendation = recommendation_row(found.traffic, found.current, found.peak_messages, found.peak_bytes)
+    return pa.Table.from_pylist([first | recommendation], schema=_ROW)
 
 
 def send_code(spark: SparkSession) -> None:
-    """Let Spark's Python processes import the replay, wherever they run."""
+    """Send the modules of the replay to Spark's Python processes, on any machine."""
     root = Path(__file__).resolve().parents[2]
     folder = Path(tempfile.mkdtemp(prefix="headgate-code-"))
     packed = folder / "headgate_replay.zip"

@@ -1,7 +1,7 @@
-"""A queue's recorded traffic from its minutes, as `replay.py` takes it. Pure.
+"""Convert a queue's minutes to the traffic that `replay.py` simulates. Pure.
 
-One page about one queue and the advice for the whole fleet come to the same figures, since both come this way. The time
-that producers were held in a minute is that of the queue's episodes, cut at minutes (`pipeline/rollups.py`).
+The page of one queue and the recommendations for all queues use this module, so their figures agree. The blocked time
+of a minute is the part of the queue's episodes in it (`pipeline/rollups.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from console.history.storage.durations import MINUTE
 from console.history.whatif.replay import Floats, Limits, Samples, Traffic, traffic
 
-#: Columns of the table `minutes` that it takes besides `ms`, the moment of each.
+#: Columns of the table `minutes` that it reads, besides `ms`, the time of each minute.
 COLUMNS = (
     "messages_mean",
     "bytes_mean",
@@ -29,15 +29,16 @@ COLUMNS = (
     "stop_bytes",
     "resume_bytes",
 )
-#: Which minutes it takes, as SQL.
+#: SQL condition of the minutes that it reads.
 KNOWN = "kind = 'queue' AND known_ms > 0 AND messages_mean IS NOT NULL"
-#: So many tell nothing.
+#: Fewer samples or minutes are not enough data.
 FEWEST = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """`source`: samples or minutes; `current`: the limits in force at the end; peaks as they were."""
+    """Recorded traffic. `source`: samples or minutes; `current`: the effective limits at the end; `peak_*`: highest
+    recorded depth."""
 
     source: str
     traffic: Traffic
@@ -46,8 +47,8 @@ class Recorded:
     peak_bytes: float
 
 
-def of_minutes(got: Mapping[str, Floats]) -> Recorded | None:
-    """`got`: `ms` and COLUMNS of one queue, in order, NaN where a value is not known. None: too little is known."""
+def traffic_of_minutes(got: Mapping[str, Floats]) -> Recorded | None:
+    """Convert `ms` and COLUMNS of one queue, in order, NaN for missing values. Return None without enough data."""
     if len(got["ms"]) < FEWEST:
         return None
     came, went = (np.nan_to_num(got[f"messages_{way}"]) for way in ("in", "out"))
@@ -55,23 +56,23 @@ def of_minutes(got: Mapping[str, Floats]) -> Recorded | None:
         got["ms"],
         got["messages_mean"],
         np.nan_to_num(got["bytes_mean"]),
-        np.concatenate([[0.0], np.cumsum(came)[:-1]]),  # what had come by the minute's beginning
+        np.concatenate([[0.0], np.cumsum(came)[:-1]]),  # total at the start of the minute
         np.concatenate([[0.0], np.cumsum(went)[:-1]]),
         got["overfull_ms"] > 0,
         np.nan_to_num(got["stopped_ms"]) > MINUTE / 2,
-        held_ms=np.minimum(got["overfull_ms"][:-1], MINUTE),
+        blocked_ms=np.minimum(got["overfull_ms"][:-1], MINUTE),
     )
     return Recorded(
         "minutes",
         traffic(samples, 1.5 * MINUTE),
         limits_at_end(got),
-        most(got["messages_max"]),
-        most(got["bytes_max"]),
+        highest(got["messages_max"]),
+        highest(got["bytes_max"]),
     )
 
 
 def limits_at_end(got: Mapping[str, Floats]) -> Limits:
-    """Of the last row that tells any; what it does not tell is no limit."""
+    """Return the last known value of each limit; a limit without one is 0, no limit."""
 
     def last(name: str) -> float:
         known = got[name][~np.isnan(got[name])]
@@ -82,7 +83,7 @@ def limits_at_end(got: Mapping[str, Floats]) -> Limits:
     return Limits(stops["messages"], resumes["messages"], stops["bytes"], resumes["bytes"])
 
 
-def most(values: Floats) -> float:
-    """The greatest known; 0 if none is."""
+def highest(values: Floats) -> float:
+    """Return the highest value that is not NaN; 0 if there is none."""
     known = values[~np.isnan(values)]
     return float(known.max()) if len(known) else 0.0

@@ -1,7 +1,7 @@
-"""The recommendations that `fleet_recommendations.py` computed, of the queues with the most blocked time first.
+"""Query the recommendations that `fleet_recommendations.py` computed, the queues with the most blocked time first.
 
-Columns as `comparison.ADVICE` has them, besides the queue's and the week that it is about; a nightly
-job writes the table.
+The columns are those of `comparison.ADVICE`, the queue's key and the evaluated week. A nightly job writes the
+table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from console.history.storage.reader import NothingRecorded, Reader
 
 TABLE = "advice"
-#: What advice may be, as `comparison.py` gives it.
+#: Kinds of recommendations in `comparison.py`.
 KINDS = ("raise-capacity", "add-consumers", "lower-resume", "never-reached", "no-limit", "none")
 
 _WHERE = """
@@ -39,9 +39,9 @@ def page(
     kind: str = "",
     search: str = "",
 ) -> tuple[int, list[dict[str, Any]]]:
-    """(rows that match, those of page `number`, from 1). Raises NothingRecorded, HistoryBroken."""
+    """Return (count of matching rows, rows of page `number`, from 1). Raises NothingRecorded, HistoryBroken."""
     if not reader.has(TABLE):
-        raise NothingRecorded("no advice has been worked out for all queues yet")
+        raise NothingRecorded("no recommendations have been computed yet")
     given = {"broker": broker, "virtualhost": virtualhost, "queue": queue, "kind": kind, "search": search.lower()}
     count = reader.rows(f"SELECT count(*) AS n {_WHERE}", given)[0]["n"]
     order = "ORDER BY recorded_blocked_seconds DESC NULLS LAST, broker, virtualhost, queue"

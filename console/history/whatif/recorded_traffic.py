@@ -1,7 +1,7 @@
-"""The recorded traffic of a queue, as the replay of `replay.py` wants it: from samples, or from minutes for more days.
+"""Read a queue's recorded traffic for `replay.py`: from samples, or from minutes for longer ranges.
 
-Samples come only when a queue changes, so a long time between two of them is no gap: the counters say what came and
-went in it.
+An unchanged queue has no samples, so a long time between two samples is no gap: the counters have the messages
+enqueued and dequeued in it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from console.history.storage.durations import DAY, HOLDS_MS
+from console.history.storage.durations import DAY, SAMPLE_VALIDITY_MS
 from console.history.storage.queue_key import QueueKey
 from console.history.storage.reader import Reader
-from console.history.whatif.minute_traffic import COLUMNS, FEWEST, KNOWN, Recorded, limits_at_end, most, of_minutes
+from console.history.whatif.minute_traffic import (
+    COLUMNS,
+    FEWEST,
+    KNOWN,
+    Recorded,
+    highest,
+    limits_at_end,
+    traffic_of_minutes,
+)
 from console.history.whatif.replay import Samples, traffic
 
 #: Ranges up to this long are replayed from samples, longer ones from minutes.
 SAMPLES_UP_TO = 2 * DAY
-#: The longest range that is replayed at all: minutes are kept for 100 days.
+#: The longest range of a replay, as minutes are retained for 100 days.
 LONGEST = 100 * DAY
 
 _SAMPLES = """
@@ -41,7 +49,8 @@ _MINUTES = _MINUTES.replace("[columns]", ", ".join(COLUMNS)).replace("[known]", 
 
 
 def recorded(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded | None:
-    """None if too little is known. Raises NothingRecorded, HistoryBroken."""
+    """Return the queue's traffic in [begin, end), ms; None without enough data. Raises NothingRecorded,
+    HistoryBroken."""
     found = _from_samples(reader, queue, begin, end) if end - begin <= SAMPLES_UP_TO else None
     return found or _from_minutes(reader, queue, begin, end)
 
@@ -62,20 +71,20 @@ def _from_samples(reader: Reader, queue: QueueKey, begin: int, end: int) -> Reco
     )
     return Recorded(
         "samples",
-        traffic(samples, HOLDS_MS),
+        traffic(samples, SAMPLE_VALIDITY_MS),
         limits_at_end(got),
-        most(got["depth_messages"]),
-        most(got["depth_bytes"]),
+        highest(got["depth_messages"]),
+        highest(got["depth_bytes"]),
     )
 
 
 def _from_minutes(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded | None:
     got = _columns(reader, _MINUTES, queue, begin, end)
-    return of_minutes(got)
+    return traffic_of_minutes(got)
 
 
 def _columns(reader: Reader, sql: str, queue: QueueKey, begin: int, end: int) -> dict[str, Any]:
-    """By name; numbers as floats, unknown ones NaN."""
+    """Return the columns by name; numbers as floats, missing values as NaN."""
     given = {"broker": queue.broker, "virtualhost": queue.virtualhost, "name": queue.name, "begin": begin, "end": end}
     table = reader.batches(sql, given, begin=begin, end=end, where={"broker": queue.broker}).read_all()
     return {

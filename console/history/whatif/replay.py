@@ -1,14 +1,14 @@
-"""A queue's recorded traffic against another capacity and resume level: the replay itself. Pure numbers, compiled.
+"""Simulate a queue's recorded traffic with other limits. Pure, compiled by numba.
 
-What is assumed, and where it comes from:
-- While producers were held, they would have gone on at the rate of the minute before, and what they did not send
-  then they do not send later. Without this, any capacity above the recorded one would look as if it avoided everything,
-  since a queue never grows beyond the capacity that it had.
-- Consumers take what they took while there was a backlog. Without one they could do more than they had to: as much as
-  in their best half minute of the recorded time.
-- While an operator had stopped the queue, nobody would have sent anything under any policy.
-- Within an interval (two samples) rates are even; crossings of the levels are reckoned exactly.
-- Nobody knows what happened in a gap: the replay goes on behind it from the recorded depth.
+Assumptions:
+- Blocked producers would have continued at the rate of the minute before, and do not send the missing messages later.
+  Without this assumption every capacity above the recorded one would seem to avoid all blocking, since a queue never
+  grows beyond the capacity that it had.
+- Consumers take the messages that they took while there was a backlog. Without a backlog they could take more: the
+  rate of their best half minute.
+- While an operator stopped the queue's producers, they would have sent nothing under any policy.
+- Rates are constant within an interval between two samples; crossings of the levels are computed exactly.
+- Gaps are skipped: the simulation continues after a gap from the recorded depth.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from numba import njit
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-#: Samples further apart than this many times what is usual have a gap in between.
+#: An interval longer than this many times the median is a gap.
 _GAP = 3.0
-#: Seconds before a hold whose rate producers would have gone on at.
+#: Seconds before a block whose rate is the demand of blocked producers.
 _BEFORE = 60.0
-#: Seconds over which consumers' best counts.
+#: Seconds over which the best rate of consumers is measured.
 _BEST = 30.0
-#: Crossings of levels that are followed one by one within an interval; then whole turns are counted.
+#: Crossings of the stop level simulated one by one within an interval; further cycles are computed at once.
 _TURNS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """n intervals between samples. `seconds` long; `demand` and `service` messages/s; `size` bytes of a message;
-    `restart`: the depth to begin the interval with, where what was before is not known, else -1; `held`: seconds of the
-    interval in which the queue was overfull in fact; `depth` recorded at its end."""
+    """n intervals between samples. `seconds`: length; `demand`, `service`: messages/s in and out; `size`: bytes of a
+    message; `restart`: depth in messages at the start of an interval after a gap, otherwise -1; `blocked`: recorded
+    overfull seconds of the interval; `depth`: recorded messages at its end."""
 
     seconds: Floats
     demand: Floats
     service: Floats
     size: Floats
     restart: Floats
-    held: Floats
+    blocked: Floats
     depth: Floats
 
     @property
@@ -53,7 +53,8 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Levels as samples tell them: 0 = no limit. A resume level of 0 beside a limit means: when empty."""
+    """Levels as in samples. A stop level of 0: no limit; a resume level of 0 with a stop level: resume when empty.
+    Raises ValueError for a negative level and for a resume level above its stop level."""
 
     stop_messages: float = 0
     resume_messages: float = 0
@@ -66,14 +67,17 @@ class Limits:
             if stop < 0 or resume < 0:
                 raise ValueError(f"stop_{unit} {stop:g} and resume_{unit} {resume:g} must not be negative")
             if stop and resume > stop:
-                raise ValueError(f"resume_{unit} {resume:g} is above stop_{unit} {stop:g}: it would never resume")
+                raise ValueError(
+                    f"resume_{unit} {resume:g} is above stop_{unit} {stop:g}: its producers would never be unblocked"
+                )
 
     @property
     def limited(self) -> bool:
         return self.stop_messages > 0 or self.stop_bytes > 0
 
     def scaled(self, factor: float, resume_share: float | None = None) -> Limits:
-        """The same limits `factor` times as high; `resume_share` of the stop level, or as it is in proportion."""
+        """Return the limits multiplied by `factor`. `resume_share`: the resume level as a share of the stop level;
+        None: in the same proportion as now."""
 
         def resume(stop: float, now: float) -> float:
             return now * factor if resume_share is None else stop * factor * resume_share
@@ -88,7 +92,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a policy would have come to. `peak_*`: the greatest depth, which is the memory or disk that it needs."""
+    """The simulated result of limits. `peak_*`: highest depth, which is the required memory or disk."""
 
     episodes: int
     blocked_seconds: float
@@ -99,8 +103,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """n samples of one queue, ascending in `at` (ms). `enqueued`, `dequeued`: the counters. `held_ms`: of each of the
-    n - 1 intervals, how long the queue was overfull, if it is known better than the samples tell it."""
+    """n samples of one queue, ascending in `at` (ms). `enqueued`, `dequeued`: the counters. `blocked_ms`: overfull time
+    of each of the n - 1 intervals, if it is known; None: derive it from `overfull`."""
 
     at: Floats
     depth_messages: Floats
@@ -109,11 +113,12 @@ class Samples:
     dequeued: Floats
     overfull: Bools
     stopped: Bools
-    held_ms: Floats | None = None
+    blocked_ms: Floats | None = None
 
 
 def traffic(samples: Samples, longest_ms: float | None = None) -> Traffic:
-    """The intervals between the samples. `longest_ms`: a longer one is a gap; None: three times the median."""
+    """Convert samples to intervals. `longest_ms`: longer intervals are gaps; None: longer than three times the
+    median."""
     depth, stopped = samples.depth_messages, samples.stopped
     length = np.diff(samples.at) / 1000
     if not len(length):
@@ -124,29 +129,29 @@ def traffic(samples: Samples, longest_ms: float | None = None) -> Traffic:
     seconds, came, went = (np.where(unknown, 0.0, values) for values in (length, came, went))
     stop_share = (stopped[:-1].astype(float) + stopped[1:]) / 2
     open_seconds = seconds * (1 - stop_share)
-    if samples.held_ms is None:
-        held = (samples.overfull[:-1].astype(float) + samples.overfull[1:]) / 2 * seconds
-        # When within the interval it became overfull is not known: its rate says nothing.
-        told = (open_seconds > 0) & (held == 0)
+    if samples.blocked_ms is None:
+        blocked = (samples.overfull[:-1].astype(float) + samples.overfull[1:]) / 2 * seconds
+        # The moment within the interval at which it became overfull is unknown, so its rate is unreliable.
+        reliable = (open_seconds > 0) & (blocked == 0)
     else:
-        held = np.clip(samples.held_ms / 1000, 0.0, seconds)
-        open_seconds = np.maximum(open_seconds - held, 0.0)
-        told = open_seconds > 0.1 * seconds
-    rate = np.divide(came, open_seconds, out=np.zeros(len(came)), where=told)
-    demand = np.where(told, rate, _rate_before(came, open_seconds, told)) * (1 - stop_share)
+        blocked = np.clip(samples.blocked_ms / 1000, 0.0, seconds)
+        open_seconds = np.maximum(open_seconds - blocked, 0.0)
+        reliable = open_seconds > 0.1 * seconds
+    rate = np.divide(came, open_seconds, out=np.zeros(len(came)), where=reliable)
+    demand = np.where(reliable, rate, _rate_before(came, open_seconds, reliable)) * (1 - stop_share)
     taken = np.divide(went, seconds, out=np.zeros(len(went)), where=seconds > 0)
-    backlog = np.minimum(depth[:-1], depth[1:]) > taken  # more than is on its way in a second
+    backlog = np.minimum(depth[:-1], depth[1:]) > taken  # more than the messages of one second in flight
     service = np.where(backlog, taken, np.maximum(taken, _best(went, seconds)))
     size = _carried(np.divide(samples.depth_bytes, depth, out=np.full(len(depth), np.nan), where=depth > 0))[1:]
     restart = np.full(len(length), -1.0)
     restart[0] = depth[0]
     after_gap = np.flatnonzero(unknown[:-1]) + 1
     restart[after_gap] = depth[after_gap]
-    return Traffic(seconds, demand, service, size, restart, np.where(unknown, 0.0, held), depth[1:])
+    return Traffic(seconds, demand, service, size, restart, np.where(unknown, 0.0, blocked), depth[1:])
 
 
 def _best(went: Floats, seconds: Floats) -> float:
-    """The highest rate over about `_BEST` seconds."""
+    """Return the highest rate over about `_BEST` seconds, messages/s."""
     known = seconds > 0
     if not known.any():
         return 0.0
@@ -156,14 +161,14 @@ def _best(went: Floats, seconds: Floats) -> float:
     return float(rates.max())
 
 
-def _rate_before(came: Floats, open_seconds: Floats, told: Bools) -> Floats:
-    """For each interval the mean rate of what was told in the last `_BEFORE` seconds in which producers could send; at
-    the beginning that of what comes first."""
-    if not told.any():
+def _rate_before(came: Floats, open_seconds: Floats, reliable: Bools) -> Floats:
+    """Return, for each interval, the mean rate of the reliable intervals in the last `_BEFORE` seconds in which
+    producers could send, messages/s; before the first reliable interval its rate."""
+    if not reliable.any():
         return np.zeros(len(came))
-    messages = np.concatenate([[0.0], np.cumsum(came[told])])
-    seconds = np.concatenate([[0.0], np.cumsum(open_seconds[told])])
-    last = np.maximum(np.cumsum(told), 1)  # so many told ones up to here
+    messages = np.concatenate([[0.0], np.cumsum(came[reliable])])
+    seconds = np.concatenate([[0.0], np.cumsum(open_seconds[reliable])])
+    last = np.maximum(np.cumsum(reliable), 1)  # number of reliable intervals up to here
     first = np.minimum(np.searchsorted(seconds, seconds[last] - _BEFORE, side="right") - 1, last - 1)
     first = np.maximum(first, 0)
     rates: Floats = (messages[last] - messages[first]) / (seconds[last] - seconds[first])
@@ -171,7 +176,7 @@ def _rate_before(came: Floats, open_seconds: Floats, told: Bools) -> Floats:
 
 
 def replay(traffic: Traffic, limits: Limits) -> Outcome:
-    """What these limits would have come to."""
+    """Simulate the traffic with these limits."""
     return Outcome(
         *_replay(traffic.seconds, traffic.demand, traffic.service, traffic.size, traffic.restart, *_of(limits))
     )
@@ -182,7 +187,7 @@ def _of(limits: Limits) -> tuple[float, float, float, float]:
 
 
 def _carried(values: Floats) -> Floats:
-    """Each NaN replaced by the last value before it, or by the first of all; 0 if there is none."""
+    """Replace each NaN by the last value before it, or else by the first value; 0 if there is none."""
     known = np.flatnonzero(~np.isnan(values))
     if not len(known):
         return np.zeros(len(values))
@@ -202,10 +207,10 @@ def _replay(  # noqa: C901, PLR0912, PLR0915, PLR0917 - compiled as one: no keyw
     stop_bytes: float,
     resume_bytes: float,
 ) -> tuple[int, float, float, float, float]:  # pragma: no cover - compiled
-    depth, held = 0.0, False
+    depth, is_blocked = 0.0, False
     episodes, blocked, lasting, longest, peak, peak_bytes = 0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(seconds)):
-        # Both limits in messages, at the size that messages have here.
+        # Both limits in messages of this interval's size.
         stop = stop_messages if stop_messages > 0 else np.inf
         resume = resume_messages if stop_messages > 0 else np.inf
         if stop_bytes > 0 and size[i] > 0:
@@ -214,14 +219,14 @@ def _replay(  # noqa: C901, PLR0912, PLR0915, PLR0917 - compiled as one: no keyw
         resume = min(resume, stop)
         if restart[i] >= 0:
             depth, lasting = restart[i], 0.0
-            held = depth > stop
-            episodes += held
+            is_blocked = depth > stop
+            episodes += is_blocked
         left, into, out = seconds[i], demand[i], service[i]
         if left > 0:
             peak, peak_bytes = max(peak, depth), max(peak_bytes, depth * size[i])
         turns = 0
         while left > 0:
-            if held and depth > resume:
+            if is_blocked and depth > resume:
                 passed = min(left, (depth - resume) / out) if out > 0 else left
                 depth = resume if passed < left else max(depth - out * passed, 0.0)
                 blocked += passed
@@ -229,18 +234,18 @@ def _replay(  # noqa: C901, PLR0912, PLR0915, PLR0917 - compiled as one: no keyw
                 longest = max(longest, lasting)
                 left -= passed
                 continue
-            if held and stop <= resume and into > out:
-                # No room between the levels: producers are let in one by one, as consumers make room.
+            if is_blocked and stop <= resume and into > out:
+                # Without a distance between the levels producers send at the rate at which consumers take messages.
                 share = 1.0 - out / into
                 blocked += left * share
                 lasting += left * share
                 longest = max(longest, lasting)
                 left = 0.0
                 continue
-            if held:
-                held, lasting = False, 0.0
+            if is_blocked:
+                is_blocked, lasting = False, 0.0
             if depth > stop or (depth >= stop and into > out):
-                held = True
+                is_blocked = True
                 episodes += 1
                 turns += 1
                 if turns > _TURNS and resume < stop and into > out > 0:

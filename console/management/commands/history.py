@@ -159,7 +159,7 @@ class Command(BaseCommand):
         from console.history.pipeline import maintenance
         from console.history.pipeline.run import Report
         from console.history.storage.tables import Tables
-        from console.history.whatif.fleet_recommendations import write_advice
+        from console.history.whatif.fleet_recommendations import write_recommendations
 
         on_step = row.step
         now = dt.datetime.now(dt.UTC)
@@ -172,7 +172,7 @@ class Command(BaseCommand):
         if work == HistoryRun.RETAIN:
             maintenance.retain(tables, now.date(), on_step)
         elif work == HistoryRun.ADVISE:
-            count, seconds = write_advice(tables, on_step)
+            count, seconds = write_recommendations(tables, on_step)
             row.report(Report(rows={"advice": count}, seconds={"advice": seconds}))
             self._say(f"advice for {count:,} queues in {seconds:g} s")
         else:

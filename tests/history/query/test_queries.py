@@ -74,7 +74,7 @@ def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> 
     assert depth[at(65)] == 11
     assert raw["messages"][-1] is None  # after the last look nothing is known
 
-    minutes = series(reader, QUEUE, START, at(240), asked="minute", now=now)
+    minutes = series(reader, QUEUE, START, at(240), resolution="minute", now=now)
     assert minutes["at"] == [at(0), at(60), at(120), at(180)]
     assert minutes["overfull_ms"][:3] == [0, 30_000, 0]
     assert minutes["messages"][3] is None
@@ -141,7 +141,7 @@ def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path, op
     for path in spoiled:
         path.write_bytes(b"broken")
     reader = opened(url)
-    found = series(reader, QueueKey("local", "default", "orders"), START, at(120), asked="minute", now=at(600))
+    found = series(reader, QueueKey("local", "default", "orders"), START, at(120), resolution="minute", now=at(600))
     assert found["messages"] == [0.0, None]
     with pytest.raises(HistoryBroken, match="cannot be read"):
         reader.rows("SELECT count(*) AS n FROM {minutes}")

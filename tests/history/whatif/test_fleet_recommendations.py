@@ -1,4 +1,4 @@
-"""The advice for the fleet: from generated history to the API, where it is what the replay of one queue gives."""
+"""Recommendations for all queues: from generated history to the API, equal to those of single queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.history.generate.generator import Plan, make_history
 from console.history.storage.landing import Landing
 from console.history.storage.layout import LAYOUTS
 from console.history.whatif.comparison import ADVICE
-from console.history.whatif.fleet_recommendations import advice_of_queue, last_weeks, write_advice
+from console.history.whatif.fleet_recommendations import last_weeks, recommendation_of_queue, write_recommendations
 from console.history.whatif.minute_traffic import COLUMNS
 from tests.history.rows import Story
 from tests.history.runs import History
@@ -35,7 +35,7 @@ def client(db: None, settings: Any, history: History) -> APIClient:
 
 
 def full(story: Story, queue: str, hours: int = 2) -> Story:
-    """An hour of traffic that fills the queue beyond its capacity, then drains it; again and again."""
+    """Fill the queue beyond its capacity for ten minutes and drain it for ten, repeatedly."""
     levels = {"capacity_messages": 100, "stop_messages": 100, "resume_messages": 80}
     came = went = 0
     for minute in range(hours * 60):
@@ -49,20 +49,20 @@ def full(story: Story, queue: str, hours: int = 2) -> Story:
     return story.watch(0, hours * 3600)
 
 
-def test_the_fleets_advice_is_what_the_replay_of_each_queue_gives(history: History, client: APIClient) -> None:
+def test_recommendations_equal_those_of_the_single_queues(history: History, client: APIClient) -> None:
     made = make_history(Landing(history.url), Plan(queues=25, days=2, seed=11, until=UNTIL, fine_days=2))
     assert made.episodes > 0
     history.run()
     history.tables.spark.conf.set("spark.sql.adaptive.enabled", "true")
-    count, _seconds = write_advice(history.tables)
-    told = client.get("/api/v1/history/advice/").json()["results"]
+    count, _seconds = write_recommendations(history.tables)
+    recommendations = client.get("/api/v1/history/advice/").json()["results"]
     every = {row["queue"] for row in history.rows("days", kind="queue")}
     assert count == len(every) == 25
-    assert told, "some queue of a generated history is to be advised"
-    assert all(row["kind"] != "none" for row in told)
-    lost = [row["recorded_blocked_seconds"] for row in told]
+    assert recommendations, "a generated history has queues with recommendations"
+    assert all(row["kind"] != "none" for row in recommendations)
+    lost = [row["recorded_blocked_seconds"] for row in recommendations]
     assert lost == sorted(lost, reverse=True)
-    for row in told:
+    for row in recommendations:
         key = {name: row[name] for name in ("broker", "virtualhost", "queue", "from", "until")}
         one = client.post("/api/v1/history/what-if/", key, format="json").json()
         assert one["source"] == "minutes"
@@ -77,53 +77,55 @@ def test_the_fleets_advice_is_what_the_replay_of_each_queue_gives(history: Histo
             assert limits["blocked_ms"] == round(row["recommended_blocked_seconds"] * 1000)
             assert limits["capacity_messages"] == round(row["recommended_stop_messages"])
             assert limits["resume_bytes"] == round(row["recommended_resume_bytes"])
-    asked = client.get(
-        "/api/v1/history/advice/", {"broker": "made", "queue": told[0]["queue"], **_host(told[0])}
+    of_queue = client.get(
+        "/api/v1/history/advice/", {"broker": "made", "queue": recommendations[0]["queue"], **_host(recommendations[0])}
     ).json()
-    assert asked["results"] == [told[0]]
+    assert of_queue["results"] == [recommendations[0]]
 
 
 def _host(row: dict[str, Any]) -> dict[str, str]:
     return {"virtualhost": row["virtualhost"]}
 
 
-def test_it_is_worked_out_anew_as_a_whole_and_of_each_brokers_own_last_week(
+def test_recommendations_are_replaced_and_cover_each_brokers_last_recorded_week(
     history: History, client: APIClient
 ) -> None:
     history.land(full(Story("old"), "orders"))
     history.run()
-    write_advice(history.tables)
+    write_recommendations(history.tables)
     (first,) = history.rows("advice")
     history.land(full(Story("new"), "orders"), Story("old").watch(7200, 9 * 86_400))
     history.run()
     weeks = last_weeks(history.tables)
     assert weeks["old"][0] > weeks["new"][0] + 86_400_000
-    assert write_advice(history.tables)[0] == 1
+    assert write_recommendations(history.tables)[0] == 1
     (row,) = history.rows("advice")
-    assert (first["broker"], row["broker"]) == ("old", "new"), "of the other nothing is known in its last week"
+    assert (first["broker"], row["broker"]) == ("old", "new"), (
+        "the other broker has no traffic in its last recorded week"
+    )
     assert {name: row[name] for name in ADVICE.names} == {name: first[name] for name in ADVICE.names}
 
 
-def test_without_a_recording_nothing_is_written(history: History, client: APIClient) -> None:
-    assert write_advice(history.tables) == (0, 0.0)
+def test_without_recorded_data_no_recommendations_are_written(history: History, client: APIClient) -> None:
+    assert write_recommendations(history.tables) == (0, 0.0)
     assert client.get("/api/v1/history/advice/").status_code == 404
 
 
-def test_the_table_has_the_columns_of_the_replays_row() -> None:
+def test_table_has_the_columns_of_a_recommendation() -> None:
     kinds = {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64()}
     declared = [one.split() for one in LAYOUTS["advice"].columns.split(",")]
     assert pa.schema([(name, kinds[kind]) for name, kind in declared[5:]]) == ADVICE
 
 
-def test_minutes_in_any_order_give_one_row_and_too_few_none() -> None:
+def test_minutes_in_any_order_give_one_row_and_too_few_give_none() -> None:
     minutes = [
         dict.fromkeys(COLUMNS, 0.0)
         | {"messages_mean": 10.0 * n, "messages_max": 10.0 * n, "messages_in": 10.0, "stop_messages": 1000.0}
         | {"ms": n * 60_000, "broker": "b", "virtualhost": "v", "name": "q", "begin_ms": 0, "at_ms": 600_000}
         for n in range(10)
     ]
-    told = [advice_of_queue(pa.Table.from_pylist(rows)) for rows in (minutes, minutes[::-1], minutes[:2])]
-    assert told[0] == told[1]
-    assert told[0].num_rows == 1
-    assert told[0]["peak_messages"][0].as_py() == 90
-    assert told[2].num_rows == 0
+    rows = [recommendation_of_queue(pa.Table.from_pylist(queue)) for queue in (minutes, minutes[::-1], minutes[:2])]
+    assert rows[0] == rows[1]
+    assert rows[0].num_rows == 1
+    assert rows[0]["peak_messages"][0].as_py() == 90
+    assert rows[2].num_rows == 0

@@ -28,9 +28,9 @@ test("a zoom is ten seconds at least, three years at most, and not before 1970",
   assert.deepEqual(limited(0, 0), [0, 5000]);
 });
 
-test("typed moments are refused with a sentence", () => {
+test("an invalid range has an error message", () => {
   assert.equal(wrongRange(NOW, NOW + 1), "");
-  assert.equal(wrongRange(null, NOW), "Two moments are needed.");
-  assert.equal(wrongRange(NOW, NOW), "The first must be before the second.");
-  assert.equal(wrongRange(0, NOW), "At most three years.");
+  assert.equal(wrongRange(null, NOW), "Enter a start and an end.");
+  assert.equal(wrongRange(NOW, NOW), "The start must be before the end.");
+  assert.equal(wrongRange(0, NOW), "The range can be three years at most.");
 });

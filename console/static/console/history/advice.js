@@ -1,26 +1,27 @@
-// Advice for the whole fleet: as the history job worked it out, or else worked out now for those that lost the most.
+// Recommendations for all queues: those of the nightly job, or, before its first run, computed now for the most blocked
+// queues.
 
 import { post } from "../core/api.js";
 import { byId, fill, h, setText } from "../core/elements.js";
-import { bytes, clock, duration, exact, exactAmount } from "../core/format.js";
+import { bytes, clock, duration, exact, exactAmount, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
-import { ask, begin, historyQueueUrl, Loading, showNothing, whatIfUrl } from "./data.js";
+import { begin, fetchHistory, historyQueueUrl, Loading, showEmpty, whatIfUrl } from "./data.js";
 
 /** @type {Record<string, string>} */
 const KINDS = {
-  "": "Whatever could be better",
+  "": "All recommendations",
   "raise-capacity": "Raise the capacity",
   "add-consumers": "Add consumers",
   "lower-resume": "Lower the resume level",
   "never-reached": "Capacity never reached",
-  "no-limit": "No limit at all",
+  "no-limit": "No limit",
 };
 const CAVEAT = settings.caveat ?? "";
 const SIZE = 50;
-/** Queues that are replayed one by one where no job has been. */
-const BY_HAND = 15;
-const DAYS = 7 * 86_400_000;
+/** Queues replayed one by one while the job has not run. */
+const MOST_REPLAYED = 15;
+const WEEK = 7 * 86_400_000;
 const loading = new Loading();
 const broker = new URLSearchParams(location.search).get("broker") ?? "";
 let page = 1;
@@ -35,8 +36,8 @@ const ms = (seconds) => (seconds === null || seconds === undefined ? null : seco
 
 /** @param {any} one */
 function row(one) {
-  const would = one.recommended_blocked_seconds;
-  const needs = one.recommended_peak_bytes;
+  const simulated = one.recommended_blocked_seconds;
+  const peak = one.recommended_peak_bytes;
   return h(
     "tr",
     {},
@@ -52,7 +53,7 @@ function row(one) {
     ),
     h(
       "td",
-      { class: "wrap", "data-label": "Advice" },
+      { class: "wrap", "data-label": "Recommendation" },
       one.text,
       h("span", { class: "tag" }, KINDS[one.kind] ?? one.kind),
     ),
@@ -73,14 +74,14 @@ function row(one) {
       {
         class: "num",
         "data-label": "Overfull, simulated",
-        title: would === null ? "" : `${exact(Math.round(would))} s`,
+        title: simulated === null ? "" : `${exact(Math.round(simulated))} s`,
       },
-      would === null ? "–" : duration(ms(would)),
+      simulated === null ? "–" : duration(ms(simulated)),
     ),
     h(
       "td",
-      { class: "num", "data-label": "Peak use", title: needs === null ? "" : exactAmount(Math.round(needs), "bytes") },
-      needs === null ? "–" : bytes(needs),
+      { class: "num", "data-label": "Peak use", title: peak === null ? "" : exactAmount(Math.round(peak), "bytes") },
+      peak === null ? "–" : bytes(peak),
     ),
     h(
       "td",
@@ -88,7 +89,7 @@ function row(one) {
       h(
         "a",
         { href: whatIfUrl(one, one.until ? { from: addressMoment(one.from), until: addressMoment(one.until) } : {}) },
-        "What if…",
+        "Simulate limits",
       ),
     ),
   );
@@ -107,18 +108,18 @@ function showPage({ count, results }) {
   setText(
     byId("advice-of"),
     results.length
-      ? `From the week until ${clock(Math.max(...results.map((/** @type {any} */ one) => one.until)))}; ` +
-          "worked out anew every night."
+      ? `Based on the week up to ${clock(Math.max(...results.map((/** @type {any} */ one) => one.until)))}; ` +
+          "updated every night."
       : "",
   );
   setText(byId("advice-count"), count ? exact(count) : "");
   if (results.length) fill(byId("note"));
   else
-    showNothing(
+    showEmpty(
       byId("note"),
       byId("search").value || byId("kind").value
-        ? "Nothing matches."
-        : "Nothing to advise: no limit held producers for long, and none is idle.",
+        ? "No matching recommendations."
+        : "No recommendations: no limit blocked producers for long, and no limit is unused.",
     );
   const pager = byId("pager");
   pager.hidden = count <= SIZE;
@@ -155,37 +156,41 @@ function showPage({ count, results }) {
 }
 
 /**
- * No job has been here: replay the worst queues of a week, one after the other.
+ * Replay the most blocked queues of the last week, one after the other.
  *
  * @param {AbortSignal} signal
  */
-async function byHand(signal) {
+async function replayNow(signal) {
   const until = Date.now();
-  const known = await ask("", {}, signal);
-  const end = Math.min(until, Math.max(...known.brokers.map((/** @type {any} */ one) => one.last)) + 60_000);
-  const top = await ask("top", { from: end - DAYS, until: end, of: "queues", broker, count: BY_HAND }, signal);
+  const catalog = await fetchHistory("", {}, signal);
+  const end = Math.min(until, Math.max(...catalog.brokers.map((/** @type {any} */ one) => one.last)) + 60_000);
+  const top = await fetchHistory(
+    "top",
+    { from: end - WEEK, until: end, of: "queues", broker, count: MOST_REPLAYED },
+    signal,
+  );
   const rows = [];
   for (const one of top.rows) {
     setText(byId("progress"), `Replaying ${one.name}… (${rows.length + 1} of ${top.rows.length})`);
-    const found = await post(
+    const answer = await post(
       "history/what-if/",
-      { broker: one.broker, virtualhost: one.virtualhost, queue: one.name, from: end - DAYS, until: end },
+      { broker: one.broker, virtualhost: one.virtualhost, queue: one.name, from: end - WEEK, until: end },
       signal,
     );
-    if (!found.advice) continue;
-    const would = found.advice.limits;
+    if (!answer.advice) continue;
+    const simulated = answer.advice.limits;
     rows.push({
       ...one,
       queue: one.name,
-      kind: found.advice.kind,
-      text: found.advice.text,
-      observed_seconds: found.observed_ms / 1000,
-      recorded_blocked_seconds: found.recorded_blocked_ms / 1000,
-      recommended_blocked_seconds: would ? would.blocked_ms / 1000 : null,
-      recommended_peak_bytes: would ? would.peak_bytes : null,
+      kind: answer.advice.kind,
+      text: answer.advice.text,
+      observed_seconds: answer.observed_ms / 1000,
+      recorded_blocked_seconds: answer.recorded_blocked_ms / 1000,
+      recommended_blocked_seconds: simulated ? simulated.blocked_ms / 1000 : null,
+      recommended_peak_bytes: simulated ? simulated.peak_bytes : null,
     });
     show(rows);
-    caveat(found.caveat);
+    caveat(answer.caveat);
   }
   return rows;
 }
@@ -202,20 +207,20 @@ function load() {
     "advice",
     async (/** @type {AbortSignal} */ signal) => {
       try {
-        return await ask("advice", values, signal);
+        return await fetchHistory("advice", values, signal);
       } catch (error) {
         if (error.status !== 404) throw error;
         byId("filters").hidden = true;
         fill(
           byId("note"),
-          h("p", { class: "loading empty", id: "progress", role: "status" }, "Replaying what was recorded…"),
+          h("p", { class: "loading empty", id: "progress", role: "status" }, "Replaying recorded traffic…"),
         );
-        const rows = await byHand(signal);
-        return { byHand: true, count: rows.length, results: rows };
+        const rows = await replayNow(signal);
+        return { replayNow: true, count: rows.length, results: rows };
       }
     },
     (/** @type {any} */ answer) => {
-      if (!answer.byHand) {
+      if (!answer.replayNow) {
         byId("filters").hidden = false;
         showPage(answer);
         return;
@@ -227,15 +232,11 @@ function load() {
           h(
             "p",
             { class: "rest muted" },
-            `The ${exact(answer.results.length)} queues that lost the most time in the last 7 ` +
-              "days, worked out just now. Every night a job does it for all of them.",
+            `The ${plural(answer.results.length, "most blocked queue")} of the last 7 days, computed just now. ` +
+              "A nightly job computes recommendations for all queues.",
           ),
         );
-      else
-        showNothing(
-          byId("note"),
-          "No queue lost time in the last 7 days, as far as anybody looked: there is nothing to advise.",
-        );
+      else showEmpty(byId("note"), "No recommendations: no blocked time recorded in the last 7 days.");
     },
     byId("note"),
     load,

@@ -1,10 +1,10 @@
-// A queue's past as charts: depth with its levels, spans shaded, what operators did marked; and its rates.
+// Charts of a queue's history: depth and levels with episodes shaded and operators' actions marked; and rates.
 
-import { clock, duration, exact, exactAmount, moment } from "../core/format.js";
+import { clock, duration, exact, exactAmount, moment, plural } from "../core/format.js";
 import { stopInWords } from "../core/object_names.js";
 import { plain } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
-import { edited } from "./events.js";
+import { editLines } from "./events.js";
 
 /** @type {Record<string, string>} */
 const SYMBOLS = {
@@ -22,18 +22,18 @@ const WORDS = {
 };
 /** @type {Record<string, string>} */
 const RESOLUTIONS = {
-  raw: "as recorded, second by second",
-  minute: "one point a minute",
-  hour: "one point an hour",
-  day: "one point a day (UTC)",
+  raw: "as recorded",
+  minute: "one point per minute",
+  hour: "one point per hour",
+  day: "one point per day (UTC)",
 };
 
 /**
- * What a chart's points are, in words.
+ * Describe a chart's resolution.
  *
  * @param {any} series
  */
-export function resolutionInWords(series) {
+export function describeResolution(series) {
   const text = RESOLUTIONS[series.resolution] ?? series.resolution;
   return series.resolution === "raw" ? `Depth ${text}` : `Mean depth, ${text}; zoom in for more`;
 }
@@ -53,7 +53,7 @@ function putSpans(figure, meta, spans) {
   const bars = trace(figure, meta);
   if (!bars) return;
   if (!spans.length) {
-    // Its word stays in the legend only where there is something to explain.
+    // Without spans there is no legend entry either.
     bars.visible = false;
     return;
   }
@@ -64,7 +64,7 @@ function putSpans(figure, meta, spans) {
 }
 
 /**
- * The parts of a stretch of time, ms, in which somebody recorded; `series` has the range and what nobody recorded.
+ * Return the recorded parts of [from, until), ms; `series` has the range and its `unwatched` spans.
  *
  * @param {any} from
  * @param {any} until
@@ -84,7 +84,7 @@ export function recorded(from, until, series) {
 }
 
 /**
- * Episodes as spans with words, where somebody recorded: what nobody saw is shown as no data.
+ * Episodes as labelled spans, cut to the recorded time: the rest is shaded as no data.
  *
  * @param {any[]} episodes
  * @param {any} kind
@@ -97,12 +97,12 @@ function spansOf(episodes, kind, series, now) {
     .flatMap((/** @type {any} */ episode) => {
       const until = episode.end ?? now;
       const lasted =
-        episode.end === null ? `since ${clock(episode.start)}, not over` : duration(episode.end - episode.start);
+        episode.end === null ? `since ${clock(episode.start)}, ongoing` : duration(episode.end - episode.start);
       const why =
         kind === "stopped"
           ? `${plain(stopInWords(episode.scope))}: ${plain(episode.reason || "no reason given")} – ` +
-            `${plain(episode.actor || "somebody")}`
-          : `${exact(episode.producers)} producers held`;
+            `${plain(episode.actor || "unknown")}`
+          : `${plural(episode.producers ?? 0, "producer")} blocked`;
       const word = kind === "stopped" ? "Stopped" : "Overfull";
       return recorded(episode.start, until, series).map(([from, to]) => ({
         from,
@@ -113,7 +113,7 @@ function spansOf(episodes, kind, series, now) {
 }
 
 /**
- * Two hundred texts on one chart are none: what they have in common is left out.
+ * Tooltip of an operator's edit or action.
  *
  * @param {any} event
  */
@@ -122,7 +122,7 @@ function markText(event) {
   const why = event.reason ? `<br>“${plain(event.reason)}”` : "";
   const what =
     event.kind === "policy-changed"
-      ? edited(event)
+      ? editLines(event)
           .map((line) => `<br>${plain(line)}`)
           .join("")
       : event.scope
@@ -176,7 +176,7 @@ export class QueueChart {
    * @param {any} [options]
    */
   show(series, episodes, marks, { height } = {}) {
-    // Plotly carries axes over from one drawing to the next: one that had nothing to show has no length to go on from.
+    // Plotly preserves axes between updates, but an axis without data has no range to preserve: then start afresh.
     /** @param {any} shown */
     const alike = (shown) =>
       [
@@ -214,7 +214,7 @@ export class QueueChart {
     const gaps = series.unwatched.map((/** @type {any} */ [from, until]) => ({
       from,
       until,
-      text: `No data: nobody recorded for ${duration(until - from)}`,
+      text: `No data for ${duration(until - from)}`,
     }));
     putSpans(figure, "unwatched", gaps);
     const now = Date.now();
@@ -242,16 +242,18 @@ export class QueueChart {
       line.y = values;
       if (!values || values.every((/** @type {any} */ value) => value === null)) line.visible = false;
     };
-    const held = series.held;
+    const continuous = series.continuous;
     const values = series[unit];
     put(
       unit,
-      held ? values.map((/** @type {any} */ value, /** @type {any} */ index) => (held[index] ? value : null)) : values,
+      continuous
+        ? values.map((/** @type {any} */ value, /** @type {any} */ index) => (continuous[index] ? value : null))
+        : values,
     );
     put(
-      `told_${unit}`,
-      held?.some((/** @type {any} */ one) => !one)
-        ? values.map((/** @type {any} */ value, /** @type {any} */ index) => (held[index] ? null : value))
+      `logged_${unit}`,
+      continuous?.some((/** @type {any} */ one) => !one)
+        ? values.map((/** @type {any} */ value, /** @type {any} */ index) => (continuous[index] ? null : value))
         : values.map(() => null),
     );
     if (raw) trace(figure, unit).line.shape = "hv";
@@ -264,7 +266,7 @@ export class QueueChart {
       ]),
     );
     for (const [level, line] of Object.entries(limits)) put(`${level}_${unit}`, line);
-    // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
+    // A stop level at the capacity, and a resume level at the stop level, would draw the same line twice.
     if (String(limits.stop) === String(limits.capacity)) trace(figure, `stop_${unit}`).visible = false;
     if (String(limits.resume) === String(limits.stop)) trace(figure, `resume_${unit}`).visible = false;
     if (!raw)
@@ -335,12 +337,12 @@ export class QueueChart {
 }
 
 /**
- * The greatest depth of a series, in words.
+ * Format the highest depth of a series.
  *
  * @param {any} series
  * @param {string} unit
  */
-export function peakInWords(series, unit) {
+export function formatPeak(series, unit) {
   const raw = series.resolution === "raw";
   const values = (raw ? series[unit] : series[`${unit}_max`]).filter((/** @type {any} */ value) => value !== null);
   return values.length ? exactAmount(Math.max(...values), unit) : "–";

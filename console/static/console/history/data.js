@@ -1,4 +1,4 @@
-// What history pages ask the API for, and what they show instead of data: nothing recorded, nothing found, trouble.
+// Calls of the history API, and what the history pages show without data: nothing recorded, no results, errors.
 
 import { get, query } from "../core/api.js";
 import { byId, fill, h, icon } from "../core/elements.js";
@@ -9,10 +9,11 @@ import { queueUrl } from "../core/object_names.js";
  * @param {Record<string, any>} values
  * @param {AbortSignal} [signal]
  */
-export const ask = (what, values, signal) => get(`history/${what ? `${what}/` : ""}${manyQuery(values)}`, signal);
+export const fetchHistory = (what, values, signal) =>
+  get(`history/${what ? `${what}/` : ""}${manyQuery(values)}`, signal);
 
 /**
- * As `query`, with lists: each of their values is a parameter of its own.
+ * As `query`, but a list becomes one parameter per value.
  *
  * @param {any} values
  */
@@ -37,7 +38,7 @@ export const fileUrl = (what, values, kind) => `/api/v1/history/${what}/file/${m
 const params = (values) => query(values);
 
 /**
- * Pages of the history. `range`: {from, until} as the address has them, or nothing.
+ * Addresses of the history pages. `range`: {from, until} as in the address, or empty.
  *
  * @param {any} key
  * @param {any} [range]
@@ -59,10 +60,10 @@ export const whatIfUrl = (key, range = {}) =>
   `/history/what-if${queueUrl(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}` +
   `${params({ broker: key.broker, ...range })}`;
 
-/** How to get a history, for a place that has none. */
-const howToBegin = () => [
+/** Instructions for a console that has recorded nothing. */
+const gettingStarted = () => [
   h("p", {}, h("strong", {}, "Nothing has been recorded yet.")),
-  h("p", {}, "Three commands fill the history; the pages show it within seconds:"),
+  h("p", {}, "Three commands add data, which appears here within seconds:"),
   h(
     "ul",
     { class: "plain-list commands" },
@@ -70,77 +71,77 @@ const howToBegin = () => [
       "li",
       {},
       h("code", {}, "manage.py recorder"),
-      " follows the brokers from now on (",
+      " records the connected brokers from now on (",
       h("code", {}, "manage.py up"),
-      " runs it by itself);",
+      " starts it, too);",
     ),
-    h("li", {}, h("code", {}, "manage.py import-log FILE…"), " reads the logs that your Qpid brokers already have;"),
-    h("li", {}, h("code", {}, "manage.py make-history"), " makes up a year, to look around."),
+    h("li", {}, h("code", {}, "manage.py import-log FILE…"), " imports existing logs of Qpid brokers;"),
+    h("li", {}, h("code", {}, "manage.py make-history"), " generates a year of sample data."),
   ),
 ];
 
 /**
- * Text between backquotes is a command.
+ * Render text in backquotes as commands.
  *
  * @param {string} text
  */
 export const withCommands = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 
 /**
- * Say in a line, in `element`, what keeps the pipeline from showing what happened; nothing if it is well.
+ * Show the pipeline's most severe problem in `element`; hide it while there is none.
  *
  * @param {HTMLElement} element
  */
 export async function showPipeline(element) {
-  let told;
+  let status;
   try {
-    told = await ask("status", {});
+    status = await fetchHistory("status", {});
   } catch {
-    return; // what cannot be asked now is asked again
+    return; // the next refresh tries again
   }
-  const found = told.findings.filter((/** @type {any} */ one) => one.severity === "trouble");
-  element.hidden = !found.length;
-  if (!found.length) return;
+  const problems = status.findings.filter((/** @type {any} */ one) => one.severity === "trouble");
+  element.hidden = !problems.length;
+  if (!problems.length) return;
   fill(
     element,
     icon("overfull"),
     h(
       "p",
       {},
-      h("strong", {}, found[0].text),
-      found.length > 1 ? ` And ${found.length - 1} more. ` : " ",
+      h("strong", {}, problems[0].text),
+      problems.length > 1 ? ` And ${problems.length - 1} more. ` : " ",
       h(
         "a",
         {
           href: `/history/status/${query({ broker: new URLSearchParams(location.search).get("broker") })}`,
         },
-        "Status of the history",
+        "History status",
       ),
     ),
   );
 }
 
-const beingWorkedOut = () => [
-  h("p", {}, h("strong", {}, "The recording has begun.")),
-  h("p", {}, "Its first numbers are being worked out and come within a minute or so. This page shows them by itself."),
+const pendingFirstRun = () => [
+  h("p", {}, h("strong", {}, "Recording has started.")),
+  h("p", {}, "The first figures are computed within about a minute. This page updates automatically."),
 ];
 
-let looking = 0;
+let retryTimer = 0;
 
 /**
- * Put into `element` why there is nothing; `again` is what "Try again" does, and what is done by itself while the
- * first numbers are to come.
+ * Show in `element` why data is missing. `retry` is called by "Try again", and every 10 s while the first figures are
+ * pending.
  *
  * @param {HTMLElement} element
  * @param {any} error
- * @param {(...given: any[]) => any} again
+ * @param {(...given: any[]) => any} retry
  */
-export function showTrouble(element, error, again) {
+export function showError(element, error, retry) {
   if (error.name === "AbortError") return;
   if (error.status === 404) {
-    fill(element, h("div", { class: "empty" }, error.begun === false ? howToBegin() : beingWorkedOut()));
-    clearTimeout(looking);
-    if (again) looking = setTimeout(again, 10_000);
+    fill(element, h("div", { class: "empty" }, error.begun === false ? gettingStarted() : pendingFirstRun()));
+    clearTimeout(retryTimer);
+    if (retry) retryTimer = setTimeout(retry, 10_000);
     return;
   }
   fill(
@@ -149,8 +150,8 @@ export function showTrouble(element, error, again) {
       "div",
       { class: "empty trouble", role: "alert" },
       icon("info"),
-      h("p", {}, h("strong", {}, "This cannot be shown. "), error.message || String(error)),
-      again ? h("p", {}, h("button", { type: "button", on: { click: again } }, "Try again")) : null,
+      h("p", {}, h("strong", {}, "Loading failed. "), error.message || String(error)),
+      retry ? h("p", {}, h("button", { type: "button", on: { click: retry } }, "Try again")) : null,
     ),
   );
 }
@@ -159,11 +160,11 @@ export function showTrouble(element, error, again) {
  * @param {HTMLElement} element
  * @param {...any} words
  */
-export const showNothing = (element, ...words) => fill(element, h("div", { class: "empty" }, h("p", {}, words)));
+export const showEmpty = (element, ...words) => fill(element, h("div", { class: "empty" }, h("p", {}, words)));
 
 /**
- * Ask for several things at once, each asked again before the last answer came is given up. `load(name, call, show,
- * element)`: `call(signal)` asks, `show(answer)` shows it; what goes wrong is told in `element`.
+ * Load several parts of a page at once; a new request of a part aborts its previous one. `load(name, call, show,
+ * element, retry)`: `call(signal)` requests, `show(answer)` renders; errors appear in `element`.
  */
 export class Loading {
   #running = new Map();
@@ -173,9 +174,9 @@ export class Loading {
    * @param {any} call
    * @param {any} show
    * @param {HTMLElement} element
-   * @param {(...given: any[]) => any} again
+   * @param {(...given: any[]) => any} retry
    */
-  async load(name, call, show, element, again) {
+  async load(name, call, show, element, retry) {
     this.#running.get(name)?.abort();
     const control = new AbortController();
     this.#running.set(name, control);
@@ -186,7 +187,7 @@ export class Loading {
     } catch (error) {
       if (this.#running.get(name) === control && error.name !== "AbortError") {
         if (!("status" in error)) console.error(error);
-        showTrouble(element, error, again);
+        showError(element, error, retry);
       }
     } finally {
       if (this.#running.get(name) === control) element.removeAttribute("aria-busy");
@@ -195,19 +196,19 @@ export class Loading {
 }
 
 /**
- * Call `look` every `ms` while the page is shown and `wanted()`.
+ * Call `refresh` every `ms` while the page is visible and `wanted()` is true.
  *
- * @param {(...given: any[]) => any} look
+ * @param {(...given: any[]) => any} refresh
  * @param {any} wanted
  * @param {number} [ms]
  */
-export function repeat(look, wanted, ms = 15_000) {
-  setInterval(() => document.visibilityState === "visible" && wanted() && look(), ms);
+export function repeat(refresh, wanted, ms = 15_000) {
+  setInterval(() => document.visibilityState === "visible" && wanted() && refresh(), ms);
 }
 
 /**
- * Show a page, #history, as soon as anything is known: `prepare(known)` what that changes, then `load()`. Until then
- * #nothing says why there is nothing, how to begin, or that the first numbers are to come.
+ * Show a page's #history once the history has data: call `prepare(catalog)`, then `load()`. Until then #nothing shows
+ * the reason: nothing recorded, the first figures pending, or an error.
  *
  * @param {any} prepare
  * @param {(...given: any[]) => any} load
@@ -215,13 +216,13 @@ export function repeat(look, wanted, ms = 15_000) {
 export async function begin(prepare, load) {
   const [page, nothing] = ["history", "nothing"].map((id) => byId(id));
   try {
-    const known = await ask("", {});
-    if (!known.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: known.landed });
-    prepare(known);
+    const catalog = await fetchHistory("", {});
+    if (!catalog.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: catalog.landed });
+    prepare(catalog);
   } catch (error) {
     page.hidden = true;
     nothing.hidden = false;
-    showTrouble(nothing, error, () => begin(prepare, load));
+    showError(nothing, error, () => begin(prepare, load));
     return;
   }
   page.hidden = false;

@@ -1,32 +1,32 @@
-// A table of episodes: searched, sorted, page by page, and as a file.
+// A table of episodes with search, sorting, pages and export.
 
 import { fill, h, icon, setAttribute, setText } from "../core/elements.js";
 import { bytes, clock, count, duration, exact, exactAmount, moment, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { stopInWords } from "../core/object_names.js";
-import { ask, fileUrl, historyQueueUrl, incidentUrl, Loading, showNothing } from "./data.js";
+import { fetchHistory, fileUrl, historyQueueUrl, incidentUrl, Loading, showEmpty } from "./data.js";
 
 const SIZE = matchMedia("(max-width: 760px)").matches ? 10 : 25;
 const COLUMNS = [
-  ["start", "From", ""],
-  ["queue", "What", ""],
-  ["duration", "Lasted", "num"],
+  ["start", "Start", ""],
+  ["queue", "Queue or scope", ""],
+  ["duration", "Duration", "num"],
   ["peak_messages", "Peak, messages", "num"],
   ["peak_bytes", "Peak, bytes", "num"],
-  ["producers", "Held", "num"],
+  ["producers", "Blocked producers", "num"],
   ["blocked", "Blocked producer time", "num"],
-  [null, "Ended by", ""],
+  [null, "Cleared by", ""],
 ];
 /** @type {Record<string, string>} */
-const ENDED = {
+const CLEARED_BY = {
   drained: "drained",
-  policy: "an edit of its limits",
-  purged: "a purge",
-  deleted: "its deletion",
-  restart: "a restart of the broker",
-  stopped: "a stop",
-  started: "a start",
-  seen: "not seen",
+  policy: "policy change",
+  purged: "purge",
+  deleted: "deletion",
+  restart: "broker restart",
+  stopped: "stop",
+  started: "start",
+  seen: "not recorded",
 };
 const AROUND = 5 * 60_000;
 
@@ -38,22 +38,22 @@ export class Episodes {
   #files;
   #loading = new Loading();
   /** @type {any} */
-  #asked = {};
+  #parameters = {};
   #page = 1;
   #sort = "-start";
   #search = "";
   #kind = "";
-  #told;
+  #onCount;
   #several;
 
   /**
-   * `told(count)`: called with how many there are. `several()`: whether rows say which broker they are of.
+   * `onCount(count)`: called with the number of matching episodes. `several()`: whether rows name their broker.
    *
    * @param {HTMLElement} box
    * @param {any} [options]
    */
-  constructor(box, { told = () => {}, several = () => false, search = true } = {}) {
-    this.#told = told;
+  constructor(box, { onCount = () => {}, several = () => false, search = true } = {}) {
+    this.#onCount = onCount;
     this.#several = several;
     const headers = COLUMNS.map(([sort, label, kind]) => {
       const content = sort
@@ -85,19 +85,19 @@ export class Episodes {
       clearTimeout(wait);
       wait = setTimeout(() => {
         this.#search = input.value.trim();
-        this.#again();
+        this.#reload();
       }, 250);
     });
     const kinds = h(
       "select",
-      { "aria-label": "Kind of episodes" },
+      { "aria-label": "Type of episode" },
       h("option", { value: "" }, "Overfull and stopped"),
       h("option", { value: "overfull" }, "Overfull"),
       h("option", { value: "stopped" }, "Stopped"),
     );
     kinds.addEventListener("change", () => {
       this.#kind = kinds.value;
-      this.#again();
+      this.#reload();
     });
     box.append(
       h(
@@ -120,18 +120,18 @@ export class Episodes {
   }
 
   /**
-   * `asked`: parameters of the range, broker and queue.
+   * `parameters`: range, broker and queue.
    *
-   * @param {any} asked
+   * @param {any} parameters
    */
-  show(asked) {
-    const text = JSON.stringify({ ...asked, from: 0, until: 0 });
-    if (text !== JSON.stringify({ ...this.#asked, from: 0, until: 0 })) this.#page = 1;
-    this.#asked = asked;
+  show(parameters) {
+    const text = JSON.stringify({ ...parameters, from: 0, until: 0 });
+    if (text !== JSON.stringify({ ...this.#parameters, from: 0, until: 0 })) this.#page = 1;
+    this.#parameters = parameters;
     this.#load();
   }
 
-  #again() {
+  #reload() {
     this.#page = 1;
     this.#load();
   }
@@ -140,11 +140,11 @@ export class Episodes {
   #sortBy(name) {
     this.#sort =
       this.#sort === `-${name}` ? name : this.#sort === name ? `-${name}` : name === "queue" ? name : `-${name}`;
-    this.#again();
+    this.#reload();
   }
 
   get #values() {
-    return { ...this.#asked, search: this.#search, kind: this.#kind, sort: this.#sort };
+    return { ...this.#parameters, search: this.#search, kind: this.#kind, sort: this.#sort };
   }
 
   #load() {
@@ -156,7 +156,7 @@ export class Episodes {
     this.#loading.load(
       "page",
       (/** @type {AbortSignal} */ signal) =>
-        ask("episodes", { ...this.#values, page: this.#page, page_size: SIZE }, signal),
+        fetchHistory("episodes", { ...this.#values, page: this.#page, page_size: SIZE }, signal),
       (/** @type {any} */ answer) => this.#shown(answer),
       this.#note,
       () => this.#load(),
@@ -176,13 +176,9 @@ export class Episodes {
     );
     this.#table.hidden = !results.length;
     if (results.length) fill(this.#note);
-    else if (this.#search || this.#kind) showNothing(this.#note, "No episode matches. Widen the search, or the range.");
-    else
-      showNothing(
-        this.#note,
-        "No queue was overfull and no producer was stopped in this range, as far as anybody looked.",
-      );
-    this.#told(matching);
+    else if (this.#search || this.#kind) showEmpty(this.#note, "No matching episodes. Change the search or the range.");
+    else showEmpty(this.#note, "No episodes recorded in this range.");
+    this.#onCount(matching);
     const last = (page - 1) * SIZE + results.length;
     this.#pager.hidden = matching <= SIZE;
     /**
@@ -220,9 +216,9 @@ export class Episodes {
       this.#files,
       matching
         ? [
-            h("span", { class: "muted" }, `${plural(matching, "episode")} as `),
+            h("span", { class: "muted" }, `Export ${plural(matching, "episode")}: `),
             link("csv", "CSV"),
-            h("span", { class: "muted" }, " or "),
+            h("span", { class: "muted" }, ", "),
             link("parquet", "Parquet"),
           ]
         : null,
@@ -233,12 +229,12 @@ export class Episodes {
   #row(episode) {
     const until = episode.end ?? Date.now();
     const range = { from: addressMoment(episode.start - AROUND), until: addressMoment(until + AROUND) };
-    const lasted =
+    const length =
       episode.end === null
         ? h(
             "span",
             { class: "hot", title: `since ${moment(episode.start)}` },
-            `${duration(until - episode.start)}, goes on`,
+            `${duration(until - episode.start)}, ongoing`,
           )
         : duration(episode.duration_ms);
     const stopped = episode.kind === "stopped";
@@ -247,7 +243,7 @@ export class Episodes {
           icon("stopped"),
           " ",
           stopInWords(episode.scope),
-          h("small", { class: "muted" }, `${episode.actor || "somebody"}: ${episode.reason || "no reason given"}`),
+          h("small", { class: "muted" }, `${episode.actor || "unknown"}: ${episode.reason || "no reason given"}`),
         ]
       : [
           icon("overfull"),
@@ -268,13 +264,13 @@ export class Episodes {
           "data-label": unit === "bytes" ? "Peak, bytes" : "Peak",
           title:
             value === null
-              ? "not known"
+              ? "unknown"
               : `${exactAmount(value, unit)}${stop ? `, stop level ${exactAmount(stop, unit)}` : ""}`,
         },
         value === null ? "–" : unit === "bytes" ? bytes(value) : count(value),
       );
     const ended = [
-      episode.end === null ? "" : (ENDED[episode.released_by] ?? episode.released_by ?? ""),
+      episode.end === null ? "" : (CLEARED_BY[episode.released_by] ?? episode.released_by ?? ""),
       episode.released_actor ? `by ${episode.released_actor}` : "",
     ]
       .filter(Boolean)
@@ -284,7 +280,7 @@ export class Episodes {
       { data: { state: stopped ? "STOPPED" : "OVERFULL" } },
       h(
         "td",
-        { "data-label": "From" },
+        { "data-label": "Start" },
         h(
           "a",
           {
@@ -306,10 +302,10 @@ export class Episodes {
         "td",
         {
           class: "num",
-          "data-label": "Lasted",
+          "data-label": "Duration",
           title: episode.duration_ms === null ? "" : `${exact(episode.duration_ms)} ms`,
         },
-        lasted,
+        length,
       ),
       peak(episode.peak_messages, episode.stop_messages, "messages"),
       peak(episode.peak_bytes, episode.stop_bytes, "bytes"),
@@ -317,7 +313,7 @@ export class Episodes {
         "td",
         {
           class: "num",
-          "data-label": "Held",
+          "data-label": "Blocked producers",
           title: `${plural(episode.producers ?? 0, "producer")} of ${plural(episode.connections ?? 0, "connection")}`,
         },
         count(episode.producers),
@@ -327,13 +323,13 @@ export class Episodes {
         {
           class: "num",
           "data-label": "Blocked producer time",
-          title: `${exact(episode.blocked_ms)} ms of producers' time`,
+          title: `${exact(episode.blocked_ms)} ms, sum over all blocked producers`,
         },
         duration(episode.blocked_ms),
       ),
       h(
         "td",
-        { class: "wrap", "data-label": "Ended by" },
+        { class: "wrap", "data-label": "Cleared by" },
         ended,
         episode.released_reason ? h("small", { class: "muted" }, `“${episode.released_reason}”`) : null,
       ),

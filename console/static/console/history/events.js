@@ -1,7 +1,7 @@
-// What happened, in order: one line for each event, with who and why where people did it.
+// A list of events in order of time: one entry per event, with the operator and the reason of an edit or action.
 
 import { fill, h, icon } from "../core/elements.js";
-import { clock, count, duration, exact, moment, words } from "../core/format.js";
+import { clock, count, duration, exact, moment, plural, words } from "../core/format.js";
 import { objectUrl, parseName, shortName, stopInWords } from "../core/object_names.js";
 import { reasonInWords } from "../widgets/values.js";
 import { historyQueueUrl } from "./data.js";
@@ -28,18 +28,18 @@ const valueInWords = (value) =>
         : JSON.stringify(value);
 
 /**
- * The lines of an edit: "capacity_messages 1,000 → 2,000".
+ * One line per editLines value: "capacity_messages 1,000 → 2,000".
  *
  * @param {any} event
  */
-export function edited(event) {
+export function editLines(event) {
   const { before, after } = event;
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return names.map((name) => `${words(name)}: ${valueInWords(before?.[name])} → ${valueInWords(after?.[name])}`);
 }
 
 /**
- * What it is about: a link to the queue's history, or to the object.
+ * The event's object: a link to the queue's history, or to the object's page.
  *
  * @param {any} event
  */
@@ -59,9 +59,9 @@ function subject(event) {
 
 /** @param {any} event */
 function details(event) {
-  const said = [];
+  const parts = [];
   if (event.depth_messages !== null || event.depth_bytes !== null) {
-    said.push(
+    parts.push(
       "depth " +
         [
           event.depth_messages === null ? null : `${exact(event.depth_messages)} messages`,
@@ -71,20 +71,20 @@ function details(event) {
           .join(", "),
     );
   }
-  if (event.blocked_producers) said.push(`${exact(event.blocked_producers)} producers held`);
-  if (event.lasted_ms) said.push(`after ${duration(event.lasted_ms)}`);
-  if (event.client) said.push(`${event.client}${event.link ? `, link ${event.link}` : ""}`);
+  if (event.blocked_producers) parts.push(`${plural(event.blocked_producers, "blocked producer")}`);
+  if (event.lasted_ms) parts.push(`after ${duration(event.lasted_ms)}`);
+  if (event.client) parts.push(`${event.client}${event.link ? `, link ${event.link}` : ""}`);
   else if (event.connection && event.kind.startsWith("producer-"))
-    said.push(`${event.connection}${event.channel ? ` ${event.channel}` : ""}`);
-  if (event.reasons?.length) said.push(event.reasons.map(reasonInWords).join("; "));
+    parts.push(`${event.connection}${event.channel ? ` ${event.channel}` : ""}`);
+  if (event.reasons?.length) parts.push(event.reasons.map(reasonInWords).join("; "));
   if (event.queues !== null && event.scope)
-    said.push(`${count(event.queues)} queues, ${count(event.producers)} producers`);
-  if (event.messages) said.push(`${exact(event.messages)} messages`);
-  return said.join(" · ");
+    parts.push(`${count(event.queues)} queues, ${count(event.producers)} producers`);
+  if (event.messages) parts.push(`${exact(event.messages)} messages`);
+  return parts.join(" · ");
 }
 
 /**
- * One event. Its reason is set off: that is what somebody who reads an incident is after.
+ * One event as a list item. The reason of an edit or action has a line of its own.
  *
  * @param {any} event
  * @param {any} [options]
@@ -109,7 +109,7 @@ export function eventLine(event, { several = false } = {}) {
         several ? h("span", { class: "tag" }, event.broker) : null,
       ),
       event.reason ? h("p", { class: "event-reason" }, `“${event.reason}”`) : null,
-      event.kind === "policy-changed" ? edited(event).map((line) => h("p", { class: "event-edit" }, line)) : null,
+      event.kind === "policy-changed" ? editLines(event).map((line) => h("p", { class: "event-edit" }, line)) : null,
       h("p", { class: "event-text", title: event.text ?? "" }, details(event) || event.text || ""),
     ),
   );

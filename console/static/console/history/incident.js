@@ -1,4 +1,4 @@
-// One incident: a range of time as a page that can be linked, with all that happened in it in order beside the charts.
+// An incident: a time range with its charts and all its events in order, on a page with a permanent link.
 
 import { byId, fill, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, moment, plural } from "../core/format.js";
@@ -6,7 +6,7 @@ import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { QueueChart } from "./chart.js";
-import { ask, begin, fileUrl, historyQueueUrl, Loading, showNothing } from "./data.js";
+import { begin, fetchHistory, fileUrl, historyQueueUrl, Loading, showEmpty } from "./data.js";
 import { eventLine } from "./events.js";
 import { RangePicker } from "./range_picker.js";
 
@@ -17,7 +17,7 @@ const GROUPS = {
   operators: "Edits and actions",
   broker: "Broker and clients",
 };
-const USUAL = ["flow", "producers", "operators"];
+const DEFAULT_GROUPS = ["flow", "producers", "operators"];
 const CHARTS = 4;
 const SIZE = 200;
 
@@ -31,11 +31,11 @@ const about = {
 const range = new RangePicker(byId("range"), { initial: "1h", fixed: true });
 const loading = new Loading();
 let groups = new Set(search.getAll("group").filter((name) => name in GROUPS));
-if (!groups.size) groups = new Set(USUAL);
+if (!groups.size) groups = new Set(DEFAULT_GROUPS);
 let page = 1;
 let several = false;
 
-// -- what it is about ---------------------------------------------------------------------------------------------
+// -- broker and queue ---------------------------------------------------------------------------------------------
 
 const form = byId("about");
 for (const name of ["broker", "queue", "virtualhost"]) form.elements[name].value = about[name];
@@ -52,12 +52,12 @@ form.addEventListener("submit", (/** @type {any} */ event) => {
 });
 
 /** @type {any} */
-let lookUp = null;
+let suggestTimer = null;
 form.elements.queue.addEventListener("input", () => {
-  clearTimeout(lookUp);
-  lookUp = setTimeout(async () => {
+  clearTimeout(suggestTimer);
+  suggestTimer = setTimeout(async () => {
     try {
-      const found = await ask("queues", {
+      const found = await fetchHistory("queues", {
         search: form.elements.queue.value.trim(),
         broker: form.elements.broker.value,
         count: 20,
@@ -79,9 +79,9 @@ byId("copy").addEventListener("click", async () => {
   url.searchParams.set("until", addressMoment(range.until));
   try {
     await navigator.clipboard.writeText(url.href);
-    toast("The link to this incident is in the clipboard.");
+    toast("Link copied.");
   } catch {
-    toast(`Copy it from here: ${url.href}`, "error");
+    toast(`Copying failed. Copy this link: ${url.href}`, "error");
   }
 });
 
@@ -96,7 +96,7 @@ function chartOf(key) {
     const box = h(
       "div",
       { class: "chart small", role: "img", "aria-label": `Depth of ${key.queue}` },
-      h("p", { class: "loading" }, "Asking the history…"),
+      h("p", { class: "loading" }, "Loading…"),
     );
     const link = h("a", { href: "#" }, key.queue);
     const head = h(
@@ -141,8 +141,8 @@ function showCharts(keys) {
         h(
           "div",
           { class: "empty" },
-          h("p", {}, "No queue was overfull in this range, as far as anybody looked."),
-          h("p", {}, "Name a queue above to see its depth."),
+          h("p", {}, "No overfull queues recorded in this range."),
+          h("p", {}, "Enter a queue above to see its depth."),
         ),
       ),
     );
@@ -150,23 +150,23 @@ function showCharts(keys) {
   }
   for (const key of keys) {
     const one = chartOf(key);
-    const asked = { ...key, ...range.query };
+    const parameters = { ...key, ...range.query };
     one.link.href = historyQueueUrl(key, { from: addressMoment(range.from), until: addressMoment(range.until) });
     loading.load(
       `chart ${JSON.stringify(key)}`,
       (/** @type {AbortSignal} */ signal) =>
         Promise.all([
-          ask("series", asked, signal),
-          ask("episodes", { ...asked, page_size: 200, sort: "-duration" }, signal),
-          ask("events", { ...asked, kind: MARKS, page_size: 100 }, signal),
+          fetchHistory("series", parameters, signal),
+          fetchHistory("episodes", { ...parameters, page_size: 200, sort: "-duration" }, signal),
+          fetchHistory("events", { ...parameters, kind: MARKS, page_size: 100 }, signal),
         ]),
       (/** @type {any} */ [series, episodes, marks]) => {
         const bytes =
           !series.capacity_messages.some((/** @type {any} */ value) => value) &&
           series.capacity_bytes.some((/** @type {any} */ value) => value);
-        if (!series.known && !episodes.count) {
+        if (!series.catalog && !episodes.count) {
           one.chart.clear();
-          showNothing(one.box, "No data in this range.");
+          showEmpty(one.box, "No data in this range.");
           return;
         }
         one.chart.unit = bytes ? "bytes" : "messages";
@@ -180,7 +180,7 @@ function showCharts(keys) {
 }
 
 /**
- * The queues to draw: the one that was named, or those that lost the most time.
+ * The queues to chart: the entered one, or the most blocked ones.
  *
  * @param {AbortSignal} signal
  */
@@ -189,7 +189,7 @@ async function keysOf(signal) {
     return [
       { broker: about.broker || settings.broker, virtualhost: about.virtualhost || "default", queue: about.queue },
     ];
-  const top = await ask(
+  const top = await fetchHistory(
     "top",
     { ...range.query, broker: about.broker, of: "queues", measure: "blocked", count: CHARTS },
     signal,
@@ -214,7 +214,7 @@ words.addEventListener("input", () => {
   }, 250);
 });
 
-const asked = () => ({ ...range.query, ...about, search: words.value.trim() });
+const eventParameters = () => ({ ...range.query, ...about, search: words.value.trim() });
 
 /** @param {any} answer */
 function showEvents(answer) {
@@ -233,13 +233,13 @@ function showEvents(answer) {
   fill(byId("events-note"));
   if (!answer.count) {
     const others = Object.values(answer.groups).reduce((all, n) => all + n, 0);
-    showNothing(
+    showEmpty(
       byId("events-note"),
       others
-        ? "Nothing of what is chosen above happened in this range."
+        ? "No events of the selected groups in this range."
         : words.value
-          ? "Nothing matches."
-          : "Nothing happened in this range, as far as anybody looked.",
+          ? "No matching events."
+          : "No events recorded in this range.",
     );
   }
   /**
@@ -247,15 +247,15 @@ function showEvents(answer) {
    * @param {string} label
    */
   const link = (kind, label) =>
-    h("a", { href: fileUrl("events", { ...asked(), group: [...groups] }, kind), download: "" }, label);
-  fill(byId("events-files"), answer.count ? ["as ", link("csv", "CSV"), " or ", link("parquet", "Parquet")] : null);
+    h("a", { href: fileUrl("events", { ...eventParameters(), group: [...groups] }, kind), download: "" }, label);
+  fill(byId("events-files"), answer.count ? ["Export: ", link("csv", "CSV"), ", ", link("parquet", "Parquet")] : null);
 }
 
 function loadEvents() {
   loading.load(
     "events",
     (/** @type {AbortSignal} */ signal) =>
-      ask("events", { ...asked(), group: [...groups], page, page_size: SIZE }, signal),
+      fetchHistory("events", { ...eventParameters(), group: [...groups], page, page_size: SIZE }, signal),
     showEvents,
     byId("events-note"),
     loadEvents,
@@ -276,7 +276,7 @@ fill(
       page = 1;
       const url = new URL(location.href);
       url.searchParams.delete("group");
-      if ([...groups].sort().join() !== [...USUAL].sort().join())
+      if ([...groups].sort().join() !== [...DEFAULT_GROUPS].sort().join())
         for (const one of groups) url.searchParams.append("group", one);
       history.replaceState(null, "", url);
       loadEvents();
@@ -295,13 +295,13 @@ byId("more").addEventListener("click", () => {
   loadEvents();
 });
 
-// -- the whole ----------------------------------------------------------------------------------------------------
+// -- page ---------------------------------------------------------------------------------------------------------
 
 function load() {
   page = 1;
   const where = about.queue ? `queue ${about.queue}` : about.broker ? `broker ${about.broker}` : "all brokers";
   setText(
-    byId("incident-words"),
+    byId("incident-summary"),
     `${moment(range.from)} to ${moment(range.until)} (${duration(range.until - range.from)}), ${where}`,
   );
   loading.load("keys", keysOf, showCharts, byId("charts"), load);
@@ -310,10 +310,13 @@ function load() {
 
 range.addEventListener("change", load);
 setAttribute(byId("timeline"), "tabindex", "0");
-begin((/** @type {any} */ known) => {
-  several = known.brokers.length > 1;
+begin((/** @type {any} */ catalog) => {
+  several = catalog.brokers.length > 1;
   const names = [
-    ...new Set([...known.brokers.map((/** @type {any} */ one) => one.broker), ...(about.broker ? [about.broker] : [])]),
+    ...new Set([
+      ...catalog.brokers.map((/** @type {any} */ one) => one.broker),
+      ...(about.broker ? [about.broker] : []),
+    ]),
   ];
   fill(
     form.elements.broker,
@@ -321,5 +324,5 @@ begin((/** @type {any} */ known) => {
     names.map((name) => h("option", { value: name }, name)),
   );
   form.elements.broker.value = about.broker;
-  range.known = known.brokers;
+  range.known = catalog.brokers;
 }, load);

@@ -1,4 +1,4 @@
-// The history of all brokers: who lost the most time, when, and every episode.
+// The history of all brokers: the most blocked queues and producers, blocked time by hour, and all episodes.
 
 import { byId, fill, findAll, h, setAttribute } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
@@ -6,7 +6,7 @@ import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
 import { plain } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
-import { ask, begin, historyQueueUrl, Loading, repeat, showNothing, showPipeline } from "./data.js";
+import { begin, fetchHistory, historyQueueUrl, Loading, repeat, showEmpty, showPipeline } from "./data.js";
 import { Episodes, setCount } from "./episodes.js";
 import { RangePicker } from "./range_picker.js";
 
@@ -20,7 +20,7 @@ let brokers = [];
 let heat = null;
 
 const episodes = new Episodes(byId("episodes"), {
-  told: (/** @type {any} */ n) => setCount(byId("episodes-count"), n),
+  onCount: (/** @type {any} */ n) => setCount(byId("episodes-count"), n),
   several: () => several(),
 });
 /** @type {any} */
@@ -37,10 +37,10 @@ const heatChart = new TimeChart(byId("heat"), settings.figures.heat, {
 });
 
 /** @type {Record<string, string>} */
-const MEASURED = {
+const MEASURE_LABELS = {
   blocked: "blocked producer time",
-  overfull: "time overfull",
-  stopped: "time under an operator's stop",
+  overfull: "overfull time",
+  stopped: "stopped time",
 };
 const several = () => brokers.length > 1 && !broker;
 const rangeNow = () =>
@@ -54,7 +54,7 @@ const rangeNow = () =>
 function row(one, most, { producer = false } = {}) {
   const value = one[`${measure}_ms`];
   const name = producer ? h("span", {}, one.name) : h("a", { href: historyQueueUrl(one, rangeNow()) }, one.name);
-  const under = [
+  const note = [
     producer ? one.queues : one.virtualhost === "default" ? "" : one.virtualhost,
     several() ? one.broker : "",
     producer ? `${plural(one.blocks ?? 0, "time")}` : plural(one.episodes ?? 0, "episode"),
@@ -64,8 +64,8 @@ function row(one, most, { producer = false } = {}) {
   return h(
     "li",
     { class: "ranked" },
-    h("div", { class: "ranked-name" }, name, h("small", { class: "muted" }, under)),
-    h("span", { class: "ranked-value", title: `${exact(value)} ms ${MEASURED[measure]}` }, duration(value)),
+    h("div", { class: "ranked-name" }, name, h("small", { class: "muted" }, note)),
+    h("span", { class: "ranked-value", title: `${exact(value)} ms ${MEASURE_LABELS[measure]}` }, duration(value)),
     h(
       "div",
       { class: "bar" },
@@ -85,7 +85,7 @@ function row(one, most, { producer = false } = {}) {
  */
 function showTop(element, answer, options) {
   if (!answer.rows.length) {
-    showNothing(element, `Nothing lost time in this range, as far as anybody looked.`);
+    showEmpty(element, `No ${MEASURE_LABELS[measure]} recorded in this range.`);
     return;
   }
   const most = answer.rows[0][`${measure}_ms`];
@@ -104,7 +104,7 @@ function showHeat(answer) {
   heat = answer;
   if (!answer.queues.length) {
     heatChart.clear();
-    showNothing(byId("heat"), "No queue lost time in this range, as far as anybody looked.");
+    showEmpty(byId("heat"), `No ${MEASURE_LABELS[measure]} recorded in this range.`);
     return;
   }
   const names = answer.queues.map((/** @type {any} */ queue) =>
@@ -127,7 +127,7 @@ function showHeat(answer) {
         (/** @type {any} */ value, /** @type {any} */ slot) =>
           `<b>${plain(names[index])}</b><br>${clock(answer.at[slot])} – ` +
           `${clock(answer.at[slot] + answer.bucket_ms)}<br>` +
-          `${value === null ? "no data" : `${duration(value)} ${MEASURED[measure]}`}`,
+          `${value === null ? "no data" : `${duration(value)} ${MEASURE_LABELS[measure]}`}`,
       ),
     );
     map.colorbar.tickvals = [0, map.zmax / 2, map.zmax];
@@ -141,7 +141,7 @@ function showHeat(answer) {
     gaps.x = slots.map((/** @type {any} */ at) => at + answer.bucket_ms / 2);
     gaps.width = answer.bucket_ms;
     gaps.y = slots.map(() => 1);
-    gaps.text = slots.map(() => "No data: nobody recorded");
+    gaps.text = slots.map(() => "No data");
     const longest = byId("heat").clientWidth < 520 ? 14 : 24;
     figure.layout.yaxis2.tickvals = map.y;
     figure.layout.yaxis2.ticktext = names.map((/** @type {any} */ name) =>
@@ -151,23 +151,23 @@ function showHeat(answer) {
   });
   byId("heat").setAttribute(
     "aria-label",
-    `Heat map: ${MEASURED[measure]} of ${plural(answer.queues.length, "queue")}, most of ${names[0]}`,
+    `Heat map: ${MEASURE_LABELS[measure]} of ${plural(answer.queues.length, "queue")}, highest: ${names[0]}`,
   );
 }
 
 function load() {
   range.renew();
-  const asked = { ...range.query, broker };
+  const parameters = { ...range.query, broker };
   for (const [name, of] of [
     ["top-queues", "queues"],
     ["top-producers", "producers"],
   ]) {
     const producer = of === "producers";
-    const values = { ...asked, of, measure: producer ? "blocked" : measure };
+    const values = { ...parameters, of, measure: producer ? "blocked" : measure };
     const element = byId(name);
     loading.load(
       name,
-      (/** @type {AbortSignal} */ signal) => ask("top", values, signal),
+      (/** @type {AbortSignal} */ signal) => fetchHistory("top", values, signal),
       (/** @type {any} */ answer) => {
         const shown = measure;
         if (producer) measure = "blocked";
@@ -180,7 +180,7 @@ function load() {
   }
   loading.load(
     "heat",
-    (/** @type {AbortSignal} */ signal) => ask("heat", { ...asked, measure }, signal),
+    (/** @type {AbortSignal} */ signal) => fetchHistory("heat", { ...parameters, measure }, signal),
     showHeat,
     byId("heat"),
     () => {
@@ -188,7 +188,7 @@ function load() {
       load();
     },
   );
-  episodes.show(asked);
+  episodes.show(parameters);
 }
 
 function showMeasure() {
@@ -199,11 +199,11 @@ function showMeasure() {
 /**
  * @param {any} name
  * @param {any} value
- * @param {any} usual
+ * @param {any} defaultValue
  */
-function remember(name, value, usual) {
+function setParameter(name, value, defaultValue) {
   const url = new URL(location.href);
-  if (value === usual) url.searchParams.delete(name);
+  if (value === defaultValue) url.searchParams.delete(name);
   else url.searchParams.set(name, value);
   history.replaceState(null, "", url);
 }
@@ -211,7 +211,7 @@ function remember(name, value, usual) {
 for (const button of findAll("[data-measure]")) {
   button.addEventListener("click", () => {
     measure = button.dataset.measure;
-    remember("measure", measure, "blocked");
+    setParameter("measure", measure, "blocked");
     showMeasure();
     load();
   });
@@ -221,7 +221,7 @@ showMeasure();
 const choice = byId("history-broker");
 choice.addEventListener("change", () => {
   broker = choice.value;
-  remember("broker", broker, "");
+  setParameter("broker", broker, "");
   load();
 });
 
@@ -229,8 +229,8 @@ range.addEventListener("change", load);
 const pipeline = () => showPipeline(byId("pipeline"));
 repeat(pipeline, () => true, 30_000);
 repeat(load, () => range.live && !byId("history").hidden, 30_000);
-begin((/** @type {any} */ known) => {
-  brokers = known.brokers;
+begin((/** @type {any} */ catalog) => {
+  brokers = catalog.brokers;
   choice.closest("label").hidden = brokers.length < 2 && !broker;
   const names = [...new Set([...brokers.map((/** @type {any} */ one) => one.broker), ...(broker ? [broker] : [])])];
   fill(

@@ -1,17 +1,17 @@
-// One queue's past: its depth and levels, its episodes, and what operators did.
+// The history of one queue: depth and levels, episodes, operators' edits and actions.
 
 import { byId, fill, findAll, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
-import { peakInWords, QueueChart, recorded, resolutionInWords } from "./chart.js";
-import { ask, begin, incidentUrl, Loading, repeat, showNothing, whatIfUrl } from "./data.js";
+import { describeResolution, formatPeak, QueueChart, recorded } from "./chart.js";
+import { begin, fetchHistory, incidentUrl, Loading, repeat, showEmpty, whatIfUrl } from "./data.js";
 import { Episodes, setCount } from "./episodes.js";
 import { showEvents } from "./events.js";
 import { RangePicker } from "./range_picker.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
-/** Spans that one chart can tell apart; the longest ones, if there are more. */
+/** Episodes shaded in the chart; of more, the longest. */
 const MOST_SPANS = 500;
 const { key } = settings;
 const about = { broker: key.broker, virtualhost: key.virtualhost, queue: key.queue };
@@ -23,7 +23,7 @@ const zooming = {
 };
 const chart = new QueueChart(byId("chart"), settings.figures, { rates: byId("rates"), ...zooming });
 const episodes = new Episodes(byId("episodes"), {
-  told: (/** @type {any} */ n) => setCount(byId("episodes-count"), n),
+  onCount: (/** @type {any} */ n) => setCount(byId("episodes-count"), n),
 });
 
 /** @type {string | null} */
@@ -62,31 +62,30 @@ function facts() {
   const overfullTime = whole
     ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + within(episode), 0)
     : sum("overfull_ms");
-  const lost = whole
+  const blockedTime = whole
     ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + (episode.blocked_ms ?? 0), 0)
     : sum("blocked_ms");
   const unwatched = series.unwatched.reduce(
     (/** @type {any} */ all, /** @type {any} */ [from, until]) => all + until - from,
     0,
   );
-  const seen = Math.max(0, Math.min(Date.now(), series.until) - series.from - unwatched);
-  const unknown = series.known === 0 && !spans.count;
+  const recordedTime = Math.max(0, Math.min(Date.now(), series.until) - series.from - unwatched);
+  const empty = series.known === 0 && !spans.count;
+  const share = recordedTime ? ` (${((overfullTime / recordedTime) * 100).toFixed(1)}% of recorded time)` : "";
   /** @type {any[]} */
   const rows = [
     [
       "Overfull",
-      unknown || overfullTime === null
-        ? "–"
-        : `${duration(overfullTime)}${seen ? ` (${((overfullTime / seen) * 100).toFixed(1)} % of the time)` : ""}`,
+      empty || overfullTime === null ? "–" : duration(overfullTime) + share,
       overfullTime === null ? "" : `${exact(Math.round(overfullTime))} ms`,
     ],
     [
       "Blocked producer time",
-      unknown || lost === null ? "–" : duration(lost),
-      "Time of all producers that flow control held, in the episodes of this range",
+      empty || blockedTime === null ? "–" : duration(blockedTime),
+      "Sum over all blocked producers, in the episodes of this range",
     ],
-    ["Peak", peakInWords(series, unit ?? "messages"), "Greatest depth that was seen"],
-    ["Nobody recorded", unwatched ? duration(unwatched) : "all was recorded", `${exact(unwatched)} ms`],
+    ["Peak", formatPeak(series, unit ?? "messages"), "Highest recorded depth"],
+    ["No data", unwatched ? duration(unwatched) : "none", `Time that was not recorded: ${exact(unwatched)} ms`],
   ];
   fill(
     byId("facts"),
@@ -105,37 +104,37 @@ function show([series, spans, marks]) {
     byId("resolution"),
     empty
       ? ""
-      : `${resolutionInWords(series)}` +
+      : `${describeResolution(series)}` +
           (spans.count > spans.results.length
             ? `; the ${exact(MOST_SPANS)} longest of ${plural(spans.count, "episode")} shaded`
             : ""),
   );
   if (empty) {
     chart.clear();
-    showNothing(
+    showEmpty(
       byId("chart"),
       h("strong", {}, "No data in this range."),
-      " Nobody recorded then, or the queue did not exist. Choose another range.",
+      " The queue was not recorded or did not exist. Choose another range.",
     );
   } else {
     chart.show(series, spans.results, marks.results);
   }
   facts();
   byId("actions-note").hidden = marks.count > 0;
-  if (!marks.count) setText(byId("actions-note"), "Nobody edited its limits or stopped its producers in this range.");
+  if (!marks.count) setText(byId("actions-note"), "No edits or actions in this range.");
   showEvents(byId("actions"), [...marks.results].reverse());
 }
 
 function load() {
   range.renew();
-  const asked = { ...about, ...range.query };
+  const parameters = { ...about, ...range.query };
   loading.load(
     "chart",
     (/** @type {AbortSignal} */ signal) =>
       Promise.all([
-        ask("series", asked, signal),
-        ask("episodes", { ...asked, page_size: MOST_SPANS, sort: "-duration" }, signal),
-        ask("events", { ...asked, kind: MARKS, page_size: 200, order: "ascending" }, signal),
+        fetchHistory("series", parameters, signal),
+        fetchHistory("episodes", { ...parameters, page_size: MOST_SPANS, sort: "-duration" }, signal),
+        fetchHistory("events", { ...parameters, kind: MARKS, page_size: 200, order: "ascending" }, signal),
       ]),
     show,
     byId("chart"),
@@ -144,7 +143,7 @@ function load() {
       load();
     },
   );
-  episodes.show(asked);
+  episodes.show(parameters);
   const fixed = { from: addressMoment(range.from), until: addressMoment(range.until) };
   byId("incident").href = incidentUrl(about, fixed);
   byId("what-if").href = whatIfUrl(about);
@@ -152,7 +151,7 @@ function load() {
 
 range.addEventListener("change", load);
 repeat(load, () => range.live && !byId("history").hidden, 15_000);
-begin((/** @type {any} */ known) => {
-  const ours = known.brokers.find((/** @type {any} */ one) => one.broker === key.broker);
+begin((/** @type {any} */ catalog) => {
+  const ours = catalog.brokers.find((/** @type {any} */ one) => one.broker === key.broker);
   if (ours) range.known = [ours];
 }, load);

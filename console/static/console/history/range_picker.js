@@ -1,5 +1,5 @@
-// The range of time that a history page is about: chosen by a length until now, by two moments or by zooming in, and
-// kept in the page's address, so that Back undoes a zoom and a link shows the same.
+// The time range of a history page: a length until now, two moments, or a zoom into the chart. It is part of the page's
+// address, so that Back undoes a zoom and a link shows the same range.
 
 import { h, setAttribute } from "../core/elements.js";
 import { moment } from "../core/format.js";
@@ -7,7 +7,7 @@ import { addressMoment, readMoment } from "../core/moments.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
 import { endOf, fitting, LENGTHS, limited, MINUTE, wrongRange } from "./ranges.js";
 
-/** Fires "change" whenever the range is another one; the page then asks for its data anew. */
+/** Emits "change" when the range changes, so that the page reloads its data. */
 export class RangePicker extends EventTarget {
   from = 0;
   until = 0;
@@ -22,16 +22,16 @@ export class RangePicker extends EventTarget {
   #moments;
   /** @type {any} */
   #words;
-  /** First and last moment of which anything is known, ms. */
+  /** First and last recorded moment, ms. */
   /** @type {any} */
-  #known = null;
-  /** Nobody has asked for a length yet, nor for two moments. */
-  #free = false;
+  #extent = null;
+  /** True until the user chooses a range. */
+  #isDefault = false;
   #lengths;
 
   /**
-   * `initial`: name of a length, `lengths`: those that are offered. `fixed`: the page is about two moments; lengths
-   * are shortcuts to such.
+   * `initial`: name of the default length, `lengths`: those offered. `fixed`: the page shows a fixed range;
+   * lengths are shortcuts to such ranges.
    *
    * @param {HTMLElement} box
    * @param {any} [options]
@@ -46,34 +46,34 @@ export class RangePicker extends EventTarget {
     this.#read();
     addEventListener("popstate", () => {
       this.#read();
-      this.#tell();
+      this.#emitChange();
     });
   }
 
   /**
-   * The brokers of the API that the page is about. Lengths end with the last moment of which something is known if that
-   * is long ago; and as long as nobody has chosen one, a young history is shown from its beginning on.
+   * The page's brokers, as the API returns them. Relative ranges end with the last recorded moment if that is long ago;
+   * until the user chooses a range, a young history is shown from its first moment.
    *
    * @param {any} brokers
    */
   set known(brokers) {
     if (!brokers.length) return;
-    this.#known = {
+    this.#extent = {
       first: Math.min(...brokers.map((/** @type {any} */ one) => one.first)),
       last: Math.max(...brokers.map((/** @type {any} */ one) => one.last)),
     };
-    if (this.#free) this.length = this.#usual();
+    if (this.#isDefault) this.length = this.#defaultLength();
     if (this.length) this.#toLength(this.length);
     if (this.fixed) this.length = null;
     this.#show();
   }
 
-  /** Whether it ends now, so that looking again may show more. */
+  /** Whether the range ends now, so that a refresh may show more. */
   get live() {
     return Boolean(this.length) && this.until > Date.now() - 5 * MINUTE;
   }
 
-  /** Parameters of a call. */
+  /** Parameters of an API call. */
   get query() {
     return { from: Math.floor(this.from), until: Math.ceil(this.until) };
   }
@@ -85,7 +85,7 @@ export class RangePicker extends EventTarget {
   }
 
   /**
-   * Two moments, from a zoom or the form.
+   * Set a fixed range, from a zoom or the form; ms.
    *
    * @param {any} from
    * @param {any} until
@@ -94,7 +94,7 @@ export class RangePicker extends EventTarget {
     this.length = null;
     [this.from, this.until] = limited(from, until);
     this.#write();
-    this.#tell();
+    this.#emitChange();
   }
 
   widen() {
@@ -110,25 +110,25 @@ export class RangePicker extends EventTarget {
 
   /** @param {any} length */
   choose(length) {
-    this.#free = false;
+    this.#isDefault = false;
     this.length = length;
     this.#toLength(length);
     if (this.fixed) this.length = null;
     this.#write();
-    this.#tell();
+    this.#emitChange();
   }
 
-  /** The length that a page shows of which nobody has chosen one. */
-  #usual() {
+  /** The length shown until the user chooses one. */
+  #defaultLength() {
     const now = Date.now();
-    return this.#known
-      ? fitting(this.#lengths, this.initial, endOf(this.#known, now) - this.#known.first)
+    return this.#extent
+      ? fitting(this.#lengths, this.initial, endOf(this.#extent, now) - this.#extent.first)
       : this.initial;
   }
 
   /** @param {any} length */
   #toLength(length) {
-    this.until = endOf(this.#known, Date.now());
+    this.until = endOf(this.#extent, Date.now());
     this.from = this.until - LENGTHS[length][1];
   }
 
@@ -137,14 +137,14 @@ export class RangePicker extends EventTarget {
     const from = readMoment(search.get("from"));
     const until = readMoment(search.get("until"));
     if (from !== null && until !== null && from < until) {
-      this.#free = false;
+      this.#isDefault = false;
       this.length = null;
       this.from = from;
       this.until = until;
     } else {
-      const asked = search.get("range");
-      this.#free = !this.#lengths.includes(asked);
-      this.length = this.#free ? this.#usual() : asked;
+      const requested = search.get("range");
+      this.#isDefault = !this.#lengths.includes(requested);
+      this.length = this.#isDefault ? this.#defaultLength() : requested;
       this.#toLength(this.length);
       if (this.fixed) this.length = null;
     }
@@ -163,7 +163,7 @@ export class RangePicker extends EventTarget {
     this.#show();
   }
 
-  #tell() {
+  #emitChange() {
     this.dispatchEvent(new Event("change"));
   }
 

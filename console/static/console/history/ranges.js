@@ -1,4 +1,4 @@
-// Ranges of time: their lengths and limits. Pure.
+// Time ranges: lengths and limits. Pure functions.
 
 export const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -19,52 +19,52 @@ export const LENGTHS = {
   "90d": ["90 d", 90 * DAY],
   "1y": ["1 y", 365 * DAY],
 };
-const LEAST = 10_000; // ms
-const MOST = 1190 * DAY;
+const SHORTEST = 10_000; // ms
+const LONGEST = 1190 * DAY;
 
-/** @typedef {{first: number, last: number}} Known First and last moment of which anything is known, ms. */
+/** @typedef {{first: number, last: number}} Extent First and last recorded moment, ms. */
 
 /**
- * Where a length until now ends. An imported log may have ended years ago: then a minute after its last moment.
+ * End of a relative range, ms: now, or one minute after the last recorded moment if that is older than a day.
  *
- * @param {Known | null} known
+ * @param {Extent | null} extent
  * @param {number} now ms
  */
-export const endOf = (known, now) => (known && known.last < now - DAY ? known.last + MINUTE : now);
+export const endOf = (extent, now) => (extent && extent.last < now - DAY ? extent.last + MINUTE : now);
 
 /**
- * The shortest of the `lengths` up to the `usual` one that shows all of `span` ms; else the usual one.
+ * The shortest of `lengths`, up to `defaultLength`, that shows all of `span` ms; otherwise `defaultLength`.
  *
  * @param {string[]} lengths names, the shortest first
- * @param {string} usual
+ * @param {string} defaultLength
  * @param {number} span
  */
-export const fitting = (lengths, usual, span) =>
-  lengths.slice(0, lengths.indexOf(usual) + 1).find((name) => LENGTHS[name][1] >= span) ?? usual;
+export const fitting = (lengths, defaultLength, span) =>
+  lengths.slice(0, lengths.indexOf(defaultLength) + 1).find((name) => LENGTHS[name][1] >= span) ?? defaultLength;
 
 /**
- * Two moments that are neither too near to each other nor too far apart, nor before 1970.
+ * Limit a range to 10 s or more, about three years or less, and to times since 1970. ms.
  *
  * @param {number} from
  * @param {number} until
  * @returns {[number, number]}
  */
 export function limited(from, until) {
-  if (until - from < LEAST) {
+  if (until - from < SHORTEST) {
     const middle = (from + until) / 2;
-    return [Math.max(middle - LEAST / 2, 0), middle + LEAST / 2];
+    return [Math.max(middle - SHORTEST / 2, 0), middle + SHORTEST / 2];
   }
-  return [Math.max(until - MOST, from, 0), until];
+  return [Math.max(until - LONGEST, from, 0), until];
 }
 
 /**
- * What is wrong with two typed moments, a sentence; empty: nothing.
+ * Error message for an entered range; empty if the range is valid.
  *
  * @param {number | null} from
  * @param {number | null} until
  */
 export function wrongRange(from, until) {
-  if (from === null || until === null) return "Two moments are needed.";
-  if (from >= until) return "The first must be before the second.";
-  return until - from > MOST ? "At most three years." : "";
+  if (from === null || until === null) return "Enter a start and an end.";
+  if (from >= until) return "The start must be before the end.";
+  return until - from > LONGEST ? "The range can be three years at most." : "";
 }

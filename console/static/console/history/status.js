@@ -1,26 +1,26 @@
-// How the history's pipeline is, asked for every few seconds: what runs, ran, waits and failed, and what to do next.
+// Status of the history pipeline, refreshed every few seconds: the current run, past runs, backlog, failures, remedies.
 
 import { post } from "../core/api.js";
 import { byId, fill, findAll, h, icon, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, moment, plural, words } from "../core/format.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
-import { ask, Loading, repeat, withCommands } from "./data.js";
+import { fetchHistory, Loading, repeat, withCommands } from "./data.js";
 
-const EVERY = 4_000;
-/** What lags by more than this tells of the past: an imported log, or a backlog that was worked off. */
-const PAST = 3_600_000;
+const REFRESH_MS = 4_000;
+/** A latency above this means that the rows are of the past: an imported log, or a backlog. ms. */
+const PAST_MS = 3_600_000;
 /** @type {Record<string, string>} */
-const WORKS = { run: "Pipeline", compact: "Compaction", retain: "Retention", advise: "Recommendations" };
+const JOBS = { run: "Pipeline", compact: "Compaction", retain: "Retention", advise: "Recommendations" };
 /** @type {Record<string, string>} */
-const CONDITIONS = { trouble: "Needs you", empty: "Nothing recorded", running: "Running", fine: "Fine" };
+const CONDITIONS = { trouble: "Action required", empty: "No data", running: "Running", fine: "OK" };
 const loading = new Loading();
 
 /**
  * @param {any} name
  * @param {...any} value
  */
-const fact = (name, ...value) => [h("dt", {}, name), h("dd", {}, value.flat())];
+const entry = (name, ...value) => [h("dt", {}, name), h("dd", {}, value.flat())];
 /** @param {any} counts */
 const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
 /** @param {any} counts */
@@ -29,7 +29,7 @@ const rowsByKind = (counts) =>
     .map(([kind, n]) => `${exact(n)} ${kind}`)
     .join(", ");
 /** @param {any} run */
-const took = (run) => (run.finished === null ? null : run.finished - run.started);
+const runMs = (run) => (run.finished === null ? null : run.finished - run.started);
 /** @param {string} text */
 const day = (text) => (text === null ? "–" : text);
 
@@ -49,10 +49,10 @@ function finding(one) {
 }
 
 /** @param {any} run */
-function lag(run) {
+function latency(run) {
   if (run.lag_ms === null) return "–";
-  return run.lag_ms > PAST
-    ? h("span", { class: "muted", title: `Its newest row is of ${moment(run.newest)}` }, "of the past")
+  return run.lag_ms > PAST_MS
+    ? h("span", { class: "muted", title: `Newest row: ${moment(run.newest)}` }, "past data")
     : duration(run.lag_ms);
 }
 
@@ -61,48 +61,48 @@ function outcome(run) {
   return h("span", { class: `tag outcome-${run.state === "interrupted" ? "unknown" : run.state}` }, run.state);
 }
 
-/** @param {any} told */
-function showNow(told) {
-  const running = told.running;
+/** @param {any} status */
+function showNow(status) {
+  const running = status.running;
   fill(
     byId("now"),
-    fact(
-      "Runs now",
+    entry(
+      "Running",
       running
         ? [
-            WORKS[running.work] ?? running.work,
+            JOBS[running.work] ?? running.work,
             running.step ? h("span", {}, ": ", h("strong", {}, running.step)) : null,
             " for ",
             sinceElement(running.started),
           ]
         : "nothing",
     ),
-    running ? fact("Where", running.holder) : [],
-    fact("Files that wait", told.files ? [exact(told.files), ", the oldest for ", sinceElement(told.oldest)] : "none"),
+    running ? entry("Process", running.holder) : [],
+    entry("Backlog", status.files ? [plural(status.files, "file"), ", oldest ", sinceElement(status.oldest)] : "none"),
   );
-  setText(byId("condition"), CONDITIONS[told.condition] ?? told.condition);
-  byId("condition").dataset.condition = told.condition;
+  setText(byId("condition"), CONDITIONS[status.condition] ?? status.condition);
+  byId("condition").dataset.condition = status.condition;
 }
 
-/** @param {any} told */
-function showLast(told) {
-  const last = told.runs.find((/** @type {any} */ run) => run.work === "run");
+/** @param {any} status */
+function showLast(status) {
+  const last = status.runs.find((/** @type {any} */ run) => run.work === "run");
   fill(byId("last-when"), last ? [sinceElement(last.finished ?? last.started), " ago"] : "");
   if (!last) {
-    fill(byId("last"), fact("Outcome", "The pipeline has not run yet."));
+    fill(byId("last"), entry("Outcome", "No runs yet."));
     fill(byId("steps"));
     return;
   }
   fill(
     byId("last"),
-    fact("Outcome", outcome(last), last.error ? h("span", { class: "wrap" }, ` ${last.error}`) : null),
-    fact("Took", duration(took(last))),
-    fact("Rows that landed", rowsByKind(last.rows) || "none", last.files ? ` in ${plural(last.files, "file")}` : ""),
-    fact(
-      "Readable after",
-      lag(last),
-      last.lag_ms !== null && last.lag_ms <= PAST
-        ? h("span", { class: "muted" }, ` from its newest moment, ${clock(last.newest)}`)
+    entry("Outcome", outcome(last), last.error ? h("span", { class: "wrap" }, ` ${last.error}`) : null),
+    entry("Duration", duration(runMs(last))),
+    entry("Rows ingested", rowsByKind(last.rows) || "none", last.files ? ` in ${plural(last.files, "file")}` : ""),
+    entry(
+      "Latency",
+      latency(last),
+      last.lag_ms !== null && last.lag_ms <= PAST_MS
+        ? h("span", { class: "muted" }, `, newest row ${clock(last.newest)}`)
         : null,
     ),
   );
@@ -134,15 +134,15 @@ function showLast(told) {
 
 /** @param {any} one */
 function brokerRow(one) {
-  const following =
+  const recording =
     one.following === null
-      ? h("span", { class: "muted" }, "not connected here")
+      ? h("span", { class: "muted" }, "not connected")
       : one.following
-        ? h("span", { class: "fine" }, "follows it")
+        ? h("span", { class: "fine" }, "recording")
         : h(
             "span",
             { class: "wrong" },
-            one.last_sign === null ? "never did" : ["not since ", clockElement(one.last_sign)],
+            one.last_sign === null ? "never recorded" : ["not recording since ", clockElement(one.last_sign)],
           );
   const gap = one.gap
     ? [
@@ -151,23 +151,23 @@ function brokerRow(one) {
         clockElement(one.gap.until),
         h("small", { class: "muted block" }, one.gap.reason),
       ]
-    : h("span", { class: "muted" }, "none in a week");
+    : h("span", { class: "muted" }, "none in 7 days");
   return h(
     "tr",
     {},
     h("th", { scope: "row" }, one.title),
-    h("td", { "data-label": "Recorder" }, following),
+    h("td", { "data-label": "Recorder" }, recording),
     h(
       "td",
-      { "data-label": "Readable up to" },
-      one.readable_until === null ? h("span", { class: "muted" }, "nothing yet") : clockElement(one.readable_until),
+      { "data-label": "Data up to" },
+      one.readable_until === null ? h("span", { class: "muted" }, "no data") : clockElement(one.readable_until),
     ),
     h("td", { class: "wrap", "data-label": "Last gap" }, gap),
   );
 }
 
 /**
- * How far the newest request of a job is; nothing once it is done: its end stands beside it.
+ * State of a job's newest request; null once it is done, since the table shows the time of its success.
  *
  * @param {any} request
  * @param {any} work
@@ -175,21 +175,21 @@ function brokerRow(one) {
  */
 function requestState(request, work, running) {
   if (!request || request.state === "done") return null;
-  const by = request.asked_by ? ` (${request.asked_by}, ${clock(request.asked)})` : "";
+  const by = request.requested_by ? ` (${request.requested_by}, ${clock(request.requested)})` : "";
   if (request.state === "failed")
     return h(
       "small",
       { class: "wrong block wrap" },
-      request.finished ? `Failed: ${request.error}` : `Failed, and is tried again: ${request.error}`,
+      request.finished ? `Failed: ${request.error}` : `Failed, retrying: ${request.error}`,
       by,
     );
   const text =
     running?.work === work
       ? "Running"
       : request.state === "queued"
-        ? "Queued: no worker has taken it yet"
+        ? "Queued: waiting for a worker"
         : running
-          ? `Queued behind ${WORKS[running.work] ?? running.work}`
+          ? `Queued behind ${JOBS[running.work] ?? running.work}`
           : "Queued; starts shortly";
   return h("small", { class: "block wrap" }, text, by);
 }
@@ -198,21 +198,21 @@ function requestState(request, work, running) {
  * @param {any} one
  * @param {any} running
  */
-function choreRow(one, running) {
+function jobRow(one, running) {
   const last = one.last;
-  const done =
+  const failure =
     last && last.state !== "done"
       ? h("small", { class: "wrong block wrap" }, `${words(last.state)} ${clock(last.finished)}: ${last.error}`)
       : null;
   return h(
     "tr",
     {},
-    h("th", { scope: "row", class: "wrap" }, WORKS[one.work] ?? one.work),
+    h("th", { scope: "row", class: "wrap" }, JOBS[one.work] ?? one.work),
     h(
       "td",
-      { "data-label": "Last done" },
-      one.done === null ? h("span", { class: "muted" }, "not yet") : clockElement(one.done),
-      done,
+      { "data-label": "Last success" },
+      one.done === null ? h("span", { class: "muted" }, "never") : clockElement(one.done),
+      failure,
       requestState(one.request, one.work, running),
     ),
     h("td", { "data-label": "Next" }, one.next === null ? "–" : ["in ", untilElement(one.next)]),
@@ -225,16 +225,16 @@ function runRow(run) {
     "tr",
     {},
     h("th", { scope: "row" }, clockElement(run.started)),
-    h("td", { "data-label": "What" }, WORKS[run.work] ?? run.work),
+    h("td", { "data-label": "Job" }, JOBS[run.work] ?? run.work),
     h("td", { "data-label": "Outcome", title: run.error || null }, outcome(run)),
-    h("td", { class: "num", "data-label": "Took" }, duration(took(run))),
+    h("td", { class: "num", "data-label": "Duration" }, duration(runMs(run))),
     h("td", { class: "num", "data-label": "Files" }, run.work === "run" ? exact(run.files) : "–"),
     h(
       "td",
       { class: "num", "data-label": "Rows", title: rowsByKind(run.rows) || null },
       run.work === "run" ? exact(total(run.rows)) : "–",
     ),
-    h("td", { class: "num", "data-label": "Lag" }, lag(run)),
+    h("td", { class: "num", "data-label": "Latency" }, latency(run)),
   );
 }
 
@@ -244,9 +244,9 @@ function failureRow(run) {
     "tr",
     {},
     h("th", { scope: "row" }, clockElement(run.started)),
-    h("td", { "data-label": "What" }, WORKS[run.work] ?? run.work, run.state === "interrupted" ? outcome(run) : null),
+    h("td", { "data-label": "Job" }, JOBS[run.work] ?? run.work, run.state === "interrupted" ? outcome(run) : null),
     h("td", { "data-label": "Step" }, run.step || "–"),
-    h("td", { class: "wrap", "data-label": "Reason" }, run.error),
+    h("td", { class: "wrap", "data-label": "Error" }, run.error),
   );
 }
 
@@ -259,13 +259,13 @@ function tableRow(one) {
     h("td", { class: "num", "data-label": "Rows" }, exact(one.rows)),
     h("td", { class: "num", "data-label": "Size", title: `${exact(one.bytes)} bytes` }, bytes(one.bytes)),
     h("td", { class: "num", "data-label": "Files" }, exact(one.files)),
-    h("td", { "data-label": "From" }, day(one.first)),
-    h("td", { "data-label": "Kept" }, one.keep_days === null ? "for ever" : `${exact(one.keep_days)} days`),
+    h("td", { "data-label": "Oldest data" }, day(one.first)),
+    h("td", { "data-label": "Retention" }, one.keep_days === null ? "unlimited" : `${exact(one.keep_days)} days`),
   );
 }
 
 /**
- * Rows below a heading that is hidden while there are none.
+ * Fill a table, and hide its card while it has no rows.
  *
  * @param {any} name
  * @param {any} list
@@ -277,30 +277,36 @@ function rows(name, list, row) {
   fill(byId(name), list.map(row));
 }
 
-/** @param {any} told */
-function show(told) {
+/** @param {any} status */
+function show(status) {
   byId("trouble").hidden = true;
-  fill(byId("findings"), told.findings.map(finding));
-  byId("findings").hidden = !told.findings.length;
-  showNow(told);
-  showLast(told);
-  rows("brokers", told.brokers, brokerRow);
-  rows("chores", told.chores, (/** @type {any} */ one) => choreRow(one, told.running));
-  rows("unreadable", Object.entries(told.unreadable), (/** @type {any} */ [file, reason]) =>
+  fill(byId("findings"), status.findings.map(finding));
+  byId("findings").hidden = !status.findings.length;
+  showNow(status);
+  showLast(status);
+  rows("brokers", status.brokers, brokerRow);
+  rows("maintenance", status.maintenance, (/** @type {any} */ one) => jobRow(one, status.running));
+  rows("unreadable", Object.entries(status.unreadable), (/** @type {any} */ [file, reason]) =>
     h("tr", {}, h("th", { scope: "row", class: "wrap" }, file), h("td", { class: "wrap" }, reason)),
   );
-  rows("failures", told.failures, failureRow);
-  rows("runs", told.runs, runRow);
-  rows("tables", told.tables, tableRow);
+  rows("failures", status.failures, failureRow);
+  rows("runs", status.runs, runRow);
+  rows("tables", status.tables, tableRow);
   setText(
     byId("tables-sum"),
-    bytes(told.tables.reduce((/** @type {any} */ sum, /** @type {any} */ one) => sum + one.bytes, 0)),
+    bytes(status.tables.reduce((/** @type {any} */ sum, /** @type {any} */ one) => sum + one.bytes, 0)),
   );
 }
 
 function load() {
   loading
-    .load("status", (/** @type {AbortSignal} */ signal) => ask("status", {}, signal), show, byId("trouble"), load)
+    .load(
+      "status",
+      (/** @type {AbortSignal} */ signal) => fetchHistory("status", {}, signal),
+      show,
+      byId("trouble"),
+      load,
+    )
     .then(() => {
       byId("trouble").hidden = !byId("trouble").querySelector(".trouble");
     });
@@ -322,4 +328,4 @@ for (const button of findAll("[data-work]")) {
 }
 
 load();
-repeat(load, () => true, EVERY);
+repeat(load, () => true, REFRESH_MS);

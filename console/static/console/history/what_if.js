@@ -1,10 +1,10 @@
-// What if: candidates for a queue's limits, replayed over its recorded traffic, beside the limits in force.
+// Simulation of limits: scenarios replayed over a queue's recorded traffic, beside its effective limits.
 
 import { post } from "../core/api.js";
 import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "../core/format.js";
 import { settings } from "../core/settings.js";
-import { begin, historyQueueUrl, Loading, showNothing } from "./data.js";
+import { begin, historyQueueUrl, Loading, showEmpty } from "./data.js";
 import { RangePicker } from "./range_picker.js";
 
 const LIMITS = [
@@ -18,9 +18,9 @@ const { key } = settings;
 const loading = new Loading();
 const range = new RangePicker(byId("range"), { initial: "7d", lengths: ["1h", "6h", "24h", "7d", "30d", "90d"] });
 
-// -- candidates ---------------------------------------------------------------------------------------------------
+// -- scenarios ----------------------------------------------------------------------------------------------------
 
-/** In the address: `?candidate=1000:800:0:0`. */
+/** In the address each is `?candidate=1000:800:0:0`. */
 let candidates = new URLSearchParams(location.search)
   .getAll("candidate")
   .slice(0, MOST)
@@ -35,7 +35,7 @@ let candidates = new URLSearchParams(location.search)
   });
 let suggested = candidates.length > 0;
 
-function remember() {
+function writeAddress() {
   const url = new URL(location.href);
   url.searchParams.delete("candidate");
   for (const one of candidates) url.searchParams.append("candidate", LIMITS.map(([name]) => one[name]).join(":"));
@@ -63,7 +63,7 @@ function rowOf(limits, number) {
     {
       type: "button",
       class: "quiet icon-only",
-      "aria-label": `Remove candidate ${number}`,
+      "aria-label": `Remove scenario ${number}`,
       on: {
         click: () => {
           read(false);
@@ -74,7 +74,7 @@ function rowOf(limits, number) {
     },
     icon("close"),
   );
-  return h("fieldset", { class: "candidate" }, h("legend", { class: "sr" }, `Candidate ${number}`), fields, remove);
+  return h("fieldset", { class: "candidate" }, h("legend", { class: "sr" }, `Scenario ${number}`), fields, remove);
 }
 
 function showForm() {
@@ -85,9 +85,9 @@ function showForm() {
   byId("add").disabled = candidates.length >= MOST;
 }
 
-/** The form's values into `candidates`. Returns what is wrong, as a sentence. */
+/** Read the form into `candidates`. Returns an error message, or "". */
 function read(strict = true) {
-  let wrong = "";
+  let error = "";
   candidates = [...byId("candidates").children].map((row, index) =>
     Object.fromEntries(
       LIMITS.map(([name, label]) => {
@@ -98,7 +98,7 @@ function read(strict = true) {
         if (value === null) {
           if (strict) {
             input.setAttribute("aria-invalid", "true");
-            wrong ||= `Candidate ${index + 1}, ${label}: “${text}” is no amount. Write 10,000 or 64 MiB.`;
+            error ||= `Scenario ${index + 1}, ${label}: “${text}” is not an amount such as 10,000 or 64 MiB.`;
           }
           return [name, 0];
         }
@@ -106,21 +106,20 @@ function read(strict = true) {
       }),
     ),
   );
-  if (!wrong && strict) {
+  if (!error && strict) {
     candidates.forEach((one, index) => {
       for (const unit of ["messages", "bytes"]) {
         if (one[`resume_${unit}`] > one[`capacity_${unit}`]) {
-          wrong ||= one[`capacity_${unit}`]
-            ? `Candidate ${index + 1}: it resumes at ${exactAmount(one[`resume_${unit}`], unit)}, ` +
-              `above its capacity of ${exactAmount(one[`capacity_${unit}`], unit)}, so it never ` +
-              "would."
-            : `Candidate ${index + 1}: it resumes at ${exactAmount(one[`resume_${unit}`], unit)} ` +
-              `but has no capacity in ${unit}.`;
+          error ||= one[`capacity_${unit}`]
+            ? `Scenario ${index + 1}: the resume level of ${exactAmount(one[`resume_${unit}`], unit)} ` +
+              `is above the capacity of ${exactAmount(one[`capacity_${unit}`], unit)}.`
+            : `Scenario ${index + 1}: a resume level of ${exactAmount(one[`resume_${unit}`], unit)} ` +
+              `needs a capacity in ${unit}.`;
         }
       }
     });
   }
-  return wrong;
+  return error;
 }
 
 byId("add").addEventListener("click", () => {
@@ -138,29 +137,29 @@ byId("add").addEventListener("click", () => {
 
 byId("form").addEventListener("submit", (/** @type {any} */ event) => {
   event.preventDefault();
-  const wrong = read();
-  byId("wrong").hidden = !wrong;
-  setText(byId("wrong"), wrong);
-  if (wrong) return;
-  remember();
+  const error = read();
+  byId("wrong").hidden = !error;
+  setText(byId("wrong"), error);
+  if (error) return;
+  writeAddress();
   load();
 });
 
-// -- outcome ------------------------------------------------------------------------------------------------------
+// -- result -------------------------------------------------------------------------------------------------------
 
 /** @type {any} */
 let answer = null;
 
 /** @param {any} one */
-function limitsInWords(one) {
-  const told = ["messages", "bytes"]
+function describeLimits(one) {
+  const described = ["messages", "bytes"]
     .filter((unit) => one[`capacity_${unit}`])
     .map(
       (unit) =>
         `${amount(one[`capacity_${unit}`], unit)}${unit === "messages" ? " messages" : ""}, ` +
         `resume at ${amount(one[`resume_${unit}`], unit)}`,
     );
-  return told.length ? told.join("; ") : "no limit";
+  return described.length ? described.join("; ") : "no limit";
 }
 
 /** @param {any} one */
@@ -185,8 +184,8 @@ function outcomeRow(one, label, current, observed) {
     one === current || !current.blocked_ms
       ? ""
       : one.blocked_ms <= current.blocked_ms
-        ? ` (−${Math.round((1 - one.blocked_ms / current.blocked_ms) * 100)} %)`
-        : ` (+${Math.round((one.blocked_ms / current.blocked_ms - 1) * 100)} %)`;
+        ? ` (−${Math.round((1 - one.blocked_ms / current.blocked_ms) * 100)}%)`
+        : ` (+${Math.round((one.blocked_ms / current.blocked_ms - 1) * 100)}%)`;
   return h(
     "tr",
     { class: one === current ? "now" : "" },
@@ -194,7 +193,7 @@ function outcomeRow(one, label, current, observed) {
       "th",
       { scope: "row", title: limitsTitle(one) },
       h("strong", {}, label),
-      h("small", { class: "muted limits-words" }, limitsInWords(one)),
+      h("small", { class: "muted limits-words" }, describeLimits(one)),
     ),
     h("td", { class: change("episodes") }, exact(one.episodes)),
     h(
@@ -211,9 +210,9 @@ function outcomeRow(one, label, current, observed) {
   );
 }
 
-/** @param {any} said */
-function showAdvice(said) {
-  const use = said.limits
+/** @param {any} advice */
+function showAdvice(advice) {
+  const use = advice.limits
     ? h(
         "p",
         {},
@@ -224,82 +223,69 @@ function showAdvice(said) {
             on: {
               click: () => {
                 read(false);
-                candidates.unshift(Object.fromEntries(LIMITS.map(([name]) => [name, said.limits[name]])));
+                candidates.unshift(Object.fromEntries(LIMITS.map(([name]) => [name, advice.limits[name]])));
                 candidates.length = Math.min(candidates.length, MOST);
                 showForm();
-                remember();
+                writeAddress();
                 load();
               },
             },
           },
-          "Add it as a candidate",
+          "Add as scenario",
         ),
       )
     : null;
-  fill(byId("advice"), h("p", {}, h("strong", {}, said.text)), use);
+  fill(byId("advice"), h("p", {}, h("strong", {}, advice.text)), use);
 }
 
-/** @param {any} found */
-function show(found) {
-  answer = found;
-  setText(byId("caveat"), found.caveat);
+/** @param {any} result */
+function show(result) {
+  answer = result;
+  setText(byId("caveat"), result.caveat);
   byId("caveat").hidden = false;
   byId("differ").hidden = true;
-  if (!found.current) {
-    fill(
-      byId("advice"),
-      h("p", { class: "muted" }, "Too little is known of its traffic in this range for any advice."),
-    );
+  if (!result.current) {
+    fill(byId("advice"), h("p", { class: "muted" }, "Not enough recorded traffic in this range for a recommendation."));
     setText(byId("observed"), "");
-    showNothing(
-      byId("outcome"),
-      "Nobody recorded its traffic in this range, or only a log tells of it: choose another range.",
-    );
+    showEmpty(byId("outcome"), "No recorded traffic in this range; logs alone are not enough. Choose another range.");
     return;
   }
-  showAdvice(found.advice);
+  showAdvice(result.advice);
   setText(
     byId("observed"),
-    `from ${duration(found.observed_ms)} of ` +
-      `${found.source === "samples" ? "samples" : "one-minute values"}; overfull, actual: ` +
-      `${duration(found.recorded_blocked_ms)}`,
+    `from ${duration(result.observed_ms)} of ` +
+      `${result.source === "samples" ? "samples" : "one-minute values"}; overfull, actual: ` +
+      `${duration(result.recorded_blocked_ms)}`,
   );
   setText(
     byId("differ"),
-    `Actual: ${duration(found.recorded_blocked_ms)}, the time for which the queue was overfull, ` +
-      "as it was recorded, under the limits of then. Simulated: " +
-      `${duration(found.current.blocked_ms)} under the limits of now, with the demand that is ` +
-      "assumed for the time in which producers were blocked. Compare simulated figures with each " +
-      "other. Operators' stops count in neither.",
+    `Actual: ${duration(result.recorded_blocked_ms)}, the recorded overfull time under the limits of that time. ` +
+      `Simulated: ${duration(result.current.blocked_ms)} under the current limits, with an assumed demand while ` +
+      "producers were blocked. Compare simulated figures only with each other. Both exclude operators' stops.",
   );
   byId("differ").hidden = false;
-  const head = [
-    "Limits",
-    "Times overfull, simulated",
-    "Overfull, simulated",
-    "Longest",
-    "Peak, messages",
-    "Peak use",
-  ].map((label) => h("th", { scope: "col" }, label));
+  const head = ["Limits", "Episodes, simulated", "Overfull, simulated", "Longest", "Peak, messages", "Peak use"].map(
+    (label) => h("th", { scope: "col" }, label),
+  );
   const rows = [
-    outcomeRow(found.current, "Now", found.current, found.observed_ms),
-    ...found.candidates.map((/** @type {any} */ one, /** @type {any} */ index) =>
-      outcomeRow(one, `Candidate ${index + 1}`, found.current, found.observed_ms),
+    outcomeRow(result.current, "Current", result.current, result.observed_ms),
+    ...result.candidates.map((/** @type {any} */ one, /** @type {any} */ index) =>
+      outcomeRow(one, `Scenario ${index + 1}`, result.current, result.observed_ms),
     ),
   ];
   fill(
     byId("outcome"),
     h(
       "div",
-      { class: "table-box", tabindex: "0", role: "region", "aria-label": "Outcomes" },
+      { class: "table-box", tabindex: "0", role: "region", "aria-label": "Simulation results" },
       h("table", { class: "grid what-if-table" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)),
     ),
   );
-  if (!suggested) suggest(found);
+  if (!suggested) suggest(result);
 }
 
 /**
- * The first time: twice and four times the limits in force.
+ * Add two scenarios to a page without any: twice and four times the effective limits.
  *
  * @param {any} options
  */
@@ -331,8 +317,8 @@ function load() {
 
 range.addEventListener("change", load);
 begin(
-  (/** @type {any} */ known) => {
-    const ours = known.brokers.find((/** @type {any} */ one) => one.broker === key.broker);
+  (/** @type {any} */ catalog) => {
+    const ours = catalog.brokers.find((/** @type {any} */ one) => one.broker === key.broker);
     if (ours) range.known = [ours];
   },
   () => {
