@@ -123,7 +123,7 @@ class RevertView(PersonalView):
         change = operations.reversal(broker, entry)
         policy_only = set(change.attributes) <= {*FIELDS, "priority"}
         preview = operations.preview_changes(broker, [change]) if policy_only else None
-        return Response({"change": change.shown(), "preview": preview})
+        return Response({"change": change.as_json(), "preview": preview})
 
     @extend_schema(
         request=policies_schema.RevertRequest,

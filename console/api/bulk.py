@@ -35,7 +35,7 @@ class BulkEditsView(BrokerView):
         link = self.link
         jobs = BulkEdit.objects.filter(broker=link.slug)
         if link.only_hosts is not None:
-            jobs = jobs.filter(pk__in=[job.pk for job in jobs if editing.is_seen(job, link.only_hosts)])
+            jobs = jobs.filter(pk__in=[job.pk for job in jobs if editing.is_visible(job, link.only_hosts)])
         shown = [_job(job) for job in jobs[(number - 1) * size : number * size]]
         return Response({"count": jobs.count(), "page": number, "page_size": size, "results": shown})
 
@@ -82,7 +82,7 @@ class _JobView(PersonalView):
     def job(self, number: int) -> BulkEdit:
         """Return the job. Raises NotFound, also if the user may not see all of its queues."""
         job: BulkEdit | None = BulkEdit.objects.filter(pk=number).first()
-        if job is None or not editing.is_seen(job, self.rights.hosts(Role.VIEWER, job.broker)):
+        if job is None or not editing.is_visible(job, self.rights.hosts(Role.VIEWER, job.broker)):
             raise NotFound(f"there is no bulk edit {number}")
         return job
 

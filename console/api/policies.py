@@ -92,12 +92,12 @@ class PatternOrderView(BrokerView):
         if host not in scopes.patterns:
             raise InvalidValue({"virtualhost": f"virtualhost is {host!r}: there is no virtual host with this name"})
         changes = operations.reordered(scopes.patterns[host], patterns)
-        answer: dict[str, Any] = {"changes": [change.shown() for change in changes], "preview": None, "applied": []}
+        answer: dict[str, Any] = {"changes": [change.as_json() for change in changes], "preview": None, "applied": []}
         if self.body["dry_run"]:
             answer["preview"] = operations.preview_changes(self.link, changes)
         else:
             applied = operations.apply_changes(self.actor, self.link, changes, reason=self.body["reason"])
-            answer["applied"] = [each.shown() for each in applied]
+            answer["applied"] = [each.as_json() for each in applied]
         return Response(answer)
 
 

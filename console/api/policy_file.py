@@ -46,12 +46,12 @@ class PolicyFileView(BrokerView):
             reason=self.body["reason"],
             digest=self.body["digest"],
         )
-        return Response({**_shown(found), "applied": [each.shown() for each in applied]})
+        return Response({**_shown(found), "applied": [each.as_json() for each in applied]})
 
 
 def _shown(found: Difference) -> dict[str, Any]:
     return {
-        "changes": [change.shown() for change in found.changes],
+        "changes": [change.as_json() for change in found.changes],
         "problems": dict(found.problems),
         "left_alone": [str(name) for name in found.left_alone],
         "digest": found.digest,

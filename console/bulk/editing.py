@@ -1,8 +1,8 @@
-"""Change policy fields of many queues: choose them, tell what it would do, and do it row by row, resumably.
+"""Bulk edits: change policy fields of many queues as a resumable job, with a preview before and an undo afterwards.
 
-A job is a row of `console/bulk/models.py`; `step` does a few of its queues and says whether any are left, so that a
-worker calls it again until none is. Who works on a job holds its lease: two workers never do the same rows. Each queue
-is changed like any other object, with an audit row of its own.
+A job is a row of `console/bulk/models.py`. `step` changes a few of its queues and returns whether any are left; a
+worker calls it until none are. The worker owns the job's lease, so two workers never process the same rows. Each queue
+is changed like any other object, with its own audit row.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from console.permissions.rights import Need, Role, host_of
 
 STEP = 25
 LEASE = timedelta(seconds=30)
-#: For a worker that waits for the broker to come back: as long as the longest pause between two tries, and then some.
-PATIENT_LEASE = timedelta(seconds=150)
-_TRIES = 3
+#: Lease of a worker that waits for a disconnected broker: longer than the longest pause between two attempts.
+RECONNECT_LEASE = timedelta(seconds=150)
+_ATTEMPTS = 3
 _BROKER = object_name("Broker")
 _OPEN = (RowState.WAITING, RowState.CHANGING)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Queues by a filter, all of its conditions together, or by their object names alone."""
+    """Queues that match all conditions of a filter, or, if `objects` is set, queues by their object names."""
 
     virtualhost: str = ""
     pattern: str = ""
@@ -50,7 +50,7 @@ class Selection:
     states: Sequence[str] = ()
     objects: Sequence[str] = ()
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         if self.objects:
             return {"objects": len(self.objects)}
         given = {"virtualhost": self.virtualhost, "pattern": self.pattern, "search": self.search}
@@ -58,7 +58,7 @@ class Selection:
 
 
 def selected(broker: BrokerLink, selection: Selection) -> list[Mapping[str, Any]]:
-    """The rows of the queues that are meant, by name. Raises InvalidValue."""
+    """Return the rows of the selected queues, sorted by name. Raises InvalidValue."""
     if fault := pattern_fault(selection.pattern):
         raise InvalidValue({"pattern": fault})
     broker.require_current()
@@ -66,7 +66,7 @@ def selected(broker: BrokerLink, selection: Selection) -> list[Mapping[str, Any]
         chosen = set(selection.objects)
         rows = [row for row in broker.queues() if row["object"] in chosen]
         if missing := chosen - {row["object"] for row in rows}:
-            raise InvalidValue({"objects": f"{min(missing)} is not there ({len(missing)} of {len(chosen)} are not)"})
+            raise InvalidValue({"objects": f"{min(missing)} does not exist ({len(missing)} of {len(chosen)} do not)"})
     else:
         needle = selection.search.casefold()
         rows = [
@@ -83,18 +83,18 @@ def selected(broker: BrokerLink, selection: Selection) -> list[Mapping[str, Any]
 def preview_bulk(
     broker: BrokerLink, rows: Iterable[Mapping[str, Any]], attributes: Mapping[str, Any], *, largest: int = 20
 ) -> dict[str, Any]:
-    """What the edit would do, as `preview_changes`, and which queues would refuse it."""
+    """Return the impact of the edit, as `preview_changes` does, with the queues that would refuse it."""
     given = checked(attributes)
     changes = [PolicyChange(ObjectName.parse(row["object"]), given) for row in rows]
     return preview_changes(broker, changes, largest=largest, one_by_one=True)
 
 
 def checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises InvalidValue unless they are policy fields of a queue, one at least."""
+    """Return the validated attributes. Raises InvalidValue unless they are policy fields of a queue, at least one."""
     if not attributes:
-        raise InvalidValue({"attributes": "no field is given: name the ones to change"})
+        raise InvalidValue({"attributes": "attributes is empty: set the fields to change"})
     good, wrong = check_attributes(TYPES["Queue"], attributes, creating=False)
-    wrong += [(name, f"{name} is no policy field") for name in good if name not in FIELDS]
+    wrong += [(name, f"{name} is not a policy field") for name in good if name not in FIELDS]
     if wrong:
         raise InvalidValue(dict(wrong))
     return good
@@ -106,16 +106,16 @@ def checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def begin_bulk(
     by: Actor, broker: BrokerLink, selection: Selection, attributes: Mapping[str, Any], *, reason: str = ""
 ) -> BulkEdit:
-    """Keep the job; nothing is changed yet. Raises PermissionDenied, InvalidValue."""
+    """Create a job without changing any queue yet. Raises PermissionDenied, InvalidValue."""
     given = checked(attributes)
     rows = selected(broker, selection)
     planned = [BulkEditRow(object=row["object"], wanted=given) for row in rows]
-    return _begin(by, broker, planned, reason=reason, attributes=given, selection=selection.shown())
+    return _begin(by, broker, planned, reason=reason, attributes=given, selection=selection.as_json())
 
 
 def begin_undo(by: Actor, edit: BulkEdit, *, reason: str = "") -> BulkEdit:
-    """A job that sets every queue that the edit changed to what it was, unless somebody has changed it since. Raises
-    PermissionDenied, InvalidValue."""
+    """Create a job that restores the previous values of every queue that the edit changed, unless they have been
+    changed again. Raises PermissionDenied, InvalidValue."""
     planned = [
         BulkEditRow(object=row.object, wanted=row.before, expected=row.wanted)
         for row in edit.rows.filter(state=RowState.DONE)
@@ -125,19 +125,19 @@ def begin_undo(by: Actor, edit: BulkEdit, *, reason: str = "") -> BulkEdit:
 
 
 def undo_changes(edit: BulkEdit) -> list[PolicyChange]:
-    """What an undo would ask for, to preview it."""
+    """Return the changes that an undo would make, for its preview."""
     done = edit.rows.filter(state=RowState.DONE)
     return [PolicyChange(ObjectName.parse(row.object), row.before or {}) for row in done]
 
 
 def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason: str, **values: Any) -> BulkEdit:
-    asked = {"queues": len(planned), **values.get("attributes", {})}
+    requested = {"queues": len(planned), **values.get("attributes", {})}
     operation = "undo-bulk-edit" if values.get("undo_of") else "bulk-edit"
     hosts = sorted({_host(row.object) for row in planned})
     need = Need((Role.POLICY_EDITOR,), tuple(hosts) or (None,))
-    with attempt(by, broker, _BROKER, operation, reason=reason, asked=asked, need=need):
+    with attempt(by, broker, _BROKER, operation, reason=reason, requested=requested, need=need):
         if not planned:
-            raise InvalidValue({"selection": "no queue is chosen: there is nothing to change"})
+            raise InvalidValue({"selection": "no queues selected"})
         with transaction.atomic():
             edit = BulkEdit.objects.create(
                 user=by.user if isinstance(by.user, User) else None,
@@ -156,24 +156,24 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
 
 
 def resume_bulk(by: Actor, edit: BulkEdit) -> None:
-    """Let it go on, failed rows included; `step` does the rest. Raises PermissionDenied."""
+    """Resume a job, failed rows included. Raises PermissionDenied."""
     by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
     edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
     resumed = {"state": State.RUNNING, "error": "", "finished": None, "worker": ""}
     this = BulkEdit.objects.filter(pk=edit.pk)
     if not this.exclude(state=State.RUNNING).update(**resumed, **signed(LEASE)):
-        this.claim(LEASE, timezone.now(), **resumed)  # it says that it runs, and whoever ran it has gone
+        this.claim(LEASE, timezone.now(), **resumed)  # running without a worker
 
 
 def interrupt_bulk(by: Actor, edit: BulkEdit) -> None:
-    """Have it stop after the queue that is being changed; it may be resumed. Raises PermissionDenied."""
+    """Interrupt a job after the queue that is being changed; it can be resumed. Raises PermissionDenied."""
     by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
-    why = f"{by.name} interrupted it"
+    why = f"interrupted by {by.name}"
     BulkEdit.objects.filter(pk=edit.pk, state=State.RUNNING).update(state=State.INTERRUPTED, error=why)
 
 
 def _need(edit: BulkEdit) -> Need:
-    """What it takes to steer a job."""
+    """Return the permission to interrupt, resume or undo a job."""
     return Need((Role.POLICY_EDITOR,), tuple(edit.virtualhosts) or (None,))
 
 
@@ -181,25 +181,25 @@ def _host(text: str) -> str:
     return host_of(ObjectName.parse(text)) or ""
 
 
-def is_seen(edit: BulkEdit, hosts: frozenset[str] | None) -> bool:
-    """Whether somebody who sees these virtual hosts (None: all) sees the job: all of its queues, that is."""
+def is_visible(edit: BulkEdit, hosts: frozenset[str] | None) -> bool:
+    """Return whether a user who sees these virtual hosts (None: all) sees the job, that is, all its queues."""
     return hosts is None or (bool(edit.virtualhosts) and set(edit.virtualhosts) <= hosts)
 
 
 def is_stalled(edit: BulkEdit) -> bool:
-    """It says that it runs, and whoever ran it has gone."""
+    """Return whether a job is running without a worker: its lease has expired."""
     return edit.state == State.RUNNING and edit.is_free(timezone.now())
 
 
 def stalled() -> list[int]:
-    """The numbers of such jobs."""
+    """Return the numbers of stalled jobs."""
     return BulkEdit.objects.filter(state=State.RUNNING).free(timezone.now())
 
 
-def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) -> bool:
-    """Change the next `count` queues of a job; whether any are left for this worker. `worker` names who asks: another
-    one's job is left alone while its lease lasts. A broker that is away interrupts the job, or if `patient` raises
-    BrokerUnreachable and leaves the job this worker's."""
+def step(number: int, worker: str, count: int = STEP, *, keep_on_disconnect: bool = False) -> bool:
+    """Change the next `count` queues of a job and return whether any are left for this worker. `worker`: name of the
+    calling worker; a job whose lease another worker owns is skipped. A disconnected broker interrupts the job, or, with
+    `keep_on_disconnect`, raises BrokerUnreachable while this worker keeps the job."""
     this = BulkEdit.objects.filter(pk=number, state=State.RUNNING)
     mine = this.filter(Q(worker="") | Q(worker=worker))
     if not mine.update(worker=worker, **signed(LEASE)) and not this.claim(LEASE, timezone.now(), worker=worker):
@@ -208,12 +208,12 @@ def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) 
     by, broker = _actor(edit), link(edit.broker)
     for row in edit.rows.filter(state__in=_OPEN)[:count]:
         if not BulkEdit.objects.filter(pk=number, state=State.RUNNING, worker=worker).exists():
-            return False  # somebody interrupted it
+            return False  # interrupted
         try:
-            _do(by, broker, edit, row)
+            _change_queue(by, broker, edit, row)
         except (BrokerUnreachable, PermissionDenied) as error:
-            if patient and isinstance(error, BrokerUnreachable):
-                BulkEdit.objects.filter(pk=number, worker=worker).update(**signed(PATIENT_LEASE))
+            if keep_on_disconnect and isinstance(error, BrokerUnreachable):
+                BulkEdit.objects.filter(pk=number, worker=worker).update(**signed(RECONNECT_LEASE))
                 raise
             return _interrupted(number, str(error))
         except Exception as error:
@@ -225,8 +225,8 @@ def step(number: int, worker: str, count: int = STEP, *, patient: bool = False) 
     return False
 
 
-def give_up(number: int, worker: str, why: str) -> None:
-    """Interrupt a job of this worker's."""
+def abandon(number: int, worker: str, why: str) -> None:
+    """Interrupt a job that this worker owns."""
     BulkEdit.objects.filter(pk=number, state=State.RUNNING, worker=worker).update(state=State.INTERRUPTED, error=why)
 
 
@@ -237,24 +237,24 @@ def _interrupted(number: int, why: str) -> bool:
 
 def _actor(edit: BulkEdit) -> Actor:
     if edit.user is None:
-        raise PermissionDenied(f"{edit.user_name} has no account any more")
+        raise PermissionDenied(f"the account of {edit.user_name} no longer exists")
     return Actor(edit.user, edit.source_address)
 
 
-def _do(by: Actor, broker: BrokerLink, edit: BulkEdit, row: BulkEditRow) -> None:
+def _change_queue(by: Actor, broker: BrokerLink, edit: BulkEdit, row: BulkEditRow) -> None:
     name = ObjectName.parse(row.object)
     why = f"bulk edit {edit.pk}: {edit.reason}" if edit.reason else f"bulk edit {edit.pk}"
-    for attempts in range(_TRIES):
+    for attempts in range(_ATTEMPTS):
         try:
             now = broker.call(lambda admin: admin.read(name))
-            is_there = all(now.attributes.get(field) == value for field, value in row.wanted.items())
-            if is_there:
-                # A worker that died after the broker's answer had kept what was before.
+            is_applied = all(now.attributes.get(field) == value for field, value in row.wanted.items())
+            if is_applied:
+                # A worker that died after the broker's answer had stored the previous values.
                 _end(row, RowState.DONE if row.state == RowState.CHANGING else RowState.UNCHANGED)
                 return
             for field, value in (row.expected or {}).items():
                 if now.attributes.get(field) != value:
-                    raise InvalidValue({field: f"{field} was changed since: it is left as it is now"})
+                    raise InvalidValue({field: f"{field} has been changed again and is not restored"})
             row.before = {field: now.attributes.get(field) for field in row.wanted}
             row.state = RowState.CHANGING
             row.save(update_fields=["before", "state"])
@@ -262,12 +262,12 @@ def _do(by: Actor, broker: BrokerLink, edit: BulkEdit, row: BulkEditRow) -> None
             _end(row, RowState.DONE)
             return
         except StaleVersion as stale:
-            if attempts == _TRIES - 1:
+            if attempts == _ATTEMPTS - 1:
                 _end(row, RowState.FAILED, str(stale))
         except BrokerUnreachable:
             raise
         except NotFound:
-            _end(row, RowState.FAILED, f"{name} is gone")
+            _end(row, RowState.FAILED, f"{name} does not exist")
             return
         except AdminError as refused:
             _end(row, RowState.FAILED, str(refused))

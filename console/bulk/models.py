@@ -1,7 +1,7 @@
-"""A bulk edit and its rows: what is wanted of each queue, what it was before, and what came of it.
+"""Bulk edits and their rows: wanted values, previous values and result of each queue.
 
-Only `console/bulk/editing.py` writes here. A row tells what it was before it is changed, so that a job which was
-interrupted at any moment can go on, and be undone.
+Only `console/bulk/editing.py` writes these tables. The previous values are stored before the queue is changed, so a
+job that is interrupted at any point can be resumed and undone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from console.leases.leased_row import LeasedRow
 
 
 class State(models.TextChoices):
-    """RUNNING: somebody works on it, or did until its lease ran out. INTERRUPTED: by an error or a person."""
+    """RUNNING: owned by a worker, or stalled if the lease has expired. INTERRUPTED: by an error or a user."""
 
     RUNNING = "running", "running"
     INTERRUPTED = "interrupted", "interrupted"
@@ -24,7 +24,7 @@ class State(models.TextChoices):
 
 
 class RowState(models.TextChoices):
-    """CHANGING: what it was before is kept, and the broker has been asked or is about to be."""
+    """CHANGING: the previous values are stored, and the request to the broker is about to be sent or has been."""
 
     WAITING = "waiting", "waiting"
     CHANGING = "changing", "changing"
@@ -34,8 +34,8 @@ class RowState(models.TextChoices):
 
 
 class BulkEdit(LeasedRow):
-    """`attributes`: policy fields for every queue; of an undo empty, since each row has its own. `error`: why it was
-    interrupted."""
+    """`attributes`: policy fields for every queue; empty for an undo, whose rows have their own. `error`: why the job
+    was interrupted."""
 
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True)
@@ -60,13 +60,13 @@ class BulkEdit(LeasedRow):
         return f"bulk edit {self.pk} by {self.user_name}: {self.state}"
 
     def counts(self) -> dict[str, int]:
-        """State of rows -> how many there are."""
+        """Return state -> number of rows."""
         found = dict(self.rows.values_list("state").annotate(Count("id")).order_by())
         return {state: found.get(state, 0) for state in RowState.values}
 
 
 class BulkEditRow(models.Model):
-    """One queue. `wanted`: its fields after the edit; `expected`: what they must be now, where that is asked for."""
+    """One queue. `wanted`: its fields after the edit. `expected`: their required values before it; null: any."""
 
     edit = models.ForeignKey(BulkEdit, on_delete=models.CASCADE, related_name="rows")
     object = models.CharField(max_length=1024)

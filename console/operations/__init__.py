@@ -1,7 +1,7 @@
-"""The only writers to brokers: each checks the permission, calls the broker and leaves an audit row.
+"""All changes to brokers: each function checks the permission, calls the broker and writes an audit row.
 
-All are synchronous, for views and workers. They raise Django's PermissionDenied and the errors of `brokers.admin`;
-a missing reason is an InvalidValue like any other field.
+The functions are synchronous, for views and workers. They raise Django's PermissionDenied and the errors of
+`brokers.admin`; a missing reason raises InvalidValue, like any other invalid field.
 """
 
 from console.operations.check import check_update

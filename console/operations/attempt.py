@@ -1,4 +1,4 @@
-"""One attempt to change a broker: the permission is checked, and whatever comes of it leaves one audit row."""
+"""One attempt to change a broker: check the permission, and write one audit row whatever the outcome."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _REFUSALS = (AlreadyExists, InvalidValue, NotAllowed, NotFound, StaleVersion)
 
 @dataclass
 class Attempt:
-    """What is known of the attempt so far. `before` and `after`: the attributes it is about. `sent`: the broker has
-    been asked for the change, so that without an answer nobody knows whether it was made."""
+    """An attempt in progress. `before` and `after`: the affected attributes. `sent`: the request has been sent to the
+    broker; without an answer, the outcome is unknown."""
 
     by: Actor
     link: BrokerLink
@@ -49,11 +49,12 @@ class Attempt:
     detail: str = ""
     sent: bool = False
 
-    def went_wrong(self, sentence: str) -> None:
-        """Keep why, and after it what was asked for."""
-        self.detail = f"{sentence} (asked: {self.detail})" if self.detail else sentence
+    def fail(self, error: str) -> None:
+        """Set the detail of the audit row to the error, followed by the requested values."""
+        self.detail = f"{error} (requested: {self.detail})" if self.detail else error
 
     def record(self, outcome: Outcome) -> None:
+        """Write the audit row. Raises what the database raises, after logging the row."""
         entry = AuditEntry(
             user=self.by.user if isinstance(self.by.user, User) else None,
             user_name=self.by.name,
@@ -71,7 +72,7 @@ class Attempt:
         try:
             entry.save()
         except Exception:
-            log.critical("this audit row could not be kept: %s from %s: %s", entry, self.by.address, self.detail)
+            log.critical("cannot write audit row: %s from %s: %s", entry, self.by.address, self.detail)
             raise
 
 
@@ -83,14 +84,14 @@ def attempt(
     operation: str,
     *,
     reason: str,
-    asked: Mapping[str, Any],
+    requested: Mapping[str, Any],
     need: Need | None = None,
 ) -> Iterator[Attempt]:
-    """Raises PermissionDenied; passes every error on after it has been recorded. `asked`: the values given, of which
-    those of secret attributes and arguments are not recorded. `need`: what it takes, if that is more than the object
-    and the operation tell."""
-    need = need or needed(name, operation, asked)
-    this = Attempt(by, link, name, operation, reason, need, detail=as_detail(without_secrets(name, asked)))
+    """Check the permission, run the block, and write the audit row. `requested`: the given values; those of secret
+    attributes and arguments are not recorded. `need`: the required permission, if the object and the operation do not
+    determine it. Raises PermissionDenied; re-raises every error of the block after it has been recorded."""
+    need = need or needed(name, operation, requested)
+    this = Attempt(by, link, name, operation, reason, need, detail=as_detail(without_secrets(name, requested)))
     outcome = Outcome.FAILED
     try:
         by.check(link.slug, need, name)
@@ -98,37 +99,37 @@ def attempt(
         outcome = Outcome.DONE
     except PermissionDenied as error:
         outcome = Outcome.REFUSED
-        this.went_wrong(str(error))
+        this.fail(str(error))
         raise
     except _REFUSALS as error:
-        # What was refused has changed nothing; what went wrong after the change was made is no refusal.
+        # A refusal has changed nothing. An error after the change was made is a failure.
         outcome = Outcome.REFUSED if this.after is None else Outcome.FAILED
-        this.went_wrong(str(error))
+        this.fail(str(error))
         raise
     except BrokerUnreachable as error:
         outcome = Outcome.UNKNOWN if this.sent else Outcome.FAILED
-        this.went_wrong(str(error))
+        this.fail(str(error))
         raise
     except AdminError as error:
-        this.went_wrong(str(error))
+        this.fail(str(error))
         raise
     except Exception as error:
-        this.went_wrong(f"{type(error).__name__}: {error}")
+        this.fail(f"{type(error).__name__}: {error}")
         raise
     finally:
         this.record(outcome)
 
 
 def require_reason(reason: str) -> str:
-    """The reason without white space around it; raises InvalidValue if nothing is left."""
+    """Return the stripped reason; raise InvalidValue if it is empty."""
     stripped = reason.strip()
     if not stripped:
-        raise InvalidValue({"reason": "reason is missing: say why, everybody will see it"})
+        raise InvalidValue({"reason": "reason is required: it is shown to all users"})
     return stripped
 
 
 def without_secrets(name: ObjectName, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes, arguments or an answer as the audit trail may keep them: of a secret, only that there was one."""
+    """Return attributes, arguments or an answer for the audit trail, with `(secret)` in place of secret values."""
     declared = TYPES[name.type]
     every = (declared.attributes, *((*o.arguments, *o.returns) for o in declared.operations))
     secret = {one.name for some in every for one in some if one.secret}
@@ -136,5 +137,5 @@ def without_secrets(name: ObjectName, values: Mapping[str, Any]) -> dict[str, An
 
 
 def as_detail(facts: Mapping[str, Any]) -> str:
-    """Arguments or an answer in one line for the audit row."""
+    """Format arguments or an answer as one line for the audit row."""
     return ", ".join(f"{key}: {json.dumps(value, default=str)}" for key, value in facts.items())

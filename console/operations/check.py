@@ -1,4 +1,4 @@
-"""Tell whether an update would be accepted, without making it."""
+"""Validate an update of a queue without making it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from console.links.registry import BrokerLink
 
 
 def check_update(link: BrokerLink, name: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits of a queue that would be in force: {"effective": {effective attribute: value}}. The broker is
-    asked, since what a queue inherits counts too. Raises InvalidValue."""
+    """Return the limits that would apply after an update: {"effective": {effective attribute: value}}. The broker
+    computes them, since inherited values count too. Raises InvalidValue."""
     _, wrong = check_attributes(TYPES[name.type], attributes, creating=False)
     if wrong:
         raise InvalidValue(dict(wrong))

@@ -1,4 +1,4 @@
-"""Changes of what the console itself keeps (alerts, schedules): the rights are checked, one audit row is left."""
+"""Changes to the console's own objects (alerts, schedules): check the permission, and write one audit row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
 from console.permissions.rights import Need, Rights, Role
 
-#: What is needed: (slug of a broker, what of it).
+#: Required permissions: (slug of a broker, permission at that broker).
 Needs = Iterable[tuple[str, Need]]
 
 
@@ -25,21 +25,21 @@ def slugs() -> list[str]:
 
 
 def needs_of_scope(broker: str = "", virtualhost: str = "") -> list[tuple[str, Need]]:
-    """To say what is told of a scope, or not told, one must be an operator of all of it; an empty `broker` or
-    `virtualhost` is every one."""
+    """Return the permissions to configure alerts of a scope: operator of all of it. An empty `broker` or `virtualhost`
+    means all."""
     need = Need((Role.OPERATOR,), (virtualhost or None,))
     return [(slug, need) for slug in ([broker] if broker else slugs())]
 
 
 def sees_scope(rights: Rights, broker: str = "", virtualhost: str = "") -> bool:
-    """Whether somebody sees all of a scope."""
+    """Return whether `rights` include visibility of a whole scope."""
     wanted = [broker] if broker else slugs()
     return all(rights.may(Role.VIEWER, slug, virtualhost or None) for slug in wanted)
 
 
 @dataclass
 class Change:
-    """What is known of a change so far, as the audit row will have it."""
+    """A change in progress, with the values for its audit row."""
 
     object: str
     before: Mapping[str, Any] | None = None
@@ -59,9 +59,9 @@ def console_change(
     virtualhost: str = "",
     reason: str = "",
 ) -> Iterator[Change]:
-    """`what`: what is changed, such as `alert-rule orders are stuck`. `administer`: what only administrators of
-    everything may. `slug`, `virtualhost`: where the row of the audit trail belongs. Raises PermissionDenied; passes
-    every error on after it has been recorded."""
+    """Check the permission, run the block, and write the audit row. `what`: the changed object, such as `alert-rule
+    stuck orders`. `administer`: the action, if it requires an administrator of all brokers. `slug`, `virtualhost`:
+    scope of the audit row. Raises PermissionDenied; re-raises every error of the block after it has been recorded."""
     this = Change(what)
     outcome = Outcome.FAILED
     try:

@@ -1,7 +1,7 @@
-"""A staged start that halted leaves a row in the audit trail, by the system: it stopped what a person had started.
+"""Write an audit row, by the system, for each staged start that halted: it stopped producers that a user had started.
 
-The broker says so in the stop that is then in force. One process looks, beside the alerts (`manage.py beat`), and the
-rows themselves tell what has been recorded: a look that is repeated, after a restart say, records nothing twice.
+The stop that the broker creates then has the details. One process checks, beside the alerts (`manage.py beat`), and
+compares with the rows that exist: a repeated check, for example after a restart, records nothing twice.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from console.permissions.rights import host_of
 log = logging.getLogger(__name__)
 
 OPERATION = "staged-start-halted"
-#: The name in the row: a person's has no brackets.
+#: User name in the row: names of users have no brackets.
 SYSTEM = "(system)"
 
 
 @dataclass
 class HaltedStarts:
-    """`look` once a second."""
+    """Records the halted staged starts of brokers; `check` is called once a second."""
 
     links: Callable[[], list[BrokerLink]]
 
@@ -37,14 +37,15 @@ class HaltedStarts:
         try:
             while not ended():
                 try:
-                    self.look()
-                except DatabaseError:  # the next look finds the same stops
-                    log.exception("halted staged starts could not be recorded")
+                    self.check()
+                except DatabaseError:  # the next check finds the same stops
+                    log.exception("cannot record halted staged starts")
                 pause(1.0)
         finally:
             connection.close()
 
-    def look(self) -> None:
+    def check(self) -> None:
+        """Record the halted staged starts that have no audit row. Raises DatabaseError."""
         for link in self.links():
             for stop in (link.broker or {}).get("stops") or ():
                 if stop.get("halted") and not self._is_recorded(link.slug, stop):
@@ -80,10 +81,10 @@ def _record(broker: str, stop: Mapping[str, Any]) -> None:
 
 
 def begin(ended: threading.Event) -> threading.Thread:
-    """The looking in a thread of this process."""
+    """Start a thread that checks once a second until `ended` is set."""
     from console.links.registry import links
 
-    looks = HaltedStarts(links)
-    thread = threading.Thread(target=looks.run, args=(ended.is_set, ended.wait), name="halted-starts", daemon=True)
+    recorder = HaltedStarts(links)
+    thread = threading.Thread(target=recorder.run, args=(ended.is_set, ended.wait), name="halted-starts", daemon=True)
     thread.start()
     return thread

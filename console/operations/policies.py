@@ -1,7 +1,7 @@
-"""Changes of flow-control policies: told beforehand, made one after the other, and put in order.
+"""Flow-control policies: preview changes, apply them one by one, and reorder patterns.
 
-A policy is what a broker, a virtual host, an exchange, a destination policy (a pattern) or a queue sets of the declared
-fields (`brokers/model/policy_fields.py`). Nothing of it is kept here: the broker has it.
+A policy is the set of declared fields (`brokers/model/policy_fields.py`) that a broker, a virtual host, an exchange, a
+destination policy (a pattern) or a queue sets. The broker stores policies; the console does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from brokers.model.patterns import match_rank
 from console.access.actor import Actor
 from console.links.registry import BrokerLink
 from console.operations.objects import create_object, delete_object, update_object
-from console.operations.preview_turns import in_turn
+from console.operations.preview_turns import turns_at
 
 FIELDS = tuple(attribute.name for attribute in POLICY)
 
@@ -44,7 +44,7 @@ _REFUSALS = (AlreadyExists, InvalidValue, NotAllowed, NotFound, StaleVersion)
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
     """One change of one object. `attributes`: policy fields (None: inherited), and the priority of a pattern.
-    `version`: the one it was made from; None: whatever is there. `was`: what the attributes were, if that is known."""
+    `version`: the object's version that the change is based on; None: any. `was`: the previous values, if known."""
 
     name: ObjectName
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class PolicyChange:
     version: int | None = None
     was: Mapping[str, Any] = field(default_factory=dict)
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "object": str(self.name),
             "action": self.action,
@@ -64,14 +64,14 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of one change. `outcome`: done, refused, failed or unknown; `detail`: a sentence unless it is done."""
+    """The result of one change. `outcome`: done, refused, failed or unknown; `detail`: why, unless it is done."""
 
     change: PolicyChange
     outcome: str
     version: int | None = None
     detail: str = ""
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "object": str(self.change.name),
             "action": self.change.action,
@@ -82,7 +82,7 @@ class Applied:
 
 
 def set_fields(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy fields that are set, and a priority that is not 0."""
+    """Return the policy fields that are set, and the priority unless it is 0."""
     found = {name: attributes[name] for name in FIELDS if attributes.get(name) is not None}
     return {"priority": attributes["priority"], **found} if attributes.get("priority") else found
 
@@ -90,24 +90,25 @@ def set_fields(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def preview_changes(
     link: BrokerLink, changes: Iterable[PolicyChange], *, largest: int = 20, one_by_one: bool = False
 ) -> dict[str, Any]:
-    """What the changes, made together, would do: the answer of the operation `preview-change`. Raises what they would
-    be refused for; `one_by_one`: a queue that refuses its own change is told, and left out."""
+    """Return the impact of the changes, made together: the answer of the operation `preview-change`. Raises the error
+    with which the broker would refuse them; `one_by_one`: a queue that refuses its own change is reported and left
+    out. Raises TooManyPreviews."""
     grouped = _grouped(changes)
     values = sum(_OF_A_CHANGE + 2 * (len(each["objects"]) + len(each["attributes"])) for each in grouped)
     if values > _MOST_VALUES:
-        raise InvalidValue({"changes": "these are too many different changes to be previewed together"})
-    asked = {"changes": grouped, "largest": largest, "one_by_one": one_by_one}
-    with in_turn(link.slug).turn():
-        return dict(link.call(lambda admin: admin.call(_BROKER, "preview-change", asked)))
+        raise InvalidValue({"changes": "too many different changes for one preview"})
+    arguments = {"changes": grouped, "largest": largest, "one_by_one": one_by_one}
+    with turns_at(link.slug).turn():
+        return dict(link.call(lambda admin: admin.call(_BROKER, "preview-change", arguments)))
 
 
-#: Values that a request may have: Proton counts those of a message in 16 bits.
+#: Values in one request: Proton counts those of a message in 16 bits.
 _MOST_VALUES = 60_000
 _OF_A_CHANGE = 8
 
 
 def _grouped(changes: Iterable[PolicyChange]) -> list[dict[str, Any]]:
-    """The changes as `preview-change` takes them, equal ones of several objects as one."""
+    """Return the changes as arguments of `preview-change`; equal changes of several objects are one entry."""
     groups: dict[str, dict[str, Any]] = {}
     for change in changes:
         key = json.dumps([change.action, dict(change.attributes)], sort_keys=True)
@@ -117,9 +118,8 @@ def _grouped(changes: Iterable[PolicyChange]) -> list[dict[str, Any]]:
 
 
 def apply_changes(by: Actor, link: BrokerLink, changes: Sequence[PolicyChange], *, reason: str = "") -> list[Applied]:
-    """Make the changes one by one, each with its audit row, and tell what came of each; one that is refused does not
-    keep the others. What contradicts something that a later one changes is tried again after that. Raises
-    PermissionDenied."""
+    """Make the changes one by one, each with its audit row, and return the result of each. A refused change does not
+    prevent the others, and is retried after them, since it may depend on a later one. Raises PermissionDenied."""
     found: dict[int, Applied] = {}
     left = list(range(len(changes)))
     while left:
@@ -129,7 +129,7 @@ def apply_changes(by: Actor, link: BrokerLink, changes: Sequence[PolicyChange], 
             if applied.outcome == "refused":
                 again.append(number)
             if applied.outcome == "unknown":
-                why = "not tried: the broker could not be reached"
+                why = "not attempted: the broker cannot be reached"
                 return [found.get(n) or Applied(each, "failed", detail=why) for n, each in enumerate(changes)]
         if len(again) == len(left):
             break
@@ -138,7 +138,7 @@ def apply_changes(by: Actor, link: BrokerLink, changes: Sequence[PolicyChange], 
 
 
 def apply_change(by: Actor, link: BrokerLink, change: PolicyChange, *, reason: str = "") -> Applied:
-    """Raises PermissionDenied."""
+    """Make one change and return its result. Raises PermissionDenied."""
     try:
         return Applied(change, "done", make_change(by, link, change, reason=reason))
     except _REFUSALS as refusal:
@@ -150,7 +150,8 @@ def apply_change(by: Actor, link: BrokerLink, change: PolicyChange, *, reason: s
 
 
 def make_change(by: Actor, link: BrokerLink, change: PolicyChange, *, reason: str = "") -> int | None:
-    """The object's version after it; None if it is gone. Raises what the broker refuses it for."""
+    """Make one change and return the object's new version; None if it was deleted. Raises AdminError,
+    PermissionDenied."""
     if change.action == "create":
         return create_object(by, link, change.name, _given(change.attributes), reason=reason).version
     if change.action == "delete":
@@ -166,13 +167,13 @@ def _given(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-# -- what is set ----------------------------------------------------------------------------------------------------
+# -- scopes that set fields -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """Every object that may set policy fields but the queues. Of each virtual host: its patterns, the best match first,
-    and its exchanges by name."""
+    """The objects that can set policy fields, except queues. `patterns`: by virtual host, in matching order.
+    `exchanges`: by virtual host."""
 
     broker: ManagedObject
     hosts: tuple[ManagedObject, ...]
@@ -181,14 +182,15 @@ class Scopes:
 
 
 def policy_scopes(link: BrokerLink) -> Scopes:
+    """Read the scopes from the broker. Raises AdminError."""
     return link.call(_scopes)
 
 
 async def _scopes(admin: BrokerAdmin) -> Scopes:
     broker = await admin.read(_BROKER)
-    hosts = await every(admin, "VirtualHost")
-    patterns = await every(admin, "Policy")
-    exchanges = await every(admin, "Exchange")
+    hosts = await all_objects(admin, "VirtualHost")
+    patterns = await all_objects(admin, "Policy")
+    exchanges = await all_objects(admin, "Exchange")
     patterns.sort(key=lambda policy: match_rank(policy["pattern"], policy["priority"]), reverse=True)
     names = [host["name"] for host in hosts]
     return Scopes(
@@ -199,8 +201,8 @@ async def _scopes(admin: BrokerAdmin) -> Scopes:
     )
 
 
-async def every(admin: BrokerAdmin, type_name: str) -> list[ManagedObject]:
-    """All objects of a type; none if this broker has no such type."""
+async def all_objects(admin: BrokerAdmin, type_name: str) -> list[ManagedObject]:
+    """Return all objects of a type; none if the broker does not have the type."""
     found: list[ManagedObject] = []
     if type_name not in await admin.types():
         return found
@@ -215,7 +217,7 @@ _NOTHING = (None,) * len(FIELDS)
 
 
 def queues_with_settings(link: BrokerLink) -> list[Mapping[str, Any]]:
-    """The rows of the queues that set a policy field themselves, by virtual host and name."""
+    """Return the rows of queues that set a policy field, sorted by virtual host and name."""
     rows = [row for row in link.queues() if tuple(map(row.get, FIELDS)) != _NOTHING]
     return sorted(rows, key=lambda row: (row["virtualhost"], row["name"]))
 
@@ -224,11 +226,11 @@ def queues_with_settings(link: BrokerLink) -> list[Mapping[str, Any]]:
 
 
 def reordered(policies: Sequence[ManagedObject], patterns: Sequence[str]) -> list[PolicyChange]:
-    """The changes of priorities after which the policies of a virtual host match in this order, the first one best; as
-    few as can be told from the last to the first. Raises InvalidValue for an order that no priority brings about."""
+    """Return the changes of priorities after which the policies of a virtual host match in the order of `patterns`,
+    the first one first. Raises InvalidValue if no priorities achieve this order."""
     by_pattern = {policy["pattern"]: policy for policy in policies}
     if sorted(by_pattern) != sorted(patterns):
-        raise InvalidValue({"patterns": "patterns must be those of the virtual host, each once: read them again"})
+        raise InvalidValue({"patterns": "patterns must contain each pattern of the virtual host once: reload them"})
     changes: list[PolicyChange] = []
     below: tuple[str, int] | None = None
     for pattern in reversed(patterns):
@@ -239,7 +241,7 @@ def reordered(policies: Sequence[ManagedObject], patterns: Sequence[str]) -> lis
                 raise InvalidValue(
                     {
                         "patterns": f"{pattern} cannot come before {below[0]}: a longer literal prefix, then fewer"
-                        " wildcards, win whatever the priority"
+                        " wildcards, take precedence over the priority"
                     }
                 )
             while match_rank(pattern, priority) < match_rank(*below):

@@ -1,4 +1,4 @@
-"""All policies of a broker as one YAML file, to be kept in a repository: text to settings and back. Pure.
+"""Parse and format policy files: all policies of a broker in one YAML file, for version control. Pure.
 
 ```yaml
 version: 1
@@ -14,9 +14,9 @@ virtualhosts:
       orders.eu: {capacity_bytes: 64000000}
 ```
 
-Written in a stable order, so that two exports of the same policies are the same text. Read without giving YAML's own
-types a say: names and values are texts, which the declared fields then check; so `off` is "off", and a queue may be
-called `12`. Everything that is wrong is told at once, by its place and line.
+The order is stable: two exports of the same policies are the same text. Names and values are read as strings and
+validated by the declared fields, without YAML's implicit types: `off` is "off", and a queue can be called `12`. All
+faults of a file are reported together, each with its path and line.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from console.intake.yaml_text import compose
 from console.operations.policies import FIELDS, SCOPES, set_fields
 
 VERSION = "1"
-#: The policy fields, and the priority, that each object sets.
+#: Policy fields and priority that each object sets.
 Settings = dict[ObjectName, dict[str, Any]]
 
-#: Faults of a file that are named at once.
+#: Faults that are reported together.
 _NAMED = 100
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _SECTIONS = {"exchanges": ("Exchange", "name"), "patterns": ("Policy", "pattern"), "queues": ("Queue", "name")}
@@ -44,7 +44,7 @@ _BROKER = object_name("Broker")
 
 
 def in_order(name: ObjectName) -> tuple[int, tuple[tuple[str, str], ...]]:
-    """Sorts object names from the least specific scope to the most, then by name."""
+    """Return a sort key: the least specific scope first, then by name."""
     return SCOPES.index(name.type), name.keys
 
 
@@ -52,18 +52,18 @@ def in_order(name: ObjectName) -> tuple[int, tuple[tuple[str, str], ...]]:
 
 
 def written(settings: Mapping[ObjectName, Mapping[str, Any]]) -> str:
-    """The file. Objects that set nothing are left out, but for patterns, which are there or not."""
+    """Return the text of a file. Objects without settings are omitted, except patterns, whose existence counts."""
     hosts: dict[str, dict[str, Any]] = {}
     document: dict[str, Any] = {"version": int(VERSION)}
-    kept = {name: set_fields(values) for name, values in settings.items()}
-    for name in sorted((n for n, values in kept.items() if values or n.type == "Policy"), key=in_order):
+    fields = {name: set_fields(values) for name, values in settings.items()}
+    for name in sorted((n for n, values in fields.items() if values or n.type == "Policy"), key=in_order):
         if name.type == "Broker":
-            document["broker"] = kept[name]
+            document["broker"] = fields[name]
         elif name.type == "VirtualHost":
-            hosts.setdefault(name["name"], {})["defaults"] = kept[name]
+            hosts.setdefault(name["name"], {})["defaults"] = fields[name]
         else:
             section, key = next((s, key) for s, (type_name, key) in _SECTIONS.items() if type_name == name.type)
-            hosts.setdefault(name["virtualhost"], {}).setdefault(section, {})[name[key]] = kept[name]
+            hosts.setdefault(name["virtualhost"], {}).setdefault(section, {})[name[key]] = fields[name]
     if hosts:
         document["virtualhosts"] = dict(sorted(hosts.items()))
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
@@ -74,57 +74,57 @@ def written(settings: Mapping[ObjectName, Mapping[str, Any]]) -> str:
 
 
 def read(text: str) -> Settings:
-    """Raises InvalidValue with everything that is wrong, by its place in the file."""
+    """Return the settings of a file. Raises InvalidValue with all faults, by their paths in the file."""
     root = compose(text)
     reading = _Reading()
     try:
         reading.document(root)
     except _EnoughError:
-        reading.wrong["detail"] = f"these are the first {_NAMED} faults of the file: there are more"
+        reading.wrong["detail"] = f"the file has more faults; these are the first {_NAMED}"
     if reading.wrong:
         raise InvalidValue(reading.wrong)
     return reading.settings
 
 
 class _EnoughError(Exception):
-    """So much is wrong that the rest is not read."""
+    """The limit of reported faults is reached."""
 
 
 class _Reading:
-    """One pass over the nodes of a file, which collects settings and what is wrong."""
+    """One pass over the nodes of a file that collects settings and faults."""
 
     def __init__(self) -> None:
         self.settings: Settings = {}
         self.wrong: dict[str, str] = {}
 
-    def fault(self, place: str, node: Any, sentence: str) -> None:
-        self.wrong.setdefault(place or "yaml", f"line {node.start_mark.line + 1}: {sentence}")
+    def fault(self, path: str, node: Any, sentence: str) -> None:
+        self.wrong.setdefault(path or "yaml", f"line {node.start_mark.line + 1}: {sentence}")
         if len(self.wrong) >= _NAMED:
             raise _EnoughError
 
     def document(self, root: Any) -> None:
         if root is None:
-            self.wrong["yaml"] = "the file is empty: it must at least say version: 1"
+            self.wrong["yaml"] = "the file is empty: it must contain at least version: 1"
             return
         seen = set()
-        for key, node, place in self.entries(root, ""):
+        for key, node, path in self.entries(root, ""):
             seen.add(key)
             match key:
                 case "version":
                     if not isinstance(node, yaml.ScalarNode) or node.value != VERSION:
-                        self.fault(place, node, f"version must be {VERSION}: no other is known")
+                        self.fault(path, node, f"version must be {VERSION}")
                 case "broker":
-                    self.object(_BROKER, node, place)
+                    self.object(_BROKER, node, path)
                 case "virtualhosts":
-                    for name, host, at in self.entries(node, place):
+                    for name, host, at in self.entries(node, path):
                         self.host(name, host, at)
                 case _:
-                    self.fault(place, node, f"{key} is not known here: version, broker or virtualhosts is")
+                    self.fault(path, node, f"unknown key {key}: expected version, broker or virtualhosts")
         if "version" not in seen and isinstance(root, yaml.MappingNode):
             self.fault("version", root, "version is missing: it must be 1")
 
-    def host(self, host: str, node: Any, place: str) -> None:
-        for key, section, at in self.entries(node, place):
+    def host(self, host: str, node: Any, path: str) -> None:
+        for key, section, at in self.entries(node, path):
             if key == "defaults":
                 self.object(object_name("VirtualHost", name=host), section, at)
             elif key in _SECTIONS:
@@ -135,15 +135,15 @@ class _Reading:
                     else:
                         self.object(object_name(type_name, virtualhost=host, **{name_key: name}), each, where)
             else:
-                self.fault(at, section, f"{key} is not known here: defaults, {', '.join(_SECTIONS)} are")
+                self.fault(at, section, f"unknown key {key}: expected defaults, {', '.join(_SECTIONS)}")
 
-    def object(self, name: ObjectName, node: Any, place: str) -> None:
+    def object(self, name: ObjectName, node: Any, path: str) -> None:
         known = (*FIELDS, "priority") if name.type == "Policy" else FIELDS
         values: dict[str, Any] = {}
-        for field, value, at in self.entries(node, place):
+        for field, value, at in self.entries(node, path):
             declared = TYPES[name.type].attribute(field)
             if field not in known or declared is None:
-                self.fault(at, value, f"{field} is not a policy field: there are {', '.join(known)}")
+                self.fault(at, value, f"{field} is not a policy field; expected one of {', '.join(known)}")
             elif not isinstance(value, yaml.ScalarNode):
                 self.fault(at, value, f"{field} must be a single value")
             elif not _is_null(value):
@@ -153,21 +153,21 @@ class _Reading:
                     self.fault(at, value, str(error))
         self.settings[name] = values
 
-    def entries(self, node: Any, place: str) -> Iterator[tuple[str, Any, str]]:
-        """(key, node, place) of a map; an empty value stands for an empty map."""
+    def entries(self, node: Any, path: str) -> Iterator[tuple[str, Any, str]]:
+        """Yield (key, node, path) for each entry of a map; an empty value counts as an empty map."""
         if isinstance(node, yaml.ScalarNode) and _is_null(node):
             return
         if not isinstance(node, yaml.MappingNode):
-            self.fault(place, node, f"{place or 'the file'} must be a map of names to values")
+            self.fault(path, node, f"{path or 'the file'} must be a map of names to values")
             return
         seen = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.fault(place, key, "a name must be a text")
+                self.fault(path, key, "a name must be a string")
                 continue
-            at = f"{place}.{key.value}" if place else key.value
+            at = f"{path}.{key.value}" if path else key.value
             if key.value in seen:
-                self.fault(at, key, f"{key.value} is there twice")
+                self.fault(at, key, f"duplicate key {key.value}")
                 continue
             seen.add(key.value)
             yield key.value, value, at

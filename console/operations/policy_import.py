@@ -1,8 +1,8 @@
-"""A file of policies beside those of a broker: what differs, and making the broker as the file says.
+"""Compare a policy file with a broker, and apply it.
 
-What the file names is made exactly as it says: fields that it leaves out are inherited again. What it does not name
-is left alone, unless it is asked to be the whole truth (`prune`). A file creates and removes patterns; queues,
-exchanges and virtual hosts that are not there are told as problems.
+An object that the file names gets exactly the fields of the file; fields that the file omits are inherited. Objects
+that the file does not name stay unchanged, or lose their settings with `prune`. A file creates and deletes patterns;
+queues, exchanges and virtual hosts that do not exist are reported as problems.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from console.operations.policies import (
     SCOPES,
     Applied,
     PolicyChange,
+    all_objects,
     apply_changes,
-    every,
     preview_changes,
     set_fields,
 )
 from console.operations.policy_file import Settings, in_order, read, written
 
-#: Objects that are not there and are named; a file for another broker has nothing else.
+#: Missing objects that are reported by name.
 _NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`changes` make the broker as the file says. `problems`: object or "" -> a sentence. `left_alone`: objects that
-    set something, and that the file does not name."""
+    """The difference between a file and a broker. `changes`: those that apply the file. `problems`: object or "" -> a
+    sentence. `left_alone`: objects with settings that the file does not name."""
 
     changes: Sequence[PolicyChange]
     problems: Mapping[str, str]
@@ -44,24 +44,25 @@ class Difference:
 
     @property
     def digest(self) -> str:
-        """Another one if any of it is different, or is to be made from another version."""
-        told = [[change.shown() for change in self.changes], dict(self.problems)]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        """Hash of the changes, with the versions that they are based on, and of the problems."""
+        content = [[change.as_json() for change in self.changes], dict(self.problems)]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def export_policies(link: BrokerLink) -> str:
-    """All policies of the broker as they are now, as a file."""
+    """Return all current policies of the broker as a file. Raises AdminError."""
     now = link.call(_now)
     return written({name: thing.attributes for name, thing in now.items()})
 
 
 def difference(link: BrokerLink, text: str, *, prune: bool = False) -> Difference:
-    """What differs. Raises InvalidValue for a file that cannot be read, with all that is wrong."""
+    """Return the difference between a file and the broker. Raises InvalidValue with all faults of the file."""
     return _difference(read(text), link.call(_now), prune=prune)
 
 
 def previewed(link: BrokerLink, found: Difference) -> tuple[dict[str, Any] | None, dict[str, str]]:
-    """(what the changes would do together; the problems, with why they would be refused if they would)."""
+    """Return the impact of the changes and the problems. If the broker would refuse the changes, the impact is None
+    and the problems contain the refusal."""
     problems = dict(found.problems)
     try:
         return preview_changes(link, found.changes), problems
@@ -72,19 +73,19 @@ def previewed(link: BrokerLink, found: Difference) -> tuple[dict[str, Any] | Non
 def apply_file(
     by: Actor, link: BrokerLink, text: str, *, prune: bool = False, reason: str = "", digest: str = ""
 ) -> tuple[Difference, list[Applied]]:
-    """Make the broker as the file says, object by object. `digest`: of the difference that was shown; refused with
-    StaleVersion if it is another one now. Raises PermissionDenied."""
+    """Apply a file, object by object. `digest`: that of the difference which the user has seen. Raises StaleVersion if
+    the difference has changed, PermissionDenied."""
     found = difference(link, text, prune=prune)
     if digest and digest != found.digest:
-        raise StaleVersion("policies have changed since the dry run: look at the difference again", 0)
+        raise StaleVersion("policies have changed since the dry run: compare again", 0)
     return found, apply_changes(by, link, found.changes, reason=reason)
 
 
 async def _now(admin: BrokerAdmin) -> dict[ObjectName, ManagedObject]:
-    """Every object that may set policy fields, asked from the broker itself: a table of ours may lag behind."""
+    """Read every object that can set policy fields from the broker; the console's snapshot may be older."""
     found: dict[ObjectName, ManagedObject] = {}
     for type_name in SCOPES:
-        found.update({thing.name: thing for thing in await every(admin, type_name)})
+        found.update({thing.name: thing for thing in await all_objects(admin, type_name)})
     return found
 
 
@@ -101,9 +102,9 @@ def _difference(wanted: Settings, now: Mapping[ObjectName, ManagedObject], *, pr
         else:
             missing += 1
             if missing <= _NAMED:
-                problems[str(name)] = f"{name} is not there: a file of policies does not create it"
+                problems[str(name)] = f"{name} does not exist, and a policy file does not create it"
     if missing > _NAMED:
-        problems[""] = f"{missing - _NAMED:,} more objects are not there"
+        problems[""] = f"{missing - _NAMED:,} more objects do not exist"
     for name in sorted(now, key=in_order):
         thing = now[name]
         if name in wanted or not (set_fields(thing.attributes) or name.type == "Policy"):

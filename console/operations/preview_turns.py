@@ -1,8 +1,8 @@
-"""Previews of changes take turns, so that a broker's own work goes first.
+"""Limit the share of a broker's time that impact previews use.
 
-A preview of a change for ten thousand queues keeps the broker busy for half a second, in which it moves no message; and
-people who type ask for one after the other. At each broker one is made at a time, and then none for four times as long
-as it took: previews have a fifth of the broker at most, small ones (milliseconds) never wait to speak of.
+A preview of a change to 10,000 queues takes the broker half a second, in which it transfers no messages, and an editor
+requests one after each keystroke. At each broker, one preview runs at a time, followed by a pause of four times its
+duration: previews use at most a fifth of the broker's time, and small ones (milliseconds) hardly wait.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from contextlib import contextmanager
 
 from brokers.admin import AdminError
 
-#: Of the time that previews leave to the broker, to the time that they take.
-_REST = 4
-#: Seconds that somebody waits for a turn, and that one preview can keep the others waiting at most.
-_PATIENCE, _LONGEST = 10.0, 5.0
+#: Ratio of the pause after a preview to its duration.
+_PAUSE_RATIO = 4
+#: Longest wait for a turn, and longest pause after one preview, s.
+_WAIT_LIMIT, _LONGEST_PAUSE = 10.0, 5.0
 
 
 class TooManyPreviews(AdminError):
-    """Others are before this one, for longer than anybody would wait."""
+    """Other previews occupy the broker for longer than the limit."""
 
 
 class Turns:
-    """The turns at one broker."""
+    """The turns of previews at one broker."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -38,20 +38,20 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """For a preview's time. Raises TooManyPreviews."""
-        until = self._clock() + _PATIENCE
-        if not self._one.acquire(timeout=_PATIENCE):
-            raise TooManyPreviews("others are looking at what their changes would do: try again in a moment")
+        """Wait for a turn and take it for the duration of the block. Raises TooManyPreviews."""
+        until = self._clock() + _WAIT_LIMIT
+        if not self._one.acquire(timeout=_WAIT_LIMIT):
+            raise TooManyPreviews("too many previews at this broker: try again in some seconds")
         try:
             if self._free_at > until:
-                raise TooManyPreviews("others are looking at what their changes would do: try again in a moment")
+                raise TooManyPreviews("too many previews at this broker: try again in some seconds")
             self._sleep(max(0.0, self._free_at - self._clock()))
             began = self._clock()
             try:
                 yield
             finally:
                 took = self._clock() - began
-                self._free_at = self._clock() + min(_LONGEST, _REST * took)
+                self._free_at = self._clock() + min(_LONGEST_PAUSE, _PAUSE_RATIO * took)
         finally:
             self._one.release()
 
@@ -59,6 +59,6 @@ class Turns:
 _turns: defaultdict[str, Turns] = defaultdict(Turns)
 
 
-def in_turn(broker: str) -> Turns:
-    """The turns at the broker of that slug."""
+def turns_at(broker: str) -> Turns:
+    """Return the turns at the broker with this slug."""
     return _turns[broker]

@@ -1,4 +1,4 @@
-"""Undo what an audit row says was done: the values before it are set again, if nobody has changed them since."""
+"""Revert the change of an audit row: restore the previous values, unless they have been changed again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from console.operations.policies import FIELDS, SCOPES, PolicyChange, make_chang
 
 
 def is_revertible(entry: AuditEntry) -> bool:
-    """Whether the row tells all that is needed; whether the object still is as the row left it, the broker knows."""
+    """Return whether the row has the data for a reversal. `reversal` checks the current state of the object."""
     if entry.outcome != Outcome.DONE or (name := _name(entry)) is None or name.type not in SCOPES:
         return False
     if entry.operation == "update":
@@ -22,8 +22,8 @@ def is_revertible(entry: AuditEntry) -> bool:
 
 
 def reversal(link: BrokerLink, entry: AuditEntry) -> PolicyChange:
-    """The change that undoes what the row tells. Raises InvalidValue with a sentence if there is none, NotFound if the
-    object is gone."""
+    """Return the change that reverts the row. Raises InvalidValue if there is none, NotFound if the object does not
+    exist."""
     name = _name(entry)
     if name is None or not is_revertible(entry):
         raise InvalidValue({"detail": f"{entry.operation} of {entry.object} ({entry.outcome}) cannot be reverted"})
@@ -36,7 +36,7 @@ def reversal(link: BrokerLink, entry: AuditEntry) -> PolicyChange:
         return PolicyChange(name, {}, "delete", now.version, set_fields(now.attributes))
     changed = _changed(entry)
     if all(now.attributes.get(field) == before.get(field) for field in changed):
-        raise InvalidValue({"detail": f"{name} is as it was before already"})
+        raise InvalidValue({"detail": f"{name} already has the previous values"})
     _unchanged_since({field: after.get(field) for field in changed}, now.attributes)
     back = {field: before.get(field) for field in changed}
     return PolicyChange(name, back, "update", now.version, {field: after.get(field) for field in changed})
@@ -45,8 +45,8 @@ def reversal(link: BrokerLink, entry: AuditEntry) -> PolicyChange:
 def revert(
     by: Actor, link: BrokerLink, entry: AuditEntry, *, version: int | None = None, reason: str = ""
 ) -> int | None:
-    """Undo it; the object's version then, None if it is gone. `version`: refuse unless that is its version now. Raises
-    as `reversal` and the change itself do."""
+    """Revert the change of a row and return the object's new version; None if it was deleted. `version`: the object's
+    expected version, any if None. Raises StaleVersion, and as `reversal` and `make_change` do."""
     change = reversal(link, entry)
     if version is not None:
         change = PolicyChange(change.name, change.attributes, change.action, version, change.was)
@@ -58,11 +58,11 @@ def _name(entry: AuditEntry) -> ObjectName | None:
     try:
         return ObjectName.parse(entry.object)
     except ValueError:
-        return None  # rows outlive the types they were written about
+        return None  # the row is older than the current types
 
 
 def _changed(entry: AuditEntry) -> list[str]:
-    """The attributes that the row changed and that can still be written."""
+    """Return the attributes that the row changed and that are writable."""
     name = _name(entry)
     before, after = entry.before or {}, entry.after or {}
     writable = {a.name for a in TYPES[name.type].writable} if name else set()
@@ -73,9 +73,9 @@ def _unchanged_since(left: dict[str, Any], now: Any) -> None:
     for field, value in left.items():
         if now.get(field) != value:
             raise InvalidValue(
-                {"detail": f"{field} was changed since: it is {_told(now.get(field))} now, and was {_told(value)} then"}
+                {"detail": f"{field} has been changed again, from {_text(value)} to {_text(now.get(field))}"}
             )
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     return "not set" if value is None else str(value)

@@ -1,7 +1,7 @@
-"""Save, change and delete selections of queues under a name, for oneself or for everybody; and find what they mean now.
+"""Create, change and delete saved selections of queues, private or shared, and evaluate them.
 
-Anybody who sees the broker may save for themselves: it changes nothing but their own pages. Sharing needs an operator,
-since others stop producers by it. Each attempt leaves an audit row, refused ones included.
+Every user who sees the broker can save private selections: they affect only this user's pages. Sharing requires the
+role of operator, since others stop producers by it. Each attempt writes an audit row, refused ones included.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from console.selections.models import SavedSelection
 
 
 def selections_for(by: Actor, link: BrokerLink) -> QuerySet[SavedSelection]:
-    """One's own and the shared ones, of one broker."""
+    """Return the user's own and the shared selections of a broker."""
     return SavedSelection.objects.filter(Q(owner_id=_user(by).pk) | Q(shared=True), broker=link.slug)
 
 
 def selection_of(by: Actor, link: BrokerLink, number: int) -> SavedSelection:
-    """Raises NotFound for somebody else's private one, as for one that is not there."""
+    """Return a selection by its number. Raises NotFound, also for another user's private one."""
     found = selections_for(by, link).select_related("owner").filter(pk=number).first()
     if found is None:
         raise NotFound(f"there is no saved selection {number}")
@@ -38,35 +38,35 @@ def selection_of(by: Actor, link: BrokerLink, number: int) -> SavedSelection:
 
 
 def queues_of(link: BrokerLink, selection: SavedSelection) -> list[str]:
-    """Object names of the queues that it means now, as far as the link sees them. Raises NotFound if there is none."""
+    """Return the object names of the queues that the selection matches now. Raises NotFound if there are none."""
     link.require_current()
     if selection.queues is None:
         rows = matching(link.queues(), search=selection.search, states=selection.states)
     else:
         rows = [row for name in selection.queues if (row := link.queue(name)) is not None]
     if not rows:
-        raise NotFound(f"{selection} has no queue at this moment")
+        raise NotFound(f"{selection} matches no queues")
     return sorted(row["object"] for row in rows)
 
 
 def save_selection(by: Actor, link: BrokerLink, given: Mapping[str, Any]) -> SavedSelection:
-    """Raises InvalidValue, AlreadyExists, PermissionDenied."""
+    """Create a selection. Raises InvalidValue, AlreadyExists, PermissionDenied."""
     with audited(by, f"selection {given.get('name')}", "save-selection", scope=_scope(link)) as row:
         wanted = _checked(given)
         _may_share(by, link, shared=bool(wanted.get("shared")))
         if wanted.get("queues") is None and not wanted.get("search") and not wanted.get("states"):
-            raise InvalidValue({"search": "nothing is selected: give search or states, or queues"})
+            raise InvalidValue({"search": "the selection is empty: set search, states or queues"})
         _must_be_free(by, link, wanted["name"])
         made = SavedSelection.objects.create(owner=_user(by), broker=link.slug, **wanted)
-        row.after = made.told()
+        row.after = made.for_audit()
         return made
 
 
 def change_selection(by: Actor, link: BrokerLink, number: int, given: Mapping[str, Any]) -> SavedSelection:
-    """Raises NotFound, InvalidValue, AlreadyExists, PermissionDenied."""
+    """Change a selection. Raises NotFound, InvalidValue, AlreadyExists, PermissionDenied."""
     found = selection_of(by, link, number)
     with audited(by, str(found), "change-selection", scope=_scope(link)) as row:
-        row.before = found.told()
+        row.before = found.for_audit()
         _must_be_own(by, link, found)
         wanted = _checked(given)
         _may_share(by, link, shared=bool(wanted.get("shared", found.shared)))
@@ -75,21 +75,21 @@ def change_selection(by: Actor, link: BrokerLink, number: int, given: Mapping[st
         for name, value in wanted.items():
             setattr(found, name, value)
         found.save()
-        row.after = found.told()
+        row.after = found.for_audit()
         return found
 
 
 def delete_selection(by: Actor, link: BrokerLink, number: int) -> None:
-    """Raises NotFound, PermissionDenied."""
+    """Delete a selection. Raises NotFound, PermissionDenied."""
     found = selection_of(by, link, number)
     with audited(by, str(found), "delete-selection", scope=_scope(link)) as row:
-        row.before = found.told()
+        row.before = found.for_audit()
         _must_be_own(by, link, found)
         found.delete()
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the types and lengths of a request do not say: those have been checked."""
+    """Return the normalized values. Types and lengths have been validated before. Raises InvalidValue."""
     wrong: dict[str, str] = {}
     good = dict(given)
     if "name" in given:
@@ -106,17 +106,17 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
 def _fault_of(queues: Sequence[str]) -> str:
     for text in queues:
         try:
-            known = ObjectName.parse(text).type == "Queue"
+            is_queue = ObjectName.parse(text).type == "Queue"
         except ValueError as error:
             return str(error)
-        if not known:
+        if not is_queue:
             return f"queues has {text!r}: it must be the name of a queue"
     return ""
 
 
 def _user(by: Actor) -> User:
     if not isinstance(by.user, User):
-        raise PermissionDenied("only somebody who is signed in has selections")
+        raise PermissionDenied("saved selections require a signed-in user")
     return by.user
 
 
@@ -136,4 +136,4 @@ def _must_be_own(by: Actor, link: BrokerLink, found: SavedSelection) -> None:
 
 def _must_be_free(by: Actor, link: BrokerLink, name: str) -> None:
     if SavedSelection.objects.filter(owner_id=_user(by).pk, broker=link.slug, name=name).exists():
-        raise AlreadyExists(f"you have a selection {name!r} already")
+        raise AlreadyExists(f"you already have a selection {name!r}")

@@ -1,4 +1,4 @@
-"""Stop and start producers of a scope, tell beforehand what that would touch, and how far it has come."""
+"""Stop and start the producers of a scope, preview the impact of a stop, and report its progress."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from console.links.queue_table import Row
 from console.links.registry import BrokerLink
 from console.operations.objects import call_operation
 
-#: Queues that a preview names one by one.
+#: Queues that a preview lists.
 _LARGEST = 5
-#: Queues that can be stopped by their names in one go; more are better described by a pattern.
+#: Queues that one call can stop by name.
 MOST_NAMED = 2000
 #: Draining producers that are counted.
 _MOST_DRAINING = 1000
@@ -25,15 +25,15 @@ _MOST_DRAINING = 1000
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Whose producers are meant: those of a Broker, VirtualHost, Exchange or Queue, of the queues that match `pattern`,
-    or of `queues` alone (texts of object names; None: not told one by one)."""
+    """The queues whose producers are stopped or started: those of a Broker, VirtualHost, Exchange or Queue, restricted
+    to names that match `pattern`, or to `queues` (texts of object names; None: no restriction)."""
 
     scope: ObjectName
     pattern: str = ""
     queues: tuple[str, ...] | None = None
 
     def check(self) -> None:
-        """Raises InvalidValue."""
+        """Raise InvalidValue unless the combination of fields is valid."""
         operation = TYPES[self.scope.type].operation("stop-producers")
         if operation is None:
             raise InvalidValue(
@@ -41,27 +41,29 @@ class Aim:
             )
         takes = {argument.name for argument in operation.arguments}
         if self.pattern and "pattern" not in takes:
-            raise InvalidValue({"pattern": f"pattern is {self.pattern!r}, but {self.scope} takes none: leave it empty"})
+            raise InvalidValue({"pattern": f"pattern must be empty for {self.scope}"})
         if fault := pattern_fault(self.pattern):
             raise InvalidValue({"pattern": fault})
         if self.queues is None:
             return
         if "queues" not in takes or self.pattern:
-            raise InvalidValue({"queues": "queues can only be named where the scope is the broker, without a pattern"})
+            raise InvalidValue({"queues": "queues requires the broker as scope and no pattern"})
         if not self.queues:
-            raise InvalidValue({"queues": "no queue is named"})
+            raise InvalidValue({"queues": "queues is empty"})
         if len(self.queues) > MOST_NAMED:
             raise InvalidValue(
-                {"queues": f"{len(self.queues):,} queues are named, of {MOST_NAMED:,} at most: use a pattern"}
+                {"queues": f"queues has {len(self.queues):,} names, at most {MOST_NAMED:,}: use a pattern"}
             )
 
     def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the broker's operation."""
         return {
             **({"pattern": self.pattern} if self.pattern else {}),
             **({"queues": list(self.queues)} if self.queues is not None else {}),
         }
 
     def covers(self, row: Row) -> bool:
+        """Return whether a queue is in the scope."""
         scope = self.scope
         if self.queues is not None:
             return row["object"] in self.queues
@@ -78,8 +80,8 @@ class Aim:
 def stop_producers(
     by: Actor, link: BrokerLink, aim: Aim, *, reason: str, for_ms: int = 0, below: int = 0
 ) -> Mapping[str, Any]:
-    """Block every producer that is meant, for ever, for `for_ms`, or until the queues are down to `below` percent of
-    their capacity. Safe to repeat. Returns what the operation declares."""
+    """Stop the producers of a scope: for `for_ms` ms, until the queues are at or below `below` percent of their
+    capacity, or, with neither, until they are started. Idempotent. Returns the answer of the operation."""
     aim.check()
     end = {**({"for_ms": for_ms} if for_ms else {}), **({"below": below} if below else {})}
     return call_operation(by, link, aim.scope, "stop-producers", {"reason": reason, **aim.arguments(), **end})
@@ -94,17 +96,17 @@ def start_producers(
     only: bool = False,
     stage: Mapping[str, int] | None = None,
 ) -> Mapping[str, Any]:
-    """Lift the stop, and unless `only` it is meant those inside it; overfull queues still hold their producers.
-    `stage`: rate, step_ms and halt, as the operation declares them, for letting them in gradually. Returns what the
-    operation declares."""
+    """End the stop of a scope and, unless `only`, the stops of scopes inside it; producers of overfull queues stay
+    blocked. `stage`: rate, step_ms and halt of a staged start, as the operation declares them. Returns the answer of
+    the operation."""
     aim.check()
     more = {**({"only": True} if only else {}), **{name: value for name, value in (stage or {}).items() if value}}
     return call_operation(by, link, aim.scope, "start-producers", {"reason": reason, **aim.arguments(), **more})
 
 
 def preview_stop(link: BrokerLink, aim: Aim) -> dict[str, Any]:
-    """What a stop would touch now: {queues, producers, already_stopped, percent_used, largest: [...]}, the latter the
-    queues with the most producers; `percent_used` is the fullest queue's, None without a capacity. Changes nothing."""
+    """Return the impact of a stop: {queues, producers, already_stopped, percent_used, largest: [...]}. `largest`: the
+    queues with the most producers. `percent_used`: of the capacity of the fullest queue, None without a capacity."""
     covered = _covered(link, aim)
     largest = heapq.nlargest(_LARGEST, covered, key=lambda row: (row["producers"], row["depth_messages"]))
     shown = ("object", "virtualhost", "name", "state", "depth_messages", "depth_bytes", "producers")
@@ -118,23 +120,24 @@ def preview_stop(link: BrokerLink, aim: Aim) -> dict[str, Any]:
 
 
 def progress(link: BrokerLink, aim: Aim) -> dict[str, int]:
-    """How far a stop has come: {queues, producers, draining, stopped}. Draining: their credit is taken back, and what
-    was on its way may still arrive."""
+    """Return the progress of a stop: {queues, producers, draining, stopped}. `draining`: producers whose credit is
+    withdrawn, but whose messages in flight may still arrive."""
     covered = {row["object"]: row for row in _covered(link, aim)}
     where = {"draining": True}
     page = link.call(lambda admin: admin.query("Producer", where=where, sort="id", count=_MOST_DRAINING))
     draining = sum(1 for producer in page.items if producer["queue"] in covered)
-    held = sum(row["producers"] for row in covered.values() if row["state"].endswith("STOPPED"))
+    of_stopped = sum(row["producers"] for row in covered.values() if row["state"].endswith("STOPPED"))
     return {
         "queues": len(covered),
         "producers": sum(row["producers"] for row in covered.values()),
         "draining": draining,
-        "stopped": max(0, held - draining),
+        "stopped": max(0, of_stopped - draining),
     }
 
 
 def percent_used(row: Row) -> int | None:
-    """Of a queue's capacity, whichever of messages and bytes is used more; None without a capacity."""
+    """Return the used part of a queue's capacity in percent, the higher of messages and bytes; None without a
+    capacity."""
     used = []
     for unit in ("messages", "bytes"):
         whole = row.get(f"effective_capacity_{unit}") or row.get(f"effective_stop_{unit}")

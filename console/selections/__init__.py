@@ -1,1 +1,1 @@
-"""Selections of queues that somebody has saved under a name."""
+"""Saved selections of queues."""

@@ -1,6 +1,6 @@
-"""A named selection of queues of a broker: a filter, looked at anew each time, or queues by their names.
+"""A saved selection of queues of a broker: a filter, evaluated on each use, or a list of names.
 
-Only `console/operations/selections.py` writes here, so that each change leaves its audit row.
+Only `console/operations/selections.py` writes this table, so that each change has an audit row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from django.db import models
 
 
 class SavedSelection(models.Model):
-    """`queues`: texts of object names; null: whatever `search` and `states` find, as on the overview."""
+    """`queues`: texts of object names; null: the queues that match `search` and `states`, as on the overview."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_selections")
     broker = models.CharField(max_length=64)
@@ -33,7 +33,7 @@ class SavedSelection(models.Model):
     def __str__(self) -> str:
         return f"selection {self.name}"
 
-    def told(self) -> dict[str, Any]:
-        """What an audit row tells of it."""
+    def for_audit(self) -> dict[str, Any]:
+        """Return the values for an audit row."""
         chosen = {"queues": self.queues} if self.queues is not None else {"search": self.search, "states": self.states}
         return {"name": self.name, "shared": self.shared, **chosen}

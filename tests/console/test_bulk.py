@@ -1,4 +1,4 @@
-"""Bulk edits: which queues are meant, what comes of each, and that a job can be interrupted, resumed and undone."""
+"""Bulk edits: selection, preview, result of each queue; interrupting, resuming and undoing jobs."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def now(job: BulkEdit) -> BulkEdit:
     ],
     ids=str,
 )
-def test_selection_tells_the_queues_it_means(
+def test_preview_lists_the_selected_queues(
     four: Broker, as_viewer: APIClient, selection: dict[str, Any], names: list[str]
 ) -> None:
-    told = post(as_viewer, f"{BULK}preview/", selection=selection).json()
-    assert ([row["name"] for row in told["queues"]], told["count"]) == (names, len(names))
-    assert told["preview"] is None
+    answer = post(as_viewer, f"{BULK}preview/", selection=selection).json()
+    assert ([row["name"] for row in answer["queues"]], answer["count"]) == (names, len(names))
+    assert answer["preview"] is None
 
 
 @pytest.mark.parametrize(
@@ -99,44 +99,44 @@ def test_selection_tells_the_queues_it_means(
     ],
     ids=str,
 )
-def test_selection_that_cannot_be_names_what_is_wrong(
+def test_invalid_selection_is_refused_with_the_wrong_field(
     four: Broker, as_operator: APIClient, selection: dict[str, Any], field: str
 ) -> None:
     answer = post(as_operator, f"{BULK}preview/", selection=selection)
     assert (answer.status_code, list(answer.json())) == (400, [field])
 
 
-def test_preview_weighs_all_queues_together(four: Broker, as_viewer: APIClient) -> None:
-    told = post(as_viewer, f"{BULK}preview/", selection={"pattern": "a.>"}, attributes=FIVE).json()
-    assert (told["preview"]["overfull"], told["preview"]["held"]) == (3, 3)
+def test_preview_shows_the_impact_on_all_queues(four: Broker, as_viewer: APIClient) -> None:
+    preview = post(as_viewer, f"{BULK}preview/", selection={"pattern": "a.>"}, attributes=FIVE).json()["preview"]
+    assert (preview["overfull"], preview["held"]) == (3, 3)
     assert capacities(four)["a.1"] == 100
 
 
-def test_preview_tells_the_queues_that_would_refuse(four: Broker, as_viewer: APIClient) -> None:
+def test_preview_lists_the_queues_that_would_refuse(four: Broker, as_viewer: APIClient) -> None:
     four.do(lambda memory: memory.management.update(queue("a.2"), {"flow_stop_messages": 50}, 1))
-    told = post(as_viewer, f"{BULK}preview/", selection={}, attributes=FIVE).json()["preview"]
-    assert (told["overfull"], told["refused"]) == (3, 1)
-    assert told["refusals"][0]["object"] == str(queue("a.2"))
+    preview = post(as_viewer, f"{BULK}preview/", selection={}, attributes=FIVE).json()["preview"]
+    assert (preview["overfull"], preview["refused"]) == (3, 1)
+    assert preview["refusals"][0]["object"] == str(queue("a.2"))
 
 
-# -- doing it -------------------------------------------------------------------------------------------------------
+# -- running jobs ---------------------------------------------------------------------------------------------------
 
 
 def test_every_chosen_queue_is_changed_audited_and_counted(four: Broker, as_operator: APIClient) -> None:
     answer = post(as_operator, BULK, selection={"pattern": "a.>"}, attributes=FIVE, reason="tighten")
     assert answer.status_code == 201
-    told = as_operator.get(f"{BULK}{answer.json()['id']}/").json()
-    assert (told["state"], told["total"], told["counts"]["done"]) == ("done", 3, 3)
+    job = as_operator.get(f"{BULK}{answer.json()['id']}/").json()
+    assert (job["state"], job["total"], job["counts"]["done"]) == ("done", 3, 3)
     assert capacities(four) == {"a.1": 5, "a.2": 5, "a.3": 5, "b.1": 100}
     rows = AuditEntry.objects.filter(operation="update")
     assert {(row.user_name, row.outcome, row.reason) for row in rows} == {
-        ("olga", "done", f"bulk edit {told['id']}: tighten")
+        ("olga", "done", f"bulk edit {job['id']}: tighten")
     }
     assert AuditEntry.objects.get(operation="bulk-edit").reason == "tighten"
-    assert as_operator.get(BULK).json()["results"][0]["id"] == told["id"]
+    assert as_operator.get(BULK).json()["results"][0]["id"] == job["id"]
 
 
-def test_failure_of_one_queue_is_reported_and_does_not_keep_the_others(four: Broker, by: Actor) -> None:
+def test_failure_of_one_queue_is_reported_and_does_not_stop_the_job(four: Broker, by: Actor) -> None:
     four.do(lambda memory: memory.management.update(queue("a.2"), {"flow_stop_messages": 50}, 1))
     job = begun(four, by, pattern="a.>")
     finish(job.pk)
@@ -150,7 +150,7 @@ def test_failure_of_one_queue_is_reported_and_does_not_keep_the_others(four: Bro
     assert now(job).counts()["done"] == 3
 
 
-def test_queue_that_is_so_already_is_unchanged_and_one_that_has_gone_failed(four: Broker, by: Actor) -> None:
+def test_queue_with_the_wanted_values_is_unchanged_and_a_deleted_queue_fails(four: Broker, by: Actor) -> None:
     four.do(lambda memory: memory.management.update(queue("a.1"), FIVE, 1))
     job = begun(four, by)
     four.do(lambda memory: (memory.management.delete(queue("b.1")), memory._end_turn()))
@@ -169,14 +169,14 @@ def test_interrupted_job_changes_nothing_more_until_it_is_resumed(four: Broker, 
     interrupt_bulk(by, job)
     assert not step(job.pk, "test")
     assert sorted(capacities(four).values()) == [5, 5, 100, 100]
-    assert now(job).error == "olga interrupted it"
+    assert now(job).error == "interrupted by olga"
     resume_bulk(by, job)
     finish(job.pk)
     assert set(capacities(four).values()) == {5}
     assert now(job).state == State.DONE
 
 
-def test_lost_broker_interrupts_and_the_rest_is_done_after_it_is_back(four: Broker, by: Actor) -> None:
+def test_disconnected_broker_interrupts_the_job_until_it_is_resumed(four: Broker, by: Actor) -> None:
     job = begun(four, by)
     step(job.pk, "test", count=1)
     four.lose()
@@ -199,7 +199,7 @@ def test_row_whose_worker_died_after_the_change_is_done_and_can_be_undone(four: 
     assert capacities(four)["a.1"] == 100
 
 
-def test_job_of_another_worker_is_left_alone_until_its_lease_is_over(four: Broker, by: Actor) -> None:
+def test_job_of_another_worker_is_skipped_until_its_lease_expires(four: Broker, by: Actor) -> None:
     job = begun(four, by)
     assert step(job.pk, "first", count=1)
     assert not step(job.pk, "second")
@@ -211,7 +211,7 @@ def test_job_of_another_worker_is_left_alone_until_its_lease_is_over(four: Broke
     assert job.counts()["done"] == 2
 
 
-def test_undo_sets_what_was_before_but_not_what_was_changed_since(four: Broker, by: Actor) -> None:
+def test_undo_restores_previous_values_unless_they_were_changed_again(four: Broker, by: Actor) -> None:
     four.do(lambda memory: memory.management.update(queue("a.1"), {"capacity_messages": 70}, 1))
     job = begun(four, by, pattern="a.>")
     finish(job.pk)
@@ -220,7 +220,7 @@ def test_undo_sets_what_was_before_but_not_what_was_changed_since(four: Broker, 
     finish(undo.pk)
     assert capacities(four) == {"a.1": 70, "a.2": 100, "a.3": 9, "b.1": 100}
     assert undo.counts()["failed"] == 1
-    assert "changed since" in undo.rows.get(state="failed").detail
+    assert "has been changed again" in undo.rows.get(state="failed").detail
     assert AuditEntry.objects.filter(operation="undo-bulk-edit").count() == 1
 
 
@@ -229,14 +229,14 @@ def test_undo_sets_what_was_before_but_not_what_was_changed_since(four: Broker, 
     [({}, {}), ({"colour": 1}, {}), ({"durable": True}, {}), (FIVE, {"pattern": "nowhere"})],
     ids=str,
 )
-def test_edit_that_cannot_be_is_refused_and_no_job_is_kept(
+def test_invalid_edit_is_refused_without_a_job(
     four: Broker, as_operator: APIClient, attributes: dict[str, Any], selection: dict[str, Any]
 ) -> None:
     assert post(as_operator, BULK, selection=selection, attributes=attributes).status_code == 400
     assert not BulkEdit.objects.exists()
 
 
-def test_viewer_looks_at_jobs_and_steers_none(four: Broker, as_viewer: APIClient, by: Actor, viewer: User) -> None:
+def test_viewer_sees_jobs_but_cannot_control_them(four: Broker, as_viewer: APIClient, by: Actor, viewer: User) -> None:
     assert post(as_viewer, BULK, selection={}, attributes=FIVE).status_code == 403
     assert AuditEntry.objects.get().outcome == "refused"
     job = begun(four, by)
@@ -250,7 +250,7 @@ def test_viewer_looks_at_jobs_and_steers_none(four: Broker, as_viewer: APIClient
         begin_bulk(Actor(viewer), four.link, Selection(), FIVE)
 
 
-def test_who_lost_the_permission_changes_nothing_more(four: Broker, by: Actor) -> None:
+def test_job_of_a_user_who_lost_the_permission_is_interrupted(four: Broker, by: Actor) -> None:
     job = begun(four, by)
     step(job.pk, "test", count=1)
     User.objects.get(username="olga").groups.clear()
@@ -260,28 +260,28 @@ def test_who_lost_the_permission_changes_nothing_more(four: Broker, by: Actor) -
     assert sorted(capacities(four).values()) == [5, 100, 100, 100]
 
 
-def test_rows_are_told_by_state_in_pages(four: Broker, as_operator: APIClient, by: Actor) -> None:
+def test_rows_are_filtered_by_state_and_paginated(four: Broker, as_operator: APIClient, by: Actor) -> None:
     job = begun(four, by)
     step(job.pk, "test", count=3)
-    told = as_operator.get(f"{BULK}{job.pk}/rows/?state=done&page_size=2").json()
-    assert (told["count"], [row["before"] for row in told["results"]]) == (3, [{"capacity_messages": 100}] * 2)
+    rows = as_operator.get(f"{BULK}{job.pk}/rows/?state=done&page_size=2").json()
+    assert (rows["count"], [row["before"] for row in rows["results"]]) == (3, [{"capacity_messages": 100}] * 2)
     assert as_operator.get(f"{BULK}{job.pk}/rows/?state=sad").status_code == 400
 
 
 def test_undo_is_previewed(four: Broker, as_operator: APIClient, by: Actor) -> None:
     job = begun(four, by)
     finish(job.pk)
-    told = as_operator.get(f"{BULK}{job.pk}/undo/").json()
-    assert (told["count"], told["preview"]["released"], told["preview"]["freed"]) == (4, 4, 4)
+    answer = as_operator.get(f"{BULK}{job.pk}/undo/").json()
+    assert (answer["count"], answer["preview"]["released"], answer["preview"]["freed"]) == (4, 4, 4)
 
 
-# -- in the workers -----------------------------------------------------------------------------------------------
+# -- tasks ----------------------------------------------------------------------------------------------------------
 
 
-def test_job_whose_worker_was_killed_goes_on_with_the_sweep_and_changes_nothing_twice(four: Broker, by: Actor) -> None:
+def test_sweep_restarts_the_job_of_a_killed_worker_without_repeating_changes(four: Broker, by: Actor) -> None:
     job = begun(four, by)
     assert step(job.pk, "killed", count=2)
-    assert tasks.sweep() == 0  # its lease lasts: it may be at work
+    assert tasks.sweep() == 0  # its lease has not expired
     BulkEdit.objects.update(lease_until=timezone.now() - timedelta(seconds=1), lease_holder="")
     assert tasks.sweep() == 1
     assert now(job).state == State.DONE
@@ -289,32 +289,32 @@ def test_job_whose_worker_was_killed_goes_on_with_the_sweep_and_changes_nothing_
     assert AuditEntry.objects.filter(operation="update").count() == 4
 
 
-def test_a_message_that_comes_twice_changes_nothing_twice(four: Broker, by: Actor) -> None:
+def test_duplicate_task_message_does_not_repeat_changes(four: Broker, by: Actor) -> None:
     job = begun(four, by)
     tasks.carry_out.delay(job.pk)
     tasks.carry_out.delay(job.pk)
     assert AuditEntry.objects.filter(operation="update").count() == 4
 
 
-def test_job_goes_on_in_slices_and_keeps_its_worker(four: Broker, by: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_runs_in_slices_of_the_same_worker(four: Broker, by: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "SLICE", 0.0)
     sent: list[tuple[Any, ...]] = []
     monkeypatch.setattr(tasks, "send", lambda task, *arguments: sent.append(arguments))
-    monkeypatch.setattr(tasks, "step", lambda number, worker, patient: step(number, worker, 1, patient=patient))
+    monkeypatch.setattr(tasks, "step", lambda number, worker, **options: step(number, worker, 1, **options))
     job = begun(four, by)
-    assert tasks.carry_out(job.pk) == "goes on"
+    assert tasks.carry_out(job.pk) == "continues"
     assert now(job).counts()["done"] == 1
     ((number, worker),) = sent
     assert (number, worker) == (job.pk, now(job).worker)
-    assert tasks.carry_out(job.pk, "another") == "nothing is left"  # it is not theirs
+    assert tasks.carry_out(job.pk, "another") == "finished"  # nothing to do: another worker owns the job
     assert now(job).counts()["done"] == 1
 
 
-def test_broker_that_comes_back_is_waited_for_and_one_that_does_not_interrupts_the_job(four: Broker, by: Actor) -> None:
+def test_job_of_a_disconnected_broker_is_retried_and_then_interrupted(four: Broker, by: Actor) -> None:
     job = begun(four, by)
     four.lose()
     assert tasks.carry_out.apply((job.pk,), retries=0).state in ("RETRY", "SUCCESS")
-    assert now(job).state == State.INTERRUPTED  # after all retries, which come at once here
+    assert now(job).state == State.INTERRUPTED  # after all retries, which are immediate in tests
     assert "cannot be reached" in now(job).error
     four.come_back()
     resume_bulk(by, now(job))

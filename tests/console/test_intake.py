@@ -67,7 +67,7 @@ def test_faults_of_a_file_are_counted_and_not_collected_for_ever() -> None:
     with pytest.raises(InvalidValue) as refused:
         policy_file.read("version: 1\n" + "".join(f"a{number}: 1\n" for number in range(150_000)))
     assert len(refused.value.errors) == 101
-    assert refused.value.errors["detail"] == "these are the first 100 faults of the file: there are more"
+    assert refused.value.errors["detail"] == "the file has more faults; these are the first 100"
 
 
 @pytest.mark.domain("8 no input burns")
@@ -79,7 +79,7 @@ def test_file_for_another_broker_names_some_of_what_is_not_there(as_viewer: APIC
     assert answer.status_code == 200
     problems = answer.json()["problems"]
     assert len(problems) == 101
-    assert problems[""] == "2,900 more objects are not there"
+    assert problems[""] == "2,900 more objects do not exist"
 
 
 # -- JSON -----------------------------------------------------------------------------------------------------------

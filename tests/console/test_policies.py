@@ -1,4 +1,4 @@
-"""/api/v1/policies/: what is set where, previews, the order of patterns, and the way back from an audit row."""
+"""/api/v1/policies/: settings by scope, previews, the order of patterns, and reverting an audit row."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def create(broker: Broker, text: str, **attributes: Any) -> None:
     broker.do(lambda memory: memory.management.create(pattern(text), attributes))
 
 
-# -- what is set ----------------------------------------------------------------------------------------------------
+# -- settings -------------------------------------------------------------------------------------------------------
 
 
-def test_every_scope_is_told_with_what_it_sets(broker: Broker, as_viewer: APIClient) -> None:
+def test_every_scope_is_listed_with_its_settings(broker: Broker, as_viewer: APIClient) -> None:
     for text, given in ((">", {"capacity_messages": 5}), ("orders.*", {"priority": 3}), ("orders.eu", {})):
         create(broker, text, **given)
     broker.do(
@@ -58,22 +58,22 @@ def test_every_scope_is_told_with_what_it_sets(broker: Broker, as_viewer: APICli
         )
     )
     until(lambda: broker.link.queue(ORDERS) is not None)
-    told = as_viewer.get("/api/v1/policies/").json()
-    (host,) = told["virtualhosts"]
+    policies = as_viewer.get("/api/v1/policies/").json()
+    (host,) = policies["virtualhosts"]
     assert [(p["pattern"], p["set"]) for p in host["patterns"]] == [
         ("orders.eu", {}),
         ("orders.*", {"priority": 3}),
         (">", {"capacity_messages": 5}),
     ]
     assert [(e["name"], e["set"]) for e in host["exchanges"]] == [("stocks", {"overflow": "ring"})]
-    assert [(q["name"], q["set"]) for q in told["queues"]["results"]] == [("orders", {"capacity_messages": 100})]
+    assert [(q["name"], q["set"]) for q in policies["queues"]["results"]] == [("orders", {"capacity_messages": 100})]
     assert as_viewer.get("/api/v1/policies/?search=nothing").json()["queues"]["count"] == 0
 
 
 # -- previews -------------------------------------------------------------------------------------------------------
 
 
-def test_viewer_may_preview_and_nothing_is_changed_or_audited(broker: Broker, as_viewer: APIClient) -> None:
+def test_preview_by_a_viewer_changes_and_audits_nothing(broker: Broker, as_viewer: APIClient) -> None:
     change = {"object": str(ORDERS), "attributes": {"capacity_messages": 5}, "version": 1}
     answer = post(as_viewer, PREVIEW, changes=[change])
     assert answer.status_code == 200
@@ -99,7 +99,7 @@ def test_viewer_may_preview_and_nothing_is_changed_or_audited(broker: Broker, as
     ],
     ids=str,
 )
-def test_preview_that_cannot_be_names_what_is_wrong(
+def test_invalid_preview_is_refused_with_the_wrong_field(
     as_operator: APIClient, body: dict[str, Any], status: int, field: str
 ) -> None:
     answer = post(as_operator, PREVIEW, **body)
@@ -113,7 +113,7 @@ def order_of(client: APIClient) -> list[str]:
     return [p["pattern"] for p in client.get("/api/v1/policies/").json()["virtualhosts"][0]["patterns"]]
 
 
-def test_patterns_of_equal_rank_change_places_by_priority(broker: Broker, as_operator: APIClient) -> None:
+def test_patterns_of_equal_rank_are_reordered_by_priority(broker: Broker, as_operator: APIClient) -> None:
     for text in ("orders", "*.a", "*.b", "*.c"):
         create(broker, text)
     assert order_of(as_operator) == ["orders", "*.c", "*.b", "*.a"]
@@ -129,7 +129,7 @@ def test_patterns_of_equal_rank_change_places_by_priority(broker: Broker, as_ope
     assert post(as_operator, ORDER, virtualhost="default", patterns=wanted).json()["changes"] == []
 
 
-def test_order_that_no_priority_brings_about_is_refused(broker: Broker, as_operator: APIClient) -> None:
+def test_order_that_no_priorities_achieve_is_refused(broker: Broker, as_operator: APIClient) -> None:
     for text in ("orders", "*"):
         create(broker, text)
     answer = post(as_operator, ORDER, virtualhost="default", patterns=["*", "orders"])
@@ -149,7 +149,7 @@ def test_viewer_cannot_change_the_order(broker: Broker, as_viewer: APIClient) ->
     assert AuditEntry.objects.get().outcome == "refused"
 
 
-# -- the way back -----------------------------------------------------------------------------------------------------
+# -- reverting --------------------------------------------------------------------------------------------------------
 
 
 def revert_path(entry: AuditEntry) -> str:
@@ -159,11 +159,11 @@ def revert_path(entry: AuditEntry) -> str:
 def test_update_is_reverted_from_its_audit_row_and_so_is_the_revert(broker: Broker, as_operator: APIClient) -> None:
     patch(as_operator, path(ORDERS), version=1, attributes={"capacity_messages": 5}, reason="less")
     entry = AuditEntry.objects.get()
-    told = as_operator.get(revert_path(entry)).json()
-    assert told["change"]["attributes"] == {"capacity_messages": 100}
-    assert told["change"]["was"] == {"capacity_messages": 5}
-    assert (told["preview"]["released"], told["preview"]["freed"]) == (1, 1)
-    answer = post(as_operator, revert_path(entry), reason="sorry", version=told["change"]["version"])
+    proposed = as_operator.get(revert_path(entry)).json()
+    assert proposed["change"]["attributes"] == {"capacity_messages": 100}
+    assert proposed["change"]["was"] == {"capacity_messages": 5}
+    assert (proposed["preview"]["released"], proposed["preview"]["freed"]) == (1, 1)
+    answer = post(as_operator, revert_path(entry), reason="sorry", version=proposed["change"]["version"])
     assert answer.status_code == 200, answer.json()
     assert read(broker, ORDERS)["capacity_messages"] == 100
     back = AuditEntry.objects.first()
@@ -173,9 +173,7 @@ def test_update_is_reverted_from_its_audit_row_and_so_is_the_revert(broker: Brok
     assert read(broker, ORDERS)["capacity_messages"] == 5
 
 
-def test_policy_that_was_created_is_removed_and_one_that_was_removed_is_back(
-    broker: Broker, as_operator: APIClient
-) -> None:
+def test_reverting_the_creation_and_the_deletion_of_a_policy(broker: Broker, as_operator: APIClient) -> None:
     name = pattern("orders.>")
     post(as_operator, OBJECTS, object=str(name), attributes={"capacity_messages": 5, "priority": 2})
     created = AuditEntry.objects.get()
@@ -189,24 +187,24 @@ def test_policy_that_was_created_is_removed_and_one_that_was_removed_is_back(
     assert (now["capacity_messages"], now["priority"]) == (5, 2)
 
 
-def test_revert_is_refused_when_somebody_has_changed_it_since(broker: Broker, as_operator: APIClient) -> None:
+def test_revert_is_refused_if_the_values_have_been_changed_again(broker: Broker, as_operator: APIClient) -> None:
     patch(as_operator, path(ORDERS), version=1, attributes={"capacity_messages": 50})
     entry = AuditEntry.objects.get()
     patch(as_operator, path(ORDERS), version=2, attributes={"capacity_messages": 60})
     for answer in (as_operator.get(revert_path(entry)), post(as_operator, revert_path(entry))):
         assert answer.status_code == 400
-        assert "60 now" in str(answer.json())
+        assert "changed again, from 50 to 60" in str(answer.json())
     assert read(broker, ORDERS)["capacity_messages"] == 60
 
 
-def test_revert_of_another_version_than_was_shown_is_refused(broker: Broker, as_operator: APIClient) -> None:
+def test_revert_is_refused_if_the_version_has_changed(broker: Broker, as_operator: APIClient) -> None:
     patch(as_operator, path(ORDERS), version=1, attributes={"capacity_messages": 50})
     entry = AuditEntry.objects.get()
     assert post(as_operator, revert_path(entry), version=1).status_code == 409
     assert post(as_operator, revert_path(entry), version="2").status_code == 400
 
 
-def test_viewer_sees_what_a_revert_would_do_but_cannot(
+def test_viewer_can_preview_a_revert_but_not_apply_it(
     broker: Broker, as_operator: APIClient, as_viewer: APIClient
 ) -> None:
     patch(as_operator, path(ORDERS), version=1, attributes={"capacity_messages": 50})
@@ -216,7 +214,7 @@ def test_viewer_sees_what_a_revert_would_do_but_cannot(
     assert read(broker, ORDERS)["capacity_messages"] == 50
 
 
-def test_what_cannot_be_reverted_says_so(as_operator: APIClient) -> None:
+def test_revert_of_an_operation_is_refused(as_operator: APIClient) -> None:
     post(as_operator, f"{path(ORDERS)}operations/purge/", arguments={})
     entry = AuditEntry.objects.get()
     assert not is_revertible(entry)

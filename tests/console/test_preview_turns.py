@@ -1,4 +1,4 @@
-"""Previews take turns and leave the broker most of its time."""
+"""Previews run one at a time and leave the broker most of its time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def preview(turns: Turns, clock: Clock, took: float) -> None:
         clock.now += took
 
 
-def test_dear_preview_leaves_the_broker_four_times_as_long() -> None:
+def test_long_preview_is_followed_by_a_pause_of_four_times_its_duration() -> None:
     clock = Clock()
     turns = Turns(clock, clock.sleep)
     for _ in range(3):
@@ -35,7 +35,7 @@ def test_dear_preview_leaves_the_broker_four_times_as_long() -> None:
     assert clock.slept == pytest.approx([0, 2, 2])
 
 
-def test_cheap_previews_hardly_wait_and_none_waits_for_what_is_over() -> None:
+def test_short_previews_hardly_wait_and_past_pauses_do_not_count() -> None:
     clock = Clock()
     turns = Turns(clock, clock.sleep)
     preview(turns, clock, 0.001)
@@ -45,7 +45,7 @@ def test_cheap_previews_hardly_wait_and_none_waits_for_what_is_over() -> None:
     assert clock.slept == pytest.approx([0, 0.004, 0])
 
 
-def test_preview_that_fails_gives_its_turn_back() -> None:
+def test_failed_preview_releases_its_turn() -> None:
     clock = Clock()
     turns = Turns(clock, clock.sleep)
 
@@ -60,7 +60,7 @@ def test_preview_that_fails_gives_its_turn_back() -> None:
     assert clock.slept == pytest.approx([0, 4])
 
 
-def test_only_one_preview_is_made_at_a_time() -> None:
+def test_previews_run_one_at_a_time() -> None:
     turns = Turns()
     inside, go_on, order = threading.Event(), threading.Event(), []
 

@@ -1,4 +1,4 @@
-"""Saved selections: whose they are, what they mean now, and stops by them."""
+"""Saved selections: ownership, evaluation, and stops by them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def saved(client: APIClient, **given: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def test_private_selection_is_its_owners_alone_and_a_shared_one_everybodys(
+def test_private_selection_is_visible_to_its_owner_and_a_shared_one_to_all(
     queues: Broker, as_operator: APIClient, as_viewer: APIClient
 ) -> None:
     private, shared = saved(as_operator), saved(as_operator, name="all of it", shared=True)
@@ -46,45 +46,43 @@ def test_private_selection_is_its_owners_alone_and_a_shared_one_everybodys(
     assert len(as_operator.get(PATH).json()) == 2
 
 
-def test_viewer_saves_for_oneself_but_does_not_share(queues: Broker, as_viewer: APIClient) -> None:
+def test_viewer_can_save_private_but_not_shared_selections(queues: Broker, as_viewer: APIClient) -> None:
     assert as_viewer.post(PATH, {"name": "a", "search": "o", "shared": True}, format="json").status_code == 403
     mine = saved(as_viewer)
     assert as_viewer.patch(f"{PATH}{mine['id']}/", {"shared": True}, format="json").status_code == 403
     assert as_viewer.patch(f"{PATH}{mine['id']}/", {"name": "else"}, format="json").json()["name"] == "else"
 
 
-def test_stop_by_a_filter_stops_the_queues_that_it_finds_now(queues: Broker, as_operator: APIClient) -> None:
+def test_stop_by_a_filter_evaluates_it_at_that_time(queues: Broker, as_operator: APIClient) -> None:
     number = saved(as_operator)["id"]
     queues.do(lambda memory: memory.attach_producer("orders.asia"))
     until(lambda: queues.link.queue_count == 4)
     aim = {"scope": "type=Broker", "selection": number}
-    told = as_operator.post("/api/v1/stop-producers/preview/", aim, format="json").json()
-    assert told["objects"] == [object_of(f"orders.{place}") for place in ("asia", "eu", "us")]
+    preview = as_operator.post("/api/v1/stop-producers/preview/", aim, format="json").json()
+    assert preview["objects"] == [object_of(f"orders.{place}") for place in ("asia", "eu", "us")]
     answer = as_operator.post("/api/v1/stop-producers/", {**aim, "reason": "a look"}, format="json").json()
     assert (answer["queues"], answer["producers"]) == (3, 3)
     started = as_operator.post("/api/v1/start-producers/", {**aim, "reason": "seen"}, format="json").json()
     assert started["queues"] == 3
 
 
-def test_named_queues_that_have_gone_are_left_out(queues: Broker, as_operator: APIClient) -> None:
+def test_deleted_queues_of_a_selection_are_omitted(queues: Broker, as_operator: APIClient) -> None:
     names = [object_of("prices"), object_of("gone")]
     made = saved(as_operator, search="", queues=names)
     assert made["queues"] == [object_of("prices")]
-    told = as_operator.post(
+    preview = as_operator.post(
         "/api/v1/stop-producers/preview/", {"scope": "type=Broker", "selection": made["id"]}, format="json"
     ).json()
-    assert told["objects"] == [object_of("prices")]
+    assert preview["objects"] == [object_of("prices")]
 
 
-def test_viewer_may_not_stop_by_a_selection(queues: Broker, as_operator: APIClient, as_viewer: APIClient) -> None:
+def test_viewer_cannot_stop_by_a_selection(queues: Broker, as_operator: APIClient, as_viewer: APIClient) -> None:
     number = saved(as_operator, shared=True)["id"]
     body = {"scope": "type=Broker", "selection": number, "reason": "no"}
     assert as_viewer.post("/api/v1/stop-producers/", body, format="json").status_code == 403
 
 
-def test_every_change_leaves_an_audit_row_refused_ones_too(
-    queues: Broker, as_operator: APIClient, as_viewer: APIClient
-) -> None:
+def test_every_attempt_writes_an_audit_row(queues: Broker, as_operator: APIClient, as_viewer: APIClient) -> None:
     number = saved(as_operator, shared=True)["id"]
     as_operator.patch(f"{PATH}{number}/", {"search": "prices"}, format="json")
     as_viewer.delete(f"{PATH}{number}/")
@@ -117,7 +115,7 @@ def test_every_change_leaves_an_audit_row_refused_ones_too(
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_selection_that_makes_no_sense_is_refused_by_name(
+def test_invalid_selection_is_refused_with_the_wrong_field(
     queues: Broker, as_operator: APIClient, given: dict[str, Any], named: str
 ) -> None:
     answer = as_operator.post(PATH, {"name": "shop", "search": "orders", **given}, format="json")
@@ -132,6 +130,6 @@ def test_name_that_is_taken_is_refused(queues: Broker, as_operator: APIClient) -
 
 
 @pytest.mark.parametrize("number", ["1", True, 10**30, -4])
-def test_stop_by_a_selection_that_is_none_is_refused(queues: Broker, as_operator: APIClient, number: Any) -> None:
+def test_stop_by_an_invalid_selection_number_is_refused(queues: Broker, as_operator: APIClient, number: Any) -> None:
     body = {"scope": "type=Broker", "selection": number, "reason": "no"}
     assert as_operator.post("/api/v1/stop-producers/", body, format="json").status_code in (400, 404)

@@ -1,4 +1,4 @@
-"""Stops through the HTTP interface: named queues, ends of their own, all brokers, twice and from two consoles."""
+"""Stops through the API: by scope, by name and by filter, with an end, staged starts, and several brokers."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def post(client: APIClient, path: str, **body: Any) -> Any:
     return client.post(f"/api/v1/{path}", body, format="json")
 
 
-def told(client: APIClient, path: str, **body: Any) -> Any:
+def answer_of(client: APIClient, path: str, **body: Any) -> Any:
     answer = post(client, path, **body)
     assert answer.status_code == 200, answer.content
     return answer.json()
 
 
-def known(broker: Broker, count: int) -> None:
+def wait_for_queues(broker: Broker, count: int) -> None:
     until(lambda: link().queue_count == count and all(row["producers"] for row in link().queues()))
 
 
@@ -50,70 +50,68 @@ def test_thousand_producers_on_a_hundred_queues_are_stopped_and_undone(broker: B
     broker.connected()
     broker.do(lambda memory: crowd(memory, 100, 10))
     broker.sample()
-    known(broker, 100)
+    wait_for_queues(broker, 100)
     until(lambda: sum(row["producers"] for row in link().queues()) == 1000)
-    preview = told(as_operator, "stop-producers/preview/", **ALL)
+    preview = answer_of(as_operator, "stop-producers/preview/", **ALL)
     assert (preview["queues"], preview["producers"], len(preview["largest"])) == (100, 1000, 5)
-    stopped = told(as_operator, "stop-producers/", **ALL, reason="incident 7")
+    stopped = answer_of(as_operator, "stop-producers/", **ALL, reason="incident 7")
     assert (stopped["queues"], stopped["producers"], stopped["changed"]) == (100, 1000, True)
     assert stopped["stopped"] + stopped["draining"] == 1000
-    progress = told(as_operator, "stop-producers/progress/", **ALL)
+    progress = answer_of(as_operator, "stop-producers/progress/", **ALL)
     assert progress["draining"] == stopped["draining"] > 0
     broker.sample()
-    until(lambda: told(as_operator, "stop-producers/progress/", **ALL)["stopped"] == 1000)
-    assert told(as_operator, "stop-producers/progress/", **ALL)["draining"] == 0
-    undone = told(as_operator, "start-producers/", **ALL, reason="undo: incident 7", only=True)
+    until(lambda: answer_of(as_operator, "stop-producers/progress/", **ALL)["stopped"] == 1000)
+    assert answer_of(as_operator, "stop-producers/progress/", **ALL)["draining"] == 0
+    undone = answer_of(as_operator, "start-producers/", **ALL, reason="undo: incident 7", only=True)
     assert (undone["changed"], undone["producers"]) == (True, 1000)
     assert broker.do(lambda memory: sum(p.blocked for p in memory.engine.producers.values())) == 0
 
 
-def test_two_consoles_make_one_stop_and_both_are_audited(broker: Broker, operator: User) -> None:
+def test_concurrent_stops_by_two_users_make_one_stop_and_two_audit_rows(broker: Broker, operator: User) -> None:
     broker.connected()
     broker.do(lambda memory: crowd(memory, 3, 2))
     other = User.objects.create_superuser("otto")
-    answers = [told(signed_in(user), "stop-producers/", **ALL, reason="incident 7") for user in (operator, other)]
+    answers = [answer_of(signed_in(user), "stop-producers/", **ALL, reason="incident 7") for user in (operator, other)]
     assert [answer["changed"] for answer in answers] == [True, False]
     (stop,) = broker.do(lambda memory: list(memory.engine.stops.values()))
     assert stop.actor == "olga"
     done = AuditEntry.objects.filter(operation="stop-producers", outcome="done")
     assert sorted(done.values_list("user_name", flat=True)) == ["olga", "otto"]
-    again = [told(signed_in(user), "start-producers/", **ALL, reason="x")["changed"] for user in (other, operator)]
+    again = [answer_of(signed_in(user), "start-producers/", **ALL, reason="x")["changed"] for user in (other, operator)]
     assert again == [True, False]
 
 
-def test_selection_stops_each_queue_and_undo_leaves_what_was_stopped_before(
-    broker: Broker, as_operator: APIClient
-) -> None:
+def test_undo_of_a_stop_by_name_keeps_earlier_stops(broker: Broker, as_operator: APIClient) -> None:
     broker.connected()
     broker.do(lambda memory: crowd(memory, 4, 1))
-    known(broker, 4)
-    told(as_operator, "stop-producers/", scope=queue("q000"), reason="somebody else's")
+    wait_for_queues(broker, 4)
+    answer_of(as_operator, "stop-producers/", scope=queue("q000"), reason="earlier")
     chosen = [queue("q000"), queue("q001")]
-    preview = told(as_operator, "stop-producers/preview/", **ALL, queues=chosen)
+    preview = answer_of(as_operator, "stop-producers/preview/", **ALL, queues=chosen)
     assert (preview["queues"], preview["producers"]) == (2, 2)
-    answer = told(as_operator, "stop-producers/", **ALL, queues=chosen, reason="mine")
+    answer = answer_of(as_operator, "stop-producers/", **ALL, queues=chosen, reason="mine")
     assert (answer["queues"], answer["changed_queues"]) == (2, [queue("q001")])
-    told(as_operator, "start-producers/", **ALL, queues=answer["changed_queues"], reason="undo", only=True)
+    answer_of(as_operator, "start-producers/", **ALL, queues=answer["changed_queues"], reason="undo", only=True)
     states = broker.do(lambda memory: {q.name: q.gate.state.value for q in memory.engine.queues()})
     assert states == {"q000": "STOPPED", "q001": "NORMAL", "q002": "NORMAL", "q003": "NORMAL"}
     assert "q001" in AuditEntry.objects.filter(operation="stop-producers").first().detail  # type: ignore[union-attr]
 
 
-def test_filter_is_previewed_as_the_queues_that_are_stopped(broker: Broker, as_operator: APIClient) -> None:
+def test_preview_of_a_filter_lists_the_matching_queues(broker: Broker, as_operator: APIClient) -> None:
     broker.connected()
     broker.do(lambda memory: crowd(memory, 12, 1))
-    known(broker, 12)
-    preview = told(as_operator, "stop-producers/preview/", **ALL, match={"search": "q01", "states": ["NORMAL"]})
+    wait_for_queues(broker, 12)
+    preview = answer_of(as_operator, "stop-producers/preview/", **ALL, match={"search": "q01", "states": ["NORMAL"]})
     assert preview["objects"] == [queue("q010"), queue("q011")]
     assert post(as_operator, "stop-producers/preview/", **ALL, match={"search": "nothing"}).status_code == 404
     assert post(as_operator, "stop-producers/preview/", **ALL, match={"states": ["ODD"]}).status_code == 400
     assert post(as_operator, "stop-producers/preview/", **ALL, match="q").status_code == 400
 
 
-def test_stop_for_a_time_is_ended_by_the_broker(broker: Broker, as_operator: APIClient) -> None:
+def test_broker_ends_a_stop_after_its_duration(broker: Broker, as_operator: APIClient) -> None:
     broker.connected()
     broker.do(lambda memory: crowd(memory, 1, 1))
-    told(as_operator, "stop-producers/", scope=queue("q000"), reason="a moment", for_ms=60_000)
+    answer_of(as_operator, "stop-producers/", scope=queue("q000"), reason="a moment", for_ms=60_000)
     broker.do(lambda memory: memory.advance(59_000, step=1000))
     assert broker.do(lambda memory: memory.engine.queue("default", "q000").gate.state.stopped)
     broker.do(lambda memory: memory.advance(2_000, step=1000))
@@ -121,45 +119,43 @@ def test_stop_for_a_time_is_ended_by_the_broker(broker: Broker, as_operator: API
     until(lambda: link().queue(queue("q000"))["state"] == "NORMAL")  # type: ignore[index]
 
 
-def test_staged_start_goes_through_the_api_and_is_shown_with_the_stop(broker: Broker, as_operator: APIClient) -> None:
+def test_stop_shows_its_staged_start(broker: Broker, as_operator: APIClient) -> None:
     broker.connected()
     broker.do(lambda memory: crowd(memory, 1, 1))
-    told(as_operator, "stop-producers/", **ALL, reason="incident 7")
-    answer = told(as_operator, "start-producers/", **ALL, reason="gently", rate=50, step_ms=5000, halt=40)
+    answer_of(as_operator, "stop-producers/", **ALL, reason="incident 7")
+    answer = answer_of(as_operator, "start-producers/", **ALL, reason="staged", rate=50, step_ms=5000, halt=40)
     assert answer["changed"] is True
-    (stop,) = told_by(as_operator)["stops"]
+    (stop,) = broker_attributes(as_operator)["stops"]
     assert {key: stop["stage"][key] for key in ("rate", "step_ms", "halt")} == {
         "rate": 50,
         "step_ms": 5000,
         "halt": 40,
     }
     for wrong in ({"halt": 40}, {"rate": 50, "halt": 101}, {"rate": 50, "step_ms": 5}, {"rate": -1}):
-        assert post(as_operator, "start-producers/", **ALL, reason="gently", **wrong).status_code == 400
+        assert post(as_operator, "start-producers/", **ALL, reason="staged", **wrong).status_code == 400
 
 
 def halted(broker: Broker, client: APIClient) -> None:
-    """ada's staged start of all producers halted, since nothing is consumed."""
+    """A staged start of all producers that halted, since nothing is consumed."""
     link = broker.connected()
     name = object_name("Queue", virtualhost="default", name="q000")
     broker.do(lambda memory: memory.management.create(name, {"capacity_messages": 100}))
     producer = broker.do(lambda memory: memory.attach_producer("q000"))
-    told(client, "stop-producers/", **ALL, reason="incident 7")
-    told(client, "start-producers/", **ALL, reason="back to work", rate=50, step_ms=5000, halt=40)
+    answer_of(client, "stop-producers/", **ALL, reason="incident 7")
+    answer_of(client, "start-producers/", **ALL, reason="back to work", rate=50, step_ms=5000, halt=40)
     for _ in range(4):
         broker.do(lambda memory: (memory.advance(1000, step=100), memory.publish(producer, 20)))
     broker.do(lambda memory: memory.advance(1000, step=100))
     until(lambda: ((link.broker or {}).get("stops") or [{}])[0].get("halted"))
 
 
-def test_halted_staged_start_leaves_one_audit_row_of_the_system_that_refers_to_the_start(
-    broker: Broker, as_operator: APIClient
-) -> None:
+def test_halted_staged_start_has_one_audit_row_that_refers_to_the_start(broker: Broker, as_operator: APIClient) -> None:
     halted(broker, as_operator)
     start = AuditEntry.objects.get(operation="start-producers")
-    looks = HaltedStarts(lambda: [broker.link])
-    looks.look()
-    looks.look()
-    HaltedStarts(lambda: [broker.link]).look()  # after a restart
+    recorder = HaltedStarts(lambda: [broker.link])
+    recorder.check()
+    recorder.check()
+    HaltedStarts(lambda: [broker.link]).check()  # after a restart
     row = AuditEntry.objects.get(operation="staged-start-halted")
     assert (row.user, row.user_name, row.object, row.outcome) == (None, "(system)", "type=Broker", "done")
     assert re.search(r"halted: queue q000 is at \d\d%, above 40%", row.reason)
@@ -172,11 +168,11 @@ def test_halted_staged_start_is_a_condition_of_the_queue_that_halted_it(broker: 
     (found,) = as_operator.get("/api/v1/conditions/", {"kind": "halted-start"}).json()["results"]
     assert (found["object"], found["severity"]) == (queue("q000"), "trouble")
     assert re.search(r"\d\d%, above 40%", found["saw"])
-    told(as_operator, "start-producers/", **ALL, reason="slower")
+    answer_of(as_operator, "start-producers/", **ALL, reason="slower")
     until(lambda: not [c for c in broker.link.conditions() if c.finding.kind == "halted-start"])
 
 
-def told_by(client: APIClient) -> Any:
+def broker_attributes(client: APIClient) -> Any:
     return client.get("/api/v1/brokers/local/objects/type=Broker/").json()["attributes"]
 
 
@@ -198,7 +194,7 @@ def told_by(client: APIClient) -> Any:
         ({"scope": "type=Policy,virtualhost=default,pattern=a"}, "scope"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_its_name(
+def test_invalid_stop_is_refused_with_the_wrong_field(
     broker: Broker, as_operator: APIClient, body: dict[str, Any], field: str
 ) -> None:
     broker.connected()
@@ -209,10 +205,10 @@ def test_what_makes_no_sense_is_refused_by_its_name(
     assert not broker.do(lambda memory: memory.engine.stops)
 
 
-def test_viewer_may_preview_and_follow_but_not_stop_or_start(broker: Broker, as_viewer: APIClient) -> None:
+def test_viewer_can_preview_and_see_progress_but_not_stop_or_start(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
     broker.do(lambda memory: crowd(memory, 2, 1))
-    known(broker, 2)
+    wait_for_queues(broker, 2)
     assert post(as_viewer, "stop-producers/preview/", **ALL).status_code == 200
     assert post(as_viewer, "stop-producers/progress/", **ALL).status_code == 200
     for path in ("stop-producers/", "start-producers/"):
@@ -242,21 +238,21 @@ def test_all_brokers_are_stopped_in_one_call(broker: Broker, second: Broker, as_
     for each in (broker, second):
         each.do(lambda memory: crowd(memory, 2, 1))
     until(lambda: all(one.queue_count == 2 and all(r["producers"] for r in one.queues()) for one in links()))
-    preview = told(as_operator, "stop-producers/preview/", **ALL, brokers=["*"])
+    preview = answer_of(as_operator, "stop-producers/preview/", **ALL, brokers=["*"])
     assert (preview["queues"], preview["producers"]) == (4, 4)
-    answer = told(as_operator, "stop-producers/", **ALL, brokers=["*"], reason="everything")
+    answer = answer_of(as_operator, "stop-producers/", **ALL, brokers=["*"], reason="everything")
     assert (answer["queues"], answer["changed"]) == (4, True)
     assert [(each["broker"], each["changed"]) for each in answer["brokers"]] == [("local", True), ("other", True)]
     assert set(AuditEntry.objects.values_list("broker", flat=True)) == {"local", "other"}
 
 
-def test_broker_that_is_away_does_not_keep_the_others_from_it(
+def test_disconnected_broker_does_not_prevent_the_stop_at_others(
     broker: Broker, second: Broker, as_operator: APIClient
 ) -> None:
     broker.do(lambda memory: crowd(memory, 1, 1))
     second.do(lambda memory: memory.disconnect())
     until(lambda: not link("other").connected)
-    answer = told(as_operator, "stop-producers/", **ALL, brokers=["*"], reason="everything")
+    answer = answer_of(as_operator, "stop-producers/", **ALL, brokers=["*"], reason="everything")
     assert answer["queues"] == 1
     assert "error" in answer["brokers"][1]
     broker.lose()

@@ -1,4 +1,4 @@
-"""All policies of a broker as a YAML file: export it, tell how the broker differs from one, make the broker like it."""
+"""Export all policies of a broker as a YAML file, compare a broker with such a file, or apply the file."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from console.operations.policy_import import Difference, apply_file, difference,
 
 class Command(BaseCommand):
     help = (
-        "export: write all policies as YAML. diff FILE: tell what would change, and what that would do; ends with 1 if"
-        " anything differs. apply FILE: change it, object by object; ends with 1 if not all could be done."
+        "export: write all policies as YAML. diff FILE: show the differences and the impact of applying the file; exit"
+        " status 1 if there are any. apply FILE: apply the file, object by object; exit status 1 if any change failed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--broker", default="", help="slug of the broker (default: the first one)")
         actions = parser.add_subparsers(dest="action", required=True)
         export = actions.add_parser("export", help="write the file")
-        export.add_argument("file", nargs="?", default="-", help="where to (default: standard output)")
-        for name, says in (("diff", "dry run"), ("apply", "make the broker as the file says")):
-            action = actions.add_parser(name, help=says)
-            action.add_argument("file", help="the file; - for standard input")
+        export.add_argument("file", nargs="?", default="-", help="output file (default: standard output)")
+        for name, text in (("diff", "dry run"), ("apply", "apply the file")):
+            action = actions.add_parser(name, help=text)
+            action.add_argument("file", help="policy file; - for standard input")
             action.add_argument(
-                "--prune", action="store_true", help="unset what the file does not name, and remove other patterns"
+                "--prune", action="store_true", help="remove settings and delete patterns that are not in the file"
             )
-            action.add_argument("--json", action="store_true", help="for programs")
-        action.add_argument("--user", required=True, help="user of the console on whose behalf; needs the permission")
-        action.add_argument("--reason", default="", help="why; kept in the audit trail")
+            action.add_argument("--json", action="store_true", help="write JSON")
+        action.add_argument("--user", required=True, help="user of the console that has the permissions")
+        action.add_argument("--reason", default="", help="reason for the audit trail")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            self._act(link(options["broker"]), options)
-        except InvalidValue as wrong:
-            lines = [f"  {place}: {sentence}" for place, sentence in wrong.errors.items()]
-            raise CommandError("\n".join(["the file cannot be used:", *lines])) from None
+            self._run(link(options["broker"]), options)
+        except InvalidValue as invalid:
+            lines = [f"  {path}: {fault}" for path, fault in invalid.errors.items()]
+            raise CommandError("\n".join(["invalid policy file:", *lines])) from None
         except (AdminError, UnknownBroker, PermissionDenied, OSError, UnicodeDecodeError) as error:
             raise CommandError(str(error)) from None
         finally:
             close_links()
 
-    def _act(self, broker: BrokerLink, options: dict[str, Any]) -> None:
+    def _run(self, broker: BrokerLink, options: dict[str, Any]) -> None:
         if options["action"] == "export":
             self._export(broker, options)
             return
@@ -75,8 +75,8 @@ class Command(BaseCommand):
         if options["json"]:
             self._json(found, problems=problems, preview=preview)
         else:
-            self._tell(found, problems)
-            self._effects(preview)
+            self._show_difference(found, problems)
+            self._show_impact(preview)
         if found.changes or problems:
             sys.exit(1)
 
@@ -87,40 +87,42 @@ class Command(BaseCommand):
         found, applied = apply_file(Actor(user, "command line"), broker, text, **_given(options))
         failed = [each for each in applied if each.outcome != "done"]
         if options["json"]:
-            self._json(found, problems=dict(found.problems), applied=[each.shown() for each in applied])
+            self._json(found, problems=dict(found.problems), applied=[each.as_json() for each in applied])
         else:
             for each in applied:
                 self.stdout.write(f"{each.outcome}: {_line(each.change)}{f': {each.detail}' if each.detail else ''}")
             for sentence in found.problems.values():
                 self.stdout.write(f"! {sentence}")
-            self.stdout.write(f"{len(applied) - len(failed)} changed, {len(failed) + len(found.problems)} not.")
+            self.stdout.write(f"{len(applied) - len(failed)} changed, {len(failed) + len(found.problems)} failed.")
         if failed or found.problems:
             sys.exit(1)
 
-    def _tell(self, found: Difference, problems: dict[str, str]) -> None:
+    def _show_difference(self, found: Difference, problems: dict[str, str]) -> None:
         for change in found.changes:
             self.stdout.write(_line(change))
         for sentence in problems.values():
             self.stdout.write(f"! {sentence}")
         if found.left_alone:
-            self.stdout.write(f"{len(found.left_alone)} that the file does not name are left alone (--prune).")
+            self.stdout.write(
+                f"{len(found.left_alone)} objects with settings are not in the file and stay unchanged (--prune)."
+            )
         if not found.changes and not problems:
-            self.stdout.write("Nothing differs.")
+            self.stdout.write("No differences.")
 
-    def _effects(self, preview: dict[str, Any] | None) -> None:
+    def _show_impact(self, preview: dict[str, Any] | None) -> None:
         if preview and preview["changed"]:
             self.stdout.write(
-                "{changed} of {queues} queues get other values: {overfull} become overfull, {released} are released;"
-                " {held} producers are held, {freed} freed.".format(**preview)
+                "{changed} of {queues} queues affected: {overfull} become overfull, {released} resume;"
+                " {held} producers blocked, {freed} unblocked.".format(**preview)
             )
 
     def _json(self, found: Difference, **more: Any) -> None:
-        told = {
-            "changes": [change.shown() for change in found.changes],
+        document = {
+            "changes": [change.as_json() for change in found.changes],
             "left_alone": [str(name) for name in found.left_alone],
             **more,
         }
-        self.stdout.write(json.dumps(told, indent=2, default=str))
+        self.stdout.write(json.dumps(document, indent=2, default=str))
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
