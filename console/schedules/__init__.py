@@ -1,1 +1,2 @@
-"""Schedules: stop, start or a policy at a time of day, once or again and again, and put back at the end."""
+"""Schedules: stop or start producers or set policy fields at a time of day, once or repeatedly, and revert at the
+end."""

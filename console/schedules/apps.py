@@ -1,4 +1,4 @@
-"""The application of schedules."""
+"""Django application of schedules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Schedules as people change them: checked, permitted, audited. Who saves a schedule is whom it acts for.
+"""Changes to schedules: validated, authorized and audited. The user who saves a schedule becomes its owner.
 
-What is given has the types, and is in the ranges, of the serializers in `console/api/alerts_schema.py`; here is checked
-what depends on anything else."""
+The serializers in `console/api/alerts_schema.py` have already checked types and ranges; here follow the checks that
+depend on other data."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ from console.operations.console_changes import Change, console_change
 from console.operations.policies import FIELDS, SCOPES
 from console.operations.stops import Aim
 from console.permissions.rights import Need, Rights, Role, host_of, needed
-from console.schedules import carrying_out
-from console.schedules.carrying_out import rule_for
+from console.schedules import execution
+from console.schedules.execution import rule_for
 from console.schedules.models import Action, Run, RunState, Schedule
 from console.schedules.times import rule_of, upcoming
-from console.schedules.wakeups import let_sleep, wake
+from console.schedules.wakeups import cancel_wakeup, set_wakeup
 
-#: Minutes that a window may last: 31 days.
+#: Longest window, in minutes: 31 days.
 MOST_MINUTES = 31 * 24 * 60
 _CRON = ("minute", "hour", "days", "months", "weekdays")
 FIELDS_GIVEN = (
     "name", "broker", "action", "target", "pattern", "attributes", "reason", "zone", "once", *_CRON, "lasts", "paused"
 )  # fmt: skip
-#: What a schedule has that is not given.
+#: Default values of a schedule.
 SCHEDULE: dict[str, Any] = {of.name: of.get_default() for of in Schedule._meta.fields if of.name in FIELDS_GIVEN}
-#: Times that are told of a schedule.
+#: Next runs that are shown.
 AHEAD = 5
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    coming = [] if schedule.paused else upcoming(rule_for(schedule), timezone.now(), AHEAD)
+    """Return a schedule with its next runs and its open run, as the API has it."""
+    next_runs = [] if schedule.paused else upcoming(rule_for(schedule), timezone.now(), AHEAD)
     return {
         "id": schedule.pk,
         "version": schedule.version,
         **{field: getattr(schedule, field) for field in FIELDS_GIVEN},
         "user_name": schedule.user_name,
-        "upcoming": coming,
+        "upcoming": next_runs,
         "open_run": schedule.runs.filter(state__in=[RunState.OPEN, RunState.ENDING])
         .values_list("pk", flat=True)
         .first(),
@@ -64,7 +65,7 @@ def run_json(run: Run) -> dict[str, Any]:
 
 
 def create(by: Actor, given: Mapping[str, Any]) -> Schedule:
-    """Raises PermissionDenied, InvalidValue."""
+    """Create a schedule. Raises PermissionDenied, InvalidValue."""
     given = {**SCHEDULE, **given}
     about = {"slug": given["broker"], "virtualhost": _host(given["target"]), "reason": given["reason"]}
     with console_change(by, f"schedule {given['name']}", "create", **about) as this:
@@ -75,14 +76,15 @@ def create(by: Actor, given: Mapping[str, Any]) -> Schedule:
             with transaction.atomic():
                 schedule.save()
         except IntegrityError as error:
-            raise InvalidValue({"name": f"{schedule.name!r} is there already"}) from error
+            raise InvalidValue({"name": f"{schedule.name!r} already exists"}) from error
         this.after = _audited(schedule)
         _wake(schedule)
         return schedule
 
 
 def change(by: Actor, schedule: Schedule, given: Mapping[str, Any], version: int) -> Schedule:
-    """A window that is open goes on as it was begun. Raises PermissionDenied, InvalidValue, StaleVersion."""
+    """Change a schedule and return it; an open run is not affected. Raises PermissionDenied, InvalidValue,
+    StaleVersion, NotFound."""
     with _change(by, schedule, "update") as this:
         this.before = _audited(schedule)
         values = _checked(by, {**{field: getattr(schedule, field) for field in FIELDS_GIVEN}, **given})
@@ -93,12 +95,12 @@ def change(by: Actor, schedule: Schedule, given: Mapping[str, Any], version: int
             with transaction.atomic():
                 done = found.update(**values, **_acting(by), next=planned.next, version=F("version") + 1)
         except IntegrityError as error:
-            raise InvalidValue({"name": f"{planned.name!r} is there already"}) from error
+            raise InvalidValue({"name": f"{planned.name!r} already exists"}) from error
         if not done:
             now = Schedule.objects.filter(pk=schedule.pk).first()
             if now is None:
-                raise NotFound(f"{schedule.name} was removed")
-            raise StaleVersion(f"{schedule.name} was changed meanwhile: read it again", now.version)
+                raise NotFound(f"{schedule.name} has been deleted")
+            raise StaleVersion(f"{schedule.name} has changed since you read it: read it again", now.version)
         schedule = Schedule.objects.get(pk=schedule.pk)
         this.after = _audited(schedule)
         _wake(schedule)
@@ -106,9 +108,10 @@ def change(by: Actor, schedule: Schedule, given: Mapping[str, Any], version: int
 
 
 def pause(by: Actor, schedule: Schedule, paused: bool) -> Schedule:
-    """While it is paused nothing begins; an open window ends as it would. Who lets it go on is not whom it acts for."""
+    """Pause or resume a schedule. A paused schedule starts no runs; an open run still ends. The owner stays the same.
+    Raises PermissionDenied."""
     with _change(by, schedule, "pause" if paused else "go-on"):
-        # What was due meanwhile is not made up for.
+        # Runs that were due during the pause are skipped.
         _plan(schedule)
         Schedule.objects.filter(pk=schedule.pk).update(paused=paused, next=schedule.next, version=F("version") + 1)
         schedule = Schedule.objects.get(pk=schedule.pk)
@@ -117,31 +120,32 @@ def pause(by: Actor, schedule: Schedule, paused: bool) -> Schedule:
 
 
 def delete(by: Actor, schedule: Schedule) -> None:
-    """Raises PermissionDenied, InvalidValue while a window is open."""
+    """Delete a schedule; its runs stay in the history. Raises PermissionDenied, and InvalidValue while a run is
+    open."""
     with _change(by, schedule, "delete") as this:
         this.before = _audited(schedule)
         if schedule.runs.filter(state__in=[RunState.BEGINNING, RunState.OPEN, RunState.ENDING]).exists():
-            raise InvalidValue({"detail": "its window is open: end it first, so that what it set is put back"})
-        let_sleep(f"schedule {schedule.pk}")
+            raise InvalidValue({"detail": "a run is open: end it first, so that its change is reverted"})
+        cancel_wakeup(f"schedule {schedule.pk}")
         schedule.delete()
 
 
 def end_now(by: Actor, run: Run) -> Run:
-    """Put back now what a window has set; also one whose end was refused. Raises PermissionDenied, InvalidValue."""
+    """Revert the change of an open run, or of one whose revert failed, now. Raises PermissionDenied, InvalidValue."""
     with _change(by, run, "end-now") as this:
         if run.state != RunState.OPEN and not (run.state == RunState.FAILED and run.after is not None):
-            raise InvalidValue({"detail": f"it is {run.state}: there is nothing to put back"})
-        this.detail = carrying_out.carry_out(run.pk, by=by)
-        carrying_out.wake_for(run.pk)
+            raise InvalidValue({"detail": f"the run is {run.state}: there is nothing to revert"})
+        this.detail = execution.execute(run.pk, by=by)
+        execution.update_end_wakeup(run.pk)
     return Run.objects.get(pk=run.pk)
 
 
 def preview(given: Mapping[str, Any]) -> list[Any]:
-    """When it would be due. Raises InvalidValue."""
+    """Return the next runs of a schedule with these times. Raises InvalidValue."""
     return upcoming(_rule({**SCHEDULE, **given}), timezone.now(), AHEAD)
 
 
-# -- checking ---------------------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 def _acting(by: Actor) -> dict[str, Any]:
@@ -154,9 +158,9 @@ def _plan(schedule: Schedule) -> None:
 
 def _wake(schedule: Schedule) -> None:
     if schedule.next is None or schedule.paused:
-        let_sleep(f"schedule {schedule.pk}")
+        cancel_wakeup(f"schedule {schedule.pk}")
     else:
-        wake(f"schedule {schedule.pk}", schedule.next)
+        set_wakeup(f"schedule {schedule.pk}", schedule.next)
 
 
 def _audited(schedule: Schedule) -> dict[str, Any]:
@@ -164,7 +168,8 @@ def _audited(schedule: Schedule) -> dict[str, Any]:
 
 
 def need_of(action: str, target: ObjectName, attributes: Mapping[str, Any]) -> Need:
-    """What the action itself takes: who saves, pauses or ends a schedule must be able to do by hand what it does."""
+    """Return the permission that the action itself needs: to edit a schedule, a user must be permitted to do what it
+    does."""
     operation = "update" if action == Action.POLICY else f"{action}-producers"
     return needed(target, operation, attributes)
 
@@ -193,9 +198,9 @@ def _rule(given: Mapping[str, Any]) -> Any:
     try:
         return rule_of(texts.pop("zone"), **texts)
     except ValueError as error:
-        said = str(error)
-        field = "zone" if "time zone" in said else "once" if texts["once"] else "hour"
-        raise InvalidValue({field: said}) from None
+        message = str(error)
+        field = "zone" if "time zone" in message else "once" if texts["once"] else "hour"
+        raise InvalidValue({field: message}) from None
 
 
 def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,12 +209,12 @@ def _checked(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidValue({"name": fault})
     work = _checked_work(by, given)
     if work["action"] == Action.START and given["lasts"]:
-        raise InvalidValue({"lasts": "a start has no end: leave it at 0"})
+        raise InvalidValue({"lasts": "a start cannot be reverted: lasts must be 0"})
     return {**texts, **work, **_checked_times(given), "lasts": given["lasts"], "paused": given["paused"]}
 
 
 def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be done, and to what; the permission for it is checked."""
+    """Validate action and target, and check the permission for them."""
     try:
         broker = link(given["broker"])
     except UnknownBroker as error:
@@ -237,10 +242,10 @@ def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked_times(given: Mapping[str, Any]) -> dict[str, str]:
-    """When it is due; never, or in the past, is refused."""
+    """Validate the times. Refuses rules that never match, and single times in the past."""
     rule = _rule(given)
     if rule.once is None and not upcoming(rule, timezone.now(), 1):
-        raise InvalidValue({"hour": "that is never due: there is no such day"})
+        raise InvalidValue({"hour": "the rule never matches: there is no such day"})
     if rule.once is not None and not given["paused"] and not upcoming(rule, timezone.now(), 1):
         raise InvalidValue({"once": f"{given['once']} has passed"})
     return _texts(given, "zone", "once", *_CRON)
@@ -254,9 +259,9 @@ def _policy(target: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]
     if target.type not in SCOPES:
         raise InvalidValue({"target": f"a {target.type} has no flow-control policy: one of {', '.join(SCOPES)} has"})
     if not attributes:
-        raise InvalidValue({"attributes": "no field is given: name the ones to set"})
+        raise InvalidValue({"attributes": "no field is given: name those to set"})
     good, wrong = check_attributes(TYPES[target.type], attributes, creating=False)
-    wrong += [(field, f"{field} is no policy field") for field in good if field not in FIELDS]
+    wrong += [(field, f"{field} is not a policy field") for field in good if field not in FIELDS]
     if wrong:
         raise InvalidValue(dict(wrong))
     return good

@@ -1,7 +1,7 @@
-"""Schedules and their runs: what shall be done when, and what came of it.
+"""Schedules and their runs.
 
-A schedule tells a time of day in a zone (`times.py` reads it) and what to do then. Each time that it is due is a row,
-`Run`, which keeps what was to be done and what was before, so that its end does not depend on the schedule any more.
+A schedule has an action and its times in a time zone (`times.py`). Each time is a row, `Run`, with a copy of the action
+and the previous values, so that its end does not depend on the schedule.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Action(models.TextChoices):
 
 
 class RunState(models.TextChoices):
-    """BEGINNING: due, and not carried out yet. OPEN: a window that has begun. ENDING: its end is due. FAILED: given up,
-    or refused. MISSED: nobody was there in time."""
+    """BEGINNING: due, not executed yet. OPEN: executed, to be reverted at the end of its window. ENDING: the revert is
+    due. FAILED: refused, or failed for good. MISSED: no worker executed it in time."""
 
     BEGINNING = "beginning", "beginning"
     OPEN = "open", "open"
@@ -33,9 +33,9 @@ class RunState(models.TextChoices):
 
 
 class Schedule(models.Model):
-    """`target`: text of an object name, `pattern` narrows it for stops. `once`: a moment by the clock of `zone`; else
-    `minute` to `weekdays` are fields as of cron. `lasts`: minutes by that clock, 0: nothing is put back. `user`: who
-    acts, with the rights that they have then. `next`: when it is due, UTC; null: never again."""
+    """`target`: an object name as text; `pattern` restricts a stop to matching queues. `once`: local time in `zone`;
+    else `minute` to `weekdays` are cron fields. `lasts`: minutes of local time until the change is reverted, 0: never.
+    `user`: the owner, whose permissions apply at each run. `next`: next run, UTC; null: none."""
 
     name = models.CharField(max_length=100, unique=True)
     broker = models.CharField(max_length=64)
@@ -69,8 +69,8 @@ class Schedule(models.Model):
 
 
 class Run(LeasedRow):
-    """One time that a schedule was due. `before` and `after`: the fields that it set, as they were and as it left them.
-    `due`, `ends`: UTC. `retry_at`: when it may be tried; `lease_…`: a worker is at it (`console/leases/`)."""
+    """One run of a schedule. `before` and `after`: the fields that it set, with previous and new values. `due`, `ends`:
+    UTC. `retry_at`: time of the next attempt; `lease_…`: see `console/leases/`."""
 
     schedule = models.ForeignKey(Schedule, on_delete=models.SET_NULL, null=True, related_name="runs")
     schedule_name = models.CharField(max_length=100)

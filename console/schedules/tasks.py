@@ -1,4 +1,5 @@
-"""Schedules in the workers. Beat wakes them at the moment itself (`wakeups.py`); the sweep finds what was missed."""
+"""Celery tasks of schedules. Beat starts the sweep at the exact time (`wakeups.py`) and regularly, for missed
+wake-ups."""
 
 from __future__ import annotations
 
@@ -7,19 +8,19 @@ import datetime as dt
 from django.utils import timezone
 
 from console.celery import app, send
-from console.schedules import carrying_out
+from console.schedules import execution
 from console.schedules.models import Run
 
-#: How long runs that are over are kept; the audit trail keeps what they changed.
-KEPT = dt.timedelta(days=365)
+#: How long finished runs are retained; the audit trail retains their changes.
+RETENTION = dt.timedelta(days=365)
 
 
 @app.task(name="schedules.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
-    """Carry out whatever is due now; how much that is."""
+    """Create due runs and queue their execution. Return the number of queued runs."""
     now = timezone.now()
-    carrying_out.claim_due(now)
-    numbers = carrying_out.due_runs(now)
+    execution.create_due_runs(now)
+    numbers = execution.due_runs(now)
     for number in numbers:
         send(carry_out, number)
     return len(numbers)
@@ -27,13 +28,13 @@ def sweep() -> int:
 
 @app.task(name="schedules.carry_out")  # type: ignore[untyped-decorator]
 def carry_out(number: int) -> str:
-    """One attempt at a run."""
-    said = carrying_out.carry_out(number)
-    carrying_out.wake_for(number)
-    return said
+    """Attempt a run, and return the outcome."""
+    outcome = execution.execute(number)
+    execution.update_end_wakeup(number)
+    return outcome
 
 
 @app.task(name="schedules.forget")  # type: ignore[untyped-decorator]
 def forget() -> int:
-    """Drop runs that are kept no longer."""
-    return int(Run.objects.filter(finished__lt=timezone.now() - KEPT).delete()[0])
+    """Delete runs older than the retention period. Return the number of deleted rows."""
+    return int(Run.objects.filter(finished__lt=timezone.now() - RETENTION).delete()[0])

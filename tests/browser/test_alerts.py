@@ -16,7 +16,7 @@ from console.alerts import tasks
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import AllowedNetwork, Delivery
 from console.links.registry import links
-from console.schedules import carrying_out
+from console.schedules import execution
 from console.schedules.models import Schedule
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People
@@ -211,9 +211,9 @@ async def test_new_schedule_sets_fields_and_reverts_them_at_its_end(people: Peop
     def run_now() -> None:
         now = timezone.now()
         Schedule.objects.update(next=now)
-        carrying_out.claim_due(now)
-        for number in carrying_out.due_runs(now):
-            carrying_out.carry_out(number, now)
+        execution.create_due_runs(now)
+        for number in execution.due_runs(now):
+            execution.execute(number, now)
 
     def capacity() -> Any:
         return broker.do(lambda memory: memory.management.read(orders)["capacity_messages"])
@@ -222,7 +222,7 @@ async def test_new_schedule_sets_fields_and_reverts_them_at_its_end(people: Peop
     assert capacity() == 7
     await expect(page.locator("#runs")).to_contain_text("active")
     await row.get_by_role("button", name="End now").click()
-    await expect(page.locator("#runs")).to_contain_text("put back")
+    await expect(page.locator("#runs")).to_contain_text("reverted")
     assert capacity() == 100
     await row.get_by_role("button", name="Pause").click()
     await expect(row).to_contain_text("paused")

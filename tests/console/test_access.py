@@ -34,8 +34,8 @@ from console.links.link import BrokerLink
 from console.links.visibility import RestrictedLink
 from console.pages.urls import urlpatterns as page_patterns
 from console.permissions.rights import Grant, Role
-from console.schedules import carrying_out
 from console.schedules import editing as schedules
+from console.schedules import execution
 from console.schedules.models import Run, Schedule
 from console.selections.models import SavedSelection
 from tests.console.conftest import Broker, signed_in, until
@@ -82,7 +82,7 @@ def make_told(boss: Actor) -> None:
     night = {"name": f"{SECRET} night", "broker": "local", "action": "stop", "target": str(HIDDEN), "zone": "UTC"}
     schedule = schedules.create(boss, {**night, "hour": "3", "lasts": 60})
     Schedule.objects.update(next=now)
-    carrying_out.claim_due(now)
+    execution.create_due_runs(now)
     assert Run.objects.get().schedule == schedule
 
 

@@ -1,4 +1,4 @@
-"""When schedules are due: by the clock on the wall, also when that is changed."""
+"""Times of schedules: local times, also when daylight saving time begins and ends."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def due(after: str, count: int = 1, zone: str = "Europe/Paris", **fields: str) -
     return [moment.strftime("%Y-%m-%dT%H:%M") for moment in found]
 
 
-def test_every_evening_is_at_the_same_time_by_the_clock_in_winter_and_summer() -> None:
+def test_daily_time_is_local_time_in_winter_and_summer() -> None:
     assert due("2027-01-10T00:00", hour="22") == ["2027-01-10T21:00"]
     assert due("2027-07-10T00:00", hour="22") == ["2027-07-10T20:00"]
 
 
-def test_a_time_that_is_left_out_in_spring_is_due_when_the_clocks_go_on() -> None:
+def test_time_in_a_skipped_hour_runs_at_the_change() -> None:
     # On 28 March 2027 the clock in Paris goes from 2:00 to 3:00, at 1:00 UTC.
     assert due("2027-03-27T12:00", 3, hour="2", minute="30") == [
         "2027-03-28T01:00",
@@ -35,12 +35,12 @@ def test_a_time_that_is_left_out_in_spring_is_due_when_the_clocks_go_on() -> Non
     ]
 
 
-def test_a_time_that_comes_twice_in_autumn_is_due_the_first_time_only() -> None:
+def test_time_in_a_repeated_hour_runs_once() -> None:
     # On 31 October 2027 the clock goes from 3:00 back to 2:00, at 1:00 UTC.
     assert due("2027-10-30T12:00", 2, hour="2", minute="30") == ["2027-10-31T00:30", "2027-11-01T01:30"]
 
 
-def test_two_times_in_the_hour_that_is_left_out_are_due_once() -> None:
+def test_two_times_in_a_skipped_hour_run_once() -> None:
     assert due("2027-03-27T12:00", 2, hour="2", minute="10,50") == ["2027-03-28T01:00", "2027-03-29T00:10"]
 
 
@@ -57,7 +57,7 @@ def test_two_times_in_the_hour_that_is_left_out_are_due_once() -> None:
     ],
     ids=str,
 )
-def test_fields_of_cron_and_single_times(fields: dict[str, str], expected: list[str]) -> None:
+def test_cron_fields_and_single_times(fields: dict[str, str], expected: list[str]) -> None:
     assert due("2027-01-01T00:00", 2, zone="UTC", **fields) == expected
 
 
@@ -75,15 +75,13 @@ def test_fields_of_cron_and_single_times(fields: dict[str, str], expected: list[
     ],
     ids=str,
 )
-def test_with_days_and_weekdays_both_set_either_is_enough_as_in_cron(
-    fields: dict[str, str], expected: list[str]
-) -> None:
+def test_days_or_weekdays_match_if_both_are_set(fields: dict[str, str], expected: list[str]) -> None:
     found = due("2026-12-31T23:59", 12, zone="UTC", hour="0", **fields)
     assert [moment[8:10] for moment in found if moment.startswith("2027-01")] == expected
 
 
-def test_either_day_is_by_the_clock_of_the_zone_also_when_it_is_changed() -> None:
-    # Sunday, 28 March 2027: 2:30 is left out in Paris. The 30th is a Tuesday.
+def test_days_and_weekdays_are_local_across_a_change() -> None:
+    # Sunday, 28 March 2027: 2:30 is skipped in Paris. The 30th is a Tuesday.
     assert due("2027-03-27T12:00", 3, hour="2", minute="30", days="30", weekdays="sun") == [
         "2027-03-28T01:00",
         "2027-03-30T00:30",
@@ -91,7 +89,7 @@ def test_either_day_is_by_the_clock_of_the_zone_also_when_it_is_changed() -> Non
     ]
 
 
-def test_what_is_due_now_is_not_due_after_now() -> None:
+def test_next_time_is_after_the_given_time() -> None:
     rule = rule_of("UTC", hour="8")
     assert next_due(rule, utc("2027-01-01T08:00")) == utc("2027-01-02T08:00")
 
@@ -104,11 +102,11 @@ def test_what_is_due_now_is_not_due_after_now() -> None:
         ("2027-10-30T20:00", "2027-10-31T05:00"),  # of nine
     ],
 )
-def test_a_window_lasts_by_the_clock_on_the_wall(begin: str, end: str) -> None:
+def test_length_of_a_window_is_local_time(begin: str, end: str) -> None:
     assert end_of(utc(begin), 8 * 60, PARIS) == utc(end)
 
 
-def test_a_short_window_across_the_change_still_has_an_end_after_its_beginning() -> None:
+def test_short_window_across_a_change_ends_after_its_start() -> None:
     assert end_of(utc("2027-10-31T01:50"), 5, PARIS) > utc("2027-10-31T01:50")
 
 
@@ -122,13 +120,13 @@ def test_a_short_window_across_the_change_still_has_an_end_after_its_beginning()
     ],
     ids=str,
 )
-def test_what_cannot_be_read_is_refused_with_its_text(fields: dict[str, str]) -> None:
+def test_invalid_field_is_quoted_in_the_error(fields: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"Mars/Olympus|tomorrow|25|x"):
         rule_of(**fields)
 
 
 @pytest.mark.parametrize("once", ["9999-12-31T23:59", "0001-01-01T00:00", "1969-12-31T23:59", "2110-01-01T00:00"])
 @pytest.mark.parametrize("zone", ["Pacific/Honolulu", "Pacific/Kiritimati", "UTC"])
-def test_moment_that_a_zone_may_have_no_date_for_is_refused(once: str, zone: str) -> None:
-    with pytest.raises(ValueError, match="is not a moment from 1970 to 2109"):
+def test_time_outside_the_supported_years_is_refused(once: str, zone: str) -> None:
+    with pytest.raises(ValueError, match="is not a time from 1970 to 2109"):
         rule_of(zone, once=once)
