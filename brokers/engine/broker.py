@@ -1,7 +1,7 @@
-"""The broker put together: its registry, its services and how they know each other; and what the server drives it by.
+"""The broker, composed of its registry and services; and the methods that the server calls.
 
-Refusals that a client can cause by what it sends are raised as the errors of `brokers.admin`, since the management
-node and the links both answer with them. What must survive a restart is left in `turn.records`, record by record.
+Errors that a client can cause are raised as the errors of `brokers.admin`, since both the management node and the links
+answer with them. What must survive a restart is left in `turn.records`, record by record.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Broker:
         self._expose(registry)
 
     def _compose(self, turn: Turn, registry: Registry, stores: Stores | None) -> None:
-        """Each service takes what stands above it."""
+        """Create the services; each depends on earlier ones only."""
         self.stores = OpenStores(stores)
         turn.temp = self.stores.open_temp
         self.agenda = agenda = Agenda[Queue](turn)
@@ -117,7 +117,7 @@ class Broker:
         )
 
     def _expose(self, registry: Registry) -> None:
-        """What the server and the protocol layer use most, under the broker's own name and without a call between."""
+        """Offer what the server and the protocol layer use most as attributes of the broker, without an extra call."""
         self.virtualhosts = registry.virtualhosts
         self.connections = registry.connections
         self.producers = registry.producers

@@ -1,8 +1,8 @@
-"""What the engine asks of others: of the protocol layer's links and connections, and of the stores of messages.
+"""The Protocols that the engine requires: of the protocol layer's links and connections, and of message stores.
 
-The engine leaves effects that carry these ports; its driver carries the effects out (`flow/turn.py`). A change of a
-store is buffered and has a ticket: it is safe once the broker has heard so of its ticket (`Broker.committed`); tickets
-of one store ascend.
+The engine leaves effects that carry these ports; its driver performs them (`flow/turn.py`). A change of a store is
+buffered and has a ticket: it is safe once the store has confirmed the ticket (`Broker.committed`); tickets of one store
+ascend.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class ProducerPort(LinkPort, Protocol):
     """The protocol layer's end of a producer's link."""
 
     def sync_credit(self) -> None:
-        """The producer's credit is another than its client knows."""
+        """Send the client the producer's present credit."""
         ...
 
     def drain(self) -> None:
-        """Ask the client to use or give back its credit at once."""
+        """Request that the client uses or returns its credit at once."""
         ...
 
     def settle(self, count: int, outcome: Outcome) -> None:
-        """The oldest `count` of the producer's unsettled deliveries have their outcome."""
+        """Settle the oldest `count` unsettled deliveries of the producer with this outcome."""
         ...
 
 
@@ -49,11 +49,11 @@ class ConsumerPort(LinkPort, Protocol):
         ...
 
     def confirm(self, count: int) -> None:
-        """The oldest `count` settlements that the consumer waits to have confirmed are safe."""
+        """Confirm the oldest `count` settlements of the consumer."""
         ...
 
     def settle_discharged(self, acknowledgement: Any) -> None:
-        """The transaction of an acknowledgement that the client has not settled is over."""
+        """Settle an acknowledgement whose transaction has ended, and that the client has not settled."""
         ...
 
 
@@ -69,13 +69,13 @@ class TransactionPort(Protocol):
     """The protocol layer's link that declared a transaction."""
 
     def discharged(self, transaction: Any) -> None:
-        """The transaction is over. Acknowledgements in it that were not settled are settled now, or their consumers'
-        again."""
+        """Report that the transaction has ended. Its unsettled acknowledgements are settled after a commit, and void
+        after a rollback."""
         ...
 
 
 class LinkConnection(Protocol):
-    """The connection of a link, as its producer or consumer knows it."""
+    """The connection of a producer or consumer."""
 
     @property
     def virtualhost(self) -> str: ...
@@ -88,11 +88,11 @@ class LinkConnection(Protocol):
 
     @property
     def client(self) -> str:
-        """For people: who, from which container, from where."""
+        """The user, container and address, for people."""
         ...
 
     def forget(self, link: Any) -> None:
-        """The link has ended."""
+        """Remove a link that has ended."""
         ...
 
 
@@ -103,7 +103,7 @@ class ProducerConnection(LinkConnection, Protocol):
 
     @property
     def subject(self) -> str:
-        """What the broker log calls the connection."""
+        """The connection's name in the broker log."""
         ...
 
 
@@ -121,9 +121,9 @@ Place = tuple[int, int]
 
 
 class Store(Protocol):
-    """Queues and messages are known by their numbers. `used_bytes`: what the store takes on disk, as last measured.
-    `pending_bytes`: what the messages put since then will take, as far as that can be foretold. `full`: it has refused
-    messages for want of room, and there has not been enough since."""
+    """Queues and messages are identified by numbers. `used_bytes`: size on disk, as last measured. `pending_bytes`: the
+    estimated size of messages put since then. `full`: it has refused messages because the disk is full, and there has
+    not been enough room since."""
 
     @property
     def used_bytes(self) -> int: ...
@@ -135,11 +135,11 @@ class Store(Protocol):
     def full(self) -> bool: ...
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
-        """`expires`: ms, 0 for never."""
+        """Buffer a message. `expires`: ms, 0 for never. Return the ticket."""
         ...
 
     def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
-        """A stored message becomes another queue's, with another body. It is a change: never refused."""
+        """Buffer the move of a stored message to another queue, with another body. Never refused. Return the ticket."""
         ...
 
     def remove(self, queue: int, number: int) -> int: ...
@@ -149,18 +149,17 @@ class Store(Protocol):
     def drop_queue(self, queue: int) -> int: ...
 
     def name_queue(self, queue: int, name: str) -> None:
-        """What the queue is called, for when the configuration is lost."""
+        """Record the queue's name, for a recovery without the configuration."""
         ...
 
     def begin(self, transaction: int) -> int:
-        """What is buffered from now until `end` is written whole or not at all, whatever else the store must refuse.
-        Returns the ticket."""
+        """Begin a group: the changes buffered until `end` are written all or none. Return the ticket."""
         ...
 
     def end(self) -> None: ...
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:
-        """Bodies by number; None if the store cannot be read now."""
+        """Return bodies by number; None if the store cannot be read now."""
         ...
 
 
@@ -168,13 +167,14 @@ class Stores(Protocol):
     """The store of each virtual host, by its name."""
 
     def open(self, virtualhost: str) -> Store:
-        """Its store, created if need be. Raises `brokers.admin.AdminError` if it cannot be used."""
+        """Return the store of a virtual host, created if necessary. Raises `brokers.admin.AdminError` if it cannot be
+        used."""
         ...
 
     def open_temp(self) -> Store:
-        """The broker's temp store, empty when it is first opened; the same one again later. Raises AdminError."""
+        """Return the broker's temp store, which is emptied when it is first opened. Raises AdminError."""
         ...
 
     def drop(self, virtualhost: str) -> None:
-        """The virtual host is gone, and its messages with it."""
+        """Delete the store of a deleted virtual host."""
         ...

@@ -75,7 +75,7 @@ def test_an_address_that_has_gone_is_refused_and_not_created_again(broker: Broke
             sender.close()
             with pytest.raises((LinkDetached, SendException)):
                 late.send(Message(body="late"))
-            with pytest.raises(LinkDetached, match="what is temporary goes with the link"):
+            with pytest.raises(LinkDetached, match="temporary queues and topics are deleted with the link"):
                 other.create_receiver(address)
             with pytest.raises(SendException):
                 held.send(Message(address=address, body="late"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.broker import Broker
-from brokers.engine.registry.exchange import REMEMBERED, Exchange, Topic
+from brokers.engine.registry.exchange import MOST_CACHED, Exchange, Topic
 from tests.engine.simulation import START, Simulation
 
 KINDS = ("direct", "topic", "fanout")
@@ -92,9 +92,9 @@ def test_routes_of_keys_that_clients_invent_are_remembered_up_to_a_bound():
     exchange.bind(queue, "a.#")
     router = exchange.router
     assert isinstance(router, Topic)
-    for n in range(REMEMBERED + 100):
+    for n in range(MOST_CACHED + 100):
         assert exchange.route(f"a.{n}") == (queue,)
-    assert len(router._routes) <= REMEMBERED
+    assert len(router._routes) <= MOST_CACHED
 
 
 # -- bindings at work ------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def test_the_shortage_begins_with_the_message_that_exceeds_the_limit_and_not_by_
     assert simulation.kinds()[-2:] == ["limit-exceeded", "producer-blocked"]
 
 
-@pytest.mark.domain("4 what waits outside uses memory")
+@pytest.mark.domain("4 parked messages use memory")
 def test_what_waits_outside_a_full_queue_is_memory() -> None:
     simulation = Simulation()
     queue = simulation.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=60_000)
@@ -130,7 +130,7 @@ def test_what_waits_outside_a_full_queue_is_memory() -> None:
     assert simulation.broker.shortages.used(Resource.MEMORY) == 3_000
 
 
-@pytest.mark.domain("4 what waits outside uses memory")
+@pytest.mark.domain("4 parked messages use memory")
 def test_what_waits_for_a_fan_out_is_memory_and_bound_by_its_limit() -> None:
     simulation = Simulation()
     simulation.broker.shortages.set_limits({"memory_limit": 50_000})

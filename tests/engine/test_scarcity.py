@@ -80,7 +80,7 @@ def reasons(sender: Sender) -> list[str]:
     return list(sender.producer.reasons)
 
 
-@pytest.mark.domain("4 what each limit holds")
+@pytest.mark.domain("4 what each limit counts")
 @pytest.mark.parametrize(
     ("short", "blocked"), [("memory", {"transient"}), ("store", {"persistent"}), ("temp", {"spooled"})]
 )
@@ -111,7 +111,7 @@ def test_a_limit_blocks_the_producers_of_what_it_is_for_and_no_others(short: str
         assert simulation.say(sender, *[body] * 3) is not Verdict.NO_CREDIT
 
 
-@pytest.mark.domain("4 what each limit holds")
+@pytest.mark.domain("4 what each limit counts")
 def test_one_that_has_sent_nothing_yet_shows_with_one_message_what_it_is() -> None:
     simulation = Scarce()
     kept = simulation.durable("kept")

@@ -516,7 +516,7 @@ def test_a_transaction_that_holds_messages_idly_is_rolled_back_and_its_client_to
     broker.engine.turn.now += 1
     broker.engine.transactions.sweep()
     broker._end_turn()
-    assert transaction.fault == (TIMED_OUT, "nothing was done in the transaction for 1,000 ms")
+    assert transaction.fault == (TIMED_OUT, "the transaction was idle for 1,000 ms")
     assert queue.gate.depth_messages == 0
     assert "CON-1011 : Idle Transaction : 1,000 ms" in broker._events[-1].text
     assert empty.state is State.OPEN, "it holds nothing"

@@ -387,8 +387,8 @@ def test_requests_are_answered_through_temporary_queues_and_topics(jms: Peer, br
     assert len(set(seen["names"])) == 3
     assert all(re.fullmatch("temporary-queue\\.[0-9a-f]{32}", name) for name in seen["names"])
     assert seen["topic"] == [["to all"], ["to all"]]
-    assert "only the connection that it was made for may consume from it" in seen["foreign"]
-    assert "what is temporary goes with the link that it was made for" in seen["late"]
+    assert "only the connection that created it may consume from it" in seen["foreign"]
+    assert "temporary queues and topics are deleted with the link that created them" in seen["late"]
     assert "refused" not in seen
     broker.until(lambda s: not s.broker.connections, "the client has gone")
     assert broker.look(lambda s: [q.name for q in s.broker.queues()]) == ["orders"]

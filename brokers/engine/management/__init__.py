@@ -1,1 +1,1 @@
-"""The managed objects of a broker at work: found, read, changed and called by their names."""
+"""Management: the managed objects of a broker, queried, read, changed and called by name."""

@@ -1,4 +1,4 @@
-"""What new limits would do to one queue: its state, the producers it would block, the messages it would drop."""
+"""The impact of new limits on one queue: its state, its blocked producers and dropped messages."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from brokers.engine.values.policy import FIELDS, Setting
 
 @dataclass(frozen=True, slots=True)
 class QueueImpact:
-    """What would happen to one queue. `changes`: field -> its setting before and after; `blocked`: producers that would
-    be blocked; `dropped`: messages that would be dropped."""
+    """The impact on one queue. `changes`: field -> its setting before and after; `blocked`: producers that would be
+    blocked; `dropped`: messages that would be dropped."""
 
     queue: Queue
     limits: Limits
@@ -46,12 +46,12 @@ class QueueImpact:
 
     @property
     def weight(self) -> tuple[bool, int, int, int]:
-        """The larger the impact, the higher."""
-        touched = (
+        """A sort key: the larger the impact, the higher."""
+        affected = (
             self.becomes_overfull or self.is_unblocked or bool(self.newly_blocked or self.unblocked or self.dropped)
         )
         return (
-            touched,
+            affected,
             self.newly_blocked + self.unblocked,
             self.queue.gate.producer_count,
             self.queue.gate.depth_messages,
@@ -59,7 +59,7 @@ class QueueImpact:
 
 
 def impact(queue: Queue, found: Mapping[str, Setting], limits: Limits) -> QueueImpact:
-    """What happens to the queue when these settings and limits take effect."""
+    """Return the impact of these settings and limits on a queue."""
     before = queue.gate.settings
     changes = {f: (before[f], found[f]) for f in FIELDS if before[f].value != found[f].value}
     overfull, dropped = queue.gate.state.overfull, 0
@@ -73,11 +73,11 @@ def impact(queue: Queue, found: Mapping[str, Setting], limits: Limits) -> QueueI
 
 
 def _after(queue: Queue, limits: Limits) -> tuple[bool, int]:
-    """(whether it would be overfull, messages that it would drop) as soon as these limits apply."""
+    """Return (whether the queue would be overfull, messages that it would drop) with these limits."""
     if limits.ring:
         return False, _excess(queue, limits)
-    seen = table.measure(limits, queue.gate.depth_bytes, queue.gate.depth_messages)
-    return queue.gate.state.overfull if seen is None else seen is Input.ABOVE_STOP, 0
+    level = table.measure(limits, queue.gate.depth_bytes, queue.gate.depth_messages)
+    return queue.gate.state.overfull if level is None else level is Input.ABOVE_STOP, 0
 
 
 def _state(queue: Queue, *, overfull: bool) -> State:
@@ -87,7 +87,7 @@ def _state(queue: Queue, *, overfull: bool) -> State:
 
 
 def _excess(queue: Queue, limits: Limits) -> int:
-    """About how many messages are above the limits of a ring; what consumers have unacknowledged is not dropped."""
+    """Estimate how many messages are above the limits of a ring; acquired messages are not dropped."""
     messages = queue.gate.depth_messages - queue.gate.uncommitted_messages
     above = max(0, messages - limits.stop_messages)
     over = queue.gate.depth_bytes - queue.gate.uncommitted_bytes - limits.stop_bytes
@@ -97,13 +97,13 @@ def _excess(queue: Queue, limits: Limits) -> int:
 
 
 def _size(queue: Queue) -> float:
-    """Bytes of a usual message of the queue."""
+    """Return the mean size of the queue's messages in bytes, or a recent size if it is empty."""
     mean = queue.gate.depth_bytes / queue.gate.depth_messages if queue.gate.depth_messages else 0
     return mean or queue.gate.ledger.recent or queue.gate.ledger.largest or 1
 
 
 def describe_impact(impact: QueueImpact) -> dict[str, Any]:
-    """As `preview-change` answers it."""
+    """Return the impact as in the answer of `preview-change`."""
     queue = impact.queue
     return {
         "object": str(queue.object_name),
@@ -143,7 +143,7 @@ def _describe_side(queue: Queue, limits: Limits, state: State, blocked: int) -> 
 
 
 def _full_in(queue: Queue, messages: int | None, octets: int | None) -> int | None:
-    """Ms until one of the two is used up at the rates of the last second; None: not while they last."""
+    """Return the ms until the free capacity is used up at the rates of the last second; None if it is not."""
     growth = queue.rate_in - queue.rate_out
     if growth <= 0:
         return None

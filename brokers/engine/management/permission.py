@@ -1,7 +1,7 @@
-"""Management as one user may use it: who manages some virtual hosts sees and changes these, and nothing else.
+"""Management with the permissions of one user, who sees and changes only the virtual hosts that it manages.
 
-What belongs to no virtual host (the broker, its users, and which virtual hosts there are) is for administrators. A
-refusal says the same whether the object exists or not.
+Objects outside virtual hosts (the broker, its users, the list of virtual hosts) are for administrators. A refusal is
+the same whether the object exists or not.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from brokers.model import TYPES, ObjectName
 
 
 def virtualhost_of(name: ObjectName) -> str:
-    """The virtual host that an object belongs to; "" for the broker's own."""
+    """Return the virtual host that an object belongs to; "" for objects of the broker."""
     return name["name"] if name.type == "VirtualHost" else name.get("virtualhost")
 
 
 class ManagementAs:
-    """See the module. `user`: the connection's; `actor`, below: on whose behalf the change is said to be made."""
+    """See the module. `user`: of the connection; `actor` of a method: the author of the change."""
 
     def __init__(self, management: Management, user: str, rights: Rights) -> None:
         self.management = management
@@ -32,13 +32,13 @@ class ManagementAs:
         self._need(name)
         return self.management.read(name)
 
-    def query(self, type_name: str, **asked: Any) -> Page:
+    def query(self, type_name: str, **criteria: Any) -> Page:
         declared = TYPES.get(type_name)
         if declared is not None and not self.rights.administrator:
             if "virtualhost" not in declared.keys and type_name != "VirtualHost":
                 raise self._refused(f"objects of type {type_name}")
-            return self.management.query(type_name, **asked, visible=self.may_see)
-        return self.management.query(type_name, **asked)
+            return self.management.query(type_name, **criteria, visible=self.may_see)
+        return self.management.query(type_name, **criteria)
 
     def create(self, name: ObjectName, attributes: Mapping[str, Any], actor: str) -> ManagedObject:
         self._need_to_make(name)
@@ -64,7 +64,7 @@ class ManagementAs:
             raise self._refused(str(name))
 
     def _need_to_make(self, name: ObjectName) -> None:
-        """To create or delete it: which virtual hosts there are is the broker's matter."""
+        """Raise NotAllowed unless the user may create or delete the object; virtual hosts need an administrator."""
         if name.type == "VirtualHost" and not self.rights.administrator:
             raise self._refused(f"{name} as a whole")
         self._need(name)

@@ -1,4 +1,4 @@
-"""The changes of policies that a preview is asked for, read and checked: they come from a wire and may be anything."""
+"""Parsing and validation of the policy changes in a preview request, which are untrusted input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ WITH_POLICY = ("Broker", "VirtualHost", "Exchange", "Policy", "Queue")
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """`action`: update, or for a Policy also create or delete. `version`: what the object must be at; None: any."""
+    """`action`: update, or for a Policy also create or delete. `version`: the version the object must have; None:
+    any."""
 
     name: ObjectName
     action: str
@@ -24,8 +25,8 @@ class PolicyChange:
     version: int | None
 
     def checked_attributes(self, *, only_one: bool) -> dict[str, Any]:
-        """In their canonical form. `only_one`: no other change is previewed, so a refusal need not name the object.
-        Raises InvalidValue."""
+        """Return the attributes in canonical form. `only_one`: there is no other change, so an error need not name the
+        object. Raises InvalidValue."""
         name = self.name
         good, wrong = check_attributes(TYPES[name.type], self.attributes, creating=False)
         known = (*FIELDS, "priority") if name.type == "Policy" else FIELDS
@@ -36,7 +37,7 @@ class PolicyChange:
 
 
 def one_per_object(change: Any) -> Iterator[Any]:
-    """A change may name several objects with their versions: one change for each. Raises InvalidValue."""
+    """Yield one change per object of a change, which may have several objects with versions. Raises InvalidValue."""
     objects = change.get("objects") if isinstance(change, Mapping) else None
     if objects is None:
         yield change
@@ -51,7 +52,7 @@ def one_per_object(change: Any) -> Iterator[Any]:
 
 
 def read_change(change: Any) -> PolicyChange:
-    """Raises InvalidValue, NotAllowed for an object without a policy."""
+    """Parse a change. Raises InvalidValue, or NotAllowed for an object without a policy."""
     if not isinstance(change, Mapping):
         raise InvalidValue({"changes": f"changes has {change!r}: each must be a map with an object"})
     unknown = [key for key in change if key not in ("object", "action", "attributes", "version")]

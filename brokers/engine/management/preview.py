@@ -1,8 +1,8 @@
-"""What changes of policies would do: worked out beside the running broker, nothing applied.
+"""The impact preview of policy changes, computed without applying anything.
 
-The changes are laid over what is set now, all together; each queue that inherits from one of them is settled again, by
-the rules that would apply them (`services/enforcement.py`, `gate.set_limits`), and compared with what it is. What the
-changes would be refused for is refused here, in the same words.
+The changes form an overlay on the present settings. For each queue that inherits from one of them, the effective values
+are resolved with the overlay, by the same rules as for real changes (`services/enforcement.py`, `gate.set_limits`), and
+compared with the present ones. Changes that would be refused are refused here with the same errors.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from brokers.model.policy_operations import MOST_CHANGES, MOST_QUEUES
 
 @dataclass(slots=True)
 class Overlay:
-    """What would be set, where that differs from what is. `policies`: virtual host -> pattern -> its policy, if any."""
+    """The settings after the changes, where they differ. `policies`: virtual host -> pattern -> its policy, None if
+    deleted."""
 
     broker: Fields | None = None
     hosts: dict[str, Fields] = field(default_factory=dict)
     exchanges: dict[Exchange, Fields] = field(default_factory=dict)
     policies: dict[str, dict[str, Policy | None]] = field(default_factory=dict)
     own: dict[Queue, Fields] = field(default_factory=dict)
-    only_one: bool = True  # it is one change: a refusal need not name its object
+    only_one: bool = True  # there is one change: an error need not name its object
 
 
 class Preview:
@@ -43,9 +44,8 @@ class Preview:
         self.broker = broker
 
     def preview(self, changes: Iterable[Any], largest: int, *, one_by_one: bool = False) -> dict[str, Any]:
-        """The answer of the operation `preview-change`, with the `largest` impacts in full. `one_by_one`: a queue whose
-        own change is refused is listed, and the others are previewed all the same. Raises what the changes would be
-        refused for; of several changes that are refused it names one."""
+        """Return the answer of the operation `preview-change`, with the `largest` impacts in full. `one_by_one`: queues
+        whose own change is refused are listed instead of raised. Raises the error of the first refused change."""
         single = [each for change in changes for each in one_per_object(change)]
         if len(single) > MOST_CHANGES:
             raise InvalidValue({"changes": f"changes are {len(single):,}: {MOST_CHANGES:,} at most can be previewed"})
@@ -77,7 +77,7 @@ class Preview:
     # -- the changes --------------------------------------------------------------------------------------------
 
     def _plan(self, overlay: Overlay, change: PolicyChange) -> int | None:
-        """Add a change to the overlay. The version of its object now; None: it would be created."""
+        """Add a change to the overlay. Return the present version of its object; None: it would be created."""
         name = change.name
         if name.type == "Policy":
             return self._plan_policy(overlay, change)
@@ -121,21 +121,21 @@ class Preview:
         return None if change.action == "create" or before is None else before.version
 
     def _planned(self, overlay: Overlay, virtualhost: str, pattern: str) -> Policy | None:
-        """The destination policy there would be after the changes so far."""
+        """Return the destination policy after the changes so far."""
         planned = overlay.policies.get(virtualhost, {})
         if pattern in planned:
             return planned[pattern]
         host = self.broker.virtualhosts.get(virtualhost)
         return host.policies.by_pattern.get(pattern) if host else None
 
-    # -- what would be set --------------------------------------------------------------------------------------
+    # -- effective values with the overlay ----------------------------------------------------------------------
 
     def _around(self, overlay: Overlay, host: VirtualHost) -> Layers:
         broker = fields(self.broker.registry.defaults) if overlay.broker is None else overlay.broker
         return Layers(virtualhost=overlay.hosts.get(host.name, fields(host.defaults)), broker=broker)
 
     def _check_inheritance(self, overlay: Overlay) -> None:
-        """What later queues would inherit must not contradict itself either."""
+        """Refuse settings that are contradictory for future queues. Raises InvalidValue."""
         effective = self.broker.enforcement.effective
         if overlay.broker is not None:
             effective(Layers(broker=overlay.broker))
@@ -155,29 +155,29 @@ class Preview:
                     who = "" if exchange in overlay.exchanges else f"{exchange.origin} of virtual host {host.name}"
                     effective(around._replace(exchanges=((exchange.origin, own),)), who)
 
-    def _concerned(self, overlay: Overlay) -> Iterator[Queue]:
-        """Every queue that looks at what is changed, once."""
+    def _affected(self, overlay: Overlay) -> Iterator[Queue]:
+        """Yield each queue that inherits from a changed object, once."""
         if overlay.broker is not None:
             yield from self.broker.queues()
             return
-        seen: dict[Queue, None] = {}
+        found: dict[Queue, None] = {}
         for name in overlay.hosts:
-            seen.update(dict.fromkeys(self.broker.virtualhosts[name].queues.values()))
+            found.update(dict.fromkeys(self.broker.virtualhosts[name].queues.values()))
         for name, planned in overlay.policies.items():
             host = self.broker.virtualhosts[name]
             for pattern in planned:
-                seen.update(dict.fromkeys(host.queues[queue] for queue in host.policies.covered(pattern)))
+                found.update(dict.fromkeys(host.queues[queue] for queue in host.policies.covered(pattern)))
         for exchange in overlay.exchanges:
-            seen.update(dict.fromkeys(exchange.bindings))
-        seen.update(dict.fromkeys(overlay.own))
-        yield from seen
+            found.update(dict.fromkeys(exchange.bindings))
+        found.update(dict.fromkeys(overlay.own))
+        yield from found
 
     def _impacts(self, overlay: Overlay, *, one_by_one: bool) -> tuple[list[QueueImpact], list[tuple[str, str]]]:
-        """(what would happen to each queue; object and sentence of those that refuse their own change)."""
+        """Return (the impacts on all affected queues; (object, error) of queues whose own change is refused)."""
         enforcement, hosts = self.broker.enforcement, self.broker.virtualhosts
         policies = {name: hosts[name].policies.with_changes(planned) for name, planned in overlay.policies.items()}
         impacts, refusals = list[QueueImpact](), list[tuple[str, str]]()
-        for queue in self._concerned(overlay):
+        for queue in self._affected(overlay):
             host = hosts[queue.virtualhost]
             layers = self._layers(overlay, host, queue, policies.get(host.name))
             own = queue in overlay.own
@@ -205,7 +205,7 @@ class Preview:
 
 
 def _checked(overlay: Overlay, change: PolicyChange, version: int) -> dict[str, Any]:
-    """The change's attributes, unless it is for another version of the object than this."""
+    """Return the attributes of a change. Raises StaleVersion if it is for another version of the object."""
     if change.version is not None and version != change.version:
         raise StaleVersion(
             f"{change.name} is at version {version}, and the preview is for version {change.version}: read it again",

@@ -1,6 +1,6 @@
-"""Queries on the objects of one managed type: filtered by attributes, searched, sorted. Nothing here changes anything.
+"""Queries for the objects of one managed type: filtered by attributes, searched, sorted.
 
-What is asked for comes from a wire and may be anything: `Query.check` refuses what cannot be.
+The criteria are untrusted input, which `Query.check` validates.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Readers = Mapping[str, Callable[[T], Any]]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`where`: attribute -> wanted value, or a list of which one is. `search`: text that the name, or an attribute that
-    the type declares as searched, contains. `sort`: attributes separated by commas, each with `-` before it for falling
-    order. `visible`: which objects the user may see; None: all."""
+    """`where`: attribute -> wanted value, or a list of alternatives. `search`: text in the name or in an attribute that
+    the type declares as searched. `sort`: attributes separated by commas, each with `-` before it for descending order.
+    `visible`: whether the user may see an object; None: all."""
 
     where: Mapping[str, Any] | None = None
     search: str = ""
@@ -33,7 +33,7 @@ class Query:
     visible: Callable[[ObjectName], bool] | None = None
 
     def check(self) -> None:
-        """Raises InvalidValue for what is not of its kind or range."""
+        """Raise InvalidValue for criteria of the wrong type or range."""
         errors = {}
         if self.where is not None and not isinstance(self.where, Mapping):
             errors["where"] = f"where is {self.where!r}: it must be a map of attributes to values"
@@ -56,7 +56,7 @@ def select(
     name_of: Callable[[T], ObjectName],
     query: Query,
 ) -> list[T]:
-    """The objects that match, in order: by `sort`, and by name where that leaves them equal. Raises InvalidValue."""
+    """Return the matching objects, sorted by `sort` and then by name. Raises InvalidValue."""
     query.check()
     found = list(objects)
     if query.visible is not None:
@@ -84,7 +84,7 @@ def _filter(objects: Iterable[T], declared: ManagedType, readers: Readers[T], at
 
 
 def _searched_text(thing: T, name: ObjectName, also: Iterable[Callable[[T], Any]]) -> str:
-    """What a search looks through."""
+    """Return the text that is searched."""
     words = [value for _, value in name.keys] + [str(read(thing)) for read in also]
     return "/".join(words).casefold()
 
@@ -111,7 +111,7 @@ def _is_named(value: Any, wanted: Iterable[Any]) -> bool:
     return value in wanted or ObjectName.parse(value).keys[-1][1] in wanted
 
 
-@lru_cache(maxsize=20_000)  # a page of thousands of queues is cut from all of them, in order
+@lru_cache(maxsize=20_000)  # a page of thousands of queues sorts all of them
 def _natural(keys: tuple[tuple[str, str], ...]) -> tuple[tuple[int, str], ...]:
-    """Names in the order people expect: numbers by their value."""
+    """Return a sort key for names, with numbers by value."""
     return tuple((int(v), "") if v.isdecimal() and len(v) < 20 else (-1, v) for _, v in keys)

@@ -1,8 +1,8 @@
 """Requests on managed objects: read, query, create, update, delete, call. Values in, values out.
 
-This is what the management node speaks AMQP about and what the in-memory admin interface calls directly: the errors
-are those of `brokers.admin`. Which types, attributes and operations there are stands in `brokers/model/`; what a type
-does with a request is in its class in `resources/`.
+The management node calls it for requests by AMQP, and the in-memory admin interface calls it directly; the errors are
+those of `brokers.admin`. `brokers/model/` declares types, attributes and operations; the classes in `resources/`
+implement them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brokers.model import TYPES, ObjectName
 
 
 class Management:
-    """See the module. `actor`, where a method takes it, is the user of the connection that the request came on."""
+    """See the module. `actor`: the user of the connection of the request."""
 
     def __init__(self, broker: Broker) -> None:
         self.queues = QueueResource(broker)
@@ -51,7 +51,7 @@ class Management:
             raise NotFound(f"{type_name!r} is not a type of managed objects: there are {', '.join(TYPES)}") from None
 
     def read(self, name: ObjectName) -> ManagedObject:
-        """Raises NotFound."""
+        """Read an object. Raises NotFound."""
         return self._of(name.type).read(name)
 
     def query(
@@ -69,19 +69,20 @@ class Management:
         return self._of(type_name).query(Query(where, search, sort, offset, count, visible))
 
     def create(self, name: ObjectName, attributes: Mapping[str, Any], actor: str = "") -> ManagedObject:
-        """Raises NotAllowed, InvalidValue, AlreadyExists."""
+        """Create an object. Raises NotAllowed, InvalidValue, AlreadyExists."""
         return self._of(name.type).create(name, attributes, actor)
 
     def update(self, name: ObjectName, attributes: Mapping[str, Any], version: int, actor: str = "") -> ManagedObject:
-        """Raises NotFound, NotAllowed, StaleVersion, InvalidValue."""
+        """Update an object. Raises NotFound, NotAllowed, StaleVersion, InvalidValue."""
         return self._of(name.type).update(name, attributes, version, actor)
 
     def delete(self, name: ObjectName, version: int | None = None, actor: str = "") -> None:
-        """`version` None: whatever it is at. Raises NotFound, NotAllowed, StaleVersion, InvalidValue."""
+        """Delete an object. `version` None: any. Raises NotFound, NotAllowed, StaleVersion, InvalidValue."""
         self._of(name.type).delete(name, version, actor)
 
     def call(
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], actor: str = ""
     ) -> Mapping[str, Any]:
-        """Raises NotFound, also for an unknown operation, InvalidValue, and what the operation refuses."""
+        """Call an operation. Raises NotFound, also for an unknown operation, InvalidValue, and the operation's
+        errors."""
         return self._of(name.type).call(name, operation, arguments, actor)

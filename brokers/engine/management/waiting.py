@@ -1,9 +1,9 @@
-"""Why a producer that nothing blocks has no credit now, and how many such producers a queue has.
+"""Waiting producers: those that are not blocked, and have no credit.
 
-Its state is RUNNING: no level is crossed, no stop is in force, nothing is short. All the same it has no credit while
-the room that is left is reserved for credit that others hold, while a staged start lets messages in at its rate, or
-while messages that it has sent are not settled. Each of these ends within moments (`credit.py` says within which), and
-is shown for as long as it lasts, so that no producer looks as if it could send when it cannot.
+Their state is RUNNING: the queue is not overfull, no stop is active, and there is no shortage. They have no credit
+while the free capacity is reserved for other producers' credit, while a staged start limits the rate, or while messages
+that they sent are not settled. Each of these ends soon (`credit.py` has the times), and is shown while it lasts, so
+that no producer seems able to send when it is not.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def waits(producer: Producer) -> bool:
-    """It has no credit, and no reason to be blocked."""
+    """Return whether a producer has no credit and is not blocked."""
     return not producer.credit and not producer.blocked
 
 
 def waiting_producers(queue: Queue) -> int:
-    """How many producers of the queue have no credit and wait for their turn, though nothing blocks them."""
+    """Return how many unblocked producers of the queue wait for credit."""
     if not queue.gate.open:
         return 0
     ledger = queue.gate.ledger
@@ -30,7 +30,7 @@ def waiting_producers(queue: Queue) -> int:
 
 
 def waits_for(producer: Producer, now: int) -> str:
-    """What it waits for, in words; empty if it has credit or is blocked. `now` in ms."""
+    """Say what a producer waits for; empty if it has credit or is blocked. `now` in ms."""
     if not waits(producer):
         return ""
     if producer.receipts:

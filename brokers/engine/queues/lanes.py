@@ -1,10 +1,11 @@
-"""The messages of a queue, in priority lanes: a lane is first in first out, and those of a higher priority go first.
+"""The messages of a queue in priority lanes: each lane is first in, first out; higher priorities go first.
 
-A message whose delivery time has not come is in none (`delayed.py`); then it takes the place of its arrival. One whose
-time is up goes, unless a consumer has it. Messages are opaque bytes but for what their header and annotations ask.
+A message whose delivery time has not come is in no lane (`delayed.py`); afterwards it takes the place of its arrival.
+An expired message is removed, unless a consumer has acquired it. Message bodies are opaque except for header and
+annotations.
 
-A lane may be deeper than memory: behind the messages that are ready it can have a backlog, whose bodies are where the
-queue's storage keeps them, and come back when their turn comes. While there is a backlog, what comes is put behind it.
+A lane may have more messages than fit into memory: behind the ready messages it may have a backlog, with bodies in the
+queue's storage, which are loaded before they are dispatched. New messages are appended to the backlog if there is one.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from brokers.engine.queues.storage import Storage
 from brokers.engine.values.events import dropped_words
 from brokers.engine.values.message import LATEST, NEVER, Header, Message, number_of, rank_of, sequence_of
 
-#: What is loaded at a time.
+#: The most that is loaded from a store at a time.
 LOAD_MESSAGES = 512
 LOAD_BYTES = 1 << 20
-#: How many messages of a backlog are looked at in one sweep for those that have expired.
+#: Messages of a backlog that one sweep searches for expired ones.
 SWEEP_MESSAGES = 50_000
 
 _number = itemgetter(0)
 
 
 class PriorityLanes:
-    """`lanes`: the highest priority first; `usual`: that of the usual priority. `deliveries`: message number -> failed
-    deliveries, where there were any; `excluded`: message number -> consumers that must not get it again. `announce` is
+    """`lanes`: the highest priority first; `usual`: the lane of the default priority. `deliveries`: message number ->
+    failed deliveries, if not 0; `excluded`: message number -> consumers that must not get it again. `announce` is
     called with the number of each message whose delivery time has come. The queue sets `storage`."""
 
     __slots__ = (
@@ -55,14 +56,14 @@ class PriorityLanes:
         "queue",
         "storage",
         "turn",
-        "undeclared_drops",
+        "unreported_drops",
         "usual",
     )
 
     storage: Storage
 
     def __init__(self, queue: Any, gate: FlowGate, agenda: Agenda[Any], announce: Callable[[int], None]) -> None:
-        self.queue = queue  # what the agenda knows
+        self.queue = queue  # the element of the agenda's sets
         self.gate = gate
         self.agenda = agenda
         self.turn: Turn = agenda.turn
@@ -76,11 +77,11 @@ class PriorityLanes:
         self.excluded: dict[int, set[Consumer]] = {}
         self.dequeued = 0
         self.dropped = 0
-        self.undeclared_drops = 0  # of them, since the last fact that stated some
+        self.unreported_drops = 0  # dropped since the last fact about drops
         self.expired = 0
 
     def lane_of(self, number: int) -> PriorityLane:
-        """The lane of the message with this number."""
+        """Return the lane of the message with this number."""
         rank = rank_of(number)
         lane = self._by_rank.get(rank)
         if lane is None:
@@ -89,25 +90,25 @@ class PriorityLanes:
         return lane
 
     def memory_bytes(self) -> int:
-        """Bytes of the messages whose bodies are in memory."""
-        here = self.gate.depth_bytes - self.delayed.bytes
+        """Return the size of the bodies in memory, in bytes."""
+        in_memory = self.gate.depth_bytes - self.delayed.bytes
         for lane in self.lanes:
-            here -= lane.backlog.bytes
-        return here
+            in_memory -= lane.backlog.bytes
+        return in_memory
 
     # -- in -----------------------------------------------------------------------------------------------------
 
     def timed(self, header: Header, body: bytes) -> tuple[Header, bytes]:
-        """The message as it is kept: one that asks for a delay says its delivery time from now on."""
+        """Return the message as it is stored: with a delivery time in place of a delay."""
         if not header.delay:
             return header, body
         due = min(LATEST, self.turn.time_of_day + header.delay)
-        kept = self.turn.at_delivery_time(body, due)
-        # What cannot be written could not be read after a restart.
-        return (header._replace(delay=0), body) if kept is body else (header._replace(due=due), kept)
+        timed = self.turn.at_delivery_time(body, due)
+        # A delivery time that cannot be written into the message would be lost at a restart.
+        return (header._replace(delay=0), body) if timed is body else (header._replace(due=due), timed)
 
     def count(self, header: Header, body: bytes) -> int:
-        """A message is in the queue from now on, visible or not; its number."""
+        """Count a new message of the queue, visible or not. Return its number."""
         gate = self.gate
         gate.enqueued += 1
         gate.depth_messages += 1
@@ -125,15 +126,14 @@ class PriorityLanes:
         self.agenda.expiring.add(self.queue)
 
     def delay(self, number: int, body: bytes, *, stored: bool = False) -> bool:
-        """Keep a message that counts, and is not due yet, beside the lanes. False: it is due. `stored`: its body is in
-        the store."""
+        """Add a counted message to the delayed ones. Return False if it is due. `stored`: its body is in the store."""
         arriving = self.delayed.arriving
         found = arriving.pop(number, None) if arriving else None
         if found is None:
             return False
         due, of_day = found
-        place, kept = (STORE, None) if stored else (HERE, body)
-        entry = (number, len(body), place, kept, self.deadlines.at.get(number, NEVER))
+        place, in_memory = (STORE, None) if stored else (HERE, body)
+        entry = (number, len(body), place, in_memory, self.deadlines.at.get(number, NEVER))
         self.delayed.add(due - self.turn.ahead if of_day else due, entry, of_day=of_day)
         self.agenda.delayed.add(self.queue)
         if not stored and self.storage.spooling:
@@ -141,7 +141,7 @@ class PriorityLanes:
         return True
 
     def show(self, number: int, body: bytes) -> None:
-        """Consumers may have the message, once it is its turn."""
+        """Make the message visible to consumers."""
         lane = self.lane_of(number)
         if lane.deep:
             self.put_behind(lane, number, body)
@@ -149,14 +149,13 @@ class PriorityLanes:
             lane.ready.append((number, body))
 
     def put_behind(self, lane: PriorityLane, number: int, body: bytes) -> None:
-        """Put a message that is not stored behind the backlog of its lane."""
+        """Append a message that is not stored to the backlog of its lane."""
         lane.deep = True
         lane.backlog.append(number, len(body), HERE, body, self.deadlines.forget(number))
         self.storage.spool(number, body)
 
     def restore(self, message: Message) -> None:
-        """A message that a consumer had takes its old place; it may be in the backlog, if the consumer had chosen it
-        there."""
+        """Put a message that a consumer returned at its former place, possibly in the backlog."""
         number, body = message
         lane = self.lane_of(number)
         if number > lane.backlog.first:
@@ -167,16 +166,17 @@ class PriorityLanes:
     # -- by their delivery time ---------------------------------------------------------------------------------
 
     def release(self) -> bool:
-        """Show messages that are due, a batch at a time. True: there are more to show now."""
+        """Make due messages visible, a batch at a time. Return True if there are more."""
         now, delayed = self.turn.now, self.delayed
         if self.deadlines.soonest <= now:
             self.expire()
         if not (self._read_times() and self._show_due(delayed.take_due(now, LOAD_MESSAGES, LOAD_BYTES))):
-            return False  # a store cannot be read now: it is tried again by time
+            return False  # a store cannot be read now: retried by the next call
         return delayed.has_unread or delayed.soonest <= now
 
     def _read_times(self) -> bool:
-        """Read when the next messages of an earlier run are due. False: the store cannot be read now."""
+        """Read the delivery times of the next messages of an earlier run. Return False if the store cannot be read
+        now."""
         entries = self.delayed.unread(LOAD_MESSAGES, LOAD_BYTES)
         bodies = self.storage.bodies(entries)
         if bodies is None:
@@ -191,7 +191,7 @@ class PriorityLanes:
         return True
 
     def _show_due(self, entries: list[Entry]) -> bool:
-        """Show messages whose time has come. False: a store cannot be read now, and some wait on."""
+        """Make due messages visible. Return False if a store cannot be read now, so that some stay delayed."""
         readable = True
         for rank in {rank_of(entry[0]) for entry in entries}:
             due = sorted((entry for entry in entries if rank_of(entry[0]) == rank), key=_number)
@@ -206,7 +206,7 @@ class PriorityLanes:
                 for entry in due:
                     self.delayed.add(self.turn.now, entry, of_day=False)
                 continue
-            # Where there is no room, bodies stay where they are, and what is in memory after them goes behind.
+            # Without room, bodies stay in their store, and later messages in memory join the backlog behind them.
             aside = [self._set_aside(*message) for message in lane.cut(limit)] if limit < lane.backlog.first else []
             self._put_amid(lane, sorted([*aside, *due[len(ahead) :]], key=_number))
             lane.take_in([(number, bodies[number]) for number, *_ in ahead if number in bodies])
@@ -222,21 +222,21 @@ class PriorityLanes:
         return self.storage.entry(number, body, self.deadlines.at.get(number, NEVER))
 
     def _put_amid(self, lane: PriorityLane, entries: list[Entry]) -> None:
-        """They take their places in the backlog."""
+        """Insert messages at their places in the backlog."""
         for entry in entries:
             self.deadlines.forget(_number(entry))
         lane.backlog.merge(entries)
         lane.deep = lane.deep or bool(entries)
 
     def _lose_damaged(self, entry: Entry) -> None:
-        """A store that was damaged from outside does not have it."""
+        """Drop a message whose body is missing from a damaged store."""
         self.discount(entry[0], entry[1])
         self.dropped += 1
         self.gate.measure()
         self.gate.touch()
 
     def _announce(self, due: list[Entry]) -> None:
-        """Let those look at the messages who have passed their places."""
+        """Announce messages that have become visible, and record when they did."""
         self.gate.touch()
         for number, *_ in due:
             self.announce(number)
@@ -246,7 +246,7 @@ class PriorityLanes:
     # -- out ----------------------------------------------------------------------------------------------------
 
     def load(self, lane: PriorityLane) -> bool:
-        """Make the first of the backlog ready. False: the store cannot be read now."""
+        """Load the first messages of the backlog. Return False if the store cannot be read now."""
         now, head = self.turn.now, lane.backlog.head(LOAD_MESSAGES, LOAD_BYTES)
         bodies = self.storage.bodies([entry for entry in head if entry[4] > now])
         if bodies is None:
@@ -259,7 +259,7 @@ class PriorityLanes:
             if expires <= now:
                 self.forget_entry(entry)
                 self.expired += 1
-            elif body is None:  # a store that was damaged from outside
+            elif body is None:  # missing from a damaged store
                 self.discount(number, size)
                 self.dropped += 1
             else:
@@ -270,13 +270,13 @@ class PriorityLanes:
         return True
 
     def _leaves_backlog(self, number: int, place: int, expires: int) -> None:
-        """The body of a message is in memory from now on."""
+        """Record that a message of the backlog is in memory now."""
         if expires != NEVER:
             self.expires(number, expires)
         self.storage.loaded(number, place)
 
     def copies(self, lane: PriorityLane, seen: int, count: int) -> list[Message]:
-        """The first `count` messages of a lane that no consumer has, of those with numbers above `seen`."""
+        """Return copies of the first `count` available messages of a lane with numbers above `seen`."""
         copies = lane.after(seen, count)
         if lane.deep and len(copies) < count:
             last = max(seen, copies[-1][0]) if copies else seen
@@ -285,22 +285,22 @@ class PriorityLanes:
             bodies = self.storage.bodies(found) or {}
             copies.extend((number, bodies[number]) for number, *_ in found if number in bodies)
             if behind:
-                self.agenda.redispatch.add(self.queue)  # there may be more for its credit
+                self.agenda.redispatch.add(self.queue)  # there may be more for the remaining credit
                 if not found:
                     self.expire_all()
         return copies
 
     def pick(self, lane: PriorityLane, number: int) -> None:
-        """Take out a message of which `copies` has given a copy."""
+        """Acquire a message that `copies` has returned."""
         if lane.pick(number) is None and (entry := lane.backlog.pick(number)) is not None:
             lane.deep = len(lane.backlog) > 0
             self._leaves_backlog(number, entry[2], entry[4])
 
-    # -- away ---------------------------------------------------------------------------------------------------
+    # -- removal ------------------------------------------------------------------------------------------------
 
     def drop_excess(self) -> None:
-        """Drop the oldest messages until the depth is at or below the stop level. Messages of open transactions push
-        nothing out before their commit."""
+        """Drop the oldest messages until the depth is at or below the stop level. Messages of open transactions count
+        only after their commit."""
         gate, count = self.gate, 0
         limits = gate.limits
         while (
@@ -308,25 +308,25 @@ class PriorityLanes:
             or gate.depth_messages - gate.uncommitted_messages > limits.stop_messages
         ):
             if not self.drop_oldest():
-                break  # all that is left is with consumers
+                break  # consumers have acquired all others
             count += 1
         if count:
             self.dropped += count
-            self.undeclared_drops += count
-            self.turn.before_facts[self._state_dropped] = None
+            self.unreported_drops += count
+            self.turn.before_facts[self._report_dropped] = None
 
-    def _state_dropped(self) -> None:
-        """State how many messages were dropped: once a turn, since a full ring drops one for each that comes."""
+    def _report_dropped(self) -> None:
+        """Add one fact for the messages dropped in a turn: an overfull ring drops one for each that arrives."""
         gate, limits = self.gate, self.gate.limits
-        count, self.undeclared_drops = self.undeclared_drops, 0
+        count, self.unreported_drops = self.unreported_drops, 0
         words = dropped_words(
             count, gate.depth_bytes, gate.depth_messages, level(limits.stop_bytes), level(limits.stop_messages)
         )
         gate.add_fact("queue-dropped", words, {"messages": count})
 
     def drop_oldest(self) -> bool:
-        """Drop the oldest message of the lowest priority that no consumer has acquired, those that are not due after
-        all others; False if there is none."""
+        """Drop the oldest available message of the lowest priority, and delayed messages last. Return False if there is
+        none."""
         for lane in reversed(self.lanes):
             message = lane.first()
             if message is not None:
@@ -350,7 +350,7 @@ class PriorityLanes:
         return dropped
 
     def purge(self) -> int:
-        """Remove every message that no consumer has acquired; how many there were."""
+        """Remove every message that no consumer has acquired. Return their number."""
         count = sum(self._drop_backlog(lane, len(lane.backlog)) for lane in self.lanes)
         messages = [m for lane in self.lanes for m in (*lane.returned, *lane.ready)]
         for lane in self.lanes:
@@ -366,7 +366,7 @@ class PriorityLanes:
         return count + len(messages)
 
     def expire(self) -> None:
-        """Remove the messages whose time is up, of those whose bodies are in memory and that no consumer has."""
+        """Remove expired messages whose bodies are in memory and that no consumer has acquired."""
         before = self.expired
         for number in self.deadlines.due(self.turn.now):
             message = self.lane_of(number).pick(number)
@@ -381,7 +381,7 @@ class PriorityLanes:
             self.gate.touch()
 
     def expire_all(self) -> bool:
-        """The same, by time, of all messages. False: none is left that expires."""
+        """Remove expired messages, those of backlogs included. Return False if no message expires any more."""
         self.expire()
         more, now, before = bool(self.deadlines.at), self.turn.now, self.expired
         for lane in self.lanes:
@@ -398,17 +398,17 @@ class PriorityLanes:
         return more
 
     def forget(self, message: Message) -> None:
-        """A message goes that no consumer had; the caller measures afterwards."""
+        """Remove a message that no consumer has acquired; the caller checks the depth afterwards."""
         self.discount(message[0], len(message[1]))
         self.storage.forget(message)
 
     def forget_entry(self, entry: Entry) -> None:
-        """The same of a message whose body may be elsewhere."""
+        """Remove a message whose body may be in a store; the caller checks the depth afterwards."""
         self.discount(entry[0], entry[1])
         self.storage.forget_entry(entry)
 
     def discount(self, number: int, size: int) -> None:
-        """A message is no longer in the queue."""
+        """Count a message that leaves the queue."""
         self.gate.depth_messages -= 1
         self.gate.depth_bytes -= size
         self.dequeued += 1
@@ -418,20 +418,20 @@ class PriorityLanes:
         if self.delayed.shown:
             self.delayed.shown.pop(sequence_of(number), None)
 
-    # -- what there is ------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------
 
     @property
     def returned(self) -> list[Message]:
-        """What came back from consumers, in order."""
+        """Messages that consumers returned, in order."""
         return [message for lane in self.lanes for message in lane.returned]
 
     @property
     def unacknowledged(self) -> int:
-        """Messages that consumers have."""
+        """Number of messages that consumers have acquired."""
         available = sum(map(len, self.lanes)) + len(self.storage.unsafe) + len(self.delayed)
         return self.gate.depth_messages - self.gate.uncommitted_messages - available
 
     def oldest(self) -> int | None:
-        """Of the messages that no consumer has the oldest: its sequence number among all that came."""
+        """Return the sequence number of the oldest message that no consumer has acquired, None if there is none."""
         first = [lane.first_number for lane in self.lanes if len(lane)] or [each.number for each in self.storage.unsafe]
         return min(map(sequence_of, first), default=None)

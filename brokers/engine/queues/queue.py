@@ -1,8 +1,9 @@
-"""A queue: producers publish to it, and consumers take from it what its lanes keep in order.
+"""A queue: producers publish to it, and consumers receive its messages in order.
 
-It has a `FlowGate` (limits, blocked producers, credit), `PriorityLanes` (the messages), a `Storage` (where their bodies
-are) and a `Dispatcher` (who gets them). Publishing checks the depth after the enqueue, in constant time; what follows
-from it is the gate's business. A message's number keeps its place for ever: one that comes back takes its old place.
+It is composed of a `FlowGate` (limits, blocked producers, credit), `PriorityLanes` (the messages), a `Storage` (their
+bodies) and a `Dispatcher` (the consumers). Publishing checks the depth after the enqueue, in constant time, and leaves
+the consequences to the gate. A message has the same number for as long as it is in the queue, so a returned message
+goes back to its former place.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from brokers.model import ObjectName, object_name
 
 __all__ = ["BATCH", "Message", "Queue"]
 
-#: Looked up for every message: members of an enumeration are slow to reach by their class.
+#: Used for every message: access to a member of an enumeration by its class is slow.
 NORMAL, ACCEPTED = State.NORMAL, Verdict.ACCEPTED
 
 
 class Queue:
-    """`own`: the policy fields set on the queue itself. `store_id`: what a store knows it by, no other queue having or
-    having had it; 0: it is not durable. `temp_id`: the same of the temp store. `durable`: its storage, if that is a
-    durable one. `transient`: it goes with those who use it, and no record of it is kept."""
+    """`own`: the policy fields set on the queue itself. `store_id`: its number in the store, which is never reused; 0:
+    it is not durable. `temp_id`: its number in the temp store. `durable`: its storage if it is durable, else None.
+    `transient`: it is deleted with its last user, and has no record."""
 
     __slots__ = (
         "__weakref__",
@@ -116,7 +117,7 @@ class Queue:
         lanes.storage = self.storage
         self.memory_bytes = lanes.memory_bytes
         self.weigh_stores = self.storage.weigh
-        #: Assign messages to consumers that have credit, in turns. What is returned is acquired by them.
+        #: See `Dispatcher.dispatch`.
         self.dispatch: Callable[[], Batches] = partial(self.dispatcher.dispatch, lanes)
         # Bound once, since they are used for every message; none of these objects is ever replaced.
         self._mark_touched: Callable[[Queue], None] = agenda.touched.add
@@ -128,7 +129,7 @@ class Queue:
         self._deadlines = lanes.deadlines
         self._delayed = lanes.delayed
 
-    # -- what its gate asks of it -----------------------------------------------------------------------------
+    # -- gate.Contents ----------------------------------------------------------------------------------------
 
     def watch(self) -> None:
         self.agenda.watched.add(self)
@@ -152,7 +153,7 @@ class Queue:
     # -- publishing -------------------------------------------------------------------------------------------
 
     def publish(self, producer: Producer, body: bytes) -> Verdict:
-        """Take in a message of a producer, if it has credit and the queue is not overfull."""
+        """Publish a message of a producer, which must have credit."""
         ledger = self._ledger
         credit = producer.credit
         if credit:
@@ -174,7 +175,7 @@ class Queue:
         return self.enqueue(body, producer)
 
     def publish_in(self, enrolment: Enrolment, producer: Producer, body: bytes) -> Verdict:
-        """As `publish`, in a transaction: the message counts from now on, and is seen once that is committed."""
+        """Publish a message in a transaction: it counts in the depth at once, and is visible after the commit."""
         ledger = self._ledger
         if producer.credit:
             producer.credit -= 1
@@ -193,7 +194,7 @@ class Queue:
         return self.enrol(body, enrolment)
 
     def abort(self, producer: Producer) -> None:
-        """A producer gave up a message half-way: its credit is used, nothing is enqueued."""
+        """Use up the credit of a message that the producer aborted."""
         if producer.credit:
             producer.credit -= 1
             self._ledger.reserved -= 1
@@ -201,22 +202,22 @@ class Queue:
         self.touch()
 
     def _publish_late(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict | None:
-        """A message without credit. None: it can be taken like any other."""
+        """Handle a message of a producer without credit. Return None if it can be published like any other."""
         late = self._ledger.late(producer)
         if late is Late.NEVER:
             return Verdict.NO_CREDIT
         if producer.awaited is not None:
-            return None  # it goes behind those that wait for a shortage to end
+            return None  # it is parked behind messages that wait for a shortage to end
         self.turn.effects.append(CreditChanged(producer.handle))
         if not self.gate.state.stopped:
             return None
-        # While an operator's stop is in force nothing more is accepted, not even what was in flight.
+        # While an operator's stop applies, messages in flight are not accepted either.
         self._tally(producer, len(body))
         self.gate.park(producer, body, enrolment)
         return Verdict.PENDING
 
     def _tally(self, producer: Producer, size: int) -> None:
-        """As `publish` does."""
+        """Count a message of the producer, as `publish` does."""
         producer.messages += 1
         producer.bytes += size
         if size > self._ledger.recent:
@@ -228,7 +229,7 @@ class Queue:
         header = self.turn.header(body)
         if header is not PLAIN or self._unsafe:
             return self.storage.place(header, body, producer, receipt)
-        # What `TransientStorage.place` does, written out for the usual message.
+        # The same as `TransientStorage.place`, inlined for the usual message.
         gate = self.gate
         gate.enqueued = number = gate.enqueued + 1
         if self._usual.deep:
@@ -257,7 +258,7 @@ class Queue:
         return ACCEPTED
 
     def commit(self, body: bytes) -> None:
-        """The message's transaction is committed, with nothing left to wait for."""
+        """Enqueue a message of a committed transaction that needs no store."""
         self.gate.count_uncommitted(-1, -len(body))
         if self.storage.spooling:
             self.spool(body)
@@ -265,24 +266,26 @@ class Queue:
             self.enqueue(body)
 
     def commit_stored(self, body: bytes, ticket: int, transaction: int) -> bool:
-        """The message's transaction goes to the store, in the group with this ticket. True: the message is seen, or
-        forgotten, when the store has answered; False: not kept there, so `commit` or `FlowGate.roll_back` follows."""
+        """Store a message of a transaction, in the group with this ticket. Return True if it becomes visible, or is
+        dropped, when the store has answered; False if the queue is not durable: `commit` or `FlowGate.roll_back`
+        follows.
+        """
         if self.durable is None:
             return False
         self.durable.commit(body, ticket, transaction)
         return True
 
     def keeps(self, body: bytes) -> bool:
-        """Whether the message goes to, or is in, the store."""
+        """Return whether the message is durable, and so is or will be in the store."""
         return self.durable is not None and self.durable.keeps(body)
 
     def buffer_removal(self, message: Message) -> None:
-        """Buffer the removal of a consumer's message, as a part of a transaction; `retire` follows if it is done."""
+        """Buffer the removal of an acquired message, as part of a transaction; `retire` follows the commit."""
         if self.durable is not None:
             self.durable.buffer_removal(message)
 
     def retire(self, consumer: Consumer, message: Message) -> None:
-        """A transaction has removed a consumer's message for good, in the store as well."""
+        """Remove an acquired message that a committed transaction has removed from the store."""
         self.remove(consumer, message, in_store=False)
         if self.durable is not None:
             self.durable.retire(message)
@@ -290,8 +293,8 @@ class Queue:
     # -- consuming --------------------------------------------------------------------------------------------
 
     def remove(self, consumer: Consumer, message: Message, *, in_store: bool = True) -> int:
-        """A consumer has settled a message. 0: it is gone for good; else the ticket of the change that must be safe
-        first, see `confirm`. `in_store`: False where another change removes it from the store."""
+        """Remove a message that a consumer has settled. Return the ticket of the change that must be safe first, see
+        `confirm`; 0: none. `in_store`: False if another change removes it from the store."""
         number, body = message
         consumer.unacknowledged -= 1
         gate = self.gate
@@ -314,28 +317,28 @@ class Queue:
         return 0
 
     def confirm(self, consumer: Consumer, ticket: int) -> None:
-        """State by a Removed effect when the removal with this ticket is safe."""
+        """Leave a Removed effect once the removal with this ticket is safe."""
         assert self.durable is not None  # no other removal has a ticket
         self.durable.confirm(consumer, ticket)
 
     def reject(self, consumer: Consumer, message: Message, words: str = "") -> int:
-        """A consumer will have a message neither now nor later: it goes to the dead-letter queue, or away. Returns as
-        `remove` does. `words`: why, in the consumer's words."""
+        """Dead-letter or discard a message that a consumer rejects. Return as `remove` does. `words`: the consumer's
+        error."""
         ticket = self.agenda.dead_letter(self, consumer, message, REJECTED, words)
-        if ticket is None:  # there is nowhere to put it now
+        if ticket is None:  # the dead-letter queue cannot take it now
             self.put_back(consumer, message, barred=True)
         return ticket or 0
 
     def put_back(self, consumer: Consumer, message: Message, *, failed: bool = False, barred: bool = False) -> None:
-        """A consumer gave a message back: it takes its old place. `failed`: counts as a failed delivery, and may have
-        been one too many. `barred`: this consumer must not get it again."""
+        """Put a message that a consumer returns at its former place. `failed`: counts as a failed delivery, and
+        exceeding the maximum dead-letters the message. `barred`: this consumer must not get it again."""
         number, lanes = message[0], self.lanes
         count = 0
         if failed:
             lanes.deliveries[number] = count = lanes.deliveries.get(number, 0) + 1
             if count >= self.gate.limits.maximum_deliveries > 0:
-                gone = self.agenda.dead_letter(self, consumer, message, MAXIMUM, "")
-                if gone is not None:
+                ticket = self.agenda.dead_letter(self, consumer, message, MAXIMUM, "")
+                if ticket is not None:
                     return
         consumer.unacknowledged -= 1
         if barred:
@@ -343,7 +346,7 @@ class Queue:
             lanes.excluded.setdefault(number, set()).add(consumer)
         lanes.restore(message)
         if lanes.deadlines.at and (at := lanes.deadlines.at.get(number, NEVER)) <= self.turn.now:
-            lanes.expires(number, at)  # it fell due while the consumer had it
+            lanes.expires(number, at)  # it expired while it was acquired
         for chooser in self.dispatcher.choosers:
             chooser.revisit(number)
         self.touch()
@@ -351,8 +354,7 @@ class Queue:
             self.durable.fail(message, count)
 
     def hand_over(self, consumer: Consumer, message: Message, target: Queue, body: bytes) -> int:
-        """Take a message that a consumer has out of this queue, and put what was made of it into another. Returns as
-        `remove` does."""
+        """Move an acquired message to another queue, with this body. Return as `remove` does."""
         source, durable = self.durable, target.durable
         if source is None or durable is None or not source.stored or not source.keeps(message[1]):
             ticket = self.remove(consumer, message)
@@ -363,12 +365,12 @@ class Queue:
 
     @property
     def failed_deliveries(self) -> Mapping[int, int]:
-        """Message number -> failed deliveries, where there were any."""
+        """Message number -> failed deliveries, if not 0."""
         return self.lanes.deliveries
 
     @property
     def expiries(self) -> Mapping[int, int]:
-        """Message number -> when it expires, ms, of those that do and whose bodies were in memory."""
+        """Message number -> expiry in ms, for messages that expire and whose bodies were in memory."""
         return self.lanes.deadlines.at
 
     # -- links ------------------------------------------------------------------------------------------------
@@ -382,56 +384,57 @@ class Queue:
         self.touch()
 
     def detach_consumer(self, consumer: Consumer) -> None:
-        """Messages that it had acquired must have been put back before."""
+        """Detach a consumer, whose acquired messages must have been put back before."""
         self.dispatcher.detach(consumer)
         for barred in self.lanes.excluded.values():
             barred.discard(consumer)
         self.touch()
 
     def detach_producer(self, producer: Producer) -> None:
-        """The producer's link has ended."""
+        """Remove a producer whose link has ended."""
         self.gate.detach_producer(producer)
 
     def credit_returned(self, producer: Producer, count: int) -> None:
-        """The producer's link answered a drain: it gave back so much credit."""
+        """Take back `count` credits that the client returned in answer to a drain."""
         self.gate.credit_returned(producer, count)
 
     def credit_forgone(self, producer: Producer, count: int) -> None:
-        """The producer's link counts so much of its credit as used, for which no message may come."""
+        """Take back `count` credits that the client used up without sending messages."""
         self.gate.credit_forgone(producer, count)
 
     def refuses(self, body: bytes) -> bool:
-        """A message would be rejected that came now."""
+        """Return whether the message would be rejected now."""
         return self.gate.refuses(body)
 
     def event_attributes(self) -> dict[str, Any]:
-        """The attributes that every fact about this queue carries."""
+        """Return the attributes of every event of this queue."""
         return self.gate.event_attributes()
 
     def shortage_reasons(self) -> list[str]:
-        """The reasons of the shortages for which a message is rejected; none if the queue is overfull as well."""
+        """Return the shortages that cause rejections; empty if the queue is overfull as well."""
         return shortage_reasons(self.gate)
 
     def turn_condition(self, now: int) -> str:
-        """What a producer waits for that has no credit, though nothing blocks it, in words. `now` in ms."""
+        """Say what an unblocked producer without credit waits for. `now` in ms."""
         return turn_condition(self.gate, now)
 
     def release_conditions(self, reasons: Collection[str]) -> Iterator[str]:
-        """What would end each of these reasons to block, in words."""
+        """Say for each of these reasons what would end it."""
         return release_conditions(self.gate, reasons)
 
     # -- time -------------------------------------------------------------------------------------------------
 
     def sweep(self) -> bool:
-        """What time does to credit, and to a backlog that could not be read. False: nothing is left to watch."""
+        """Take back unused credit, and retry a backlog that could not be read. Return False if nothing is left to
+        do."""
         more = self.gate.sweep()
         if self.dispatcher.wanted and any(lane.deep and not lane.ready for lane in self.lanes.lanes):
             self.touch()
             return True
         return more
 
-    def let_go(self) -> None:
-        """The queue has been deleted."""
+    def close(self) -> None:
+        """Drop all messages of the queue, which is deleted."""
         self.storage.drop_all()
         self.deleted = True
         self.gate.footprint.clear()

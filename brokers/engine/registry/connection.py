@@ -1,4 +1,4 @@
-"""A client's connection as the engine knows it: who it is, and the links on it."""
+"""A client's connection: its user, its container and its links."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ANONYMOUS = "anonymous"
 
 
 class ContainerInUse(InvalidValue):
-    """A connection is refused for its container-id: another of the same user has it."""
+    """A connection is refused since another one of the same user has its container-id exclusively."""
 
 
 class Connection:
-    """`opened` in ms since the epoch; `idle_timeout` in ms, 0 = none; `sole`: it asked to be the only one of
-    its user with this container-id; `handle` belongs to the protocol layer."""
+    """`opened` in ms since the epoch; `idle_timeout` in ms, 0 = none; `sole`: no other connection of its user may have
+    its container-id; `handle` belongs to the protocol layer."""
 
     __slots__ = (
         "blocked",
@@ -63,17 +63,17 @@ class Connection:
         self.idle_timeout = idle_timeout
         self.opened = opened
         self.sole = sole
-        self.leaving = False  # it is being closed: its container-id is free
+        self.leaving = False  # while it is closed: its container-id is free
         self.handle = handle
         self.producers: set[Producer] = set()
         self.consumers: set[Consumer] = set()
-        self.transactions: dict[bytes, Transaction] = {}  # those that are open, by what the client knows them as
+        self.transactions: dict[bytes, Transaction] = {}  # the open ones, by the id that the client uses
         self.blocked: dict[int, dict[Producer, None]] = {}  # its blocked producers, by channel
         self.writable = True  # False while the peer does not read: nothing is dispatched to it
         self.name: ObjectName = object_name("Connection", virtualhost=virtualhost, id=number)
 
     def forget(self, link: Any) -> None:
-        """A link of it has ended."""
+        """Remove a link that has ended."""
         self.producers.discard(link)
         self.consumers.discard(link)
 
@@ -83,5 +83,5 @@ class Connection:
 
     @property
     def client(self) -> str:
-        """For people: who, from which container, from where."""
+        """The user, container and address, for people."""
         return f"{self.user} · {self.container_id or '?'} · {self.remote_address}"

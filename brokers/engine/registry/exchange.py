@@ -1,10 +1,9 @@
-"""Exchanges: which queues a message with a routing key goes to. Direct, topic and fanout, behind one interface.
+"""Exchanges: the queues that a message with a routing key goes to. Direct, topic and fanout, with one interface.
 
-A binding is a queue and a key. A direct exchange routes to the queues bound with the very key, a fanout exchange to
-all that are bound, a topic exchange to those whose binding key matches: keys are words separated by dots, `*` stands
-for one word, `#` or `>` for any number of words, none included, at any place. However many of its bindings match, a
-queue is found once.
-Nothing here knows what a queue is, or sends anything.
+A binding is a queue and a key. A direct exchange routes to the queues bound with exactly this key, a fanout exchange to
+all bound queues, a topic exchange to those whose binding key matches: keys are words separated by dots, `*` stands for
+one word, `#` or `>` for any number of words, including none, in any position. A queue with several matching bindings is
+found once.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from brokers.model import ObjectName, object_name
 if TYPE_CHECKING:
     from brokers.engine.queues.queue import Queue
 
-#: Routing keys come from clients: the routes that a topic exchange remembers at most.
-REMEMBERED = 10_000
+#: The most routes that a topic exchange caches: routing keys come from clients.
+MOST_CACHED = 10_000
 
 ANY_WORDS = ("#", ">")
 
@@ -27,7 +26,7 @@ Route = tuple["Queue", ...]
 
 
 class Router(Protocol):
-    """What an exchange type does with bindings. Each is added once and discarded once."""
+    """The bindings of an exchange, by its type. Each is added once and discarded once."""
 
     def add(self, queue: Queue, key: str) -> None: ...
 
@@ -37,7 +36,7 @@ class Router(Protocol):
 
 
 class Direct:
-    """The very key."""
+    """Bindings with exactly the routing key."""
 
     def __init__(self) -> None:
         self._bound: dict[str, dict[Queue, None]] = {}
@@ -65,10 +64,10 @@ class Direct:
 
 
 class Fanout:
-    """Every queue, whatever the key."""
+    """All bindings, whatever the key."""
 
     def __init__(self) -> None:
-        self._bound: dict[Queue, int] = {}  # how often
+        self._bound: dict[Queue, int] = {}  # its number of bindings
         self._route: Route | None = None
 
     def add(self, queue: Queue, key: str) -> None:
@@ -88,7 +87,7 @@ class Fanout:
 
 
 class _Word:
-    """A place in the tree of binding keys. `repeats`: it stands for any number of words."""
+    """A node in the tree of binding keys. `repeats`: it matches any number of words."""
 
     __slots__ = ("bound", "next", "repeats")
 
@@ -99,7 +98,7 @@ class _Word:
 
 
 class Topic:
-    """Keys with wildcards: a walk down the tree of their words, at all matching places at once."""
+    """Bindings with wildcards, searched in a tree of their words."""
 
     def __init__(self) -> None:
         self._root = _Word()
@@ -131,7 +130,7 @@ class Topic:
     def route(self, key: str) -> Route:
         found = self._routes.get(key)
         if found is None:
-            if len(self._routes) >= REMEMBERED:
+            if len(self._routes) >= MOST_CACHED:
                 self._routes.clear()
             found = self._routes[key] = self._find(key)
         return found
@@ -151,7 +150,7 @@ class Topic:
 
 
 def _with_repeating(places: Iterable[_Word]) -> dict[_Word, None]:
-    """These places and those that are reached from them with no word at all."""
+    """Return these nodes and those that are reached from them without a word."""
     found: dict[_Word, None] = {}
     waiting = list(places)
     while waiting:
@@ -166,15 +165,15 @@ ROUTERS: dict[str, type[Direct] | type[Topic] | type[Fanout]] = {"direct": Direc
 
 
 def key_fault(kind: str, key: str) -> str:
-    """What is wrong with a binding key for an exchange of this type, as a sentence; empty if nothing is."""
+    """Return what is wrong with a binding key for an exchange of this type, as a sentence; empty if it is valid."""
     if kind == "topic" and any(len(word) > 1 and set(word) & set("*>#") for word in key.split(".")):
         return f"key {key!r}: *, > and # stand for whole words"
     return ""
 
 
 class Exchange:
-    """An exchange with its bindings. `own`: policy fields for the queues that are bound to it. `transient`: it goes
-    with those who use it, and no record of it is kept."""
+    """An exchange with its bindings. `own`: policy fields for the bound queues. `transient`: it is deleted with its
+    last user, and has no record."""
 
     __slots__ = ("bindings", "kind", "name", "object_name", "own", "router", "transient", "version", "virtualhost")
 
@@ -190,7 +189,7 @@ class Exchange:
         self.router: Router = ROUTERS[kind]()
 
     def bind(self, queue: Queue, key: str) -> bool:
-        """False: it was bound so."""
+        """Add a binding. Return False if it exists."""
         keys = self.bindings.setdefault(queue, {})
         if key in keys:
             return False
@@ -199,7 +198,7 @@ class Exchange:
         return True
 
     def unbind(self, queue: Queue, key: str) -> bool:
-        """False: it was not bound so."""
+        """Remove a binding. Return False if it does not exist."""
         keys = self.bindings.get(queue)
         if keys is None or key not in keys:
             return False
@@ -210,7 +209,7 @@ class Exchange:
         return True
 
     def route(self, key: str) -> Route:
-        """The queues that a message with this routing key goes to, each once."""
+        """Return the queues that a message with this routing key goes to, each once."""
         return self.router.route(key)
 
     @property

@@ -1,6 +1,6 @@
-"""The plain look-ups of a broker: what it has, by name or number, and what is set for the broker as a whole.
+"""Look-ups of a broker's objects by name or number, and the broker's own settings.
 
-Nothing here decides or states anything; services do. A look-up by name raises NotFound, as `brokers.admin` declares.
+The registry has no rules and adds no facts; services do. A look-up by name raises NotFound of `brokers.admin`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from brokers.engine.values.stops import Scope, Stop
 
 
 class Registry:
-    """`defaults`: policy fields for every queue. `version`: of the broker's own settings. `last_store_id`: of durable
-    queues, never given twice. `connections`, `producers`, `consumers`: by number, which no two of them share.
-    `stops`: operators' stops. `subscriptions`: by their queues. `owners`: the connection that each temporary queue and
-    topic was created for."""
+    """`defaults`: policy fields for every queue. `version`: of the broker's own settings. `last_store_id`: the last
+    number of a durable queue, never reused. `connections`, `producers`, `consumers`: by number, unique among all of
+    them. `stops`: operators' stops. `subscriptions`: by their queues. `owners`: the connection that each temporary
+    queue and topic was created for."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -40,7 +40,7 @@ class Registry:
         self._numbers = count(1)
 
     def next_number(self) -> int:
-        """For a connection or a link."""
+        """Return a new number for a connection or a link."""
         return next(self._numbers)
 
     def virtualhost(self, name: str) -> VirtualHost:
@@ -62,7 +62,7 @@ class Registry:
             raise NotFound(f"there is no exchange {name} in virtual host {virtualhost}") from None
 
     def subscription(self, virtualhost: str, name: str) -> Subscription:
-        """By the name of its queue."""
+        """Return the subscription whose queue has this name."""
         queue = self.virtualhost(virtualhost).queues.get(name)
         found = self.subscriptions.get(queue) if queue is not None else None
         if found is None:
@@ -70,7 +70,7 @@ class Registry:
         return found
 
     def host_of(self, thing: Queue | Exchange) -> VirtualHost:
-        """Of a queue or exchange that exists."""
+        """Return the virtual host of an existing queue or exchange."""
         return self.virtualhosts[thing.virtualhost]
 
     def queues(self) -> Iterator[Queue]:
@@ -78,6 +78,6 @@ class Registry:
             yield from host.queues.values()
 
     def has(self, queue: Queue) -> bool:
-        """Whether the queue still exists: messages of its consumers may come back after it was deleted."""
+        """Return whether the queue still exists: consumers may return messages after it was deleted."""
         host = self.virtualhosts.get(queue.virtualhost)
         return host is not None and host.queues.get(queue.name) is queue

@@ -1,10 +1,10 @@
-"""What makes a consumer slow: policies by topic and subscription name, the best match, and the triggers. Pure values.
+"""Slow-consumer policies: their match by topic and subscription name, and their triggers.
 
-A consumer of a subscription is slow when its subscription's queue is at or above one of the policy's triggers: `depth`
-in bytes, `messageAge` in ms of the oldest message that is not acknowledged, `messageCount`. Of several policies the one
-with the best match of the topic counts, then of the subscription's name; both are matched as policies of queues
-are (`brokers/model/patterns.py`). Wildcards of what a client subscribed to stand for themselves there: `stocks.*` in a
-policy covers the subscription to `stocks.>`, `stocks.ibm` does not.
+A consumer of a subscription is slow when the subscription's queue is at or above one of the policy's triggers: `depth`
+in bytes, `messageAge` of the oldest unacknowledged message in ms, `messageCount`. Of several policies the one with the
+best match of the topic applies, then of the subscription's name; both match like policies of queues
+(`brokers/model/patterns.py`). Wildcards in the topic of a subscription are plain words in this match: a policy for
+`stocks.*` covers the subscription to `stocks.>`, a policy for `stocks.ibm` does not.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FIELDS = ("topic", "subscription", *TRIGGERS, "policy")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlowConsumerPolicy:
-    """`given`: what is set of `FIELDS`. It never changes: another takes its place. The higher its `rank`, the better
-    its match, for all subscriptions that it covers."""
+    """`given`: the values of those `FIELDS` that are set. Immutable: an update replaces it. The higher its `rank`, the
+    better its match, for all subscriptions that it covers."""
 
     virtualhost: str
     name: str
@@ -58,7 +58,7 @@ class SlowConsumerPolicy:
         return matches(self.topic, spec.topic) and matches(self.subscription, spec.name)
 
     def reached(self, subscription: Subscription, now: int) -> dict[str, tuple[int, int]]:
-        """The triggers that it is at or above: trigger -> (what it is, the limit)."""
+        """Return the reached triggers of a subscription: trigger -> (value, limit)."""
         found = {}
         for trigger in TRIGGERS:
             limit = self.given.get(trigger)
@@ -70,7 +70,7 @@ class SlowConsumerPolicy:
 
 
 def _measured(trigger: str, subscription: Subscription, now: int) -> int:
-    """Messages whose delivery time has not come are not counted: no consumer can have them."""
+    """Return the value of a trigger, without delayed messages, which no consumer can receive yet."""
     queue = subscription.queue
     if trigger == "depth":
         return queue.gate.depth_bytes - queue.lanes.delayed.depth_bytes
@@ -86,18 +86,18 @@ def best(policies: Iterable[SlowConsumerPolicy], subscription: Subscription) -> 
 
 
 def check(given: Mapping[str, Value]) -> None:
-    """Raises InvalidValue."""
+    """Raise InvalidValue for fields that a policy cannot have."""
     wrong = {name: fault for name in ("topic", "subscription") if (fault := pattern_fault(str(given.get(name) or "")))}
     if not (given.get("topic") or given.get("subscription")):
         wrong["topic"] = "neither topic nor subscription is set: topic > stands for every topic"
     if not any(given.get(trigger) for trigger in TRIGGERS):
-        wrong["messageCount"] = f"none of {', '.join(TRIGGERS)} is set: nobody would be slow"
+        wrong["messageCount"] = f"none of {', '.join(TRIGGERS)} is set: no consumer would be slow"
     if wrong:
         raise InvalidValue(wrong)
 
 
 def words(policy: SlowConsumerPolicy, reached: Mapping[str, tuple[int, int]]) -> str:
-    """The words of the event."""
+    """Return the words of the event."""
     texts = {"depth": "Size : {:,} bytes, Limit : {:,}", "messageAge": "Age : {:,} ms, Limit : {:,}"}
     each = [texts.get(trigger, "Messages : {:,}, Limit : {:,}").format(*both) for trigger, both in reached.items()]
     return f"Slow Consumer : {', '.join(each)}, Policy : {policy.name} ({policy.given['policy']})"

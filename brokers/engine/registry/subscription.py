@@ -1,13 +1,13 @@
-"""A subscription: what a client wants of a topic, and the queue of its own that gathers it. Pure values.
+"""A subscription: the messages of a topic that a client requests, and the queue that collects them.
 
 An *ordinary* subscription belongs to one link and ends with it. A *shared* one has a name and belongs to all links that
-give that name: each message goes to one of them. A *durable* one has a name, too, and stays without a consumer, also
-through a restart. Names belong to a client (its container-id) or, for a shared one, to all clients.
+use that name: each message goes to one of them. A *durable* one also has a name, and exists without consumers and
+across restarts. Names belong to a client (its container-id) or, for shared subscriptions, optionally to all clients.
 
-The queue is called `subscriptions.TOPIC.CLIENT|NAME`: the topic comes first, so that `subscriptions.stocks.>` is a
-pattern for all that is subscribed there, and the last word is its owner. In that word what would not read back is
-written as `%` and two digits. An ordinary one has `#` and a number for a name, a shared one that is not durable the
-ending `|volatile`, and one of all clients no client.
+The queue is named `subscriptions.TOPIC.CLIENT|NAME`: the topic is first, so that the pattern `subscriptions.stocks.>`
+matches all its subscriptions, and the last word is the owner. In that word reserved characters are escaped as `%` and
+two digits. An ordinary subscription has `#` and a number as its name, a shared one that is not durable ends in
+`|volatile`, and one of all clients has an empty client.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ PREFIX = "subscriptions"
 
 _ESCAPES = str.maketrans({c: f"%{ord(c):02X}" for c in "%.|#"})
 
-#: Moments that are remembered for each subscription; of more, every other one is forgotten.
+#: Samples per subscription; beyond this number every other one is dropped.
 MOMENTS = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
-    """What a client asks for. `topic`: the address that it gave. `client`: "" for all clients. `name`: "" for an
-    ordinary subscription. `selector`: only messages that match it; "": all. `no_local`: none of its own."""
+    """What a client subscribes to. `topic`: the address in its attach. `client`: "" for all clients. `name`: "" for an
+    ordinary subscription. `selector`: only messages that match it; "": all. `no_local`: without messages of the client
+    itself."""
 
     topic: str
     exchange: str
@@ -48,11 +49,11 @@ class SubscriptionSpec:
 
     @property
     def identity(self) -> str:
-        """By which the subscription is found again; only for one that has a name."""
+        """The key of a subscription with a name."""
         return identity(self.client, self.name, durable=self.durable)
 
     def words(self) -> str:
-        """For people and for the log."""
+        """Return the subscription as text, for people and the log."""
         words = [f"Topic : {self.topic}", f"Client : {self.client or 'all'}"]
         if self.name:
             words.append(f"Name : {self.name}{' (shared)' if self.shared else ''}")
@@ -66,7 +67,7 @@ def identity(client: str, name: str, *, durable: bool) -> str:
 
 
 def queue_name(spec: SubscriptionSpec, number: int) -> str:
-    """`number`: of an ordinary subscription, which no other has."""
+    """Return the name of a subscription's queue. `number`: a unique number, for an ordinary subscription."""
     whose = spec.identity if spec.name else f"{_word(spec.client)}|#{number}"
     return f"{PREFIX}.{spec.topic}.{whose}"
 
@@ -76,8 +77,8 @@ def _word(text: str) -> str:
 
 
 class Arrivals:
-    """When messages came, known to the second and at no cost for any of them: at each look the number of the newest is
-    remembered. A message is said to be no older than is certain."""
+    """The arrival times of messages, with the precision of the samples and at no cost per message: each sample records
+    the number of the newest message. Ages are lower bounds."""
 
     __slots__ = ("_numbers", "_times")
 
@@ -89,11 +90,11 @@ class Arrivals:
         if not self._numbers or newest > self._numbers[-1]:
             self._numbers.append(newest)
             self._times.append(now)
-            if len(self._numbers) > MOMENTS:  # the last one stays: all that came are at or before it
+            if len(self._numbers) > MOMENTS:  # the last one stays: it covers all messages
                 del self._numbers[::2], self._times[::2]
 
     def age(self, number: int | None, now: int) -> int:
-        """ms since the message with this number came, of which all before it are gone; None: there is none."""
+        """Return the age in ms of the oldest message, which has this number; 0 if it is None."""
         if number is None:
             return 0
         past = bisect_left(self._numbers, number)
@@ -102,8 +103,8 @@ class Arrivals:
 
 
 class Subscription:
-    """`connection`: whose own messages an ordinary one leaves out, with `no_local`. `matches`: what its selector says
-    of an encoded message. Times in ms since the epoch; `slow_since`: a slow-consumer policy found it slow."""
+    """`connection`: of an ordinary subscription, for `no_local`. `matches`: its selector, on encoded messages; None:
+    all match. `slow_since`: since when a slow-consumer policy has found it slow. Times in ms since the epoch."""
 
     __slots__ = (
         "arrivals",
@@ -132,20 +133,20 @@ class Subscription:
         self.object_name: ObjectName = object_name("Subscription", virtualhost=queue.virtualhost, name=queue.name)
 
     def wants(self, body: bytes, publisher: Connection) -> bool:
-        """Whether a message of this client is for it, by what it asked for beside the topic."""
+        """Return whether a message of this client matches the selector and `no_local`."""
         spec = self.spec
         if spec.no_local and (publisher.container_id == spec.client if spec.name else publisher is self.connection):
             return False
         return self.matches is None or self.matches(body)
 
     def oldest(self) -> int | None:
-        """The sequence number of the oldest message that is neither settled nor gone."""
+        """Return the sequence number of the oldest unsettled message."""
         acquired = (c.oldest() for c in self.queue.dispatcher.destructive)
         return min((n for n in (self.queue.lanes.oldest(), *acquired) if n is not None), default=None)
 
     def message_age(self, now: int) -> int:
-        """ms since its oldest message came, to about a second, or since its delivery time; of messages from before a
-        restart, since then."""
+        """Return the age of its oldest message in ms, to about a second: since its arrival, its delivery time or the
+        broker's start, whichever is latest."""
         oldest, shown = self.oldest(), self.queue.lanes.delayed.shown
         at = shown.get(oldest) if shown and oldest is not None else None
         return self.arrivals.age(oldest, now) if at is None else now - at

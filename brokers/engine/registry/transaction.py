@@ -1,12 +1,12 @@
-"""A client's transaction: what is published and acknowledged in one counts together or not at all (AMQP 1.0, part 4).
+"""A client's transaction: its messages and acknowledgements take effect together or not at all (AMQP 1.0, part 4).
 
-A message published in a transaction uses its credit and counts in its queue's depth from its arrival on
-(`flow/gate.py`), so concurrent transactions overshoot no more than others do. One that has to wait outside its queue
-has no outcome yet, and a commit waits for it. A message that is refused is none of the transaction's; its client hears
-of it and may commit all the same, except if it settled the message beforehand and so hears of nothing: then the
-transaction is lost. An acknowledged message stays with its consumer until the transaction is over.
+A message published in a transaction uses its credit and counts in its queue's depth on arrival (`flow/gate.py`), so
+concurrent transactions overshoot no more than other messages. A parked message has no outcome yet, and a commit waits
+for it. A rejected message is not part of the transaction; its client gets the outcome and may commit all the same. If
+the client sent it settled, it gets no outcome: then the transaction fails. An acknowledged message stays with its
+consumer until the transaction ends.
 
-What goes to the store goes there as a whole, and nothing of the transaction is seen before the store has answered.
+A transaction is written to the store as a whole, and is invisible until the store has answered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROLLED_BACK = "amqp:transaction:rollback"
 
 class State(Enum):
     OPEN = "open"
-    COMMITTING = "its client has asked for the commit"
+    COMMITTING = "its client has requested the commit"
     WRITING = "the store has it and has not answered"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
@@ -37,36 +37,35 @@ class Place(Protocol):
     """Where a message of a transaction may wait."""
 
     def abandon(self, transaction: Transaction) -> None:
-        """The transaction is rolled back: its messages there have their outcome, and nothing more is said of them."""
+        """Drop the messages of a transaction that is rolled back."""
         ...
 
 
 class TransactionOwner(Protocol):
-    """What commits a transaction and rolls it back: see `services/transactions.py`."""
+    """What commits and rolls back transactions: see `services/transactions.py`."""
 
     @property
     def turn(self) -> Turn: ...
 
     def proceed(self, transaction: Transaction) -> None:
-        """Commit what waits for nothing more."""
+        """Commit a transaction of which no message waits any more."""
         ...
 
     def fail(self, transaction: Transaction, condition: str, description: str) -> None:
-        """The broker rolls it back."""
+        """Roll a transaction back on the broker's decision."""
         ...
 
 
 class TransactionConnection(ProducerConnection, Protocol):
-    """The connection that declared a transaction. `transactions`: the open ones, by what the client calls them."""
+    """The connection that declared a transaction. `transactions`: the open ones, by the id that the client uses."""
 
     transactions: dict[bytes, Transaction]
 
 
 class Acknowledgement:
-    """What becomes of a consumer's message at the commit. `removes`: it goes for good; `rejected`: see `Queue.reject`;
-    else it goes back, see `Queue.put_back`. `settled`: its client has forgotten it, so that after a rollback it goes
-    back to the queue. `returned`: after a rollback it is its consumer's as before. `delivery` belongs to the protocol
-    layer."""
+    """What happens to an acquired message at the commit. `removes`: it is removed; `rejected`: see `Queue.reject`; else
+    it is returned, see `Queue.put_back`. `settled`: the client has settled it, so a rollback returns it to the queue.
+    `returned`: a rollback has left it with its consumer. `delivery` belongs to the protocol layer."""
 
     __slots__ = ("barred", "consumer", "delivery", "failed", "message", "rejected", "removes", "returned", "settled")
 
@@ -96,7 +95,7 @@ class Acknowledgement:
 
 
 class Enrolment:
-    """A message's part in a transaction. `told`: its client gets the outcome."""
+    """A message's part in a transaction. `unsettled`: its client gets the outcome."""
 
     __slots__ = ("transaction", "unsettled")
 
@@ -109,21 +108,21 @@ class Enrolment:
         return self.transaction.state not in (State.OPEN, State.COMMITTING)
 
     def refused(self, place: Place | None = None) -> None:
-        """It was not taken; `place`: where it waited."""
+        """Record that the message was rejected; `place`: where it waited."""
         if not self.unsettled:
             self.lost()
         elif place is not None:
             self.transaction.arrived(place)
 
     def lost(self) -> None:
-        """It has gone, and its client does not know."""
-        self.transaction.fail(ROLLED_BACK, "a message of the transaction could not be taken, and nobody was to be told")
+        """Fail the transaction: the message is lost, and its client cannot know."""
+        self.transaction.fail(ROLLED_BACK, "a message of the transaction, which was sent settled, was rejected")
 
 
 class Transaction:
-    """`id`: what its client calls it. `began`, `active_at`, `committing_since`: ms since the epoch. `waiting`: how many
-    messages wait, and where. `fault`: AMQP error condition and text, if the broker has rolled it back. `handle`,
-    `accepted` belong to the protocol layer."""
+    """`id`: the id that its client uses. `began`, `active_at`, `committing_since`: ms since the epoch. `waiting`: place
+    -> number of messages that wait there. `fault`: AMQP error condition and text, if the broker has rolled it back.
+    `handle`, `accepted` belong to the protocol layer."""
 
     __slots__ = (
         "accepted",
@@ -165,16 +164,16 @@ class Transaction:
 
     @property
     def idle(self) -> bool:
-        """It has messages that others may want, and its client has not asked for its end."""
+        """Whether it is open and has messages, which others may wait for."""
         return self.state is State.OPEN and bool(self.published or self.acknowledged or self.waiting)
 
     def enrolment(self, *, unsettled: bool) -> Enrolment:
-        """For a message that is published in it now. `told`: its client gets the outcome."""
+        """Return the enrolment of a message that is published now. `unsettled`: its client gets the outcome."""
         self.active_at = self.owner.turn.now
         return self.unsettled_enrolment if unsettled else self.presettled_enrolment
 
     def publish(self, producer: Producer, body: bytes, *, unsettled: bool) -> Verdict:
-        """Publish to the producer's queue."""
+        """Publish a message to the producer's queue."""
         enrolment = self.enrolment(unsettled=unsettled)
         verdict = producer.queue.publish_in(enrolment, producer, body)
         if not verdict:
@@ -189,15 +188,15 @@ class Transaction:
         self.waiting[place] = self.waiting.get(place, 0) + 1
 
     def add_published(self, queue: Queue, body: bytes) -> None:
-        """A message of it counts in the queue from now on."""
+        """Record one of its messages, which counts in the queue until the commit or rollback."""
         self.published.append((queue, body))
 
     def takes_from(self, place: Any) -> bool:
-        """Whether its commit takes messages out of the queue behind this gate."""
+        """Return whether its commit removes messages from the queue of this gate."""
         return any(each.consumer.queue.gate is place for each in self.acknowledged)
 
     def arrived(self, place: Place) -> None:
-        """A message waits there no longer."""
+        """Record that one of its messages no longer waits there."""
         left = self.waiting.pop(place, 0) - 1
         if left > 0:
             self.waiting[place] = left
@@ -205,5 +204,5 @@ class Transaction:
             self.owner.proceed(self)
 
     def fail(self, condition: str, description: str) -> None:
-        """Roll it back now; its client learns of it when it discharges it."""
+        """Roll it back now; its client gets the error when it discharges the transaction."""
         self.owner.fail(self, condition, description)

@@ -1,4 +1,4 @@
-"""A virtual host: a name space of queues and exchanges, with policies for its queues and rules for who may come in."""
+"""A virtual host: a name space of queues and exchanges, with policies for its queues and rules for its clients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DEFAULT = "default"
 
 
 class VirtualHost:
-    """`defaults`: policy fields for its queues. `policies`: those for queues by pattern. `bound`: the exchanges that
-    a queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created
-    when a client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish
-    and consume. `transaction_idle_limit_ms`: a transaction in which nothing was done for so long is rolled back; 0:
-    never. `store`: where the messages of its durable queues are, once it has had one; `store_limits`: what is set of
-    `store_overfull_bytes` and `store_underfull_bytes`; `meter`: counts what its queues use of all limits.
-    `subscriptions`: those with a name of their own, by identity. `slow_consumer_policies`: by name."""
+    """`defaults`: policy fields for its queues. `policies`: destination policies by pattern. `bound`: the exchanges
+    that a queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created
+    when a client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
+    consume. `transaction_idle_limit_ms`: transactions idle for this time are rolled back; 0: never. `store`: of its
+    durable queues' messages, None before the first such queue; `store_limits`: those of `store_overfull_bytes` and
+    `store_underfull_bytes` that are set; `meter`: counts what its queues use of all limits. `subscriptions`: those with
+    a name, by identity. `slow_consumer_policies`: by name."""
 
     __slots__ = (
         "anonymous",

@@ -1,1 +1,1 @@
-"""What a broker does across its queues: routing, subscriptions, transactions, policies, stops, limits, accounts."""
+"""Services of the broker across queues: routing, subscriptions, transactions, policies, stops, limits, accounts."""

@@ -1,8 +1,8 @@
-"""The broker's users: which exist, what they sign in with, and what each is permitted to do.
+"""The broker's users: their credentials and permissions.
 
-Passwords come in and are turned into verifiers at once, by what the server gives as `credentials`; no fact, record,
-answer or error has one, but for a generated password, which is in the answer to the request that generated it. A change
-applies at once: a user that loses a right, its password or its account loses the connections that could still use it.
+Passwords are turned into verifiers at once, by the server's `credentials`; no fact, record, answer or error contains
+one, except a generated password in the answer to the request that generated it. A change applies at once: when a user
+loses a right, its password or its account, the connections that could still use it are closed.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from brokers.engine.values.names import MAX_NAME
 from brokers.engine.values.rights import EVERY, MANAGE, NO_RIGHTS, RIGHTS, Rights, parse_grants
 from brokers.model import ObjectName, object_name
 
-#: What a password is checked against, as plain JSON; only the server knows what is in it.
+#: What a password is checked against, as plain JSON; only the server knows its content.
 Verifier = Mapping[str, Any]
 
 
 class Credentials(Protocol):
-    """What needs a random source or a hash, and so is not the engine's."""
+    """Operations that need a random source or a hash, which the engine does not have."""
 
     def prepare(self, name: str) -> str:
-        """The form that a name is compared in. Raises ValueError if a character of it may not be used."""
+        """Return the normalized form of a name. Raises ValueError for a character that may not be used."""
         ...
 
     def verifier(self, password: str) -> Verifier:
-        """Raises ValueError, without the password in it, if it cannot be one."""
+        """Return the verifier of a password. Raises ValueError, without the password in it, if it is not valid."""
         ...
 
     def generate(self) -> str:
-        """A password that cannot be guessed."""
+        """Return a password that cannot be guessed."""
         ...
 
 
 class User:
-    """`verifier` None: no password signs in. `certificate_subject`: of the client certificate that does, or None."""
+    """`verifier` None: no sign-in by password. `certificate_subject`: the subject of its client certificate; None: no
+    sign-in by certificate."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class User:
 
 
 class Accounts:
-    """See the module. `reserved`: users that cannot be changed through management, and the sentence that says why."""
+    """See the module. `reserved`: users that cannot be changed through management -> the reason, as a sentence."""
 
     def __init__(self, registry: Registry, turn: Turn) -> None:
         self.registry = registry
@@ -89,16 +90,17 @@ class Accounts:
             raise NotFound(f"there is no user {name}") from None
 
     def rights(self, name: str) -> Rights:
-        """Nothing, for who is not a user (any more)."""
+        """Return the rights of a user; none for an unknown or deleted one."""
         user = self.users.get(name)
         return user.rights if user else NO_RIGHTS
 
     def with_subject(self, subject: str) -> User | None:
-        """Who signs in with a certificate of this subject, in its canonical form."""
+        """Return the user that signs in with a certificate of this subject, in its canonical form."""
         return next((u for u in self.users.values() if u.certificate_subject == subject), None)
 
     def proof(self, name: str) -> object:
-        """What signs the user in now: another value once that has been changed, or another user has the name."""
+        """Return the user's present credentials, to compare with later: they change with the password, the certificate
+        and the account."""
         user = self.users.get(name)
         return user and (user.verifier, user.certificate_subject)
 
@@ -108,7 +110,7 @@ class Accounts:
     # -- changes ----------------------------------------------------------------------------------------------
 
     def create(self, values: Mapping[str, Any], actor: str = "") -> User:
-        """A user without a password gets a generated one, unless a certificate is what it signs in with."""
+        """Create a user. Without a password it gets a generated one, unless it signs in with a certificate."""
         name = self._prepared(values["name"])
         if name in self.users:
             raise AlreadyExists(f"there is a user {name} already")
@@ -118,31 +120,31 @@ class Accounts:
         if user.verifier is None and user.certificate_subject is None:
             self._generate(user)
         self.users[name] = user
-        self._keep(user)
-        self._fact("user-created", user, {}, _shown(user), actor)
+        self._persist(user)
+        self._fact("user-created", user, {}, _event_attributes(user), actor)
         return user
 
     def update(self, user: User, after: Mapping[str, Any], actor: str = "") -> None:
-        """`after`: the attributes that change. A refused change has changed nothing."""
+        """Change a user. `after`: the attributes that change. A refused change has no effect."""
         self._check_reserved(user.name)
         changed = User(user.name, user.rights, verifier=user.verifier, certificate_subject=user.certificate_subject)
         self._set(changed, after)
         if user.rights.administrator and not changed.rights.administrator:
             self._check_not_last(user)
-        shown, had, verifier = _shown(user), user.rights, user.verifier
+        before, had, verifier = _event_attributes(user), user.rights, user.verifier
         subject = user.certificate_subject
         user.rights, user.verifier = changed.rights, changed.verifier
         user.certificate_subject = changed.certificate_subject
-        now = _shown(user)
-        changes = {field: value for field, value in now.items() if shown[field] != value}
-        self._changed(user, {field: shown[field] for field in changes}, changes, actor, password="password" in after)
+        now = _event_attributes(user)
+        changes = {field: value for field, value in now.items() if before[field] != value}
+        self._changed(user, {field: before[field] for field in changes}, changes, actor, password="password" in after)
         if user.verifier != verifier or user.certificate_subject != subject:
             self._end_connections(user, had, "its password or certificate was changed", all_of_them=True)
         else:
             self._end_connections(user, had, "its rights were changed")
 
     def renew_password(self, user: User, actor: str = "") -> dict[str, Any]:
-        """Give the user a generated password: the answer has it, and nothing else."""
+        """Replace the user's password by a generated one, and return it as the attribute `password`."""
         self._check_reserved(user.name)
         self._generate(user)
         self._changed(user, {}, {}, actor, password=True)
@@ -154,32 +156,32 @@ class Accounts:
         self._check_not_last(user)
         del self.users[user.name]
         self.turn.records.append(PersistRecord("user", user.name, None))
-        self._fact("user-deleted", user, _shown(user), {}, actor)
+        self._fact("user-deleted", user, _event_attributes(user), {}, actor)
         self._end_connections(user, user.rights, "it was deleted", all_of_them=True)
 
     def forget_virtualhost(self, virtualhost: str) -> None:
-        """It is no more: a later one of that name must not be open to who was let into this one."""
+        """Revoke all grants for a deleted virtual host, so that they do not apply to a later one of that name."""
         for user in self.users.values():
             if virtualhost in user.rights.grants:
                 user.rights = user.rights.without(virtualhost)
                 user.version += 1
-                self._keep(user)
+                self._persist(user)
 
     def take_generated_password(self) -> dict[str, Any]:
-        """The attribute `password` if one was generated since the last call, else nothing. It is kept no longer."""
+        """Return the attribute `password` if one was generated since the last call, else nothing; and erase it."""
         generated, self._generated = self._generated, None
         return {} if generated is None else {"password": generated}
 
     def put_own(self, name: str, verifier: Verifier, rights: Rights, why: str) -> None:
-        """A user that the server itself sees to; `why` it cannot be changed through management."""
+        """Create or replace a user that the server manages. `why`: the reason why management cannot change it."""
         self.users[name] = user = User(name, rights, verifier=verifier)
         self.reserved[name] = why
-        self._keep(user)
+        self._persist(user)
 
     def restore(self, name: str, record: Mapping[str, Any]) -> None:
-        """Take up a record, of any release. Raises InvalidValue, naming the user, if it is damaged."""
+        """Restore a user from a record of any release. Raises InvalidValue, naming the user, if it is damaged."""
         try:
-            if "rights" in record:  # until rights were per virtual host
+            if "rights" in record:  # a record from before rights were per virtual host
                 given = frozenset(record["rights"]) & frozenset(RIGHTS)
                 verifier = {k: record[k] for k in ("mechanism", "salt", "stored_key", "server_key", "iterations")}
                 rights = Rights(MANAGE in given, {EVERY: given} if given else {})
@@ -206,7 +208,7 @@ class Accounts:
         if not prepared or len(prepared) > MAX_NAME or not prepared.isprintable() or prepared != prepared.strip():
             raise InvalidValue({"name": f"{name!r} cannot be the name of a user: 1 to {MAX_NAME} printable characters"})
         if prepared == ANONYMOUS:
-            raise InvalidValue({"name": f"{name!r} cannot be the name of a user: so are called who did not sign in"})
+            raise InvalidValue({"name": f"{name!r} cannot be the name of a user: it is that of anonymous clients"})
         return prepared
 
     def _set(self, user: User, values: Mapping[str, Any]) -> None:
@@ -239,7 +241,7 @@ class Accounts:
 
     def _credentials(self) -> Credentials:
         if self.credentials is None:
-            raise NotAllowed("this broker keeps no passwords")
+            raise NotAllowed("this broker stores no passwords")
         return self.credentials
 
     def _generate(self, user: User) -> None:
@@ -254,17 +256,17 @@ class Accounts:
     def _check_not_last(self, user: User) -> None:
         others = (u for u in self.users.values() if u is not user)
         if user.rights.administrator and not any(u.rights.administrator for u in others):
-            raise NotAllowed(f"user {user.name} is the last administrator: make another one first")
+            raise NotAllowed(f"user {user.name} is the last administrator: create another one first")
 
     def _changed(
         self, user: User, before: Mapping[str, Any], after: Mapping[str, Any], actor: str, *, password: bool
     ) -> None:
         user.version += 1
-        self._keep(user)
+        self._persist(user)
         self._fact("user-changed", user, before, after, actor, password=password)
 
     def _end_connections(self, user: User, had: Rights, why: str, *, all_of_them: bool = False) -> None:
-        """End those on which something was opened that could not be opened now."""
+        """Close the user's connections that use a right which the user has lost."""
         managed = any(had.may(MANAGE, h) and not user.rights.may(MANAGE, h) for h in ("", *self.registry.virtualhosts))
         for connection in self.registry.connections.values():
             host = connection.virtualhost
@@ -274,7 +276,7 @@ class Accounts:
                 description = f"user {user.name} must sign in again: {why}"
                 self.turn.effects.append(Close(connection.handle, "amqp:connection:forced", description))
 
-    def _keep(self, user: User) -> None:
+    def _persist(self, user: User) -> None:
         self.turn.records.append(PersistRecord("user", user.name, user.record()))
 
     def _fact(
@@ -292,8 +294,8 @@ class Accounts:
         self.turn.add_fact(kind, user.object_name, f"user({user.name})", words, attributes)
 
 
-def _shown(user: User) -> dict[str, Any]:
-    """What events may show."""
+def _event_attributes(user: User) -> dict[str, Any]:
+    """Return the attributes of a user for events."""
     return {
         "certificate_subject": user.certificate_subject,
         "administrator": user.rights.administrator,

@@ -1,5 +1,6 @@
-"""The subscriptions that exist: entered into the registry and taken out again, stated, persisted, and which of them
-want a message. How clients come to have one is in `subscriptions.py`.
+"""The existing subscriptions: their registration, facts and records, and which of them a message matches.
+
+`subscriptions.py` creates and ends them for clients.
 """
 
 from __future__ import annotations
@@ -17,36 +18,36 @@ from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.services.slow_consumers import SlowConsumers
 from brokers.engine.values.events import queue_subject
 
-#: A selector -> what it says of an encoded message. Raises InvalidValue.
+#: A selector -> whether it matches an encoded message. Raises InvalidValue.
 Compile = Callable[[str], Callable[[bytes], bool]]
 
 
 class ActiveSubscriptions:
-    """`compile`: how selectors are read, set by the protocol layer; None: there are no selectors."""
+    """`compile`: compiles selectors, set by the protocol layer; None: selectors are ignored."""
 
     def __init__(self, registry: Registry, turn: Turn, slow_consumers: SlowConsumers) -> None:
         self.registry = registry
         self.turn = turn
         self.slow_consumers = slow_consumers
         self.compile: Compile | None = None
-        self._choosy: dict[Queue, Subscription] = {}  # those that do not want every message of their topic
+        self._selective: dict[Queue, Subscription] = {}  # those with a selector or `no_local`
 
     def compiled(self, selector: str) -> Callable[[bytes], bool] | None:
-        """None: every message matches. Raises InvalidValue."""
+        """Compile a selector; None: every message matches. Raises InvalidValue."""
         return self.compile(selector) if self.compile is not None and selector else None
 
     def wanting(self, queues: Sequence[Queue], body: bytes, publisher: Connection) -> Sequence[Queue]:
-        """Those of the queues that a message was routed to that want it."""
-        choosy = self._choosy
-        if not choosy:
+        """Return those of the queues a message is routed to whose subscriptions match it."""
+        selective = self._selective
+        if not selective:
             return queues
-        return tuple(q for q in queues if q not in choosy or choosy[q].wants(body, publisher))
+        return tuple(q for q in queues if q not in selective or selective[q].wants(body, publisher))
 
     def created(self, subscription: Subscription) -> None:
-        """Enter a new one, state it and persist it."""
+        """Register and persist a new subscription."""
         spec, queue = subscription.spec, subscription.queue
-        self._enter(self.registry.host_of(queue), subscription)
-        self._state("subscription-created", subscription, f"Create{' : Durable' if spec.durable else ''}")
+        self._register(self.registry.host_of(queue), subscription)
+        self._add_fact("subscription-created", subscription, f"Create{' : Durable' if spec.durable else ''}")
         if spec.durable:
             record = {
                 "virtualhost": queue.virtualhost,
@@ -57,37 +58,37 @@ class ActiveSubscriptions:
             self.turn.records.append(PersistRecord("subscription", str(subscription.object_name), record))
 
     def forget(self, queue: Queue) -> None:
-        """Its queue is being deleted."""
+        """Remove the subscription of a queue that is being deleted."""
         found = self.registry.subscriptions.pop(queue, None)
         if found is None:
             return
-        self._choosy.pop(queue, None)
+        self._selective.pop(queue, None)
         self.slow_consumers.forget(found)
-        self._state("subscription-deleted", found, "Close")
+        self._add_fact("subscription-deleted", found, "Close")
         if found.spec.name:
             del self.registry.host_of(queue).subscriptions[found.spec.identity]
         if found.spec.durable:
             self.turn.records.append(PersistRecord("subscription", str(found.object_name), None))
 
     def restore(self, record: Mapping[str, Any]) -> None:
-        """Take up a record of an earlier run, after its queue. One whose queue no longer exists is passed over."""
+        """Restore a subscription from a record, after its queue. Ignored if the queue no longer exists."""
         host = self.registry.virtualhost(record["virtualhost"])
         queue = host.queues.get(record["queue"])
         if queue is not None:
             subscription = Subscription(SubscriptionSpec(**record["wish"]), queue, record["created"])
             subscription.matches = self.compiled(subscription.spec.selector)
-            self._enter(host, subscription)
+            self._register(host, subscription)
 
-    def _enter(self, host: VirtualHost, subscription: Subscription) -> None:
+    def _register(self, host: VirtualHost, subscription: Subscription) -> None:
         queue, spec = subscription.queue, subscription.spec
         self.registry.subscriptions[queue] = subscription
         if spec.name:
             host.subscriptions[spec.identity] = subscription
         if spec.no_local or subscription.matches is not None:
-            self._choosy[queue] = subscription
+            self._selective[queue] = subscription
         self.slow_consumers.add(subscription)
 
-    def _state(self, kind: str, subscription: Subscription, words: str) -> None:
+    def _add_fact(self, kind: str, subscription: Subscription, words: str) -> None:
         spec, queue = subscription.spec, subscription.queue
         self.turn.add_fact(
             kind,

@@ -1,4 +1,4 @@
-"""What the addresses mean that clients attach to; unknown queues are created where the virtual host allows it."""
+"""The addresses that clients attach to; unknown queues are created if the virtual host allows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Addresses:
         self.queues = queues
 
     def find_or_create_queue(self, connection: Connection, name: str) -> Queue:
-        """The queue a client attaches to. Raises NotFound where the virtual host does not create queues on attach."""
+        """Return the queue a client attaches to. Raises NotFound if the virtual host does not create queues on
+        attach."""
         host = self.registry.virtualhosts[connection.virtualhost]
         queue = host.queues.get(name)
         if queue is not None:
@@ -31,8 +32,8 @@ class Addresses:
         return self.queues.create(host, name, durable=host.durable_queues)
 
     def resolve_target(self, connection: Connection, address: str, *, topic: bool = False) -> Target:
-        """What a producer's address means, see `Routing.find`; an unknown name is a queue's, unless it is a topic's.
-        Raises NotFound where the virtual host does not create what clients attach to."""
+        """Resolve a producer's address, see `Routing.find`; an unknown name stands for a queue, or with `topic` for a
+        topic. Raises NotFound if the virtual host does not create queues and topics on attach."""
         host = self.registry.virtualhosts[connection.virtualhost]
         found = self.routing.topic(host, address) if topic else self.routing.find(host, address)
         return found if found is not None else self.find_or_create_queue(connection, address)

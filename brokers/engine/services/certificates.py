@@ -1,4 +1,4 @@
-"""The subject of a client certificate, as text that compares: RFC 4514, such as `CN=anna,O=Example,C=DE`."""
+"""The subject of a client certificate as a canonical text: RFC 4514, such as `CN=anna,O=Example,C=DE`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cryptography import x509
 
 
 def canonical_subject(text: str) -> str:
-    """Raises ValueError with a sentence that names the text."""
+    """Return the canonical form of a subject. Raises ValueError with a sentence that quotes the text."""
     try:
         name = x509.Name.from_rfc4514_string(text)
     except ValueError:
@@ -17,5 +17,5 @@ def canonical_subject(text: str) -> str:
 
 
 def subject_of(certificate: bytes) -> str:
-    """The canonical subject of a certificate (DER). Raises ValueError if it cannot be read."""
+    """Return the canonical subject of a certificate (DER). Raises ValueError if it cannot be read."""
     return x509.load_der_x509_certificate(certificate).subject.rfc4514_string()

@@ -1,4 +1,4 @@
-"""Clients' connections: opened, closed, ended by the broker; and their links, with what ends when a link ends."""
+"""Clients' connections: opened, and closed by either side; and the end of their links."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Clients:
         handle: ConnectionPort,
         sole: bool = False,
     ) -> Connection:
-        """`hostname` as the client sent it; `user` None = did not sign in. `sole`: no other connection of this user may
-        have the container-id. Raises NotFound, NotAllowed, ContainerInUse."""
+        """Open a connection. `hostname` as the client sent it; `user` None = did not sign in. `sole`: no other
+        connection of this user may have the container-id. Raises NotFound, NotAllowed, ContainerInUse."""
         host = self._virtualhost_for(hostname)
         if user is None and not host.anonymous:
-            raise NotAllowed(f"virtual host {host.name} does not let anonymous clients in")
+            raise NotAllowed(f"virtual host {host.name} does not allow anonymous clients")
         self._check_container(host, user or ANONYMOUS, container_id, sole=sole)
         connection = Connection(
             self.registry.next_number(),
@@ -56,11 +56,11 @@ class Clients:
             handle=handle,
         )
         self.registry.connections[connection.id] = connection
-        self._state(connection, "connection-opened", f"Open : Container : {container_id}")
+        self._add_fact(connection, "connection-opened", f"Open : Container : {container_id}")
         return connection
 
     def _check_container(self, host: VirtualHost, user: str, container_id: str, *, sole: bool) -> None:
-        """Refuse a connection where it, or one that is open, is to be the only one of its user and container-id."""
+        """Refuse a connection if it, or an open one with the same user and container-id, is exclusive."""
         for other in self.registry.connections.values() if container_id else ():
             if (
                 (sole or other.sole)
@@ -75,14 +75,14 @@ class Clients:
                 )
 
     def _virtualhost_for(self, hostname: str) -> VirtualHost:
-        """`vhost:NAME` must exist; a plain name may be that of a virtual host; else it is the host that the client
-        dialled, which means the default."""
+        """Return the virtual host for a hostname: `vhost:NAME`, which must exist; a plain name that is a virtual host;
+        for any other, such as the server's DNS name, the default."""
         if hostname.startswith("vhost:"):
             return self.registry.virtualhost(hostname.removeprefix("vhost:"))
         return self.registry.virtualhosts.get(hostname) or self.registry.virtualhost(DEFAULT)
 
     def close_connection(self, connection: Connection, why: str = "") -> None:
-        """The connection has ended. Messages of its consumers must have been put back before. Idempotent."""
+        """Remove a closed connection, whose consumers' messages must have been put back before. Idempotent."""
         if self.registry.connections.pop(connection.id, None) is None:
             return
         links: list[Producer | Consumer] = [*connection.producers, *connection.consumers]
@@ -90,17 +90,17 @@ class Clients:
             self.detach(link)
         for transaction in list(connection.transactions.values()):
             self.transactions.roll_back(transaction)
-        self._state(connection, "connection-closed", f"Close{f' : {why}' if why else ''}")
+        self._add_fact(connection, "connection-closed", f"Close{f' : {why}' if why else ''}")
 
     def end_connection(self, connection: Connection, description: str) -> None:
-        """Have the protocol layer end it."""
+        """Have the protocol layer close the connection."""
         self.turn.effects.append(Close(connection.handle, "amqp:connection:forced", description))
 
     def detach(self, link: Producer | Consumer) -> None:
-        """The link has ended. Messages of a consumer must have been put back before. Idempotent."""
+        """Remove an ended link; a consumer's messages must have been put back before. Idempotent."""
         if self.links.detach(link) and isinstance(link, Consumer):
             self.subscriptions.left(link.connection.virtualhost, link.queue.name)
 
-    def _state(self, connection: Connection, kind: str, words: str) -> None:
+    def _add_fact(self, connection: Connection, kind: str, words: str) -> None:
         attributes = {"client": connection.client, "virtualhost": connection.virtualhost}
         self.turn.add_fact(kind, connection.name, connection.subject, words, attributes)

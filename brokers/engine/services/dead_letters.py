@@ -1,12 +1,12 @@
-"""What becomes of a message that consumers give up: one that is rejected, or whose deliveries failed too often.
+"""Dead-lettering: of messages that consumers reject, or whose deliveries failed too often.
 
-It goes to the dead-letter queue of its queue, which is created if it is not there, or away if there is none set. A
-dead-letter queue takes it even above its capacity: no producer could be blocked for it. Of a stored message the move is
-one change of the store, so that a crash finds it in one of the two.
+Such a message goes to the dead-letter queue of its queue, which is created on first use, or is discarded if none is
+set. A dead-letter queue accepts messages above its capacity, since no producer could be blocked for them. A stored
+message is moved by one change of the store, so that after a crash it is in exactly one of the two queues.
 
-No message goes round in circles: a queue that is its own dead-letter queue, directly or by way of others, has none. The
+There are no cycles: a queue that is its own dead-letter queue, directly or through others, counts as having none. The
 maximum of deliveries removes nothing from such a queue, so that a default for all queues does not empty the dead-letter
-queue of a careless reader.
+queue of a faulty consumer.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ class DeadLetters:
         self.agenda = agenda
         self.turn = agenda.turn
         self.queues = queues
-        self._facts: list[Fact] = []  # of the turn in which something was given up last
-        self._told: dict[tuple[Queue, str, str], tuple[int, int]] = {}  # fate -> place in them, messages
+        self._facts: list[Fact] = []  # of the last turn with a dead-lettered message
+        #: (queue, target, reason) -> index of the fact in `_facts`, messages
+        self._reported: dict[tuple[Queue, str, str], tuple[int, int]] = {}
         agenda.dead_letter = self.dead_letter
 
     def dead_letter(self, queue: Queue, consumer: Consumer, message: Message, reason: str, said: str) -> int | None:
-        """Take a message that a consumer has out of its queue, for good. Returns as `Queue.remove` does; None: it must
-        stay. `said`: why, in the consumer's words."""
+        """Dead-letter or discard an acquired message. Return as `Queue.remove` does; None: it must stay in the queue.
+        `said`: the consumer's error."""
         circular = self._circular(queue)
         if queue.deleted or (circular and reason == MAXIMUM):
             return None
@@ -44,7 +45,7 @@ class DeadLetters:
         if not name:
             ticket = queue.remove(consumer, message)
             queue.discarded += 1
-            self._tell(queue, "", reason)
+            self._report(queue, "", reason)
             return ticket
         target = self._target(queue, name)
         if target is None:
@@ -52,11 +53,11 @@ class DeadLetters:
         body = self.turn.as_dead_letter(message[1], reason, queue.name, queue.lanes.deliveries.get(message[0], 0), said)
         ticket = queue.hand_over(consumer, message, target, body)
         queue.dead_lettered += 1
-        self._tell(queue, name, reason)
+        self._report(queue, name, reason)
         return ticket
 
     def _circular(self, queue: Queue) -> bool:
-        """Whether its dead letters would come back to it, if they were given up again and again."""
+        """Return whether its dead letters would return to it through its chain of dead-letter queues."""
         queues = self.registry.host_of(queue).queues
         passed: set[str] = set()
         name = queue.gate.limits.dead_letter_queue
@@ -72,16 +73,16 @@ class DeadLetters:
         try:
             return host.queues.get(name) or self.queues.create(host, name, durable=queue.store_id > 0)
         except AdminError:
-            return None  # no store can be opened, which the log says
+            return None  # no store can be opened, as the log says
 
-    def _tell(self, queue: Queue, target: str, reason: str) -> None:
-        """State it: one fact in a turn for all messages of a queue with the same fate."""
-        facts, fate = self.turn.facts, (queue, target, reason)
+    def _report(self, queue: Queue, target: str, reason: str) -> None:
+        """Add one fact per turn for all messages of a queue with the same target and reason."""
+        facts, key = self.turn.facts, (queue, target, reason)
         if facts is not self._facts:
-            self._facts, self._told = facts, {}
-        before = self._told.get(fate)
+            self._facts, self._reported = facts, {}
+        before = self._reported.get(key)
         count = 1 if before is None else before[1] + 1
-        self._told[fate] = (len(facts) if before is None else before[0], count)
+        self._reported[key] = (len(facts) if before is None else before[0], count)
         kind = "queue-dead-lettered" if target else "queue-discarded"
         attributes = {"messages": count, "dead_letter_queue": target, "reason": reason}
         queue.gate.add_fact(kind, dead_letter_words(count, target, reason), attributes)

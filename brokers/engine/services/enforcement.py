@@ -1,8 +1,8 @@
-"""Policies put in force: tried on every queue that a change concerns, then made, all or nothing, at once.
+"""The enforcement of policies: a change is validated for every affected queue, then applied to all of them at once.
 
-`policy.py` says which values apply where, and which queues a change concerns; here it meets the running queues. Queues
-with equal layers share one result, and a queue whose limits come out as before is left alone, so that a change costs
-what it changes. A refusal names the queue, what was to be changed, and both values.
+`policy.py` resolves effective values and affected queues; this service applies them to the running queues. Queues with
+equal layers share one result, and a queue whose limits do not change is not touched, so the cost is proportional to the
+number of changed queues. A refusal names the queue, the changed object and both values.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Effective = tuple[Mapping[str, Setting], Limits]
 
 @lru_cache(maxsize=4096)
 def effective(layers: Layers) -> Effective:
-    """Settings and limits of a queue; raises InvalidPolicy."""
+    """Return the settings and limits of a queue with these layers. Raises InvalidPolicy."""
     found = settings(layers)
     return found, resolve(found)
 
@@ -56,7 +56,7 @@ class Enforcement:
     # -- effective values --------------------------------------------------------------------------------------
 
     def layers(self, host: VirtualHost, name: str, own: Mapping[str, Value], queue: Queue | None = None) -> Layers:
-        """What is set for a queue of this name, be it there or not, with these fields of its own."""
+        """Return the layers of a queue with this name, existing or not, and these fields of its own."""
         best = host.policies.of(name) if queue is not None else host.policies.best(name)
         bound = host.bound.get(queue, ()) if queue is not None else ()
         return Layers(
@@ -71,7 +71,8 @@ class Enforcement:
         return self.layers(self.registry.virtualhosts[queue.virtualhost], queue.name, queue.own, queue)
 
     def effective(self, layers: Layers, subject: str = "") -> Effective:
-        """Raises InvalidValue. `subject`: the object whose policy is refused; empty: the one that the request names."""
+        """Return the settings and limits for these layers. Raises InvalidValue. `subject`: the object whose policy is
+        refused; empty: the one that the request names."""
         try:
             return effective(layers)
         except InvalidPolicy as invalid:
@@ -79,11 +80,12 @@ class Enforcement:
             raise InvalidValue({name: f"{prefix}{text}" for name, text in invalid.errors.items()}) from None
 
     def effective_all(
-        self, concerned: Iterable[tuple[Queue, Layers]], because: str = ""
+        self, affected: Iterable[tuple[Queue, Layers]], because: str = ""
     ) -> list[tuple[Queue, Effective]]:
-        """Raises InvalidValue for the first queue for which the layers contradict each other."""
+        """Return settings and limits of several queues. Raises InvalidValue for the first queue with a
+        contradiction."""
         suffix = f" {because}" if because else ""
-        return [(q, self.effective(layers, f"queue {q.virtualhost}/{q.name}{suffix}")) for q, layers in concerned]
+        return [(q, self.effective(layers, f"queue {q.virtualhost}/{q.name}{suffix}")) for q, layers in affected]
 
     def apply(self, found: Iterable[tuple[Queue, Effective]]) -> None:
         changed = self.agenda.changed
@@ -103,7 +105,7 @@ class Enforcement:
         self.apply([(queue, found)])
 
     def set_virtualhost_defaults(self, host: VirtualHost, defaults: Mapping[str, Value]) -> None:
-        """Refused if it would contradict what a queue, a policy or an exchange of it sets."""
+        """Set the defaults of a virtual host. Refused if they contradict one of its queues, policies or exchanges."""
         after = fields(defaults)
         self._check_places(host, after, fields(self.registry.defaults))
         found = self.effective_all((q, self.layers_of(q)._replace(virtualhost=after)) for q in host.queues.values())
@@ -111,7 +113,7 @@ class Enforcement:
         self.apply(found)
 
     def set_broker_defaults(self, defaults: Mapping[str, Value]) -> None:
-        """Refused if it would contradict what a virtual host, a queue, a policy or an exchange sets."""
+        """Set the broker's defaults. Refused if they contradict a virtual host, queue, policy or exchange."""
         after = fields(defaults)
         self.effective(Layers(broker=after))
         for host in self.registry.virtualhosts.values():
@@ -121,7 +123,7 @@ class Enforcement:
         self.apply(found)
 
     def _check_places(self, host: VirtualHost, virtualhost: Fields, broker: Fields) -> None:
-        """What queues to come may inherit must not contradict itself either."""
+        """Refuse defaults that are contradictory for future queues. Raises InvalidValue."""
         inherited = Layers(virtualhost=virtualhost, broker=broker)
         self.effective(inherited)
         for policy in host.policies.by_pattern.values():
@@ -140,7 +142,7 @@ class Enforcement:
         self.effective(self._inherited(host)._replace(exchanges=((exchange.origin, fields(own)),)))
 
     def set_exchange_policy(self, exchange: Exchange, own: Mapping[str, Value]) -> None:
-        """Refused if it would contradict what one of the bound queues sets."""
+        """Set the policy of an exchange. Refused if it contradicts one of the bound queues."""
         host = self.registry.virtualhosts[exchange.virtualhost]
         self.check_exchange(host, exchange, own)
         after = {exchange: fields(own)}
@@ -154,7 +156,7 @@ class Enforcement:
     def effective_bound(
         self, queue: Queue, exchanges: tuple[Exchange, ...], because: str
     ) -> list[tuple[Queue, Effective]]:
-        """What would hold for a queue if these were the exchanges that it is bound to."""
+        """Return settings and limits of a queue as if it were bound to these exchanges."""
         return self.effective_all([(queue, self._bound(queue, exchanges, {}))], because)
 
     def _bound(self, queue: Queue, exchanges: Iterable[Exchange], after: Mapping[Exchange, Fields]) -> Layers:
@@ -172,7 +174,7 @@ class Enforcement:
     def create_policy(
         self, host: VirtualHost, pattern: str, given: Mapping[str, Value], *, priority: int = 0, actor: str = ""
     ) -> Policy:
-        """Raises InvalidValue, AlreadyExists."""
+        """Create a destination policy. Raises InvalidValue, AlreadyExists."""
         check_pattern(pattern)
         if pattern in host.policies.by_pattern:
             raise AlreadyExists(f"there is a policy for pattern {pattern} in virtual host {host.name} already")
@@ -181,14 +183,14 @@ class Enforcement:
         return policy
 
     def update_policy(self, policy: Policy, given: Mapping[str, Value], *, priority: int, actor: str = "") -> Policy:
-        """The policy that takes its place. Raises InvalidValue."""
+        """Replace a destination policy and return the new one. Raises InvalidValue."""
         host = self.registry.virtualhosts[policy.virtualhost]
         after = Policy(host.name, policy.pattern, dict(given), priority, policy.version + 1)
         self._replace(host, policy, after, actor)
         return after
 
     def delete_policy(self, policy: Policy, *, actor: str = "") -> None:
-        """Raises InvalidValue if what its queues inherit without it contradicts itself."""
+        """Delete a destination policy. Raises InvalidValue if what its queues inherit without it is contradictory."""
         self._replace(self.registry.virtualhosts[policy.virtualhost], policy, None, actor)
 
     def _replace(self, host: VirtualHost, before: Policy | None, after: Policy | None, actor: str) -> None:
@@ -198,21 +200,21 @@ class Enforcement:
             self.effective(self._inherited(host)._replace(pattern=after.layer))
         changes = host.policies.changes(policy.pattern, after)
         because = f"{'with' if after else 'without'} {policy.origin}"
-        concerned = ((host.queues[name], best) for name, best in changes.items())
+        affected = ((host.queues[name], best) for name, best in changes.items())
         found = self.effective_all(
-            ((q, self.layers_of(q)._replace(pattern=_layer(best))) for q, best in concerned), because
+            ((q, self.layers_of(q)._replace(pattern=_layer(best))) for q, best in affected), because
         )
         host.policies.put(policy.pattern, after, changes)
         self.apply(found)
-        self._state(before, after, len(changes), actor)
+        self._add_fact(before, after, len(changes), actor)
         record = None if after is None else _record(after)
         self.turn.records.append(PersistRecord("policy", str(policy.object_name), record))
 
-    def _state(self, before: Policy | None, after: Policy | None, queues: int, actor: str) -> None:
+    def _add_fact(self, before: Policy | None, after: Policy | None, queues: int, actor: str) -> None:
         policy = after or before
         assert policy is not None
-        old: dict[str, Value | None] = {**_told(before)}
-        new: dict[str, Value | None] = {**_told(after)}
+        old: dict[str, Value | None] = {**_attributes(before)}
+        new: dict[str, Value | None] = {**_attributes(after)}
         changed = [name for name in ("priority", *FIELDS) if old.get(name) != new.get(name)]
         old, new = {name: old.get(name) for name in changed}, {name: new.get(name) for name in changed}
         change = "created" if before is None else "deleted" if after is None else "changed"
@@ -225,7 +227,7 @@ class Enforcement:
         )
 
     def restore_policy(self, record: Mapping[str, Any]) -> None:
-        """Take up a record of an earlier run, before its virtual host has queues."""
+        """Restore a policy from a record, before the queues of its virtual host."""
         policy = Policy(
             record["virtualhost"], record["pattern"], dict(record["fields"]), record["priority"], record["version"]
         )
@@ -236,7 +238,7 @@ def _layer(best: Policy | None) -> tuple[str, Fields]:
     return ("", NOTHING) if best is None else best.layer
 
 
-def _told(policy: Policy | None) -> dict[str, Value]:
+def _attributes(policy: Policy | None) -> dict[str, Value]:
     return {} if policy is None else {"priority": policy.priority, **policy.given}
 
 
@@ -251,7 +253,7 @@ def _record(policy: Policy) -> dict[str, Any]:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise InvalidValue unless a destination policy can have it."""
+    """Raise InvalidValue unless a destination policy can have this pattern."""
     fault = pattern_fault(pattern)
     if not pattern:
         fault = "pattern is empty: > stands for every queue"

@@ -1,4 +1,4 @@
-"""The links of clients: producers and consumers attached to queues, and detached."""
+"""The links of clients: producers and consumers, attached to queues and detached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Links:
         *,
         inside: bool = False,
     ) -> Producer:
-        """`inside`: see `Producer.inside`."""
+        """Attach a producer. `inside`: see `Producer.inside`."""
         producer = Producer(self.registry.next_number(), connection, queue, link, channel=channel, handle=handle)
         producer.inside = inside
         self.registry.producers[producer.id] = producer
@@ -50,8 +50,8 @@ class Links:
         selects: Callable[[bytes], bool] | None = None,
         group_of: Callable[[bytes], str] | None = None,
     ) -> Consumer:
-        """`selects`: which messages it wants, by their encoded form. `group_of`: it asks for message groups; the group
-        of a message, "" for none."""
+        """Attach a consumer. `selects`: whether an encoded message matches its selector. `group_of`: returns the
+        message group of an encoded message, "" for none; None if it does not request groups."""
         number = self.registry.next_number()
         consumer = Consumer(number, connection, queue, link, browsing=browsing, handle=handle, selects=selects)
         if group_of is not None and not browsing:
@@ -65,8 +65,8 @@ class Links:
         return consumer
 
     def detach(self, link: Producer | Consumer) -> bool:
-        """The link has ended. What a consumer had unacknowledged must have been put back before. False: it was detached
-        already."""
+        """Remove an ended link; a consumer's acquired messages must have been put back before. Return False if it is
+        already detached."""
         if isinstance(link, Producer):
             if self.registry.producers.pop(link.id, None) is None:
                 return False
@@ -80,7 +80,7 @@ class Links:
         return True
 
     def refuse_producer(self, producer: Producer, condition: str, description: str) -> None:
-        """The producer broke the protocol: state that, and detach it. The caller ends its link."""
+        """Detach a producer that violated the protocol, with a fact. The caller ends its link."""
         connection = producer.connection
         self.turn.add_fact(
             "producer-detached",

@@ -1,4 +1,4 @@
-"""Facts about a queue, stated with what a reader of events wants to know of it."""
+"""Facts about a queue, with the attributes of all events of queues."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from brokers.engine.values.events import queue_subject
 
 
 def queue_fact(queue: Queue, kind: str, words: str, attributes: Mapping[str, Any] | None = None) -> None:
-    """State a fact about a queue."""
+    """Add a fact about a queue."""
     subject = queue_subject(queue.virtualhost, queue.name)
     queue.turn.add_fact(kind, queue.object_name, subject, words, {**queue.event_attributes(), **(attributes or {})})

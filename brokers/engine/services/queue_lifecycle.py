@@ -1,4 +1,4 @@
-"""Queues created and deleted, with all that a queue is part of: policies, stops, bindings, links, its store."""
+"""Creation and deletion of queues, with their policies, stops, bindings, links and stores."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class QueueLifecycle:
         durable: bool = False,
         transient: bool = False,
     ) -> Queue:
-        """Raises InvalidValue if the name or the policy is not valid, AlreadyExists, AdminError if it is to be durable
-        and no store can be opened."""
+        """Create a queue. Raises InvalidValue for its name or policy, AlreadyExists, AdminError if it is durable and no
+        store can be opened."""
         check_name("queue", name)
         if name in host.queues:
             raise AlreadyExists(f"there is a queue {name} in virtual host {host.name} already")
@@ -100,14 +100,14 @@ class QueueLifecycle:
         return queue
 
     def set_own_policy(self, queue: Queue, own: Mapping[str, Value]) -> None:
-        """Raises InvalidValue if it contradicts itself or what the queue inherits."""
+        """Set the queue's own policy fields. Raises InvalidValue if they contradict each other or inherited ones."""
         self.enforcement.set_own(queue, own)
         queue.version += 1
         self.agenda.changed.add(queue)
         self.records.persist_queue(queue)
 
     def delete(self, queue: Queue, why: str = "") -> None:
-        """Its links are detached, and its messages are gone. `why`: what its clients are told."""
+        """Delete a queue and its messages, and detach its links. `why`: the description in the detach."""
         self.subscriptions.forget(queue)
         self.registry.owners.pop(queue, None)
         links: list[Producer | Consumer] = [
@@ -123,7 +123,7 @@ class QueueLifecycle:
         host = self.registry.host_of(queue)
         del host.queues[queue.name]
         host.policies.drop(queue.name)
-        queue.let_go()
+        queue.close()
         for scope in [s for s in self.registry.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
             self.stopping.forget_stop(scope)
         queue_fact(queue, "queue-deleted", "Deleted")

@@ -1,7 +1,7 @@
-"""What must survive a restart, as records: one for each object, left in the turn at each change.
+"""Records of what must survive a restart: one per object, left in the turn at each change.
 
-A record is a plain map with what was set, never what follows from it. Exchanges, policies, stops, subscriptions and
-users have theirs where they are changed; `restoring.py` takes them up again.
+A record is a plain map of settings, without derived values. The services of exchanges, policies, stops, subscriptions
+and users write their own records; `restoring.py` restores them all.
 """
 
 from __future__ import annotations

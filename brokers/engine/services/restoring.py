@@ -1,4 +1,4 @@
-"""The records of an earlier run, taken up again at start: in an order of their own, since some stand on others."""
+"""The restoration of an earlier run's records at start, in order of their dependencies."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Restoring:
         self.virtualhosts = virtualhosts
 
     def restore(self, records: Iterable[tuple[str, str, Record]]) -> None:  # noqa: C901 - a loop for each kind, in order
-        """`records`: (kind, key, record), in any order; kinds that are not the engine's are passed over. Raises
-        InvalidValue for a damaged user."""
+        """Restore the broker. `records`: (kind, key, record), in any order; kinds of others than the engine are
+        ignored. Raises InvalidValue for a damaged user."""
         kinds: dict[str, list[Record]] = {}
         for kind, key, record in records:
             if kind == "user":
@@ -84,7 +84,7 @@ class Restoring:
         for record in kinds.get("subscription", ()):
             self.subscriptions.restore(record)
         self._apply()
-        self.turn.take_facts()  # they were stated in that run
+        self.turn.take_facts()  # the earlier run has journaled them
         self.turn.take_records()
 
     def _restore_broker(self, record: Record) -> None:
@@ -108,7 +108,7 @@ class Restoring:
         queue.version = record["version"]
 
     def _apply(self) -> None:
-        """Give every queue the limits and stops that follow from what was set."""
+        """Apply the effective limits and stops to every queue."""
         for queue in self.registry.queues():
             settings, limits = self.enforcement.effective(self.enforcement.layers_of(queue))
             queue.gate.set_limits(limits, settings)

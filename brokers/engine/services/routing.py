@@ -1,7 +1,7 @@
-"""Exchanges and their bindings at work: created, bound and removed while traffic runs, and what an address means.
+"""Exchanges, bindings and the resolution of addresses.
 
-A queue inherits the policies of the exchanges it is bound to, so each change here is tried on the queues it concerns
-before it is made. `registry/exchange.py` finds the queues of a routing key.
+A queue inherits the policies of the exchanges it is bound to, so each change is validated for the affected queues
+before it is applied. `registry/exchange.py` finds the queues of a routing key.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from brokers.engine.values.names import MAX_NAME, check_name
 from brokers.engine.values.policy import Value
 from brokers.engine.values.stops import Scope, Stop
 
-#: The exchange of each virtual host that topics are routed by which are no exchange of their own; created on need.
+#: The exchange of each virtual host that routes topics which are not exchanges themselves; created on first use.
 TOPICS = "topics"
 
-#: Where a producer's messages go: a queue, or an exchange with the routing key that its address fixes; None: each
-#: message brings its own (its subject).
+#: Where a producer's messages go: a queue, or an exchange with the routing key of the address; None: the key is the
+#: subject of each message.
 Target: TypeAlias = Queue | tuple[Exchange, str | None]
 
 
@@ -50,7 +50,7 @@ class Routing:
         actor: str = "",
         transient: bool = False,
     ) -> Exchange:
-        """Raises InvalidValue if the name, the type or the policy is not good, AlreadyExists."""
+        """Create an exchange. Raises InvalidValue for its name, type or policy, AlreadyExists."""
         check_name("exchange", name)
         if "/" in name:
             raise InvalidValue({"name": f"{name!r} cannot be the name of an exchange: a routing key follows the /"})
@@ -64,18 +64,19 @@ class Routing:
         exchange.transient = transient
         host.exchanges[name] = exchange
         facts = {"exchange_type": kind, "policy": dict(exchange.own), "actor": actor}
-        self._state("exchange-created", exchange, f"Create : Type: {kind} Name: {name}", facts)
+        self._add_fact("exchange-created", exchange, f"Create : Type: {kind} Name: {name}", facts)
         self._persist(exchange)
         return exchange
 
     def set_policy(self, exchange: Exchange, own: Mapping[str, Value]) -> None:
-        """Change its policy fields, for all bound queues or for none. Raises InvalidValue."""
+        """Set the policy fields of an exchange, for all bound queues or none. Raises InvalidValue."""
         self.enforcement.set_exchange_policy(exchange, own)
         exchange.version += 1
         self._persist(exchange)
 
     def delete_exchange(self, exchange: Exchange, *, actor: str = "") -> None:
-        """Its bindings go with it. Raises InvalidValue if what a bound queue inherits without it contradicts itself."""
+        """Delete an exchange and its bindings. Raises InvalidValue if what a bound queue inherits without it is
+        contradictory."""
         self.registry.owners.pop(exchange, None)
         host = self.registry.virtualhosts[exchange.virtualhost]
         enforcement, because = self.enforcement, f"without {exchange.origin}"
@@ -88,14 +89,14 @@ class Routing:
             self.stopping.forget_stop(stop.scope)
         del host.exchanges[exchange.name]
         enforcement.apply(found)
-        self._state("exchange-deleted", exchange, "Deleted", {"actor": actor})
+        self._add_fact("exchange-deleted", exchange, "Deleted", {"actor": actor})
         self.turn.records.append(PersistRecord("exchange", str(exchange.object_name), None))
 
     # -- bindings ---------------------------------------------------------------------------------------------
 
     def bind(self, exchange: Exchange, queue: Queue, key: str = "", *, actor: str = "") -> bool:
-        """Idempotent: False if it was bound so. Raises InvalidValue for a key that cannot be, or if what the queue
-        would inherit contradicts what it sets."""
+        """Bind a queue. Return False if the binding exists. Raises InvalidValue for an invalid key, or if what the
+        queue would inherit contradicts its own fields."""
         if fault := key_fault(exchange.kind, key):
             raise InvalidValue({"key": fault})
         if len(key) > MAX_NAME or not key.isprintable():
@@ -112,15 +113,15 @@ class Routing:
             for stop in self._stops(exchange):
                 queue.gate.stop(stop)
         exchange.bind(queue, key)
-        self._state_binding("binding-created", exchange, queue, key, actor)
+        self._add_binding_fact("binding-created", exchange, queue, key, actor)
         if not queue.transient:
             record = {"virtualhost": host.name, "exchange": exchange.name, "queue": queue.name, "key": key}
             self.turn.records.append(PersistRecord("binding", _binding(exchange, queue, key), record))
         return True
 
     def unbind(self, exchange: Exchange, queue: Queue, key: str = "", *, actor: str = "") -> bool:
-        """Idempotent: False if it was not bound so. Raises InvalidValue if what the queue inherits without the exchange
-        contradicts itself."""
+        """Remove a binding. Return False if it does not exist. Raises InvalidValue if what the queue inherits without
+        the exchange is contradictory."""
         keys = exchange.bindings.get(queue, {})
         if key not in keys:
             return False
@@ -135,7 +136,7 @@ class Routing:
         return True
 
     def unbind_everywhere(self, queue: Queue) -> None:
-        """The queue is going."""
+        """Remove all bindings of a queue that is being deleted."""
         for exchange in self.registry.virtualhosts[queue.virtualhost].bound.get(queue, ()):
             for key in list(exchange.bindings[queue]):
                 self._unbind(exchange, queue, key, "")
@@ -149,26 +150,26 @@ class Routing:
                 bound[queue] = rest
             for stop in self._stops(exchange):
                 queue.gate.start(stop.scope)
-        self._state_binding("binding-deleted", exchange, queue, key, actor)
+        self._add_binding_fact("binding-deleted", exchange, queue, key, actor)
         if not queue.transient:
             self.turn.records.append(PersistRecord("binding", _binding(exchange, queue, key), None))
 
     def _stops(self, exchange: Exchange) -> list[Stop]:
-        """The operators' stops of all that is bound to it."""
+        """Return the operators' stops of the exchange."""
         scope = Scope(exchange.virtualhost, exchange=exchange.name)
         return [stop for stop in self.registry.stops.values() if stop.scope == scope]
 
     # -- addresses --------------------------------------------------------------------------------------------
 
     def find(self, host: VirtualHost, address: str) -> Target | None:
-        """What an address means: the queue of that very name, the exchange of that name, or `exchange/routing-key`."""
+        """Resolve an address: the queue with this name, the exchange with this name, or `exchange/routing-key`."""
         if (queue := host.queues.get(address)) is not None:
             return queue
         return _exchange_of(host, address)
 
     def topic(self, host: VirtualHost, name: str) -> tuple[Exchange, str | None]:
-        """What a topic's name means: an exchange, with or without a routing key, as in an address; else the key of that
-        name in the exchange `topics`. Raises NotFound where there is none and clients may not create it,
+        """Resolve a topic's name: an exchange, with or without a routing key, as in an address; else the exchange
+        `topics` with the name as the key. Raises NotFound if there is none and clients may not create it,
         InvalidValue."""
         if not name:
             raise InvalidValue({"name": "the topic has no name"})
@@ -208,8 +209,8 @@ class Routing:
         self.registry.virtualhost(exchange.virtualhost).exchanges[exchange.name] = exchange
 
     def restore_binding(self, record: Mapping[str, Any]) -> None:
-        """The limits of its queue are the caller's to bring up to date. A binding whose queue or exchange is no longer
-        kept is passed over."""
+        """Restore a binding from a record; the caller updates the limits of the queue. Ignored if the queue or exchange
+        no longer exists."""
         host = self.registry.virtualhost(record["virtualhost"])
         exchange, queue = host.exchanges.get(record["exchange"]), host.queues.get(record["queue"])
         if exchange is None or queue is None:
@@ -219,10 +220,10 @@ class Routing:
         if exchange not in bound.get(queue, ()):
             bound[queue] = (*bound.get(queue, ()), exchange)
 
-    def _state(self, kind: str, exchange: Exchange, words: str, attributes: Mapping[str, Any]) -> None:
+    def _add_fact(self, kind: str, exchange: Exchange, words: str, attributes: Mapping[str, Any]) -> None:
         self.turn.add_fact(kind, exchange.object_name, _subject(exchange), words, attributes)
 
-    def _state_binding(self, kind: str, exchange: Exchange, queue: Queue, key: str, actor: str) -> None:
+    def _add_binding_fact(self, kind: str, exchange: Exchange, queue: Queue, key: str, actor: str) -> None:
         words = "Create" if kind == "binding-created" else "Deleted"
         subject = f"{_subject(exchange)}/qu({queue.name})/rk({key})"
         attributes = {"queue": str(queue.object_name), "key": key, "actor": actor}
@@ -230,7 +231,7 @@ class Routing:
 
 
 def _exchange_of(host: VirtualHost, address: str) -> tuple[Exchange, str | None] | None:
-    """`exchange` or `exchange/routing-key`."""
+    """Resolve `exchange` or `exchange/routing-key`; None if there is no such exchange."""
     if (exchange := host.exchanges.get(address)) is not None:
         return exchange, None
     name, slash, key = address.partition("/")
@@ -244,5 +245,5 @@ def _subject(exchange: Exchange) -> str:
 
 
 def _binding(exchange: Exchange, queue: Queue, key: str) -> str:
-    """A key that no other binding's record has."""
+    """Return the unique key of a binding's record."""
     return json.dumps([exchange.virtualhost, exchange.name, queue.name, key], ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""What the broker or a virtual host has run short of, and the producers that are blocked for it.
+"""Shortages of the broker's and virtual hosts' resources, which block producers.
 
-`usage.py` says when a resource is overfull, `metering.py` counts what is used. A shortage begins at once when what is
-counted comes above the limit; whether it has ended is looked at once a second, so that a limit that is reached again
-and again blocks and unblocks its producers no more often than that.
+`usage.py` says when a resource is overfull, `metering.py` counts usage. A shortage begins at once when the counted
+usage exceeds the limit; its end is checked once a second, so that usage around a limit blocks and unblocks producers no
+more often than that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from brokers.engine.services.stores import OpenStores
 from brokers.engine.values.limits import InvalidPolicy
 from brokers.model import object_name
 
-#: The attributes that limit each resource of the broker: the limit itself, and what its percentages are of.
+#: The attributes that limit each resource of the broker: the limit, and the total that its percentages refer to.
 LIMITS: Mapping[Resource, tuple[str, str]] = {
     Resource.MEMORY: ("memory_limit", "memory_total"),
     Resource.STORE: ("store_limit", "store_total"),
@@ -39,17 +39,16 @@ LIMITS: Mapping[Resource, tuple[str, str]] = {
 }
 STORE_LIMITS = ("store_overfull_bytes", "store_underfull_bytes")
 
-#: Percent of the memory that there is: above it nothing is kept that still comes (`Usage.exhausted`). Below it, what is
-#: on its way when a limit is exceeded waits outside the queues.
+#: Percent of the available memory above which new messages are rejected (`Usage.exhausted`). Below it, messages in
+#: flight when a limit is exceeded are parked.
 MOST_MEMORY = 75
 
 _NAMES = {Resource.MEMORY: "Memory", Resource.STORE: "Store", Resource.TEMP: "Temp"}
 
 
 class Shortages:
-    """`limits`: the broker's attributes that are set, see `LIMITS`. `defaults`: a percentage for each resource whose
-    limit is not set; 0 is one that is set, to none. `available`: bytes there are of each resource, as last measured;
-    `wholes`: what they are bytes of, in words."""
+    """`limits`: the attributes in `LIMITS` that are set; 0: no limit. `defaults`: a percentage for each resource whose
+    limit is not set. `available`: bytes of each resource, as last measured; `wholes`: a description of each."""
 
     def __init__(self, registry: Registry, agenda: Agenda[Queue], stores: OpenStores) -> None:
         self.registry = registry
@@ -63,7 +62,7 @@ class Shortages:
         self.available: dict[Resource, int] = dict.fromkeys(LIMITS, 0)
 
     def meter(self, host: VirtualHost) -> Meter:
-        """For a virtual host that has none yet."""
+        """Return a meter for a new virtual host."""
 
         def exceeded(usage: Usage) -> None:
             if usage is host.store_usage:
@@ -74,13 +73,13 @@ class Shortages:
         return Meter(self.usages, host.store_usage, exceeded)
 
     def forget(self, host: VirtualHost) -> None:
-        """It is gone, and what it stored."""
+        """Discount the store of a deleted virtual host."""
         self.usages[Resource.STORE].used -= host.store_usage.used
 
     # -- limits -----------------------------------------------------------------------------------------------
 
     def set_limits(self, limits: Mapping[str, Value]) -> None:
-        """The broker's; they act at once. Raises InvalidValue."""
+        """Set the broker's limits, with immediate effect. Raises InvalidValue."""
         check_limits(limits)
         self.limits = {name: value for name, value in limits.items() if value is not None}
         self.measure()
@@ -88,7 +87,7 @@ class Shortages:
             queue.gate.take_back_unaffordable()
 
     def set_store_limits(self, host: VirtualHost, limits: Mapping[str, int]) -> None:
-        """A virtual host's `STORE_LIMITS`; they act at once. Raises InvalidValue."""
+        """Set a virtual host's `STORE_LIMITS`, with immediate effect. Raises InvalidValue."""
         levels = check_store_limits(limits)
         host.store_limits = dict(limits)
         host.store_usage.levels = levels
@@ -96,10 +95,10 @@ class Shortages:
         for queue in host.queues.values():
             queue.gate.take_back_unaffordable()
 
-    # -- looking ----------------------------------------------------------------------------------------------
+    # -- measuring --------------------------------------------------------------------------------------------
 
     def measure(self, available: Mapping[Resource, int] | None = None) -> None:
-        """Measure everything that is limited."""
+        """Measure all limited resources, and begin or end shortages. `available`: bytes of each resource."""
         self.available.update(available or {})
         self.usages[Resource.MEMORY].most = self.available[Resource.MEMORY] * MOST_MEMORY // 100
         for queue in self.registry.queues():
@@ -131,33 +130,33 @@ class Shortages:
     def _levels(self, resource: Resource) -> Levels:
         limit, total = self._limit(resource)
         if isinstance(limit, str) and not (total or self.available[resource]):
-            return NO_LEVELS  # it is not known yet what it is a part of
+            return NO_LEVELS  # a percentage of an amount that is not known yet
         return limit_levels(LIMITS[resource][0], limit, total=_number(total), available=self.available[resource])
 
     def _limit(self, resource: Resource) -> tuple[Value | None, Value | None]:
-        """The limit that applies, and its total."""
+        """Return the effective limit and its total."""
         limit, total = (self.limits.get(name) for name in LIMITS[resource])
         return self.defaults.get(resource) if limit is None else limit, total
 
     def origin(self, resource: Resource) -> str:
-        """Where the limit that applies comes from, in words."""
+        """Return the origin of the effective limit, in words."""
         limit, total = self._limit(resource)
-        here = LIMITS[resource][0] in self.limits
+        own = LIMITS[resource][0] in self.limits
         if not limit or limit == "0%":
-            return "none, set here" if here else "none"
-        words = "set here" if here else "default"
+            return "none, set here" if own else "none"
+        words = "set here" if own else "default"
         if not isinstance(limit, str):
             return words
         whole = size_words(_number(total) or self.available[resource])
         what = LIMITS[resource][1] if total else self.wholes.get(resource, "what is available")
         return f"{words}: {limit} of {whole} ({what})"
 
-    def in_force(self, resource: Resource) -> int:
-        """Bytes above which the resource is short; 0: no limit."""
+    def effective_limit(self, resource: Resource) -> int:
+        """Return the effective limit of a resource in bytes; 0: none."""
         return self._levels(resource).overfull
 
     def used(self, resource: Resource) -> int:
-        """Bytes that the broker uses now."""
+        """Return the bytes that the broker uses now."""
         return self.usages[resource].used
 
     def _update_store(self, host: VirtualHost) -> None:
@@ -188,12 +187,12 @@ class Shortages:
             self.agenda.changed.add(queue)
 
     def of(self, host: VirtualHost) -> Iterator[Usage]:
-        """The shortages that block producers of a queue of this virtual host now."""
+        """Yield the present shortages that affect the queues of this virtual host."""
         yield from (u for u in (host.store_usage, *self.usages.values()) if u.overfull)
 
 
 def size_words(size: int) -> str:
-    """Bytes for people, in units of 1,024."""
+    """Format a number of bytes for people, in units of 1,024."""
     value, units = float(size), ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
     while value >= 1024 and len(units) > 1:
         value /= 1024
@@ -202,7 +201,7 @@ def size_words(size: int) -> str:
 
 
 def check_limits(limits: Mapping[str, Value]) -> None:
-    """Raises InvalidValue if the broker's limits contradict each other, naming both values."""
+    """Raise InvalidValue, naming both values, if the broker's limits contradict each other."""
     errors: dict[str, str] = {}
     for limit, total in LIMITS.values():
         try:
@@ -214,7 +213,8 @@ def check_limits(limits: Mapping[str, Value]) -> None:
 
 
 def check_store_limits(limits: Mapping[str, int]) -> Levels:
-    """Raises InvalidValue if a virtual host's limits contradict each other, naming both values."""
+    """Return the levels of a virtual host's limits. Raises InvalidValue, naming both values, if they contradict each
+    other."""
     try:
         return store_levels(*(limits.get(name) for name in STORE_LIMITS))
     except InvalidPolicy as invalid:

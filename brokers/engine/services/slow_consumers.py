@@ -1,8 +1,8 @@
-"""Slow consumers at work: policies created, changed and removed while traffic runs, and the look once a second.
+"""Slow-consumer policies: their changes, and the check of all subscriptions once a second.
 
-`registry/slow_consumer.py` says what is slow. With the policy `topicdelete` the consumers are disconnected with an
-error and the subscription is deleted with its messages, durable or not; so its publishers go on. With `log` an event
-says so, each time that it becomes slow.
+`registry/slow_consumer.py` says which consumers are slow. With the policy `topicdelete` slow consumers are disconnected
+with an error and the subscription is deleted with its messages, durable or not, so that its publishers continue. With
+`log` an event is published each time that a subscription becomes slow.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from brokers.engine.values.names import check_name
 
 
 class SlowConsumers:
-    """`watched`: subscriptions with their best matching policy, if they have one."""
+    """`watched`: subscription -> its best matching policy, for those that have one."""
 
     def __init__(self, registry: Registry, turn: Turn) -> None:
         self.registry = registry
         self.turn = turn
         self.watched: dict[Subscription, SlowConsumerPolicy] = {}
 
-    # -- by time --------------------------------------------------------------------------------------------------
+    # -- the check ------------------------------------------------------------------------------------------------
 
     def find_slow(self) -> list[tuple[Queue, str]]:
-        """Once a second or so: state which subscriptions have become slow. The queues that are to be deleted for it,
-        and why, in words for their consumers."""
+        """Check all subscriptions, about once a second, and add facts for those that have become slow. Return the
+        queues to delete, with the error for their consumers."""
         found = list[tuple[Queue, str]]()
         now = self.turn.now
         for subscription in self.registry.subscriptions.values():
@@ -44,13 +44,13 @@ class SlowConsumers:
                 subscription.slow_since = None
             elif subscription.slow_since is None:
                 subscription.slow_since = now
-                self._state_slow(subscription, policy, reached)
+                self._add_slow_fact(subscription, policy, reached)
             if reached and policy.deletes:
                 why = f"subscription {subscription.queue.name} was deleted: {words(policy, reached)}"
                 found.append((subscription.queue, why))
         return found
 
-    def _state_slow(
+    def _add_slow_fact(
         self, subscription: Subscription, policy: SlowConsumerPolicy, reached: Mapping[str, tuple[int, int]]
     ) -> None:
         queue, spec = subscription.queue, subscription.spec
@@ -76,7 +76,7 @@ class SlowConsumers:
 
     def _watch(self, subscription: Subscription, policy: SlowConsumerPolicy | None) -> None:
         if policy is not self.watched.get(subscription):
-            subscription.slow_since = None  # another policy has its own say
+            subscription.slow_since = None  # by another policy
         if policy is None:
             self.watched.pop(subscription, None)
         else:
@@ -93,7 +93,7 @@ class SlowConsumers:
     def create(
         self, host: VirtualHost, name: str, given: Mapping[str, Value], *, actor: str = ""
     ) -> SlowConsumerPolicy:
-        """Raises InvalidValue, AlreadyExists."""
+        """Create a slow-consumer policy. Raises InvalidValue, AlreadyExists."""
         check_name("slow-consumer policy", name)
         if name in host.slow_consumer_policies:
             raise AlreadyExists(f"there is a slow-consumer policy {name} in virtual host {host.name} already")
@@ -103,7 +103,7 @@ class SlowConsumers:
         return policy
 
     def update(self, policy: SlowConsumerPolicy, changes: Mapping[str, Any], *, actor: str = "") -> SlowConsumerPolicy:
-        """The policy that takes its place; None among the changes: not set. Raises InvalidValue."""
+        """Replace a policy and return the new one; None among the changes: not set. Raises InvalidValue."""
         merged = {**policy.given, **changes}
         given = {name: value for name, value in merged.items() if value is not None}
         check(given)
@@ -126,11 +126,11 @@ class SlowConsumers:
         for subscription in self.registry.subscriptions.values():
             if subscription.queue.virtualhost == host.name:
                 self.add(subscription)
-        self._state(policy, before.given if before else {}, after.given if after else {}, actor)
+        self._add_policy_fact(policy, before.given if before else {}, after.given if after else {}, actor)
         record = None if after is None else _record(after)
         self.turn.records.append(PersistRecord("slow-consumer-policy", str(policy.object_name), record))
 
-    def _state(
+    def _add_policy_fact(
         self, policy: SlowConsumerPolicy, before: Mapping[str, Value], after: Mapping[str, Value], actor: str
     ) -> None:
         changed = [name for name in FIELDS if before.get(name) != after.get(name)]
@@ -142,7 +142,7 @@ class SlowConsumers:
         self.turn.add_fact("policy-changed", policy.object_name, subject, text, facts)
 
     def restore(self, record: Mapping[str, Any]) -> None:
-        """Take up a record of an earlier run, before its virtual host has subscriptions."""
+        """Restore a policy from a record, before the subscriptions of its virtual host."""
         policy = SlowConsumerPolicy(record["virtualhost"], record["name"], dict(record["given"]), record["version"])
         self.registry.virtualhost(policy.virtualhost).slow_consumer_policies[policy.name] = policy
 

@@ -1,6 +1,6 @@
-"""Operators' stops at work: put in force on the queues of a scope, lifted, and stated as facts.
+"""Operators' stops: applied to the queues of a scope and lifted, with facts and records.
 
-`stops.py` says which scope covers what; the gate of each queue says what a stop does there.
+`values/stops.py` says which queues a scope covers; the gate of each queue applies the stop.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Stopping:
         self.turn = turn
 
     def stop_producers(self, scope: Scope, reason: str, actor: str, end: End = NO_END) -> StopOutcome:
-        """Idempotent. A stop in force keeps its reason, actor and age; its end is what was asked for last, and so no
-        end if none was. One that was being lifted, or is a halted staged start, becomes the stop that is asked for.
-        Raises NotFound, InvalidValue."""
+        """Stop the producers of a scope. Idempotent: an active stop retains its reason, actor and age, and gets the end
+        of the latest request. A stop in a staged start, or after a halted one, is replaced. Raises NotFound,
+        InvalidValue."""
         return self.stop_all([scope], reason, actor, end)
 
     def stop_all(self, scopes: Sequence[Scope], reason: str, actor: str, end: End = NO_END) -> StopOutcome:
@@ -46,17 +46,17 @@ class Stopping:
         ]
         return self._outcome(_distinct(covered), changed)
 
-    def _stop(self, scope: Scope, queues: list[Queue], asked: Stop) -> bool:
-        """False: it was in force as it is asked for."""
+    def _stop(self, scope: Scope, queues: list[Queue], requested: Stop) -> bool:
+        """Stop one scope. Return False if an equal stop is active."""
         known = self.registry.stops.get(scope)
         if known is not None and known.stage is None and known.halted is None:
-            if known.end == asked.end:
+            if known.end == requested.end:
                 return False
-            stop = replace(known, end=asked.end)
+            stop = replace(known, end=requested.end)
         else:
-            stop = asked
+            stop = requested
         self.registry.stops[scope] = stop
-        self._stop_fact("producers-stopped", asked, queues)
+        self._stop_fact("producers-stopped", requested, queues)
         for queue in queues:
             queue.gate.stop(stop)
         if not (scope.queue and queues[0].transient):
@@ -66,8 +66,8 @@ class Stopping:
     def start_producers(
         self, scope: Scope, reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
     ) -> StopOutcome:
-        """Lift the stop of the scope and, unless `only` it is meant, all that lie wholly inside it; with a stage, step
-        by step. Idempotent."""
+        """Lift the stop of the scope and, unless `only`, all stops that lie wholly inside it; in stages with a `stage`.
+        Idempotent."""
         return self.start_all([scope], reason, actor, only=only, stage=stage)
 
     def start_all(
@@ -78,12 +78,12 @@ class Stopping:
         changed = []
         for scope, queues in covered:
             lifted = [s for s in self.registry.stops if (s == scope if only else scope.contains(s))]
-            if stage is not None:  # one that is in its stage goes on
+            if stage is not None:  # a running staged start continues
                 lifted = [s for s in lifted if self.registry.stops[s].stage is None]
             if lifted:
                 changed.append(scope)
-                asked = Stop(scope, reason, actor, self.turn.now, stage=stage)
-                self._stop_fact("producers-started", asked, queues)
+                start = Stop(scope, reason, actor, self.turn.now, stage=stage)
+                self._stop_fact("producers-started", start, queues)
             for each in lifted:
                 if stage is None:
                     self._lift(each)
@@ -98,7 +98,7 @@ class Stopping:
             queue.gate.start(scope)
 
     def _may_apply_to(self, scope: Scope) -> Iterable[Queue]:
-        """The queues that a stop of this scope can be in force on: of hundreds of stops each must cost little."""
+        """Return the queues that a stop of this scope may cover, cheaply, for hundreds of stops."""
         if not scope.queue:
             return self.registry.queues()
         host = self.registry.virtualhosts.get(scope.virtualhost)
@@ -106,45 +106,45 @@ class Stopping:
         return () if queue is None else (queue,)
 
     def _change(self, stop: Stop) -> None:
-        """Persist the stop as it is now, and apply it to the queues that it covers."""
+        """Persist a changed stop, and apply it to the queues that it covers."""
         self.registry.stops[stop.scope] = stop
         for queue in self._may_apply_to(stop.scope):
             if stop.scope in queue.gate.stops or stop.scope in queue.gate.staged:
                 queue.gate.stop(stop)
         self.turn.records.append(PersistRecord("stop", str(stop.scope), self._record(stop)))
 
-    def _look_at_stage(self, stop: Stop, stage: Stage) -> None:
-        """Lift the stop for good when its last step is over; stop all producers again when a queue is too deep."""
+    def _check_stage(self, stop: Stop, stage: Stage) -> None:
+        """Lift the stop completely after its last step; stop all producers again if a queue is too deep."""
         queues = [queue for queue in self._may_apply_to(stop.scope) if stop.scope in queue.gate.staged]
         used = [(percent, queue) for queue in queues if (percent := percent_used(queue.gate)) is not None]
         percent, deepest = max(used, key=lambda each: each[0], default=(0, None))
         if stage.halt and deepest is not None and percent > stage.halt:
-            # Rounded up: a queue at 60.2% is above 60%, and must not be said to be at it.
+            # Rounded up: a queue at 60.2% is above 60%, and must not be reported as at 60%.
             name = str(object_name("Queue", virtualhost=deepest.virtualhost, name=deepest.name))
             halted = Halt(stage.actor, stage.reason, stage.since, name, math.ceil(percent), stage.halt)
             stopped = Stop(stop.scope, halted.words(), "", self.turn.now, halted=halted)
             self._stop_fact("producers-stopped", stopped, queues)
             self._change(stopped)
         elif stage.rate_at(self.turn.now) is None:
-            asked = Stop(stop.scope, "the staged start is complete", "", self.turn.now)
-            self._stop_fact("producers-started", asked, queues)
+            start = Stop(stop.scope, "the staged start is complete", "", self.turn.now)
+            self._stop_fact("producers-started", start, queues)
             self._lift(stop.scope)
 
     def end_due_stops(self) -> None:
-        """Once a second: end the stops whose end has come, and go on with those that are being lifted."""
+        """End stops whose end has come, and advance staged starts; called once a second."""
         for stop in [stop for stop in self.registry.stops.values() if stop.stage is not None]:
             if stop.stage is not None:
-                self._look_at_stage(stop, stop.stage)
+                self._check_stage(stop, stop.stage)
         for stop in [stop for stop in self.registry.stops.values() if stop.end]:
-            why = self._over(stop)
+            why = self._end_reason(stop)
             if why:
                 queues = [queue for queue in self._may_apply_to(stop.scope) if stop.scope in queue.gate.stops]
-                asked = Stop(stop.scope, why, "", self.turn.now)
-                self._stop_fact("producers-started", asked, queues)
+                start = Stop(stop.scope, why, "", self.turn.now)
+                self._stop_fact("producers-started", start, queues)
                 self._lift(stop.scope)
 
-    def _over(self, stop: Stop) -> str:
-        """Why the stop is over, in words; empty while it is not."""
+    def _end_reason(self, stop: Stop) -> str:
+        """Return why the stop has ended, in words; empty if it has not."""
         if stop.end.until is not None and self.turn.now >= stop.end.until:
             return f"the time of the stop was up ({stop.reason})" if stop.reason else "the time of the stop was up"
         if stop.end.below:
@@ -155,7 +155,7 @@ class Stopping:
         return ""
 
     def _covered(self, scope: Scope) -> list[Queue]:
-        """Raises NotFound for a scope that names nothing, InvalidValue for a pattern that cannot be read."""
+        """Return the covered queues. Raises NotFound for an unknown object, InvalidValue for an invalid pattern."""
         if fault := pattern_fault(scope.pattern):
             raise InvalidValue({"pattern": fault})
         if scope.queue:
@@ -174,43 +174,43 @@ class Stopping:
     def _outcome(self, queues: list[Queue], changed: Sequence[Scope] = ()) -> StopOutcome:
         producers = [p for q in queues for p in q.gate.producers]
         blocked = [p for p in producers if p.blocked]
-        in_flight = draining(blocked)  # one that runs again may still have some, and that matters no more
+        in_flight = draining(blocked)  # of a running producer, messages in flight do not matter
         stopped = len(blocked) - in_flight
         return StopOutcome(len(queues), len(producers), stopped, in_flight, bool(changed), tuple(changed))
 
     def forget_stop(self, scope: Scope) -> None:
-        """The queues that it stopped are the caller's to start."""
+        """Remove a stop from the registry and persist that; the caller starts its queues."""
         del self.registry.stops[scope]
         self.turn.records.append(PersistRecord("stop", str(scope), None))
 
     def _record(self, stop: Stop) -> dict[str, Any]:
         return stop.by_time_of_day(self.turn.ahead).record()
 
-    def _stop_fact(self, kind: str, asked: Stop, queues: Sequence[Queue]) -> None:
-        """Stated before it is done: the log explains first, and then has the lines of the channels."""
-        scope = asked.scope
+    def _stop_fact(self, kind: str, change: Stop, queues: Sequence[Queue]) -> None:
+        """Add the fact before the change is made, so that the log explains it before the lines of the channels."""
+        scope = change.scope
         producers = sum(queue.gate.producer_count for queue in queues)
         verb = "Stopped" if kind == "producers-stopped" else "Started"
         words = (
-            f"Producers {verb} : Scope : {scope}, By : {asked.actor or 'itself'}, Reason : {asked.reason},"
+            f"Producers {verb} : Scope : {scope}, By : {change.actor or 'itself'}, Reason : {change.reason},"
             f" Queues : {len(queues):,}, Producers : {producers:,}"
         )
-        if asked.end:
-            words += f", Ends : {asked.end.words(self.turn.now)}"
-        if asked.stage:
-            words += f", Staged : {asked.stage.rate:,} messages/s, doubled every {asked.stage.step_ms // 1000:,} s"
-        asked = asked.by_time_of_day(self.turn.ahead)
+        if change.end:
+            words += f", Ends : {change.end.words(self.turn.now)}"
+        if change.stage:
+            words += f", Staged : {change.stage.rate:,} messages/s, doubled every {change.stage.step_ms // 1000:,} s"
+        change = change.by_time_of_day(self.turn.ahead)
         attributes = {
             "scope": str(scope),
             "pattern": scope.pattern,
-            "reason": asked.reason,
-            "actor": asked.actor,
+            "reason": change.reason,
+            "actor": change.actor,
             "queues": len(queues),
             "producers": producers,
-            "until": asked.end.until,
-            "below": asked.end.below,
-            "stage": asked.stage.as_json() if asked.stage else None,
-            "halted": asked.halted.as_json() if asked.halted else None,
+            "until": change.end.until,
+            "below": change.end.below,
+            "stage": change.stage.as_json() if change.stage else None,
+            "halted": change.halted.as_json() if change.halted else None,
         }
         self.turn.add_fact(kind, scope.object, "broker", words, attributes)
 
@@ -225,7 +225,7 @@ def _distinct(covered: Iterable[tuple[Scope, list[Queue]]]) -> list[Queue]:
 
 
 def _check_end(end: End, queues: Iterable[Queue]) -> None:
-    """Raises InvalidValue for a depth that says nothing, or that would end the stop at once."""
+    """Raise InvalidValue for a depth that no queue could reach, or that would end the stop at once."""
     if not end.below:
         return
     if end.below >= 100:

@@ -1,4 +1,4 @@
-"""What the stores have done: messages recovered at start, changes that are safe, bodies that are spooled."""
+"""Answers of the stores: messages recovered at start, confirmed changes and spooled bodies."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class StoredMessages:
         self.transactions = transactions
 
     def recover(self, host: VirtualHost, messages: Iterable[tuple[int, int, int, int, int]]) -> int:
-        """Take up the stored messages of a virtual host: (number of the queue, number, size, failed deliveries, when it
-        expires), by queue and number. Those of queues that no longer exist are dropped from the store. Returns how many
-        there are."""
+        """Recover the stored messages of a virtual host: (queue number, number, size, failed deliveries, expiry),
+        sorted by queue and number. Messages of queues that no longer exist are dropped from the store. Return the
+        number of messages."""
         queues = {q.store_id: q for q in host.queues.values() if q.durable is not None}
         count = 0
         for number, rows in groupby(messages, lambda row: row[0]):
@@ -42,8 +42,8 @@ class StoredMessages:
     def committed(
         self, virtualhost: str, ticket: int, *, stored: bool, removed: bool, refused: Collection[int] = ()
     ) -> None:
-        """What became of the changes with this ticket of a virtual host's store: whether their messages are stored,
-        whether all changes up to it are safe, and the numbers of the transactions that were refused."""
+        """Handle the answer of a virtual host's store for all changes up to this ticket: whether messages are stored,
+        whether other changes are safe, and the numbers of refused transactions."""
         for queue in [q for q in self.agenda.unsafe if q.virtualhost == virtualhost]:
             durable = queue.durable
             if durable is None or not durable.committed(ticket, stored=stored, removed=removed, refused=refused):
@@ -51,7 +51,7 @@ class StoredMessages:
         self.transactions.committed(virtualhost, ticket, refused)
 
     def spooled(self, ticket: int, *, stored: bool) -> None:
-        """The same of the temp store."""
+        """Handle the answer of the temp store for all bodies up to this ticket."""
         for queue in list(self.agenda.spooling):
             if not queue.storage.spooled(ticket, stored=stored):
                 self.agenda.spooling.discard(queue)

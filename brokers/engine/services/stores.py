@@ -1,4 +1,4 @@
-"""The stores that are open: one of each virtual host that has durable queues, and the temp store, opened on need."""
+"""The open stores: one per virtual host with durable queues, and the temp store, opened on first use."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from brokers.engine.registry.virtualhost import VirtualHost
 
 
 class OpenStores:
-    """`provider` None: durable queues survive a restart, their messages do not, and nothing is spooled."""
+    """`provider` None: no stores; durable queues survive a restart without their messages, and nothing is spooled."""
 
     def __init__(self, provider: Stores | None) -> None:
         self.provider = provider
         self.temp: Store | None = None
 
     def open(self, host: VirtualHost) -> None:
-        """Have a store for the virtual host, if there are stores. Raises AdminError."""
+        """Open the store of a virtual host, if there is a provider. Raises AdminError."""
         if host.store is None and self.provider is not None:
             host.store = self.provider.open(host.name)
 
     def open_temp(self) -> Store | None:
-        """None if it cannot be opened: then bodies stay in memory."""
+        """Return the temp store; None if it cannot be opened: then bodies stay in memory."""
         if self.temp is None and self.provider is not None:
             try:
                 self.temp = self.provider.open_temp()
@@ -29,7 +29,7 @@ class OpenStores:
         return self.temp
 
     def drop(self, host: VirtualHost) -> bool:
-        """The virtual host is deleted, and its messages with it. False: it had no store."""
+        """Delete the store of a deleted virtual host. Return False if it had none."""
         if self.provider is None or host.store is None:
             return False
         self.provider.drop(host.name)

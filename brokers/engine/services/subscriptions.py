@@ -1,7 +1,7 @@
-"""Subscriptions of clients: created when they attach to topics, found again by their names, and ended.
+"""Subscriptions of clients: created on attach, resumed by name, and ended.
 
-Each has a queue of its own, bound to its exchange: capacities, overflow and stops apply to it as to every
-other queue. A queue and its subscription go together, whichever is deleted.
+Each has a queue of its own, bound to its exchange: capacities, overflow and stops apply to it as to every other queue.
+Deleting the queue deletes the subscription, and vice versa.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Subscriptions:
         there = host.subscriptions.get(spec.identity) if spec.name else None
         if there is not None and there.spec != spec:
             if there.queue.dispatcher.destructive:
-                is_, asked = there.spec.words(), spec.words()
-                raise AlreadyExists(f"subscription {spec.name} is in use for {is_}: it cannot become one for {asked}")
+                present, wanted = there.spec.words(), spec.words()
+                raise AlreadyExists(f"subscription {spec.name} is in use for {present}: it cannot change to {wanted}")
             self.queues.delete(there.queue)
             there = None
         if there is None:
@@ -52,8 +52,8 @@ class Subscriptions:
         return there
 
     def named(self, connection: Connection, name: str, *, of_all_clients: bool) -> Subscription:
-        """A durable subscription of a client, or of all clients, that it may unsubscribe. Raises NotFound,
-        AlreadyExists if it is used."""
+        """Return a durable subscription of a client, or of all clients, to unsubscribe. Raises NotFound, or
+        AlreadyExists if it is in use."""
         host = self.registry.virtualhosts[connection.virtualhost]
         client = "" if of_all_clients else connection.container_id
         found = host.subscriptions.get(identity(client, name, durable=True))
@@ -65,7 +65,7 @@ class Subscriptions:
         return found
 
     def left(self, virtualhost: str, queue: str) -> None:
-        """A consumer of this queue has gone. With the last one goes a subscription that is not durable."""
+        """End the subscription of a queue that a consumer has left, if it was the last one and it is not durable."""
         host = self.registry.virtualhosts.get(virtualhost)
         left = None if host is None else host.queues.get(queue)
         found = None if left is None else self.registry.subscriptions.get(left)
@@ -73,7 +73,7 @@ class Subscriptions:
             self.unsubscribe(found)
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """A client ends it, unless others still use it. Idempotent."""
+        """End a subscription, unless consumers still use it. Idempotent."""
         queue = subscription.queue
         if self.registry.subscriptions.get(queue) is subscription and not queue.dispatcher.destructive:
             self.queues.delete(queue)
@@ -97,7 +97,7 @@ class Subscriptions:
         self.routing.bind(host.exchanges[spec.exchange], subscription.queue, spec.key)
 
     def _steal(self, subscription: Subscription) -> None:
-        """The same link again: a client that has lost its connection comes back before the broker knows of the loss."""
+        """Detach the previous link of the subscription: its client reconnected before the broker noticed the loss."""
         for consumer in subscription.queue.dispatcher.destructive:
             consumer.credit = 0
             text = f"subscription {subscription.spec.name} was attached again by client {subscription.spec.client}"
@@ -105,7 +105,7 @@ class Subscriptions:
 
 
 def everything(exchange: Exchange) -> str:
-    """The binding key for all that an exchange routes. Raises InvalidValue if there is none."""
+    """Return the binding key for all messages of an exchange. Raises InvalidValue if there is none."""
     if exchange.kind == "direct":
         name = exchange.name
         raise InvalidValue(

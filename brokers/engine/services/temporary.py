@@ -1,8 +1,8 @@
-"""Temporary queues and topics: made for a link and gone with it, consumed from by that link's connection alone.
+"""Temporary queues and topics: created for a link, deleted with it, and consumed by that link's connection only.
 
-A temporary queue is a queue and a temporary topic a fanout exchange, so capacities, limits, stops and the console hold
-for them with no code of their own; neither is kept through a restart. Their names cannot be guessed, and one that has
-gone is never created again by a client that attaches to it: what is sent there late is refused.
+A temporary queue is a queue and a temporary topic a fanout exchange, so capacities, limits, stops and the console apply
+to them without special code; they do not survive a restart. Their names cannot be guessed, and attaching to a deleted
+one does not create it again: late messages are refused.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MOST = 256
 
 
 class TooMany(NotAllowed):
-    """The connection has as many as it may have."""
+    """The connection has the maximum number of temporary queues and topics."""
 
 
 class Temporary:
-    """`unguessable`: gives a word that no other call gives; the server has a random source for it."""
+    """`unguessable`: returns a unique word; the server sets a random one."""
 
     def __init__(self, registry: Registry, routing: Routing, queues: QueueLifecycle) -> None:
         self.registry = registry
@@ -59,10 +59,10 @@ class Temporary:
             raise TooMany(f"a connection may have {MOST} temporary queues and topics at a time")
 
     def delete(self, node: Queue | Exchange) -> None:
-        """Its link has ended: it goes, and with it the subscriptions of a topic. Idempotent."""
+        """Delete a temporary queue or topic whose link has ended, with the subscriptions of a topic. Idempotent."""
         if node not in self.registry.owners:
             return
-        why = f"{node.name} was temporary: the link that it was made for has ended"
+        why = f"{node.name} was temporary: the link that created it has ended"
         if isinstance(node, Queue):
             self.queues.delete(node, why)
             return
@@ -72,18 +72,18 @@ class Temporary:
         self.routing.delete_exchange(node)
 
     def owner(self, node: Queue | Exchange) -> Connection | None:
-        """The connection that it was made for; None: it is not temporary."""
+        """Return the connection that it was created for; None: it is not temporary."""
         return self.registry.owners.get(node)
 
     def check_consumer(self, connection: Connection, address: str, *, durable: bool = False) -> None:
-        """Whether a connection may consume from an address, if that is temporary. Raises NotAllowed,
-        InvalidValue for a durable subscription."""
+        """Raise NotAllowed unless the connection may consume from an address, which may be temporary, and InvalidValue
+        for a durable subscription to a temporary one."""
         if not is_temporary(address):
             return
         host = self.registry.virtualhosts[connection.virtualhost]
         node = host.queues.get(address) or host.exchanges.get(address.partition("/")[0])
         owner = self.registry.owners.get(node) if node is not None else None
         if owner is not None and owner is not connection:
-            raise NotAllowed(f"{address} is temporary: only the connection that it was made for may consume from it")
+            raise NotAllowed(f"{address} is temporary: only the connection that created it may consume from it")
         if owner is not None and durable:
             raise InvalidValue({"durable": f"{address} is temporary: it has no durable subscriptions"})

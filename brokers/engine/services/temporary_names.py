@@ -1,4 +1,4 @@
-"""The names of temporary queues and topics: what begins like one is never created by a client that attaches to it."""
+"""The names of temporary queues and topics: attaching to a name with one of these prefixes creates nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def is_temporary(address: str) -> bool:
 
 
 def check_not_gone(name: str) -> None:
-    """Of a name that nothing has. Raises NotFound if it can only have been temporary, so that it is not created."""
+    """Raise NotFound for an unknown name with a temporary prefix, so that it is not created."""
     if is_temporary(name):
-        raise NotFound(f"there is no {name}: what is temporary goes with the link that it was made for")
+        raise NotFound(f"there is no {name}: temporary queues and topics are deleted with the link that created them")

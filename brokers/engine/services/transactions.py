@@ -1,6 +1,6 @@
 """The transactions of a broker: declared, committed, rolled back, and ended when they are idle for too long.
 
-What goes to the store goes there as a whole, and nothing of a transaction is visible before the store has answered.
+A transaction is written to the store as a whole, and is invisible until the store has answered.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Transactions:
         self._writing: deque[tuple[str, int, Transaction]] = deque()  # (virtual host, ticket, transaction)
 
     def declare(self, connection: Connection, handle: TransactionPort) -> Transaction | None:
-        """None: the connection has too many open. `handle` gets the Discharged effects."""
+        """Declare a transaction; return None if the connection has too many. `handle` gets the Discharged effects."""
         if len(connection.transactions) >= MOST_OPEN:
             return None
         self._last += 1
@@ -43,7 +43,7 @@ class Transactions:
         return transaction
 
     def commit(self, transaction: Transaction) -> None:
-        """A Discharged effect follows, now or later."""
+        """Commit a transaction. A Discharged effect follows, now or later."""
         if transaction.state is State.OPEN:
             transaction.state = State.COMMITTING
             transaction.committing_since = self.turn.now
@@ -53,25 +53,25 @@ class Transactions:
             self._end(transaction)
 
     def roll_back(self, transaction: Transaction) -> None:
-        """The client wants it, or has gone. Once the store has it, the store decides."""
+        """Roll back a transaction for its client. Once it is being written, the store's answer decides."""
         if transaction.state in (State.OPEN, State.COMMITTING):
             self._undo(transaction)
         if transaction.state is not State.WRITING:
             self._end(transaction)
 
     def fail(self, transaction: Transaction, condition: str, description: str) -> None:
-        """The broker rolls it back. Its client may go on to use it, in vain, until it discharges it."""
-        asked = transaction.state is State.COMMITTING
-        if asked or transaction.state is State.OPEN:
+        """Roll back a transaction on the broker's decision. Its client gets the error when it discharges it."""
+        committing = transaction.state is State.COMMITTING
+        if committing or transaction.state is State.OPEN:
             transaction.fault = condition, description
             self._undo(transaction)
-            if asked:
+            if committing:
                 self._end(transaction)
             else:
                 self.turn.effects.append(Discharged(transaction.handle, transaction))
 
     def proceed(self, transaction: Transaction) -> None:
-        """Commit what waits for nothing more."""
+        """Commit a transaction of which no message waits any more."""
         host = self.registry.virtualhosts[transaction.connection.virtualhost]
         transaction.published = [(q, b) for q, b in transaction.published if host.queues.get(q.name) is q]
         queues = [q for q, _ in transaction.published]
@@ -94,8 +94,8 @@ class Transactions:
         self._writing.append((host.name, ticket, transaction))
 
     def committed(self, virtualhost: str, ticket: int, refused: Collection[int]) -> None:
-        """The store of the virtual host has answered for all groups up to this ticket; `refused`: the numbers of the
-        transactions that it could not take."""
+        """Handle the answer of a virtual host's store for all groups up to this ticket. `refused`: the numbers of the
+        refused transactions."""
         answered = [w for w in self._writing if w[0] == virtualhost and w[1] <= ticket]
         for each in answered:
             self._writing.remove(each)
@@ -140,7 +140,7 @@ class Transactions:
                 each.returned = True
 
     def _end(self, transaction: Transaction) -> None:
-        """It is over, and its client knows or is about to."""
+        """Remove an ended transaction, and notify its client."""
         transaction.published = []
         self._open.pop(transaction.number, None)
         transaction.connection.transactions.pop(transaction.id, None)
@@ -154,20 +154,20 @@ class Transactions:
         return consumer.id in self.registry.consumers
 
     def forget(self, virtualhost: str) -> None:
-        """The virtual host is gone, and its store will not answer."""
-        for gone in [w for w in self._writing if w[0] == virtualhost]:
-            self._writing.remove(gone)
-            self._end(gone[2])
+        """End the transactions that the store of a deleted virtual host will not answer."""
+        for each in [w for w in self._writing if w[0] == virtualhost]:
+            self._writing.remove(each)
+            self._end(each[2])
 
     def sweep(self) -> None:
-        """Once a second: roll back those that have messages and have been idle for too long."""
+        """Roll back transactions that have messages and were idle for too long; called once a second."""
         now = self.turn.now
         for transaction in list(self._open.values()):
             host = self.registry.virtualhosts[transaction.connection.virtualhost]
             idle = now - transaction.active_at
             if 0 < host.transaction_idle_limit_ms <= idle and transaction.idle:
                 connection = transaction.connection
-                transaction.fail(TIMED_OUT, f"nothing was done in the transaction for {idle:,} ms")
+                transaction.fail(TIMED_OUT, f"the transaction was idle for {idle:,} ms")
                 facts = {"client": connection.client, "idle_ms": idle}
                 words = f"Idle Transaction : {idle:,} ms"
                 self.turn.add_fact("transaction-timed-out", connection.name, connection.subject, words, facts)

@@ -1,4 +1,4 @@
-"""What time does to queues: unused credit is taken back, messages expire or become due, rates are measured."""
+"""Periodic work on queues: take back unused credit, expire messages, deliver delayed ones, measure rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brokers.engine.services.stopping import Stopping
 
 
 class Upkeep:
-    """See the module. The server calls each at its own interval."""
+    """See the module. The server calls each method at an interval of its own."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Upkeep:
         self._sampled_at = self.turn.now
 
     def sweep(self) -> None:
-        """Once every `credit.IDLE_CREDIT_MS` or so: take back credit that is not used."""
+        """Take back unused credit; called about every `credit.IDLE_CREDIT_MS`."""
         for queue in list(self.agenda.watched):
             if not queue.sweep():
                 self.agenda.watched.discard(queue)
@@ -42,7 +42,7 @@ class Upkeep:
                 queue.gate.ledger.new_minute()
 
     def expire(self) -> None:
-        """Once a second or so: remove messages whose time is up."""
+        """Remove expired messages; called about once a second."""
         for queue in list(self.agenda.expiring):
             if not queue.lanes.expire_all():
                 self.agenda.expiring.discard(queue)
@@ -58,17 +58,17 @@ class Upkeep:
         return more
 
     def clock_set(self, ahead: int) -> None:
-        """The machine's clock has been set; it is now `ahead` ms ahead of the engine's time. Durations go on as if it
-        had not been, and times of day move."""
+        """Handle a change of the machine's clock, which is `ahead` ms ahead of the engine's time now. Times of day
+        move, durations do not."""
         turn = self.turn
         step, turn.ahead = ahead - turn.ahead, ahead
-        self.agenda.changed.update(self.registry.queues())  # their times of day are others now
+        self.agenda.changed.update(self.registry.queues())  # their times of day have changed
         for queue in self.agenda.delayed:
             queue.lanes.delayed.clock_set(step)
 
     def sample(self) -> list[Queue]:
-        """Once a second: end slow consumers and stops that are over. The queues that have changed since the last time,
-        with their rates brought up to date."""
+        """Measure rates, and end slow consumers and due stops; called once a second. Return the queues that have
+        changed since the last call."""
         now = self.turn.now
         for queue, why in self.slow_consumers.find_slow():
             self.queues.delete(queue, why)
@@ -83,5 +83,5 @@ class Upkeep:
             queue.rate_out = round((queue.lanes.dequeued - dequeued) / seconds, 1)
             queue.sampled = (queue.gate.enqueued, queue.lanes.dequeued)
             if queue.rate_in or queue.rate_out:
-                self.agenda.changed.add(queue)  # once more, so that its rates come down to 0
+                self.agenda.changed.add(queue)  # again, so that its rates fall to 0
         return changed

@@ -1,4 +1,4 @@
-"""Virtual hosts created and deleted, with all that is in them."""
+"""Creation and deletion of virtual hosts, with all their objects."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class VirtualHostLifecycle:
         self.records = records
 
     def create(self, name: str) -> VirtualHost:
-        """Raises InvalidValue if the name is not valid, AlreadyExists."""
+        """Create a virtual host. Raises InvalidValue for its name, AlreadyExists."""
         check_name("virtual host", name)
         if name in self.registry.virtualhosts:
             raise AlreadyExists(f"there is a virtual host {name} already")
@@ -67,7 +67,7 @@ class VirtualHostLifecycle:
         return host
 
     def delete(self, host: VirtualHost) -> None:
-        """Raises InvalidValue while it has open connections."""
+        """Delete a virtual host. Raises InvalidValue while it has open connections."""
         if any(c.virtualhost == host.name for c in self.registry.connections.values()):
             raise InvalidValue({"name": f"virtual host {host.name} has open connections: close them first"})
         for queue in list(host.queues.values()):

@@ -1,1 +1,1 @@
-"""Frozen facts and settings of the engine: messages, limits, policies, stops, names and the texts of events."""
+"""Immutable values of the engine: messages, limits, policies, stops, names and the texts of events."""

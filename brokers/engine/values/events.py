@@ -1,7 +1,6 @@
-"""Facts that the engine states, and their text in the broker log (Qpid's words, DOMAIN.md section 6).
+"""Facts of the engine, which become events, and their texts in the broker log (Qpid's, DOMAIN.md section 6).
 
-A fact gets its number and time when it is journaled. Its attributes are what a console needs to show the truth at
-that moment without asking back.
+The journal numbers them. The attributes have all that a console shows about the event, so that it need not query.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from brokers.model import NOTIFICATIONS, ObjectName
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """`kind` is a declared notification; `at` in ms since the epoch; `text` has subject, code and words. `logged`: the
-    broker log has a line of it; without, it is an event only, since an earlier line says the same of its channel."""
+    """`kind` is a declared notification; `at` in ms since the epoch; `text` has subject, code and words. `logged`:
+    False for an event without a line in the broker log, since an earlier line of the channel covers it."""
 
     at: int
     kind: str
@@ -27,8 +26,8 @@ class Fact:
 
 
 def text(kind: str, subject: str, words: str) -> str:
-    """A line of the broker log without its timestamp: `[subject] CODE : words`. One line, whatever people and clients
-    wrote into it: what cannot be printed is escaped."""
+    """Return a line of the broker log without its timestamp: `[subject] CODE : words`. Unprintable characters, such as
+    line breaks, are escaped."""
     line = f"[{subject}] {NOTIFICATIONS[kind].code} : {words}"
     if line.isprintable():
         return line
@@ -44,7 +43,7 @@ def connection_subject(number: int, user: str, remote_address: str, virtualhost:
 
 
 def overfull_words(depth_bytes: int, stop_bytes: int, depth_messages: int, stop_messages: int) -> str:
-    """The words of QUE-1003; a level of 0 means that there is none."""
+    """Return the words of QUE-1003; a level of 0: none."""
     return (
         f"Overfull : Size : {depth_bytes:,} bytes, Capacity : {stop_bytes:,},"
         f" Messages : {depth_messages:,}, Message Capacity : {stop_messages:,}"
@@ -52,7 +51,7 @@ def overfull_words(depth_bytes: int, stop_bytes: int, depth_messages: int, stop_
 
 
 def underfull_words(depth_bytes: int, resume_bytes: int, depth_messages: int, resume_messages: int) -> str:
-    """The words of QUE-1004; a level of 0 means that there is none."""
+    """Return the words of QUE-1004; a level of 0: none."""
     return (
         f"Underfull : Size : {depth_bytes:,} bytes, Resume Capacity : {resume_bytes:,},"
         f" Messages : {depth_messages:,}, Message Capacity : {resume_messages:,}"
@@ -60,7 +59,7 @@ def underfull_words(depth_bytes: int, resume_bytes: int, depth_messages: int, re
 
 
 def dropped_words(count: int, depth_bytes: int, depth_messages: int, stop_bytes: int, stop_messages: int) -> str:
-    """The words of QUE-1005."""
+    """Return the words of QUE-1005."""
     return (
         f"Dropped : {count:,} messages, Depth : {depth_bytes:,} bytes, {depth_messages:,} messages,"
         f" Capacity : {stop_bytes:,} bytes, {stop_messages:,} messages"
@@ -68,36 +67,36 @@ def dropped_words(count: int, depth_bytes: int, depth_messages: int, stop_bytes:
 
 
 def dead_letter_words(count: int, target: str, reason: str) -> str:
-    """The words of HGT-1011 and, without a dead-letter queue, of HGT-1012."""
+    """Return the words of HGT-1011, or without a dead-letter queue of HGT-1012."""
     if target:
         return f"Dead-lettered : {count:,} messages, To : {target}, Reason : {reason}"
     return f"Discarded : {count:,} messages, Reason : {reason}"
 
 
 def policy_words(before: Mapping[str, Any], after: Mapping[str, Any], change: str = "changed") -> str:
-    """The words of HGT-1003; None: not set. `change`: created, changed or deleted."""
+    """Return the words of HGT-1003. Values: None = not set. `change`: created, changed or deleted."""
     if change == "changed":
-        told = [f"{name} {_shown(before[name])} -> {_shown(after[name])}" for name in after]
+        parts = [f"{name} {_text_of(before[name])} -> {_text_of(after[name])}" for name in after]
     else:
-        told = [f"{name} {value}" for name, value in (after if change == "created" else before).items()]
-    return f"Policy {change.capitalize()} : {', '.join(told)}"
+        parts = [f"{name} {value}" for name, value in (after if change == "created" else before).items()]
+    return f"Policy {change.capitalize()} : {', '.join(parts)}"
 
 
 def user_words(
     kind: str, before: Mapping[str, Any], after: Mapping[str, Any], actor: str, *, password: bool = False
 ) -> str:
-    """The words of USR-1001 to USR-1003. No password, neither new nor old, ever gets here."""
+    """Return the words of USR-1001 to USR-1003. The values must not contain passwords."""
     if kind == "user-changed":
-        told = [f"{name} {_set(before[name])} -> {_set(after[name])}" for name in after]
+        parts = [f"{name} {_set(before[name])} -> {_set(after[name])}" for name in after]
     else:
-        told = [f"{name} {_set(value)}" for name, value in (after or before).items()]
-    told += ["password changed"] if password else []
-    return f"User {kind.removeprefix('user-').capitalize()} : {', '.join([*told, f'By : {actor}'])}"
+        parts = [f"{name} {_set(value)}" for name, value in (after or before).items()]
+    parts += ["password changed"] if password else []
+    return f"User {kind.removeprefix('user-').capitalize()} : {', '.join([*parts, f'By : {actor}'])}"
 
 
 def _set(value: Any) -> str:
     return ("; ".join(value) if isinstance(value, list) else str(value)) or "none"
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return "inherited" if value is None else str(value)

@@ -1,8 +1,8 @@
-"""Capacity, stop and resume levels: from policy settings to the numbers that the flow table compares with.
+"""Capacity, stop and resume levels: from policy settings to the numbers that the depth is compared with.
 
-A level is absolute or a percentage of its capacity. Overfull begins *above* the stop level, of bytes or of messages;
-it ends *at or below* the resume level, of both (DOMAIN.md sections 1 and 2). 0 for a capacity or a stop level means
-that there is no limit; any other stop percentage is a level of at least 1.
+A level is absolute or a percentage of its capacity. A queue becomes overfull *above* the stop level, in bytes or in
+messages, and underfull *at or below* the resume level, in both (DOMAIN.md sections 1 and 2). 0 for a capacity or a stop
+level means no limit; any other stop percentage is a level of at least 1.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from fractions import Fraction
 from brokers.engine.values.names import name_fault
 from brokers.engine.values.policy import BROKER, BUILT, OWN, VIRTUALHOST, Setting
 
-#: Stands for "no limit" in `Limits.stop_*` and `resume_*`: above every depth, so that comparing needs no special case.
+#: "No limit" in `Limits.stop_*` and `resume_*`: above every depth, so that comparisons need no special case.
 UNLIMITED = 1 << 63
 
-#: With `hold`, an overfull queue takes so small a part of its stop level more, and withholds the settlements.
+#: With `hold`, an overfull queue accepts one part in this many of its stop level more, and withholds the settlements.
 WITHHELD_PART = 10
 
 #: The most credit that a link can carry: Proton counts it in a signed 32 bit number.
@@ -27,12 +27,10 @@ LARGEST_WINDOW = (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of one queue in bytes and messages. `capacity_*`: 0 = no limit. `stop_*`, `resume_*`: UNLIMITED =
-    no limit. `window`, `window_bytes`: the most credit that one producer may hold, in messages, and in bytes (0: no
-    limit). `overflow`: what the queue does when it is overfull, by the names of `OVERFLOW_POLICIES` in
-    `flow/overflow.py`; `reject_after_ms` is how long reject-after waits. `maximum_deliveries`: 0 = no limit.
-    `dead_letter_queue`: "" = none.
-    `when_short`: what becomes of a message that a limit of the broker or the virtual host holds: block, reject or
-    reject-after."""
+    no limit. `window`, `window_bytes`: the most credit that one producer may have, in messages, and in bytes (0: no
+    limit). `overflow`: the name of the overflow policy in `flow/overflow.py`; `reject_after_ms`: how long reject-after
+    parks messages. `maximum_deliveries`: 0 = no limit. `dead_letter_queue`: "" = none. `when_short`: what happens to
+    messages during a shortage of the broker or the virtual host: block, reject or reject-after."""
 
     capacity_bytes: int = 0
     stop_bytes: int = UNLIMITED
@@ -50,28 +48,28 @@ class Limits:
 
     @property
     def ring(self) -> bool:
-        """It drops its oldest messages, and is never overfull."""
+        """Whether the queue drops its oldest messages, and so is never overfull."""
         return self.overflow == "ring"
 
     @property
     def spools(self) -> bool:
-        """What is above its capacity goes to the temp store."""
+        """Whether messages above the stop level go to the temp store."""
         return self.overflow == "spool"
 
     @property
     def bounded(self) -> bool:
-        """The credit of its producers is bound by the room that is left."""
+        """Whether the free capacity bounds the credit of producers."""
         return self.overflow in ("block", "hold")
 
     @property
     def withheld_messages(self) -> int:
-        """W: how many messages more it takes while it is overfull: a tenth of the stop level with `hold`, else 0. For
-        a limited queue."""
+        """How many messages more a limited queue accepts while it is overfull: a tenth of the stop level with `hold`,
+        else 0."""
         return self._withheld(self.stop_messages)
 
     @property
     def withheld_bytes(self) -> int:
-        """The same in bytes."""
+        """`withheld_messages` in bytes."""
         return self._withheld(self.stop_bytes)
 
     def _withheld(self, stop: int) -> int:
@@ -79,7 +77,7 @@ class Limits:
 
 
 class InvalidPolicy(ValueError):
-    """Settings that contradict each other. `errors`: field -> a sentence that names both values."""
+    """Contradictory settings. `errors`: field -> a sentence that names both values."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(errors.values()))
@@ -87,7 +85,7 @@ class InvalidPolicy(ValueError):
 
 
 def resolve(settings: Mapping[str, Setting]) -> Limits:
-    """The limits that follow from the settings of a queue; raise InvalidPolicy if they contradict each other."""
+    """Return the limits of a queue with these settings. Raises InvalidPolicy if they contradict each other."""
     errors: dict[str, str] = {}
     ring = settings["overflow"].value == "ring"
     if ring:
@@ -123,13 +121,13 @@ def resolve(settings: Mapping[str, Setting]) -> Limits:
     )
 
 
-#: What a ring queue cannot have.
+#: Fields that a ring queue cannot have.
 _NOT_WITH_RING = ("flow_stop_bytes", "flow_stop_messages", "flow_resume_bytes", "flow_resume_messages", "mechanism")
 
 
 def _refuse_beside_ring(settings: Mapping[str, Setting], errors: dict[str, str]) -> None:
-    """A ring queue has no flow thresholds (Qpid C++) and holds nobody. Inherited ones do not count against a nearer
-    `ring`."""
+    """Refuse flow thresholds on a ring queue (Qpid C++), which blocks no producer. Inherited thresholds are ignored if
+    `ring` comes from a more specific layer."""
     overflow = settings["overflow"]
     for field in _NOT_WITH_RING:
         setting = settings[field]
@@ -146,11 +144,11 @@ def _levels(unit: str, settings: Mapping[str, Setting], errors: dict[str, str]) 
     limit = _number(capacity)
     if settings["flow_control"].value == "off" and settings["overflow"].value != "ring":
         return UNLIMITED, UNLIMITED
-    if settings["overflow"].value == "ring":  # drops at its capacity, whatever thresholds it would inherit
+    if settings["overflow"].value == "ring":  # drops at its capacity, whatever thresholds it inherits
         return limit or UNLIMITED, limit or UNLIMITED
     stop_at = _level(stop, capacity)
     if stop_at == 0 and stop.value not in (0, "0%"):
-        stop_at = 1  # of a small capacity a small part: a limit all the same
+        stop_at = 1  # a small percentage of a small capacity is still a limit
     if not stop_at:
         return UNLIMITED, UNLIMITED
     if limit and stop_at > limit:
@@ -170,7 +168,7 @@ def _levels(unit: str, settings: Mapping[str, Setting], errors: dict[str, str]) 
 
 
 def _level(setting: Setting, capacity: Setting) -> int | None:
-    """A level as a number; None where a percentage has no capacity to be a part of."""
+    """Return a level as a number; None for a percentage without a capacity."""
     if isinstance(setting.value, str):
         limit = _number(capacity)
         return int(limit * Fraction(setting.value[:-1]) / 100) if limit else None

@@ -1,8 +1,8 @@
-"""A message as a queue knows it: opaque bytes, a number that keeps its place for ever, and what its header asks for.
+"""A message of a queue: opaque bytes, a number, and the fields of its header that the queue uses.
 
-The number holds the priority in its upper bits, so that numbers alone tell the order, in memory, in a backlog and in a
-store: of two messages the one with the lower number goes first. It is an integer of 64 bits with a sign; a message of
-the usual priority has its plain place in the sequence of all that came.
+The number has the priority in its upper bits, so that messages are ordered by number alone, in memory, in a backlog and
+in a store: the message with the lower number goes first. It is a signed 64-bit integer; for a message of the default
+priority it equals the sequence number.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Message = tuple[int, bytes]
 #: Later than any time, ms.
 NEVER = 1 << 62
 
-#: The latest delivery time, and the longest delay, ms: the beginning of the year 9999, which every program can show.
+#: The latest delivery time, and the longest delay, ms: the beginning of the year 9999, which every program can display.
 LATEST = 253_370_764_800_000
 
-#: Beside the expiry of a stored message: its body says when it is due. Not below the expiry of any message.
+#: Added to the expiry of a stored message whose body has a delivery time. Above the expiry of any message.
 DELAYED = 1 << 61
 
-#: What a message has that does not say; 0 to 9, the highest first, as in AMQP 1.0 and JMS. What is higher counts as 9.
+#: The default priority, and the highest; 0 to 9, the highest first, as in AMQP 1.0 and JMS. Higher values count as 9.
 USUAL_PRIORITY, HIGHEST_PRIORITY = 4, 9
 
 _SEQUENCE_BITS = 48
@@ -29,8 +29,8 @@ _SEQUENCE = (1 << _SEQUENCE_BITS) - 1
 
 
 class Header(NamedTuple):
-    """What a message asks of its queue. `ttl`: ms from its arrival until it expires; 0: never. `due`: the time of day
-    before which it is not to be seen, ms since the epoch; `delay`: the same in ms from its arrival; 0: at once."""
+    """The header fields that a queue uses. `ttl`: ms from arrival to expiry; 0: never. `due`: the delivery time, before
+    which the message is invisible, ms since the epoch; `delay`: the same in ms from arrival; 0: none."""
 
     durable: bool = False
     priority: int = USUAL_PRIORITY
@@ -39,12 +39,12 @@ class Header(NamedTuple):
     delay: int = 0
 
 
-#: What nearly every message that is not durable asks: compared by identity, since it is asked for every message.
+#: The header of nearly every transient message: compared by identity, since the check is done for every message.
 PLAIN = Header()
 
 
 def number_of(sequence: int, priority: int) -> int:
-    """The number of the message that came as so manieth to its queue."""
+    """Return the number of a message with this sequence number and priority."""
     return ((USUAL_PRIORITY - priority) << _SEQUENCE_BITS) + sequence
 
 
@@ -53,5 +53,5 @@ def sequence_of(number: int) -> int:
 
 
 def rank_of(number: int) -> int:
-    """The lower, the earlier it goes: 0 for the usual priority, below 0 for higher ones."""
+    """Return the rank of its priority, lower ranks first: 0 for the default priority, negative for higher ones."""
     return number >> _SEQUENCE_BITS

@@ -1,4 +1,4 @@
-"""What a queue, an exchange or a virtual host may be called that is created here: see `model/new_names.py`."""
+"""The rules for names of new queues, exchanges and virtual hosts: see `model/new_names.py`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ __all__ = ["MAX_NAME", "check_name", "name_fault"]
 
 
 def check_name(what: str, name: str) -> None:
-    """Raises InvalidValue with a sentence that names the name."""
+    """Raise InvalidValue, with a sentence that quotes the name, unless a new object may have it."""
     if fault := name_fault(what, name):
         raise InvalidValue({"name": fault})

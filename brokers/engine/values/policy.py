@@ -1,17 +1,16 @@
-"""Which flow-control setting holds where: layers, destination policies and their index, exchanges, and explain.
+"""Effective policy fields: the layers they come from, destination policies and their index, exchanges, and explain.
 
-Each field of a policy is looked up on its own, from the most specific layer to the least (DOMAIN.md section 5):
+Each field of a policy is resolved alone, from the most specific layer to the least (DOMAIN.md section 5):
 
 1. the queue's own setting;
-2. its best matching destination policy: longest literal prefix, then fewer wildcards, then higher priority; what is
-   still equal is decided by a pattern of fixed length before an open one, then by the patterns' alphabetical order;
-3. the exchanges it is bound to; of several that set the field the strictest value counts, see `strictest`;
+2. its best matching destination policy: longest literal prefix, then fewer wildcards, then higher priority, then a
+   pattern of fixed length before an open one, then the patterns' alphabetical order;
+3. the exchanges it is bound to; if several set the field, the strictest value applies, see `strictest`;
 4. its virtual host's default;
 5. the broker's default;
 6. the built-in value.
 
-What the values then mean in messages and bytes is told by `limits.py`. Nothing here knows AMQP, storage or a running
-queue: queues are names.
+`limits.py` turns the values into levels in messages and bytes. Here queues are only names.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ Value = int | str
 
 FIELDS: tuple[str, ...] = tuple(attribute.name for attribute in POLICY)
 
-#: What holds where nobody set anything. None: derived from another field (see `limits.resolve`).
+#: The defaults of all fields. None: derived from another field (see `limits.resolve`).
 BUILT_IN: Mapping[str, Value | None] = {
     "capacity_bytes": 0,
     "capacity_messages": 0,
@@ -72,13 +71,13 @@ BUILT_IN: Mapping[str, Value | None] = {
 OWN, VIRTUALHOST, BROKER, BUILT = "own", "virtualhost", "broker", "built-in"
 
 
-#: Policy fields that are set at one place. A set of pairs, since it is compared and looked up as a whole.
+#: Policy fields that one object sets. A set of pairs, since it is compared and used as a key.
 Fields = frozenset[tuple[str, Value]]
 NOTHING: Fields = frozenset()
 
 
 def fields(values: Mapping[str, Value | None]) -> Fields:
-    """The policy fields among `values` that are set."""
+    """Return the policy fields among `values` that are set."""
     return frozenset((f, v) for f, v in values.items() if v is not None) if values else NOTHING
 
 
@@ -86,8 +85,8 @@ def fields(values: Mapping[str, Value | None]) -> Fields:
 
 
 class Layers(NamedTuple):
-    """What is set at each place where a queue looks for a field, the most specific first. `pattern`: (origin, fields)
-    of its best match. `exchanges`: the same for every exchange that it is bound to."""
+    """The fields set in each layer that a queue inherits from, the most specific first. `pattern`: (origin, fields) of
+    its best match. `exchanges`: (origin, fields) of each exchange that it is bound to."""
 
     own: Fields = NOTHING
     pattern: tuple[str, Fields] = ("", NOTHING)
@@ -98,7 +97,7 @@ class Layers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A field's value in force and the layer that it comes from. `rank` 0 is the most specific layer."""
+    """A field's effective value and its origin. `rank` 0 is the most specific layer."""
 
     value: Value | None
     origin: str
@@ -106,7 +105,7 @@ class Setting:
 
 
 def settings(layers: Layers) -> dict[str, Setting]:
-    """The setting of every field of a queue."""
+    """Return the setting of every field of a queue with these layers."""
     own, pattern, exchanges, virtualhost, broker = layers
     around: list[tuple[str, Mapping[str, Value]]] = [
         (OWN, dict(own)),
@@ -119,8 +118,8 @@ def settings(layers: Layers) -> dict[str, Setting]:
 
 
 def inherit(layers: Iterable[tuple[str | Mapping[str, str], Mapping[str, Value]]]) -> dict[str, Setting]:
-    """The setting of every field, given (origin, or field -> origin; fields set there) from the most specific layer to
-    the least."""
+    """Return the setting of every field. `layers`: (origin, or field -> origin; fields set there), from the most
+    specific to the least."""
     ranked = list(layers)
     found: dict[str, Setting] = {}
     for name in FIELDS:
@@ -135,26 +134,25 @@ def inherit(layers: Iterable[tuple[str | Mapping[str, str], Mapping[str, Value]]
 
 
 def explain(settings: Mapping[str, Setting]) -> dict[str, dict[str, Value | str | None]]:
-    """For each field its value and where it came from, as plain maps."""
+    """Return each field's effective value and origin, as plain maps."""
     return {name: {"value": setting.value, "origin": setting.origin} for name, setting in settings.items()}
 
 
 def strictest(
     exchanges: Iterable[tuple[str, Mapping[str, Value]]], around: Iterable[tuple[str, Mapping[str, Value]]]
 ) -> tuple[dict[str, str], dict[str, Value]]:
-    """One layer out of those of several exchanges, as (field -> origin, field -> value).
+    """Merge the layers of several exchanges into one, as (field -> origin, field -> value).
 
-    The strictest is: of capacities, levels and times the lowest, where 0 is the highest of what reads it as no limit;
-    of choices the one that is declared first; of equals that of the exchange whose name comes first. Percentages and
-    absolute levels are compared by what they come to with the capacity in force, for which `around`, the queue's other
-    layers from the most specific on, is looked at; where there is no capacity to be a part of, a percentage limits
-    nothing.
+    The strictest value is the lowest capacity, level or time, where a 0 that means no limit is the highest; of choices
+    the one that is declared first; among equals that of the exchange whose name sorts first. Percentages and absolute
+    levels are compared as levels, with the effective capacity, which is resolved with `around`, the queue's other
+    layers from the most specific on; without a capacity a percentage is no limit.
     """
     origins: dict[str, str] = {}
     values: dict[str, Value] = {}
     places = list(exchanges)
     outside = list(around)
-    for name in FIELDS:  # capacities are declared before the levels that are parts of them
+    for name in FIELDS:  # capacities are declared before the levels that are percentages of them
         setters = [(origin, given[name]) for origin, given in places if given.get(name) is not None]
         if not setters:
             continue
@@ -179,7 +177,7 @@ _ENDLESS = 1 << 64
 
 
 def _capacity(level: str, around: Iterable[tuple[str, Mapping[str, Value]]], bound: Mapping[str, Value]) -> int:
-    """The capacity in force that a level may be a part of; 0: none."""
+    """Return the effective capacity that a level may be a percentage of; 0: none."""
     name = _LEVELS[level]
     (own, pattern, *rest) = (given.get(name) for _, given in around)
     found = next((v for v in (own, pattern, bound.get(name), *rest) if v is not None), 0)
@@ -187,7 +185,7 @@ def _capacity(level: str, around: Iterable[tuple[str, Mapping[str, Value]]], bou
 
 
 def _laxity(name: str, value: Value, capacity: int) -> Fraction | int:
-    """The lower, the stricter."""
+    """Return a sort key: the lower, the stricter."""
     if name in _CHOICES:
         return _CHOICES[name].index(str(value))
     if name == "dead_letter_queue":
@@ -206,8 +204,8 @@ def _laxity(name: str, value: Value, capacity: int) -> Fraction | int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Policy:
-    """Policy fields for the queues of a virtual host whose names match a pattern. It never changes: another takes its
-    place. The higher its `rank`, the better the match, for all names that it matches."""
+    """Policy fields for the queues of a virtual host whose names match a pattern. Immutable: an update replaces it. The
+    higher its `rank`, the better the match, for all names that it matches."""
 
     virtualhost: str
     pattern: str
@@ -235,8 +233,8 @@ class Policy:
 
 
 class _Word:
-    """A place in the tree of patterns: what may come next, and the policies whose patterns end here, or are open from
-    here on."""
+    """A node in the tree of patterns: the next words, and the policies whose patterns end here, or are open from here
+    on."""
 
     __slots__ = ("ends", "next", "opens")
 
@@ -247,11 +245,11 @@ class _Word:
 
 
 class Policies:
-    """The destination policies of a virtual host, by pattern, and which of them is the best match of which queue.
+    """The destination policies of a virtual host, by pattern, and the best match of each queue.
 
-    Finding the best match of a name takes a walk down a tree of the patterns' words. Finding the names that a pattern
-    matches looks at those that share its literal prefix, which are neighbours in alphabetical order. A change is asked
-    about first (`changes`) and made afterwards (`put`), so that it can be refused in between.
+    The best match of a name is found in a tree of the patterns' words. The names that a pattern matches are searched
+    among those that share its literal prefix, which are neighbours in alphabetical order. A change is computed first
+    (`changes`) and applied afterwards (`put`), so that it can be refused in between.
     """
 
     def __init__(self) -> None:
@@ -262,34 +260,34 @@ class Policies:
         self._matched: dict[str, set[str]] = {}  # pattern -> the names that it is the best match of
 
     def best(self, name: str, *, without: Policy | None = None) -> Policy | None:
-        """The best match of any name, be there a queue of that name or not."""
+        """Return the best match of any name, whether a queue has it or not."""
         return max((p for p in self._matching(name) if p is not without), key=_rank, default=None)
 
     def of(self, name: str) -> Policy | None:
-        """The best match of a name that was added."""
+        """Return the best match of a name that was added."""
         return self._best.get(name)
 
     def matched(self, pattern: str) -> frozenset[str]:
-        """The names that a policy is the best match of."""
+        """Return the names for which the policy with this pattern is the best match."""
         return frozenset(self._matched.get(pattern, ()))
 
     def count(self, pattern: str) -> int:
-        """How many names a policy is the best match of."""
+        """Return for how many names the policy with this pattern is the best match."""
         return len(self._matched.get(pattern, ()))
 
     def add(self, name: str) -> None:
-        """There is a queue of this name now."""
+        """Add the name of a new queue."""
         insort(self._names, name)
         self._choose(name, self.best(name))
 
     def drop(self, name: str) -> None:
-        """The queue of this name is gone."""
+        """Remove the name of a deleted queue."""
         self._choose(name, None)
         del self._names[bisect_left(self._names, name)]
 
     def with_changes(self, changed: Mapping[str, Policy | None]) -> Policies:
-        """The policies that there would be with these in the place of those with the same pattern (None: none). It
-        tells the best match of any name, and knows no queues."""
+        """Return these policies with some replaced, by pattern (None: deleted). The result has the best match of any
+        name, and no queues."""
         other = Policies()
         for pattern, policy in {**self.by_pattern, **changed}.items():
             if policy is not None:
@@ -297,8 +295,8 @@ class Policies:
         return other
 
     def changes(self, pattern: str, policy: Policy | None) -> dict[str, Policy | None]:
-        """Name -> its new best match, for all names that are concerned if `policy` takes the place of the one with this
-        pattern (None: if that one goes)."""
+        """Return name -> new best match, for all names that change if `policy` replaces the one with this pattern
+        (None: deletes it)."""
         old = self.by_pattern.get(pattern)
         if old is not None and (policy is None or policy.rank <= old.rank):
             names: Iterable[str] = self._matched.get(pattern, ())
@@ -315,7 +313,7 @@ class Policies:
         return found
 
     def put(self, pattern: str, policy: Policy | None, changes: Mapping[str, Policy | None]) -> None:
-        """Make a change that was asked about."""
+        """Replace the policy with this pattern; `changes`: the result of `changes` for it."""
         old = self.by_pattern.pop(pattern, None)
         if old is not None:
             self._remove(old)
@@ -351,7 +349,7 @@ class Policies:
             yield from place.ends
 
     def covered(self, pattern: str) -> list[str]:
-        """The names that were added and match a pattern, in alphabetical order."""
+        """Return the added names that match a pattern, in alphabetical order."""
         words, is_open = fixed_words(pattern)
         prefix = next((n for n, word in enumerate(words) if word == "*"), len(words))
         names = self._names
@@ -364,7 +362,7 @@ class Policies:
             if prefix == len(words) and not is_open:
                 return alone
             first = bisect_left(names, start + ".")
-            near = alone + names[first : bisect_left(names, start + "/", first)]  # "/" comes just after "."
+            near = alone + names[first : bisect_left(names, start + "/", first)]  # "/" sorts just after "."
         if is_open and prefix == len(words):
             return list(near)
         return [name for name in near if matches(pattern, name)]

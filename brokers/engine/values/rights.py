@@ -1,8 +1,8 @@
-"""What a user may do, as a value: publish, consume and manage, per virtual host; or manage the broker as a whole.
+"""The permissions of a user, as a value: publish, consume and manage, per virtual host; or manage the whole broker.
 
 A grant is written `VIRTUALHOST:RIGHT,RIGHT`, such as `default:publish,consume`; `*` stands for every virtual host, also
-those to come. Who manages a virtual host sees and changes what is in it. An administrator manages the broker itself,
-its users, and every virtual host; publishing and consuming need a grant all the same.
+future ones. A user with `manage` sees and changes all objects of the virtual host. An administrator manages the broker
+itself, its users, and every virtual host, but needs a grant to publish and consume.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Rights:
     grants: Grants = field(default_factory=dict)
 
     def may(self, right: str, virtualhost: str) -> bool:
-        """`virtualhost` "": the broker itself, which only administrators manage."""
+        """Return whether the user has this right. `virtualhost` "": the broker itself, which only administrators
+        manage."""
         if right == MANAGE and self.administrator:
             return True
         here = self.grants.get(virtualhost, frozenset()) | self.grants.get(EVERY, frozenset())
@@ -37,11 +38,11 @@ class Rights:
         return self.administrator or any(MANAGE in rights for rights in self.grants.values())
 
     def without(self, virtualhost: str) -> Rights:
-        """As they are when this virtual host is no more."""
+        """Return the rights without those for a deleted virtual host."""
         return Rights(self.administrator, {host: given for host, given in self.grants.items() if host != virtualhost})
 
     def as_texts(self) -> list[str]:
-        """The grants in writing, in an order of their own."""
+        """Return the grants as texts, sorted by virtual host."""
         return [f"{host}:{','.join(r for r in RIGHTS if r in given)}" for host, given in sorted(self.grants.items())]
 
 
@@ -50,8 +51,8 @@ ALL = Rights(administrator=True, grants={EVERY: frozenset(RIGHTS)})
 
 
 def parse_grants(texts: Iterable[object], *, known: Callable[[str], bool] = lambda virtualhost: True) -> Grants:
-    """Read grants; several for one virtual host add up. `known` tells whether there is such a virtual host. Raises
-    ValueError with a sentence that names the one that cannot be."""
+    """Parse grants; several for one virtual host add up. `known`: whether there is such a virtual host. Raises
+    ValueError with a sentence that names the wrong one."""
     grants: dict[str, frozenset[str]] = {}
     for text in texts:
         if not isinstance(text, str) or ":" not in text:

@@ -1,6 +1,6 @@
-"""How a staged start goes: the rate doubles step by step, and the start halts if the depth climbs.
+"""A staged start: the rate doubles step by step, and the start halts if a queue gets too deep.
 
-A stage is part of the stop that is being lifted, and so is kept with it and outlives a restart.
+A stage is part of the stop that it lifts, and so is stored with it and survives a restart.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from brokers.admin import InvalidValue
 
-#: After so many doublings the stop is lifted for good.
+#: Doublings until the stop is lifted completely.
 DOUBLINGS = 6
 STEP_MS = 10_000
 
@@ -18,8 +18,8 @@ STEP_MS = 10_000
 @dataclass(frozen=True, slots=True)
 class Stage:
     """`rate`: messages a second into each queue at first; it doubles every `step_ms`. `halt`: percent of its capacity
-    above which any queue makes it halt, 0: none does. `since`: ms since the epoch. `actor` and `reason`: who asked for
-    the start, and why; they are told if it halts."""
+    above which any queue halts the start, 0: never. `since`: ms since the epoch. `actor`, `reason`: of the start; shown
+    if it halts."""
 
     rate: int
     step_ms: int
@@ -29,7 +29,7 @@ class Stage:
     reason: str = ""
 
     def rate_at(self, now: int) -> int | None:
-        """Messages a second; None: it is over, and nobody is held back any more."""
+        """Return messages a second; None: the staged start is complete, without a limit from now on."""
         step = max(0, now - self.since) // self.step_ms
         return self.rate << step if step < DOUBLINGS else None
 
@@ -45,10 +45,10 @@ class Stage:
 
 
 def stage(rate: int, step_ms: int, halt: int, now: int) -> Stage | None:
-    """None: no rate is given, and so nothing is staged. Raises InvalidValue."""
+    """Return the stage of a start request; None without a rate: the start is not staged. Raises InvalidValue."""
     if not rate:
         if step_ms or halt:
-            raise InvalidValue({"rate": "rate is not given: a staged start begins with so many messages a second"})
+            raise InvalidValue({"rate": "rate is not given: a staged start needs a rate in messages per second"})
         return None
     if rate > 1_000_000:
         raise InvalidValue({"rate": f"rate is {rate}: 1,000,000 messages a second at most"})

@@ -1,11 +1,11 @@
-"""Operator stops: which scope an operator has stopped, why, and which queues that covers.
+"""Operators' stops: their scopes, reasons and ends, and which queues they cover.
 
-A scope is the broker, a virtual host, an exchange (the queues that are bound to it) or a queue; for the first two a
-pattern may narrow it. Starting a scope lifts its own stop and every stop that lies wholly inside it: *start all
-producers* on the broker lifts them all.
+A scope is the broker, a virtual host, an exchange (the queues bound to it) or a queue; for the first two a pattern may
+restrict it. Starting a scope lifts its own stop and every stop that lies wholly inside it: *start all producers* on the
+broker lifts all stops.
 
-A stop may have an end of its own: a time, a depth, or both, whichever comes first. It is kept with the stop, so that it
-holds whoever asked for it and however often the broker restarts.
+A stop may have an end: a time, a depth, or both, whichever comes first. The end is stored with the stop, and survives a
+restart.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from brokers.model.patterns import matches, pattern_contains
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`virtualhost` "" = every one; `queue` "" = every queue that `pattern` covers ("" covers all) and that is bound to
-    `exchange`, if there is one."""
+    """`virtualhost` "" = all; `queue` "" = every queue that matches `pattern` ("" matches all) and is bound to
+    `exchange` ("" = not restricted)."""
 
     virtualhost: str = ""
     queue: str = ""
@@ -31,7 +31,7 @@ class Scope:
     exchange: str = ""
 
     def __str__(self) -> str:
-        """For people, and yet another text for every scope: reasons and kept records are told apart by it."""
+        """Return the scope for people. Unique, since reasons and stored records are identified by it."""
         host = _word(self.virtualhost)
         if self.queue:
             return f"queue {host}/{self.queue}"
@@ -42,7 +42,7 @@ class Scope:
 
     @property
     def object(self) -> ObjectName:
-        """The managed object that was asked to stop; `pattern` may narrow it."""
+        """The managed object of the scope; `pattern` may restrict it."""
         if self.queue:
             return object_name("Queue", virtualhost=self.virtualhost, name=self.queue)
         if self.exchange:
@@ -50,7 +50,7 @@ class Scope:
         return object_name("VirtualHost", name=self.virtualhost) if self.virtualhost else object_name("Broker")
 
     def covers(self, virtualhost: str, queue: str, bound: Collection[str] = ()) -> bool:
-        """`bound`: the exchanges that the queue is bound to."""
+        """Return whether the scope covers a queue. `bound`: the exchanges that the queue is bound to."""
         if self.virtualhost and self.virtualhost != virtualhost:
             return False
         if self.exchange and self.exchange not in bound:
@@ -58,7 +58,7 @@ class Scope:
         return self.queue == queue if self.queue else matches(self.pattern, queue)
 
     def contains(self, other: Scope) -> bool:
-        """Whether every queue, present or to come, that `other` covers is covered by this scope too."""
+        """Return whether this scope covers every queue, present or future, that `other` covers."""
         if self == other:
             return True
         if self.virtualhost and self.virtualhost != other.virtualhost:
@@ -71,14 +71,14 @@ class Scope:
 
 
 def _word(name: str) -> str:
-    """A virtual host's name, in quotes where it could be taken for more than that."""
+    """Return a virtual host's name, in quotes if it would be ambiguous without."""
     return json.dumps(name, ensure_ascii=False) if set(name) & set(' /"') else name
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When a stop ends by itself. `until`: ms since the epoch, None: no time. `below`: percent of their capacity that
-    all queues it covers must have come down to, 0: no depth. Queues without a capacity are passed over."""
+    """When a stop ends automatically. `until`: ms since the epoch, None: no time. `below`: percent of the capacity at
+    or below which all covered queues must be, 0: no depth. Queues without a capacity are ignored."""
 
     until: int | None = None
     below: int = 0
@@ -87,7 +87,7 @@ class End:
         return self.until is not None or self.below > 0
 
     def words(self, now: int) -> str:
-        """For people, as of `now`; empty if there is no end."""
+        """Return the end for people, relative to `now`; empty without an end."""
         said = [f"in {max(0, self.until - now) // 1000:,} s"] if self.until is not None else []
         if self.below:
             said.append(f"at a depth of {self.below} % or less")
@@ -100,7 +100,7 @@ NO_END = End()
 @dataclass(frozen=True, slots=True)
 class Halt:
     """A staged start that halted: `actor` began it at `since` (ms since the epoch) for `reason`. `queue`, the text of
-    an object name, was at `percent` of its capacity, above the `limit` at which it was to halt."""
+    an object name, was at `percent` of its capacity, above the `limit` of the stage."""
 
     actor: str
     reason: str
@@ -110,7 +110,7 @@ class Halt:
     limit: int
 
     def words(self) -> str:
-        """Why the producers are stopped again, for people."""
+        """Say why the producers are stopped again."""
         name = ObjectName.parse(self.queue)
         by = f" of {self.actor}" if self.actor else ""
         return f"the staged start{by} halted: queue {name['name']} is at {self.percent}%, above {self.limit}%"
@@ -121,19 +121,19 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop in force. `since` in ms since the epoch; `actor` is who asked for it, empty: the broker, whose staged
-    start `halted`."""
+    """An active stop. `since` in ms since the epoch; `actor`: who requested it, empty for a staged start that `halted`.
+    `stage`: the stop is being lifted in stages."""
 
     scope: Scope
     reason: str
     actor: str
     since: int
     end: End = NO_END
-    stage: Stage | None = None  # it is being lifted, step by step
+    stage: Stage | None = None
     halted: Halt | None = None
 
     def by_time_of_day(self, ahead: int) -> Stop:
-        """The same with times of day, which are so much ahead of the engine's, ms: for whoever is outside."""
+        """Return the stop with times of day, which are `ahead` ms ahead of the engine's times."""
         if not ahead:
             return self
         return replace(
@@ -145,7 +145,7 @@ class Stop:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """As the `stops` attributes of managed objects carry it."""
+        """Return the stop as an element of the `stops` attributes of managed objects."""
         return {
             "scope": str(self.scope),
             "object": str(self.scope.object),
@@ -192,9 +192,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class StopOutcome:
-    """What a stop or start came to. `queues` it touched, `producers` attached to them, of which `stopped` hold no
-    credit any more and `draining` may still have messages on their way. `changed` is False if it was so already;
-    `scopes` are those, of several, that were changed."""
+    """The result of a stop or start: the number of covered `queues` and their `producers`, of which `stopped` have no
+    credit any more and `draining` may still have messages in flight. `changed`: False if nothing changed. `scopes`: the
+    changed ones of several."""
 
     queues: int
     producers: int

@@ -9,10 +9,10 @@ from brokers.engine.broker import Broker
 from brokers.engine.flow.usage import Resource
 from brokers.engine.management.preview import Preview
 from brokers.engine.management.resources.policies import (
+    add_policy_changed_fact,
     explanation,
     merged_policy,
     merged_values,
-    state_policy_changed,
 )
 from brokers.engine.management.resources.resource import Change, ManagedResource, Reader, Values
 from brokers.engine.management.resources.shared_readers import (
@@ -31,7 +31,7 @@ from brokers.model import ObjectName
 
 PRODUCT = "Headgate broker"
 
-#: Queues that a preview names, unless more are asked for.
+#: The default number of queues that a preview lists.
 NAMED = 20
 
 _LIMIT_ATTRIBUTES = tuple(name for names in LIMITS.values() for name in names)
@@ -69,13 +69,13 @@ class BrokerResource(ManagedResource[Broker]):
         }
 
     def _usage_readers(self) -> dict[str, Reader[Broker]]:
-        """What is used of each limited resource, the limit that applies, and where that comes from."""
+        """Return readers of each limited resource's usage, effective limit, and the origin of that limit."""
         shortages = self.broker.shortages
 
         def readers(resource: Resource) -> dict[str, Reader[Broker]]:
             name = resource.name.lower()
             return {
-                f"{name}_limit_bytes": lambda _: shortages.in_force(resource),
+                f"{name}_limit_bytes": lambda _: shortages.effective_limit(resource),
                 f"{name}_limit_origin": lambda _: shortages.origin(resource),
                 f"{name}_used_bytes": lambda _: shortages.used(resource),
             }
@@ -98,7 +98,7 @@ class BrokerResource(ManagedResource[Broker]):
         thing.shortages.set_limits(limits)
         thing.registry.version += 1
         thing.records.persist_broker()
-        state_policy_changed(thing.turn, thing.object_name, "broker", change)
+        add_policy_changed_fact(thing.turn, thing.object_name, "broker", change)
 
     def _preview_change(self, broker: Broker, given: Values) -> dict[str, Any]:
         one_by_one = given.get("one_by_one", False)

@@ -1,4 +1,4 @@
-"""The managed types of what clients have open: Connection, Producer, Consumer. They come and go with the clients."""
+"""The managed types of clients: Connection, Producer, Consumer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from brokers.model import ObjectName
 
 
 class Numbered(Protocol):
-    """What the broker numbers as it comes, and names by its number."""
+    """An object that is named by a number."""
 
     @property
     def name(self) -> ObjectName: ...
@@ -28,7 +28,7 @@ N = TypeVar("N", bound=Numbered)
 
 
 def _look_up(things: Mapping[int, N], name: ObjectName) -> N:
-    """Raises NotFound, also where the number is right and the virtual host is not."""
+    """Return the object with this name. Raises NotFound, also if only the virtual host is wrong."""
     number = name["id"]
     thing = things.get(int(number)) if number.isdecimal() and len(number) < 20 else None
     if thing is None or thing.name != name:
@@ -74,7 +74,7 @@ class ConnectionResource(ManagedResource[Connection]):
 
 
 def _link_readers() -> dict[str, Reader[Producer | Consumer]]:
-    """What both kinds of link have."""
+    """Return the readers of attributes that both types of link have."""
     return {
         "virtualhost": lambda link: link.connection.virtualhost,
         "id": lambda link: link.id,

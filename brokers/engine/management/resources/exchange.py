@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from brokers.engine.broker import Broker
-from brokers.engine.management.resources.policies import explanation, merged_policy, policy_of, state_policy_changed
+from brokers.engine.management.resources.policies import add_policy_changed_fact, explanation, merged_policy, policy_of
 from brokers.engine.management.resources.resource import Change, ManagedResource, Values
 from brokers.engine.management.resources.shared_readers import policy_readers, stops_at_time_of_day
 from brokers.engine.management.resources.stop_operations import stop_operations
@@ -62,7 +62,7 @@ class ExchangeResource(ManagedResource[Exchange]):
     def update_object(self, thing: Exchange, change: Change) -> None:
         self.broker.routing.set_policy(thing, merged_policy(thing.own, change.after))
         subject = f"vh(/{thing.virtualhost})/ex({thing.kind}/{thing.name})"
-        state_policy_changed(self.broker.turn, thing.object_name, subject, change)
+        add_policy_changed_fact(self.broker.turn, thing.object_name, subject, change)
 
     def delete_object(self, thing: Exchange, actor: str) -> None:
         self.broker.routing.delete_exchange(thing, actor=actor)

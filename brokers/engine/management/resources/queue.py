@@ -108,7 +108,7 @@ class QueueResource(ManagedResource[Queue]):
         return thing.object_name
 
     def rows(self, queues: Iterable[Queue], attributes: Iterable[str]) -> list[list[Any]]:
-        """The values of these attributes, in their order, of each queue."""
+        """Return a row for each queue: the values of these attributes, in order."""
         readers = [self.readers[attribute] for attribute in attributes]
         return [[read(queue) for read in readers] for queue in queues]
 

@@ -1,9 +1,9 @@
-"""What every managed type can do, as a generic base: find, read, query, create, update, delete and call its objects.
+"""The generic base of managed types: find, read, query, create, update, delete and call objects.
 
-A subclass names its type and says where its objects are, how each declared attribute is read (`readers`), what each
-declared operation does (`operations`) and, as far as its type allows it, how objects are created, updated and deleted.
-Here stand the rules that are the same for all types: what is declared is allowed, values are checked as declared, an
-update names the version that it was made from. The errors are those of `brokers.admin`.
+A subclass has the type's name and says where its objects are, how each declared attribute is read (`readers`), how each
+declared operation is performed (`operations`) and, if its type allows it, how objects are created, updated and deleted.
+The base has the rules that all types share: the type's declaration says what is allowed, values are validated against
+it, and an update is for a version. The errors are those of `brokers.admin`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ T = TypeVar("T")
 Reader = Callable[[T], Any]
 #: Values by their names, each checked against its declaration.
 Values = Mapping[str, Any]
-#: Does one operation; `actor` is always among its arguments.
+#: Performs an operation; its arguments always include `actor`.
 OperationCall = Callable[[T, Values], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The attributes that an update changes, before and after; `actor`: on whose behalf."""
+    """The attributes that an update changes, before and after; `actor`: who changes them."""
 
     before: Values
     after: Values
@@ -37,7 +37,7 @@ class Change:
 
 
 class ManagedObjects(Protocol):
-    """The objects of one type as requests know them: by name, in values."""
+    """The objects of one managed type, as requests use them."""
 
     def read(self, name: ObjectName) -> ManagedObject: ...
 
@@ -53,7 +53,7 @@ class ManagedObjects(Protocol):
 
 
 class ManagedResource(ABC, Generic[T]):
-    """See the module. `readers`: attribute -> how to read it. `operations`: name -> what it does."""
+    """See the module. `readers`: attribute -> its reader. `operations`: name -> its function."""
 
     type_name: ClassVar[str]
     readers: Mapping[str, Reader[T]]
@@ -63,38 +63,38 @@ class ManagedResource(ABC, Generic[T]):
         self.declared = TYPES[self.type_name]
         self.operations = {}
 
-    # -- what a type must say ---------------------------------------------------------------------------------
+    # -- required of a type -----------------------------------------------------------------------------------
 
     @abstractmethod
     def all(self) -> Iterable[T]:
-        """Every object of the type, in any order."""
+        """Return every object of the type, in any order."""
 
     @abstractmethod
     def look_up(self, name: ObjectName) -> T:
-        """The object with this name, whose keys are those of the type. Raises NotFound."""
+        """Return the object with this name, whose keys are those of the type. Raises NotFound."""
 
     @abstractmethod
     def name_of(self, thing: T) -> ObjectName:
-        """Its name."""
+        """Return the name of an object."""
 
-    # -- what a type may allow --------------------------------------------------------------------------------
+    # -- optional for a type ----------------------------------------------------------------------------------
 
     def create_object(self, values: Values, actor: str) -> T:
-        """Create it. Raises InvalidValue, AlreadyExists."""
+        """Create an object. Raises InvalidValue, AlreadyExists."""
         raise NotAllowed(f"a {self.type_name.lower()} cannot be created")
 
     def update_object(self, thing: T, change: Change) -> None:
-        """Make the change. Raises InvalidValue, with nothing changed."""
+        """Change an object. Raises InvalidValue, with nothing changed."""
         raise NotAllowed(f"nothing of a {self.type_name.lower()} can be changed")
 
     def delete_object(self, thing: T, actor: str) -> None:
-        """Delete it. Raises NotAllowed or InvalidValue where this object must stay."""
+        """Delete an object. Raises NotAllowed or InvalidValue if it must not be deleted."""
         raise NotAllowed(f"a {self.type_name.lower()} cannot be deleted")
 
     # -- requests -----------------------------------------------------------------------------------------------
 
     def find(self, name: ObjectName) -> T:
-        """Raises NotFound, also for a name whose keys are not those of the type."""
+        """Return the object with this name. Raises NotFound, also for a name with the wrong keys."""
         try:
             name = object_name(name.type, **dict(name.keys))
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""How attributes are read that several managed types have: policy fields, levels, totals, stops, times of day."""
+"""Readers of attributes that several managed types have: policy fields, levels, totals, stops, times of day."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _EFFECTIVE: Mapping[str, Callable[[Limits], int]] = {
 
 
 def effective_levels(limits: Limits) -> dict[str, int]:
-    """The `effective_*` attributes of a queue with these limits; 0 = no limit."""
+    """Return the `effective_*` attributes of a queue with these limits; 0 = no limit."""
     return {attribute: read(limits) for attribute, read in _EFFECTIVE.items()}
 
 
 def effective_readers() -> dict[str, Reader[Queue]]:
-    """The `effective_*` attributes, one by one."""
+    """Return a reader for each of the `effective_*` attributes."""
 
     def reader(read: Callable[[Limits], int]) -> Reader[Queue]:
         return lambda queue: read(queue.gate.limits)
@@ -45,7 +45,7 @@ def effective_readers() -> dict[str, Reader[Queue]]:
 
 
 def item_readers(names: Iterable[str], of: Callable[[T], Mapping[str, Any]]) -> dict[str, Reader[T]]:
-    """Attributes that are items of a map of the object's; None: not set."""
+    """Return readers of attributes that are items of one of the object's maps; None: not set."""
 
     def reader(name: str) -> Reader[T]:
         return lambda thing: of(thing).get(name)
@@ -54,12 +54,12 @@ def item_readers(names: Iterable[str], of: Callable[[T], Mapping[str, Any]]) -> 
 
 
 def policy_readers(of: Callable[[T], Mapping[str, Value]]) -> dict[str, Reader[T]]:
-    """The fields of the flow-control policy that the object sets; None: not set here."""
+    """Return readers of the policy fields that the object sets; None: not set."""
     return item_readers(FIELDS, of)
 
 
 def total_readers(queues_of: Callable[[T], Iterable[Queue]]) -> dict[str, Reader[T]]:
-    """Totals of the queues in an object."""
+    """Return readers of totals over the object's queues."""
 
     def total(of: Callable[[Queue], int]) -> Reader[T]:
         return lambda thing: sum(of(queue) for queue in queues_of(thing))
@@ -81,10 +81,10 @@ def open_transactions(connections: Iterable[Connection]) -> int:
 
 
 def stops_at_time_of_day(turn: Turn, stops: Iterable[Stop]) -> list[dict[str, Any]]:
-    """The value of a `stops` attribute."""
+    """Return the value of a `stops` attribute."""
     return [stop.by_time_of_day(turn.ahead).as_json() for stop in stops]
 
 
 def time_reader(turn: Turn, of: Callable[[T], int | None]) -> Reader[T]:
-    """A time of the engine's, as the time of day in ms since the epoch; None where there is none."""
+    """Return a reader of a time of the engine as the time of day, in ms since the epoch; None if there is none."""
     return lambda thing: None if (at := of(thing)) is None else at + turn.ahead

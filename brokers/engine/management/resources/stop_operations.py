@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> dict[str, OperationCall[T]]:
-    """`stop-producers` and `start-producers` of objects whose scope `scope_of` gives. Some queues may be named instead
-    (`queues`): each of them is a scope of its own then."""
+    """Return the operations `stop-producers` and `start-producers` for objects with the scope that `scope_of` returns.
+    A request may name queues instead (`queues`): then each of them is a scope of its own."""
 
     def stop(thing: T, given: Values) -> dict[str, Any]:
         scopes, missing = _scopes(broker, scope_of(thing, given), given)
@@ -37,7 +37,7 @@ def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> d
 
 
 def _scopes(broker: Broker, whole: Scope, given: Values) -> tuple[list[Scope], int]:
-    """The scopes that are meant, and how many of the named queues do not exist. Raises InvalidValue."""
+    """Return the scopes of a request, and how many of the named queues do not exist. Raises InvalidValue."""
     if "queues" not in given:
         return [whole], 0
     if given.get("pattern"):

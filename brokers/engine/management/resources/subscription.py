@@ -1,4 +1,4 @@
-"""The managed types Subscription and SlowConsumerPolicy: what clients have subscribed to, and when they are slow."""
+"""The managed types Subscription and SlowConsumerPolicy."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class UserResource(ManagedResource[User]):
         self.accounts = accounts
         self.readers = {
             "name": lambda user: user.name,
-            "password": lambda user: None,  # it is never shown
+            "password": lambda user: None,  # never readable
             "has_password": lambda user: user.verifier is not None,
             "certificate_subject": lambda user: user.certificate_subject,
             "administrator": lambda user: user.rights.administrator,
@@ -39,7 +39,7 @@ class UserResource(ManagedResource[User]):
         return thing.object_name
 
     def create(self, name: ObjectName, attributes: Values, actor: str) -> ManagedObject:
-        """The answer has the password that was generated, if one was: this once and never again."""
+        """Create a user. Only this answer contains the password, if one was generated."""
         created = super().create(name, attributes, actor)
         return replace(created, attributes={**created.attributes, **self.accounts.take_generated_password()})
 

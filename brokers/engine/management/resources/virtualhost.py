@@ -8,11 +8,11 @@ from typing import Any
 from brokers.admin import NotAllowed
 from brokers.engine.broker import Broker
 from brokers.engine.management.resources.policies import (
+    add_policy_changed_fact,
     explanation,
     merged_policy,
     merged_values,
     policy_of,
-    state_policy_changed,
 )
 from brokers.engine.management.resources.resource import Change, ManagedResource, Values
 from brokers.engine.management.resources.shared_readers import (
@@ -94,7 +94,7 @@ class VirtualHostResource(ManagedResource[VirtualHost]):
         self._set(thing, change.after)
         thing.version += 1
         self.broker.records.persist_virtualhost(thing)
-        state_policy_changed(self.broker.turn, thing.object_name, f"vh(/{thing.name})", change)
+        add_policy_changed_fact(self.broker.turn, thing.object_name, f"vh(/{thing.name})", change)
 
     def _set(self, host: VirtualHost, values: Values) -> None:
         limits = merged_values(host.store_limits, values, STORE_LIMITS)
@@ -108,5 +108,5 @@ class VirtualHostResource(ManagedResource[VirtualHost]):
 
     def delete_object(self, thing: VirtualHost, actor: str) -> None:
         if thing.name == DEFAULT:
-            raise NotAllowed(f"virtual host {DEFAULT} is where clients land that name no other: it cannot be deleted")
+            raise NotAllowed(f"virtual host {DEFAULT} is the default of clients: it cannot be deleted")
         self.broker.delete_virtualhost(thing)
